@@ -1,0 +1,176 @@
+//! Facts: what the store keeps. Past tense, append-only, applied by one
+//! function both live and in replay (`baton-core`'s `ledger`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{BootId, HostId, Incarnation, InstanceId, LeaseId, WorkerName};
+use crate::outcome::AttemptEnd;
+use crate::spec::InstanceSpec;
+use crate::time::Millis;
+
+/// The worker that holds a lease, with everything that can later prove it gone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Holder {
+    /// The seat.
+    pub worker: WorkerName,
+    /// Its life.
+    pub incarnation: Incarnation,
+    /// The machine it lives on.
+    pub host: HostId,
+    /// Which boot of that machine.
+    pub boot: BootId,
+}
+
+/// Where an instance goes after one of its attempts has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The work is done.
+    Done,
+    /// Another attempt will follow.
+    Requeued,
+    /// The budget is spent.
+    GaveUp,
+    /// A person had asked to stop it.
+    Stopped,
+}
+
+impl Verdict {
+    /// The word for it in transcripts and history.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Requeued => "requeued",
+            Self::GaveUp => "gave up",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Why an incarnation was given up for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condemnation {
+    /// It was unhealthy for too long.
+    Unhealthy,
+    /// Another worker has taken its seat.
+    Displaced,
+    /// It asked for a seat that another worker holds.
+    SeatTaken,
+    /// An operator said that it is gone.
+    Forgotten,
+    /// It has given itself up and said so.
+    GaveItselfUp,
+}
+
+/// One thing that happened and must not be forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fact {
+    /// An instance was accepted.
+    InstanceSubmitted {
+        /// Its id, chosen by the submitter.
+        instance: InstanceId,
+        /// What it asks for.
+        spec: Arc<InstanceSpec>,
+    },
+    /// One incarnation received the right to one attempt.
+    LeaseGranted {
+        /// The attempt and the granting epoch.
+        lease: LeaseId,
+        /// To whom.
+        holder: Holder,
+    },
+    /// Without a store only: a worker reported an attempt that it already held.
+    AttemptAdopted {
+        /// The attempt and the epoch that once granted it.
+        lease: LeaseId,
+        /// Who holds it.
+        holder: Holder,
+        /// What it runs, in the worker's words.
+        spec: Arc<InstanceSpec>,
+    },
+    /// The worker confirmed that it holds the attempt.
+    AttemptConfirmed {
+        /// Which.
+        lease: LeaseId,
+    },
+    /// An attempt is over; its lease is closed.
+    AttemptEnded {
+        /// Which.
+        lease: LeaseId,
+        /// How.
+        end: AttemptEnd,
+        /// What follows for the instance.
+        verdict: Verdict,
+    },
+    /// A person asked to stop an instance that has a lease.
+    StopRequested {
+        /// Which.
+        instance: InstanceId,
+    },
+    /// An instance without a lease was stopped.
+    InstanceHalted {
+        /// Which.
+        instance: InstanceId,
+    },
+    /// From now on leases may be extended by this much at a time. A later leader
+    /// with a shorter one must still wait for what this one promised.
+    LeaseTimeSet {
+        /// How long after its last answered heartbeat a worker may still be at work.
+        lease: Millis,
+    },
+    /// An incarnation was given up for ever.
+    WorkerCondemned {
+        /// The seat it held or asked for.
+        worker: WorkerName,
+        /// Which life.
+        incarnation: Incarnation,
+        /// Why.
+        why: Condemnation,
+    },
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InstanceSubmitted { instance, .. } => write!(f, "InstanceSubmitted {instance}"),
+            Self::LeaseGranted { lease, holder } => {
+                write!(
+                    f,
+                    "LeaseGranted {lease} to {} {}",
+                    holder.worker, holder.incarnation
+                )
+            }
+            Self::AttemptAdopted { lease, holder, .. } => {
+                write!(
+                    f,
+                    "AttemptAdopted {lease} from {} {}",
+                    holder.worker, holder.incarnation
+                )
+            }
+            Self::AttemptConfirmed { lease } => write!(f, "AttemptConfirmed {lease}"),
+            Self::AttemptEnded {
+                lease,
+                end,
+                verdict,
+            } => {
+                write!(f, "AttemptEnded {lease} ({end}) -> {}", verdict.word())
+            }
+            Self::StopRequested { instance } => write!(f, "StopRequested {instance}"),
+            Self::InstanceHalted { instance } => write!(f, "InstanceHalted {instance}"),
+            Self::LeaseTimeSet { lease } => write!(f, "LeaseTimeSet {lease}"),
+            Self::WorkerCondemned {
+                worker,
+                incarnation,
+                why,
+            } => {
+                write!(f, "WorkerCondemned {worker} {incarnation} ({why:?})")
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Identities. Each is its own type, so that one can never stand for another.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Declares a number that names something, with the letter it is printed with.
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident, $inner:ty, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl $name {
+            /// The one after this.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+        }
+    };
+}
+
+number! {
+    /// One requested execution of one task.
+    InstanceId, u64, "i"
+}
+number! {
+    /// Counts the attempts of one instance, from 1.
+    AttemptNo, u32, "#"
+}
+number! {
+    /// The term of a scheduler leader. Every write and every message carries it;
+    /// it only ever grows.
+    Epoch, u64, "e"
+}
+number! {
+    /// Numbers the associations that one leader grants, so that whatever was
+    /// said in an earlier association of the same worker can be told apart.
+    SessionId, u64, "s"
+}
+number! {
+    /// Counts `notifyIfTasksNotRunning` calls within one association.
+    NotifySeq, u64, "n"
+}
+number! {
+    /// Names one health check.
+    CheckId, u64, "c"
+}
+number! {
+    /// Names one request of a client or of the HTTP layer, chosen by the driver.
+    RequestId, u64, "r"
+}
+number! {
+    /// A worker's state directory, as a random number drawn when it was made.
+    Lineage, u64, "l"
+}
+number! {
+    /// Counts the lives begun in one state directory, from 1.
+    Life, u64, "."
+}
+number! {
+    /// A machine, as its stable machine id.
+    HostId, u64, "h"
+}
+number! {
+    /// One boot of a machine. Boots are only ever compared for equality.
+    BootId, u64, "b"
+}
+
+/// One life of a worker.
+///
+/// The life counter sits in the worker's state directory and grows before a new
+/// life begins, *after* every process of the earlier lives has been killed. So
+/// the order of two lives never depends on a clock, and the mere existence of
+/// life `n + 1` proves that nothing of life `n` runs, now or ever again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Which state directory.
+    pub lineage: Lineage,
+    /// Which life of it.
+    pub life: Life,
+}
+
+impl Incarnation {
+    /// True if the existence of `self` proves that `other` is over.
+    #[must_use]
+    pub fn supersedes(self, other: Self) -> bool {
+        self.lineage == other.lineage && self.life > other.life
+    }
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.lineage, self.life)
+    }
+}
+
+/// What ties a message to one leader, one life of a worker and one handshake
+/// between them. A message of any other association is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Association {
+    /// The leader's term.
+    pub epoch: Epoch,
+    /// The worker's life.
+    pub incarnation: Incarnation,
+    /// The handshake.
+    pub session: SessionId,
+}
+
+impl fmt::Display for Association {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.epoch, self.incarnation, self.session)
+    }
+}
+
+/// One try of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AttemptId {
+    /// Whose try.
+    pub instance: InstanceId,
+    /// Which one.
+    pub number: AttemptNo,
+}
+
+impl fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.instance, self.number)
+    }
+}
+
+/// The identity of one lease, and so of one execution: without a store, attempt
+/// numbers start again with each leader, and only the epoch tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LeaseId {
+    /// The attempt that is leased.
+    pub attempt: AttemptId,
+    /// The leader that granted it: the task's fencing token.
+    pub epoch: Epoch,
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.attempt, self.epoch)
+    }
+}
+
+/// The name of a seat: what a worker is called across all its lives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkerName(pub Arc<str>);
+
+impl WorkerName {
+    /// A seat's name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for WorkerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}

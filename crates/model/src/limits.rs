@@ -1,0 +1,46 @@
+//! Every bound on a queue, list or loop, each with its reason.
+
+/// The version of the scheduler-worker protocol; both sides must speak the same.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// Launches in one `runTask` message: enough to amortise a frame, small enough
+/// that a worker's reply is never late because of one message.
+pub const LAUNCHES_PER_MESSAGE_MAX: usize = 1_024;
+
+/// Statuses in one `updateStatus` message, for the same reason.
+pub const STATUSES_PER_MESSAGE_MAX: usize = 1_024;
+
+/// Leases that a worker refused or forgot and must refuse again while a delayed
+/// copy of their `runTask` could still be fresh. At a thousand attempts a second
+/// a lease time's worth of them is some 60,000; beyond the limit the worker
+/// refuses new work instead of forgetting.
+pub const TOMBSTONES_MAX: usize = 1_000_000;
+
+/// Log requests that one scheduler keeps open towards its workers.
+pub const LOG_REQUESTS_MAX: usize = 1_024;
+
+/// Bytes in one piece of a log on the wire.
+pub const LOG_CHUNK_BYTES_MAX: u32 = 256 * 1_024;
+
+/// Past `notifyIfTasksNotRunning` calls of one association whose reply may still
+/// arrive; older ones are asked again instead of remembered.
+pub const NOTIFIES_REMEMBERED_MAX: usize = 16;
+
+/// Lineages whose condemned lives are remembered after they left their seat.
+/// Forgetting one costs only a slower suicide: such a worker is refused by the
+/// rules for a taken seat, or killed by its own deadline.
+pub const CONDEMNED_MAX: usize = 10_000;
+
+/// How many departures are remembered at most, so that a storm of dying workers
+/// costs a bounded amount of memory and time. Departures that say the same are
+/// one entry, and none is needed once the slowest member has echoed something
+/// newer, so thousands pile up only if one member stays silent for a whole loss
+/// time while thousands of others come, stay for a while and go.
+///
+/// Beyond it the oldest is forgotten. That is safe: floors stay lower than they
+/// could be, and somebody waits for a direct echo.
+pub const REMOVED_MAX: usize = 4096;
+
+/// Health checks of one worker whose report may still come; older ones count as
+/// failed. At one check every few seconds this covers half a minute.
+pub const CHECKS_OPEN_MAX: usize = 8;

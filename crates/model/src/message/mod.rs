@@ -1,0 +1,326 @@
+//! The calls between a scheduler and a worker, and their replies.
+//!
+//! Every message names its association, or, where there is none yet, the life
+//! and the heartbeat it belongs to. What a receiver must do with each message
+//! under failure, delay and replay is written in `docs/PROTOCOL.md`.
+//!
+//! Calls that a busy cluster makes thousands of times a second (`runTask`,
+//! `updateStatus`) carry lists, so that a message costs per batch, not per item.
+
+mod display;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::Holder;
+use crate::ids::{
+    Association, CheckId, Epoch, Incarnation, LeaseId, NotifySeq, RequestId, WorkerName,
+};
+use crate::outcome::Outcome;
+use crate::spec::InstanceSpec;
+use crate::state::WorkerState;
+use crate::time::{Millis, Stamp};
+use crate::timeouts::WorkerTimeouts;
+use crate::worker_set::KnownSet;
+
+/// `processHeartbeat`: the only call that may be made without an association.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// Must equal [`crate::limits::PROTOCOL_VERSION`].
+    pub version: u16,
+    /// Who calls: seat, life, host and boot.
+    pub worker: Holder,
+    /// How many attempts it can hold at once.
+    pub slots: u32,
+    /// The association it believes in, if any.
+    pub association: Option<Association>,
+    /// The highest epoch it has ever obeyed.
+    pub epoch_seen: Epoch,
+    /// Its own clock at sending; grows strictly within one life.
+    pub stamp: Stamp,
+    /// Its own view of its health.
+    pub state: WorkerState,
+    /// The worker set it was last told.
+    pub worker_set: Option<KnownSet>,
+}
+
+/// The answer to a heartbeat that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HeartbeatReply {
+    /// What ties the two together from now on.
+    pub association: Association,
+    /// The stamp of the heartbeat that is answered.
+    pub stamp: Stamp,
+    /// The worker's health in the scheduler's eyes. MUST_DIE is an order.
+    pub state: WorkerState,
+    /// The worker's share of the time budget.
+    pub timeouts: WorkerTimeouts,
+    /// The current worker set, where consensus is in use.
+    pub worker_set: Option<KnownSet>,
+}
+
+/// Why a heartbeat was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// A later life of the same state directory has been seen. An order to die.
+    Superseded,
+    /// Another worker holds the seat. An order to die.
+    SeatTaken,
+    /// This life was given up earlier. An order to die.
+    Condemned,
+    /// The two sides speak different versions. Not an order: the worker goes on
+    /// as if the heartbeat had been lost.
+    OtherVersion,
+}
+
+impl Refusal {
+    /// True if the worker must kill its work and end this life.
+    #[must_use]
+    pub const fn is_order_to_die(self) -> bool {
+        !matches!(self, Self::OtherVersion)
+    }
+}
+
+/// One attempt to start.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Launch {
+    /// The lease under which it runs.
+    pub lease: LeaseId,
+    /// What to run.
+    pub spec: Arc<InstanceSpec>,
+}
+
+/// Why a worker will not start an attempt, now or ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LaunchRefusal {
+    /// The worker is not HEALTHY in its own eyes.
+    NotHealthy,
+    /// The call was sent before a `notifyIfTasksNotRunning` that was answered.
+    StaleSequence,
+    /// The call answers a heartbeat older than the worker's lease.
+    StaleStamp,
+    /// Another attempt of the same instance still runs here.
+    InstanceRuns,
+    /// The lease was refused or finished here before.
+    AlreadyOver,
+    /// The worker holds as much as it can.
+    Full,
+    /// The coordinator would not start it: its dead-man timer had fired.
+    GuardFired,
+}
+
+/// A worker's answer to one launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LaunchVerdict {
+    /// The coordinator has recorded it.
+    Accepted,
+    /// Certainly not started, and never will be.
+    Refused(LaunchRefusal),
+}
+
+/// The two kinds of `updateStatus`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// The attempt ended like this.
+    Ended(Outcome),
+    /// The worker was asked about it, does not know it, and will never start it.
+    WasNotRunning,
+}
+
+/// An attempt that a worker holds: running, or ended and not yet acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Held {
+    /// The lease under which it was started.
+    pub lease: LeaseId,
+    /// What it runs, so that a scheduler without a store can adopt it.
+    pub spec: Arc<InstanceSpec>,
+    /// How it ended, if it has.
+    pub ended: Option<Outcome>,
+}
+
+/// Which of a process' two outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A piece of an attempt's log that somebody wants to read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LogQuery {
+    /// Whose log.
+    pub lease: LeaseId,
+    /// Which output.
+    pub stream: LogStream,
+    /// First byte.
+    pub offset: u64,
+    /// At most this many bytes.
+    pub bytes_max: u32,
+}
+
+/// The answer to a [`LogQuery`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogAnswer {
+    /// Bytes from the offset on; fewer than asked for only at the end.
+    Chunk(Vec<u8>),
+    /// The worker has no such log.
+    NotFound,
+    /// The worker could not be asked; the words say why.
+    Unavailable(String),
+}
+
+/// What a worker says to a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ToScheduler {
+    /// Associate, and stay alive.
+    ProcessHeartbeat(Heartbeat),
+    /// Attempts that ended, or were asked about and are not known.
+    UpdateStatus {
+        /// Under which association.
+        association: Association,
+        /// At most [`crate::limits::STATUSES_PER_MESSAGE_MAX`].
+        statuses: Vec<(LeaseId, Status)>,
+    },
+    /// The reply to `getRunningTasks`.
+    RunningTasks {
+        /// Under which association.
+        association: Association,
+        /// Everything the worker holds.
+        held: Vec<Held>,
+    },
+    /// The reply to `runTask`.
+    RunTaskReply {
+        /// Under which association.
+        association: Association,
+        /// One for each launch that is decided.
+        verdicts: Vec<(LeaseId, LaunchVerdict)>,
+    },
+    /// The reply to `notifyIfTasksNotRunning`.
+    NotifyReply {
+        /// Under which association.
+        association: Association,
+        /// Which call.
+        seq: NotifySeq,
+        /// Those asked about that the worker does hold.
+        held: Vec<LeaseId>,
+    },
+    /// The reply to `checkHealth`.
+    HealthReport {
+        /// Under which association.
+        association: Association,
+        /// Which check.
+        check: CheckId,
+        /// Whether a trivial process could be run.
+        ok: bool,
+    },
+    /// The reply to `getLogs`.
+    Logs {
+        /// Under which association.
+        association: Association,
+        /// Which request.
+        request: RequestId,
+        /// What was found.
+        answer: LogAnswer,
+    },
+}
+
+/// What a scheduler says to a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ToWorker {
+    /// The heartbeat was accepted.
+    HeartbeatReply(HeartbeatReply),
+    /// The heartbeat was not accepted.
+    HeartbeatRefused {
+        /// The leader that refused.
+        epoch: Epoch,
+        /// Whose heartbeat.
+        incarnation: Incarnation,
+        /// Which heartbeat.
+        stamp: Stamp,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Report everything you hold.
+    GetRunningTasks {
+        /// Under which association.
+        association: Association,
+    },
+    /// Start these attempts.
+    RunTask {
+        /// Under which association.
+        association: Association,
+        /// The scheduler's notify counter when this was sent.
+        seq: NotifySeq,
+        /// The worker's latest heartbeat stamp that the scheduler had seen.
+        stamp: Stamp,
+        /// At most [`crate::limits::LAUNCHES_PER_MESSAGE_MAX`].
+        launches: Vec<Launch>,
+    },
+    /// Say which of these you do not hold, and never start those.
+    NotifyIfTasksNotRunning {
+        /// Under which association.
+        association: Association,
+        /// Greater than that of every `runTask` it asks about.
+        seq: NotifySeq,
+        /// What the scheduler is unsure about.
+        leases: Vec<LeaseId>,
+    },
+    /// Kill everything and end this life.
+    RequestSuicide {
+        /// Under which association.
+        association: Association,
+    },
+    /// Kill one attempt; its end arrives as a status.
+    KillTask {
+        /// Under which association.
+        association: Association,
+        /// Which.
+        lease: LeaseId,
+        /// From SIGTERM to SIGKILL.
+        grace: Millis,
+    },
+    /// Launch a trivial process and say whether it worked.
+    CheckHealth {
+        /// Under which association.
+        association: Association,
+        /// Which check.
+        check: CheckId,
+    },
+    /// These statuses are durable: forget the attempts.
+    StatusAck {
+        /// Under which association.
+        association: Association,
+        /// Which.
+        leases: Vec<LeaseId>,
+    },
+    /// Read a piece of a log.
+    GetLogs {
+        /// Under which association.
+        association: Association,
+        /// Whose answer it will be.
+        request: RequestId,
+        /// What to read.
+        query: LogQuery,
+    },
+}
+
+/// Where a message to a worker goes: a seat may be claimed by several lives at
+/// once, so the name alone is not an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkerAddress {
+    /// The seat.
+    pub worker: WorkerName,
+    /// The life.
+    pub incarnation: Incarnation,
+}

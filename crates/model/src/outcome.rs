@@ -1,0 +1,125 @@
+//! How an attempt ended, and how we know.
+//!
+//! A [`Outcome`] is what a worker saw happen; a [`Synthetic`] end is what the
+//! scheduler concluded without having seen it. The two are different types so
+//! that a conclusion can never be mistaken for, or overwrite, an observation.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why Baton itself killed an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KillCause {
+    /// Somebody asked for it through `killTask`.
+    Requested,
+    /// The dead-man timer fired: the worker had lost its scheduler for too long.
+    LeaseLapsed,
+    /// The worker was told to end, or gave itself up.
+    Suicide,
+}
+
+/// What a worker saw happen to an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It exited by itself.
+    Exited(i32),
+    /// It died of a signal that Baton did not send.
+    Signaled(i32),
+    /// Baton killed it.
+    Killed(KillCause),
+    /// It could not be launched.
+    LaunchFailed,
+}
+
+impl Outcome {
+    /// True for the one outcome that makes an instance DONE.
+    #[must_use]
+    pub const fn is_success(self) -> bool {
+        matches!(self, Self::Exited(0))
+    }
+
+    /// True where the end says nothing about the work itself, only about the
+    /// worker under it; such an end is counted as a loss, not as a failure.
+    #[must_use]
+    pub const fn is_loss(self) -> bool {
+        matches!(
+            self,
+            Self::Killed(KillCause::LeaseLapsed | KillCause::Suicide)
+        )
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exit {code}"),
+            Self::Signaled(signal) => write!(f, "signal {signal}"),
+            Self::Killed(KillCause::Requested) => f.write_str("killed on request"),
+            Self::Killed(KillCause::LeaseLapsed) => f.write_str("killed, lease lapsed"),
+            Self::Killed(KillCause::Suicide) => f.write_str("killed with its worker"),
+            Self::LaunchFailed => f.write_str("launch failed"),
+        }
+    }
+}
+
+/// What allows the scheduler to treat a silent attempt as over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossProof {
+    /// The lease has run out, and with it the dead-man timer on the worker's
+    /// host. Enough for `exclusive: timed`, never for `strict`.
+    LeaseRanOut,
+    /// A later life of the same state directory exists.
+    NewerLife,
+    /// The host has booted again since.
+    HostRebooted,
+    /// An operator vouches that the worker is gone.
+    Forgotten,
+}
+
+/// An end that nobody saw: the scheduler's conclusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Synthetic {
+    /// The worker refused the launch and will refuse it for ever.
+    NeverStarted,
+    /// The worker does not know the attempt and will never start it.
+    WasNotRunning,
+    /// The worker is gone, with this proof.
+    WorkerLost(LossProof),
+}
+
+impl fmt::Display for Synthetic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NeverStarted => "never started",
+            Self::WasNotRunning => "was not running",
+            Self::WorkerLost(LossProof::LeaseRanOut) => "worker lost, lease ran out",
+            Self::WorkerLost(LossProof::NewerLife) => "worker lost, newer life",
+            Self::WorkerLost(LossProof::HostRebooted) => "worker lost, host rebooted",
+            Self::WorkerLost(LossProof::Forgotten) => "worker lost, forgotten by operator",
+        })
+    }
+}
+
+/// The one recorded end of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttemptEnd {
+    /// Seen by the worker.
+    Real(Outcome),
+    /// Concluded by the scheduler.
+    Synthetic(Synthetic),
+}
+
+impl fmt::Display for AttemptEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Real(outcome) => outcome.fmt(f),
+            Self::Synthetic(synthetic) => synthetic.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The protocol's time budget.
+//!
+//! The scheduler counts from the *receipt* of a heartbeat, the worker from its
+//! *sending*; both clocks may run up to 10 % fast or slow. A worker therefore
+//! gets four fifths of the scheduler's lease (0.9 / 1.1 = 0.818), less what
+//! killing takes, so that everything it runs is dead strictly before the
+//! scheduler may call it lost:
+//!
+//! ```text
+//! worker     |-- heartbeat_gap --|------ lose_after -----| TERM | KILL |slack|
+//!            sent             UNHEALTHY               MUST_DIE     all dead
+//! scheduler    |---- heartbeat_gap ----|------------- lose_after ------------|
+//!              received             UNHEALTHY                       MUST_DIE, lost
+//! ```
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+
+/// The scheduler's own timeouts. The worker's are derived from them and travel
+/// in every heartbeat reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Timeouts {
+    /// How often a worker sends a heartbeat.
+    pub heartbeat_period: Millis,
+    /// Without a heartbeat for longer, a worker is UNHEALTHY.
+    pub heartbeat_gap: Millis,
+    /// How often a worker's health is checked by launching a trivial process.
+    pub check_period: Millis,
+    /// Without a good check (counted from its sending) for longer, UNHEALTHY.
+    pub check_gap: Millis,
+    /// UNHEALTHY for longer is MUST_DIE.
+    pub lose_after: Millis,
+    /// Between SIGTERM and SIGKILL when a worker gives up.
+    pub kill_grace: Millis,
+    /// Time allowed for SIGKILL to take effect, for a host's service manager to
+    /// restart a guard that was itself killed, and for scheduling delays.
+    pub kill_slack: Millis,
+    /// Without a reply to `runTask` for longer, the scheduler is unsure.
+    pub reply_wait: Millis,
+    /// The first pause between two `notifyIfTasksNotRunning`; it doubles.
+    pub unsure_poll_min: Millis,
+    /// The longest such pause.
+    pub unsure_poll_max: Millis,
+    /// How often a worker repeats a status that was not acknowledged.
+    pub status_retry: Millis,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            heartbeat_period: Millis::from_secs(5),
+            heartbeat_gap: Millis::from_secs(15),
+            check_period: Millis::from_secs(30),
+            check_gap: Millis::from_secs(70),
+            lose_after: Millis::from_secs(75),
+            kill_grace: Millis::from_secs(5),
+            kill_slack: Millis::from_secs(12),
+            reply_wait: Millis::from_secs(4),
+            unsure_poll_min: Millis::from_secs(1),
+            unsure_poll_max: Millis::from_secs(64),
+            status_retry: Millis::from_secs(2),
+        }
+    }
+}
+
+/// What a worker must know of the time budget, already reduced for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkerTimeouts {
+    /// How often to send a heartbeat.
+    pub heartbeat_period: Millis,
+    /// Without an acknowledged heartbeat for longer, UNHEALTHY.
+    pub heartbeat_gap: Millis,
+    /// Without a good health check for longer, UNHEALTHY.
+    pub check_gap: Millis,
+    /// UNHEALTHY for longer is MUST_DIE.
+    pub lose_after: Millis,
+    /// From the sending of the last acknowledged heartbeat to the dead-man's SIGTERM.
+    pub lease: Millis,
+    /// From SIGTERM to SIGKILL.
+    pub kill_grace: Millis,
+    /// How often to repeat a status that was not acknowledged.
+    pub status_retry: Millis,
+}
+
+/// Why a set of timeouts would break a promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutsError {
+    /// A span that must not be zero is zero.
+    Zero(&'static str),
+    /// Two heartbeats must fit into the gap, or one lost message makes a worker UNHEALTHY.
+    HeartbeatGapTooShort,
+    /// Two checks must fit into the gap.
+    CheckGapTooShort,
+    /// After killing time and clock drift the worker would have no lease left.
+    LeaseTooShort,
+}
+
+impl fmt::Display for TimeoutsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zero(field) => write!(f, "{field} must be at least 1 ms"),
+            Self::HeartbeatGapTooShort => {
+                f.write_str("heartbeat_gap must be at least twice heartbeat_period")
+            }
+            Self::CheckGapTooShort => f.write_str("check_gap must be at least twice check_period"),
+            Self::LeaseTooShort => f.write_str(
+                "heartbeat_gap + lose_after is too short: four fifths of it, less kill_grace and \
+                 kill_slack, must leave the worker longer than heartbeat_gap",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TimeoutsError {}
+
+impl Timeouts {
+    /// How long after the last heartbeat that it answered the scheduler must
+    /// treat a worker's leases as possibly alive.
+    #[must_use]
+    pub fn lease(&self) -> Millis {
+        self.heartbeat_gap + self.lose_after
+    }
+
+    /// The worker's share of the budget.
+    #[must_use]
+    pub fn for_worker(&self) -> WorkerTimeouts {
+        let lease = four_fifths(self.lease())
+            .saturating_sub(self.kill_grace)
+            .saturating_sub(self.kill_slack);
+        let heartbeat_gap = four_fifths(self.heartbeat_gap);
+        WorkerTimeouts {
+            heartbeat_period: self.heartbeat_period,
+            heartbeat_gap,
+            check_gap: self.check_gap,
+            lose_after: lease.saturating_sub(heartbeat_gap),
+            lease,
+            kill_grace: self.kill_grace,
+            status_retry: self.status_retry,
+        }
+    }
+
+    /// Refuses a budget under which a worker would not give up strictly first.
+    ///
+    /// # Errors
+    /// Names the span that is wrong and how to mend it.
+    pub fn validate(&self) -> Result<(), TimeoutsError> {
+        let spans = [
+            ("heartbeat_period", self.heartbeat_period),
+            ("check_period", self.check_period),
+            ("lose_after", self.lose_after),
+            ("reply_wait", self.reply_wait),
+            ("unsure_poll_min", self.unsure_poll_min),
+            ("unsure_poll_max", self.unsure_poll_max),
+            ("status_retry", self.status_retry),
+        ];
+        for (field, span) in spans {
+            if span.0 == 0 {
+                return Err(TimeoutsError::Zero(field));
+            }
+        }
+        if self.heartbeat_gap < self.heartbeat_period.scaled(2, 1) {
+            return Err(TimeoutsError::HeartbeatGapTooShort);
+        }
+        if self.check_gap < self.check_period.scaled(2, 1) {
+            return Err(TimeoutsError::CheckGapTooShort);
+        }
+        if self.for_worker().lease <= self.heartbeat_gap {
+            return Err(TimeoutsError::LeaseTooShort);
+        }
+        Ok(())
+    }
+}
+
+/// The worker's share where both clocks may be off by 10 %: below 0.9 / 1.1.
+fn four_fifths(span: Millis) -> Millis {
+    span.scaled(4, 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        assert_eq!(Timeouts::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn a_slow_worker_is_dead_before_a_fast_scheduler_calls_it_lost() {
+        let timeouts = Timeouts::default();
+        let worker = timeouts.for_worker();
+        let all_dead = worker.lease + timeouts.kill_grace + timeouts.kill_slack;
+        // Real time = clock time / rate: the worker's clock is slow, the scheduler's fast.
+        let latest_death = all_dead.0 as f64 / 0.9;
+        let earliest_loss = timeouts.lease().0 as f64 / 1.1;
+        assert!(
+            latest_death < earliest_loss,
+            "{latest_death} >= {earliest_loss}"
+        );
+    }
+
+    #[test]
+    fn a_budget_without_room_for_killing_is_refused_with_the_mend() {
+        let timeouts = Timeouts {
+            lose_after: Millis::from_secs(20),
+            ..Timeouts::default()
+        };
+        let error = timeouts.validate().expect_err("20 s leave no lease");
+        assert_eq!(error, TimeoutsError::LeaseTooShort);
+        assert!(error.to_string().contains("kill_grace"));
+    }
+
+    #[test]
+    fn zero_spans_are_refused_by_name() {
+        let timeouts = Timeouts {
+            status_retry: Millis(0),
+            ..Timeouts::default()
+        };
+        assert_eq!(
+            timeouts.validate(),
+            Err(TimeoutsError::Zero("status_retry"))
+        );
+    }
+
+    #[test]
+    fn gaps_must_hold_two_periods() {
+        let heartbeat = Timeouts {
+            heartbeat_gap: Millis::from_secs(9),
+            ..Timeouts::default()
+        };
+        assert_eq!(
+            heartbeat.validate(),
+            Err(TimeoutsError::HeartbeatGapTooShort)
+        );
+        let check = Timeouts {
+            check_gap: Millis::from_secs(59),
+            ..Timeouts::default()
+        };
+        assert_eq!(check.validate(), Err(TimeoutsError::CheckGapTooShort));
+    }
+}
