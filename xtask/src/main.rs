@@ -1,0 +1,131 @@
+//! Baton's own chores, run as `cargo xtask COMMAND`: pages that are generated
+//! from the code, and checks that no compiler makes.
+//!
+//! | module | command |
+//! |---|---|
+//! | [`states`] | `states [--check]`: the pages of the state machines |
+//! | [`arrows`] | `arrows`: crates depend downwards only, and the core on nothing with IO |
+//! | [`tidy`], [`links`] | `tidy`: what a text file of this repository looks like |
+//! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
+//! | [`repo`], [`markdown`] | what the commands share |
+//!
+//! Each check is a pure function from text to findings, so that its failing cases
+//! are unit tests; only `run` in each module touches files and processes.
+//!
+//! Exit status: 0 nothing found, 1 findings or a failure, 2 wrong usage.
+
+mod arrows;
+mod links;
+mod markdown;
+mod protocol_doc;
+mod repo;
+mod states;
+mod tidy;
+
+use std::process::ExitCode;
+
+use repo::Repo;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+commands:
+  states           write docs/states/ from the tables of the state machines
+  states --check   fail if docs/states/ is not what the tables say
+  arrows           fail if a crate depends on one that is not in a lower layer
+  tidy             fail if a text file breaks a rule of this repository
+  protocol-doc     fail if docs/PROTOCOL.md names a test that does not exist
+  --help           print this
+";
+
+/// What a person asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    WriteStates,
+    CheckStates,
+    Arrows,
+    Tidy,
+    ProtocolDoc,
+    Help,
+}
+
+/// What a check has found: one line for each thing to mend.
+type Findings = Vec<String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let Some(command) = parse(&words) else {
+        eprintln!("xtask: unknown command: {}\n\n{USAGE}", words.join(" "));
+        return ExitCode::from(2);
+    };
+    if command == Command::Help {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match Repo::find().and_then(|repo| run(command, &repo)) {
+        Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
+        Ok(findings) => {
+            for finding in &findings {
+                eprintln!("{finding}");
+            }
+            eprintln!("xtask {}: {} to mend", words.join(" "), findings.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("xtask {}: {error}", words.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: &[&str]) -> Option<Command> {
+    match words {
+        ["states"] => Some(Command::WriteStates),
+        ["states", "--check"] => Some(Command::CheckStates),
+        ["arrows"] => Some(Command::Arrows),
+        ["tidy"] => Some(Command::Tidy),
+        ["protocol-doc"] => Some(Command::ProtocolDoc),
+        ["--help" | "-h" | "help"] => Some(Command::Help),
+        _ => None,
+    }
+}
+
+fn run(command: Command, repo: &Repo) -> Result<Findings, String> {
+    match command {
+        Command::WriteStates => states::write(repo).map(|()| Findings::new()),
+        Command::CheckStates => states::check(repo),
+        Command::Arrows => arrows::run(repo),
+        Command::Tidy => tidy::run(repo),
+        Command::ProtocolDoc => protocol_doc::run(repo),
+        Command::Help => Ok(Findings::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_of_the_usage_is_understood() {
+        let commands = USAGE
+            .lines()
+            .filter_map(|line| line.strip_prefix("  "))
+            .filter_map(|line| line.split_once("  "));
+        let mut understood = 0;
+        for (command, _) in commands {
+            let words: Vec<&str> = command.split(' ').collect();
+            assert!(parse(&words).is_some(), "{command}");
+            understood += 1;
+        }
+        assert_eq!(understood, 6);
+    }
+
+    #[test]
+    fn an_unknown_command_or_a_stray_word_is_wrong_usage() {
+        assert_eq!(parse(&[]), None);
+        assert_eq!(parse(&["stats"]), None);
+        assert_eq!(parse(&["tidy", "--check"]), None);
+        assert_eq!(parse(&["states", "--chekc"]), None);
+    }
+}
