@@ -8,7 +8,9 @@
 //! | module | decides |
 //! |---|---|
 //! | [`fsm`] | which state may follow which, as tables |
+//! | [`step`] | that nothing is said before it is durable |
 //!
 //! It may import `baton-model` and nothing else.
 
 pub mod fsm;
+pub mod step;

@@ -1,0 +1,288 @@
+//! Persist before you speak, as a rule of types.
+//!
+//! A machine answers each input with a [`Step`]: *facts* that must be kept and
+//! *effects* (messages, replies) that tell others. Nobody can look into a step.
+//! The only way to its effects leads through the [`Outbox`]:
+//!
+//! ```text
+//!   machine ──Step──▶ Outbox::accept ──Batch──▶ store ──Batch::durable──▶ Receipt
+//!                        │                                                   │
+//!                        └────────── effects ◀── Outbox::release ◀───────────┘
+//! ```
+//!
+//! * A [`Receipt`] can be made only by consuming the [`Batch`] that it is for.
+//! * Effects leave in the order in which they were decided. A step without facts
+//!   still waits for the facts before it: what it says may rest on them.
+//! * A step may be *fenced*: it has no facts to keep, but its effects promise
+//!   something in the leader's name (a heartbeat reply extends a lease), so they
+//!   too wait for a commit that the store has accepted under the leader's epoch.
+//!
+//! ```compile_fail
+//! use baton_core::step::Step;
+//! fn impatient(step: Step<u8, String>) -> Vec<String> {
+//!     step.effects // private: there is no way around the outbox
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! use baton_core::step::{Batch, Receipt};
+//! fn forger(batch: &Batch<u8>) -> Receipt {
+//!     batch.durable() // takes the batch by value: one batch, one receipt
+//! }
+//! ```
+
+use std::collections::VecDeque;
+
+use baton_model::ids::Epoch;
+
+/// Orders the batches of one leader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitSeq(u64);
+
+/// What a machine decided about one input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a step that is dropped is a decision that never happened"]
+pub struct Step<F, E> {
+    facts: Vec<F>,
+    effects: Vec<E>,
+    fenced: bool,
+    #[cfg(feature = "seeded-bugs")]
+    leaked: Vec<E>,
+}
+
+impl<F, E> Default for Step<F, E> {
+    fn default() -> Self {
+        Self {
+            facts: Vec::new(),
+            effects: Vec::new(),
+            fenced: false,
+            #[cfg(feature = "seeded-bugs")]
+            leaked: Vec::new(),
+        }
+    }
+}
+
+impl<F, E> Step<F, E> {
+    /// Adds something to keep.
+    pub(crate) fn record(&mut self, fact: F) {
+        self.facts.push(fact);
+    }
+
+    /// Adds something to say once everything recorded so far is kept.
+    pub(crate) fn emit(&mut self, effect: E) {
+        self.effects.push(effect);
+    }
+
+    /// Demands that the store confirms the epoch before the effects leave.
+    pub(crate) fn fence(&mut self) {
+        self.fenced = true;
+    }
+
+    /// The mistake this module exists to prevent; the simulator must notice it.
+    #[cfg(feature = "seeded-bugs")]
+    pub(crate) fn leak(&mut self, effect: E) {
+        self.leaked.push(effect);
+    }
+
+    /// What would be kept; for tests and transcripts.
+    pub fn facts(&self) -> &[F] {
+        &self.facts
+    }
+}
+
+/// Facts on their way into the store, to be written as one atomic unit, and only
+/// if the store's epoch still equals [`Batch::epoch`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Batch<F> {
+    epoch: Epoch,
+    seq: CommitSeq,
+    facts: Vec<F>,
+}
+
+impl<F> Batch<F> {
+    /// The leader in whose name the facts are written.
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What to write; empty for a batch that is only a fence.
+    pub fn facts(&self) -> &[F] {
+        &self.facts
+    }
+
+    /// Turns the batch into its receipt. To be called by a store, after it has
+    /// checked the epoch and made the facts durable, in the order of acceptance.
+    pub fn durable(self) -> Receipt {
+        Receipt {
+            epoch: self.epoch,
+            seq: self.seq,
+        }
+    }
+}
+
+/// The store's word that a batch, and every batch before it, is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use = "without its receipt the outbox keeps the effects for ever"]
+pub struct Receipt {
+    epoch: Epoch,
+    seq: CommitSeq,
+}
+
+/// Holds back the effects of one leader until the store has confirmed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Outbox<E> {
+    epoch: Epoch,
+    last: CommitSeq,
+    durable: CommitSeq,
+    waiting: VecDeque<(CommitSeq, Vec<E>)>,
+    ready: VecDeque<E>,
+}
+
+impl<E> Outbox<E> {
+    /// An empty outbox for the leader of `epoch`.
+    pub const fn new(epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            last: CommitSeq(0),
+            durable: CommitSeq(0),
+            waiting: VecDeque::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Takes a step. Hand the batch, if there is one, to the store.
+    pub fn accept<F>(&mut self, step: Step<F, E>) -> Option<Batch<F>> {
+        #[cfg(feature = "seeded-bugs")]
+        self.ready.extend(step.leaked);
+        let needs_receipt = !step.facts.is_empty() || step.fenced;
+        if needs_receipt {
+            self.last = CommitSeq(self.last.0 + 1);
+        }
+        if self.last == self.durable {
+            self.ready.extend(step.effects);
+        } else if !step.effects.is_empty() {
+            self.waiting.push_back((self.last, step.effects));
+        }
+        needs_receipt.then_some(Batch {
+            epoch: self.epoch,
+            seq: self.last,
+            facts: step.facts,
+        })
+    }
+
+    /// Frees every effect that waited for this receipt or an earlier one. A
+    /// receipt of another leader's life frees nothing.
+    pub fn release(&mut self, receipt: Receipt) {
+        if receipt.epoch != self.epoch {
+            return;
+        }
+        assert!(
+            receipt.seq <= self.last,
+            "a receipt for a batch that was never accepted: {receipt:?}"
+        );
+        self.durable = self.durable.max(receipt.seq);
+        while let Some((seq, _)) = self.waiting.front() {
+            if *seq > self.durable {
+                break;
+            }
+            if let Some((_, effects)) = self.waiting.pop_front() {
+                self.ready.extend(effects);
+            }
+        }
+    }
+
+    /// The effects that may leave now, in order.
+    pub fn drain(&mut self) -> impl Iterator<Item = E> + '_ {
+        self.ready.drain(..)
+    }
+
+    /// True if nothing waits for a receipt.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.last == self.durable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(facts: &[u8], effects: &[&'static str], fenced: bool) -> Step<u8, &'static str> {
+        let mut step = Step::default();
+        facts.iter().for_each(|fact| step.record(*fact));
+        effects.iter().for_each(|effect| step.emit(*effect));
+        if fenced {
+            step.fence();
+        }
+        step
+    }
+
+    fn left(outbox: &mut Outbox<&'static str>) -> Vec<&'static str> {
+        outbox.drain().collect()
+    }
+
+    #[test]
+    fn effects_wait_for_the_receipt_of_their_facts() {
+        let mut outbox = Outbox::new(Epoch(1));
+        let batch = outbox
+            .accept(step(&[1], &["told"], false))
+            .expect("facts make a batch");
+        assert!(left(&mut outbox).is_empty());
+        outbox.release(batch.durable());
+        assert_eq!(left(&mut outbox), ["told"]);
+        assert!(outbox.is_idle());
+    }
+
+    #[test]
+    fn a_step_without_facts_waits_for_those_before_it() {
+        let mut outbox = Outbox::new(Epoch(1));
+        let batch = outbox
+            .accept(step(&[1], &[], false))
+            .expect("facts make a batch");
+        assert_eq!(outbox.accept(step(&[], &["rests on 1"], false)), None);
+        assert!(left(&mut outbox).is_empty());
+        outbox.release(batch.durable());
+        assert_eq!(left(&mut outbox), ["rests on 1"]);
+    }
+
+    #[test]
+    fn with_nothing_pending_a_step_without_facts_leaves_at_once() {
+        let mut outbox = Outbox::new(Epoch(1));
+        assert_eq!(outbox.accept(step(&[], &["hello"], false)), None);
+        assert_eq!(left(&mut outbox), ["hello"]);
+    }
+
+    #[test]
+    fn a_fence_needs_a_receipt_although_it_keeps_nothing() {
+        let mut outbox = Outbox::new(Epoch(1));
+        let batch = outbox
+            .accept(step(&[], &["promise"], true))
+            .expect("a fence is a batch");
+        assert!(batch.facts().is_empty());
+        assert!(left(&mut outbox).is_empty());
+        outbox.release(batch.durable());
+        assert_eq!(left(&mut outbox), ["promise"]);
+    }
+
+    #[test]
+    fn a_later_receipt_covers_earlier_batches_in_order() {
+        let mut outbox = Outbox::new(Epoch(1));
+        let _first = outbox.accept(step(&[1], &["a"], false));
+        let second = outbox
+            .accept(step(&[2], &["b"], false))
+            .expect("facts make a batch");
+        outbox.release(second.durable());
+        assert_eq!(left(&mut outbox), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_receipt_of_another_epoch_frees_nothing() {
+        let mut before = Outbox::new(Epoch(1));
+        let old = before
+            .accept(step(&[1], &["old"], false))
+            .expect("facts make a batch");
+        let mut after = Outbox::new(Epoch(2));
+        let _new = after.accept(step(&[1], &["new"], false));
+        after.release(old.durable());
+        assert!(left(&mut after).is_empty());
+    }
+}
