@@ -9,8 +9,19 @@
 //! |---|---|
 //! | [`fsm`] | which state may follow which, as tables |
 //! | [`step`] | that nothing is said before it is durable |
+//! | [`ledger`] | what the facts add up to |
+//! | [`triage`] | what follows when an attempt has ended |
+//! | [`leader`] | who of several schedulers leads |
+//! | [`counts`] | nothing: what was noticed and left alone |
+//! | [`bugs`] | nothing: mistakes to make on purpose, for the simulator |
 //!
 //! It may import `baton-model` and nothing else.
 
+pub mod bugs;
+pub mod counts;
 pub mod fsm;
+pub mod leader;
+pub mod ledger;
 pub mod step;
+mod timers;
+pub mod triage;

@@ -1,0 +1,124 @@
+//! Seeded bugs: known mistakes, each a one-line change in the real code path,
+//! that the simulator must be able to find.
+//!
+//! They exist only with the feature `seeded-bugs`; without it [`Bugs`] has no
+//! content and [`Bugs::has`] is a constant `false`, so a shipped binary carries
+//! none of them.
+
+/// Declares the list of bugs with their names and what each does wrong.
+macro_rules! bugs {
+    ($($variant:ident, $name:literal, $what:literal;)+) => {
+        /// A mistake that can be switched on.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Bug {
+            $(#[doc = $what] $variant,)+
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name on the command line.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it does wrong.
+            pub const fn what(self) -> &'static str {
+                match self { $(Self::$variant => $what,)+ }
+            }
+
+            /// The bug of that name.
+            pub fn by_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|bug| bug.name() == name)
+            }
+        }
+    };
+}
+
+bugs! {
+    SequenceUnchecked, "sequence-unchecked",
+        "the worker starts a runTask that was sent before a notify it has answered";
+    SequenceNotReset, "sequence-not-reset",
+        "the worker keeps its notify counter when a new association begins";
+    LeaseBeforeDurable, "lease-before-durable",
+        "runTask leaves before its lease is durable";
+    AckBeforeDurable, "ack-before-durable",
+        "a status is acknowledged before it is durable";
+    StatusEpochUnchecked, "status-epoch-unchecked",
+        "the scheduler takes a status for any lease of the same attempt, whichever epoch granted it";
+    ClearedOnSendFailure, "cleared-on-send-failure",
+        "an attempt counts as never started when its runTask got no reply";
+    RunningListToSuccessor, "running-list-to-successor",
+        "a reply to getRunningTasks is applied to whoever holds the seat now";
+    StampIgnored, "stamp-ignored",
+        "the worker does not look at the heartbeat stamp that runTask echoes";
+    RefusalForgotten, "refusal-forgotten",
+        "the worker forgets at once which leases it has refused or finished";
+    DeadlineTooLong, "deadline-too-long",
+        "the worker's deadline is longer than the scheduler's";
+    DeadManInAgent, "dead-man-in-agent",
+        "only the agent watches the deadline, not the coordinator";
+    StatusForgottenEarly, "status-forgotten-early",
+        "the worker forgets an attempt when its status is sent, not when it is acknowledged";
+    InitialWaitSkipped, "initial-wait-skipped",
+        "a scheduler without a store places work at once";
+    LeaseWaitSkipped, "lease-wait-skipped",
+        "a new leader treats the leases it inherits as run out";
+    ConsensusIgnoresUnhealthy, "consensus-ignores-unhealthy",
+        "only HEALTHY workers must know a newcomer before it may work";
+    SyntheticBeatsReal, "synthetic-beats-real",
+        "the worker answers \"was not running\" for an attempt whose real end is not yet acknowledged";
+    SuicideNotRepeated, "suicide-not-repeated",
+        "a condemned worker's later heartbeats are not answered with an order to die";
+    UnsureKeptOnLoss, "unsure-kept-on-loss",
+        "the unsure list survives the loss of its worker";
+    ReplacedTasksKept, "replaced-tasks-kept",
+        "the successor in a seat inherits the attempts of its predecessor as running";
+    StrictByTime, "strict-by-time",
+        "a strict attempt is given up when its lease runs out";
+    HeartbeatUnfenced, "heartbeat-unfenced",
+        "a leader that was overtaken still extends leases";
+    OlderEpochObeyed, "older-epoch-obeyed",
+        "a worker goes back to a leader of an earlier epoch";
+    StatusTakenWhileNew, "status-taken-while-new",
+        "statuses are taken, and the attempts acknowledged, before the running list is known";
+}
+
+/// Which bugs are switched on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bugs {
+    #[cfg(feature = "seeded-bugs")]
+    set: u64,
+}
+
+impl Bugs {
+    /// None: the only value a shipped binary knows.
+    pub const NONE: Self = Self {
+        #[cfg(feature = "seeded-bugs")]
+        set: 0,
+    };
+
+    /// Exactly this one.
+    #[cfg(feature = "seeded-bugs")]
+    #[must_use]
+    pub const fn only(bug: Bug) -> Self {
+        Self {
+            set: 1 << bug as u64,
+        }
+    }
+
+    /// Whether the mistake is to be made.
+    #[must_use]
+    pub const fn has(self, bug: Bug) -> bool {
+        #[cfg(feature = "seeded-bugs")]
+        {
+            self.set & (1 << bug as u64) != 0
+        }
+        #[cfg(not(feature = "seeded-bugs"))]
+        {
+            let _ = bug;
+            false
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Counters of what was noticed and left alone: late events that lost a race,
+//! messages of a foreign association, replies that nobody waits for.
+//!
+//! Counts are observations, not state: no decision reads them. They therefore
+//! compare as equal and hash to nothing, so that a model checker does not take
+//! two states for different because one has seen more duplicates.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use crate::fsm::{LateCounts, LateName, Machine};
+
+/// How often each thing was noticed.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    late: LateCounts,
+    noticed: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    /// Counts a late event of machine `M`.
+    pub(crate) fn late<M: Machine>(&mut self, name: LateName) {
+        self.late.record::<M>(name);
+    }
+
+    /// Counts something that the protocol refused or ignored, by its name.
+    pub(crate) fn notice(&mut self, name: &'static str) {
+        *self.noticed.entry(name).or_default() += 1;
+    }
+
+    /// How often `name` was noticed.
+    #[must_use]
+    pub fn noticed(&self, name: &str) -> u64 {
+        self.noticed.get(name).copied().unwrap_or_default()
+    }
+
+    /// Everything counted, as (name, count) in a stable order; late events carry
+    /// their machine's name in front.
+    pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        let late = self
+            .late
+            .iter()
+            .map(|(machine, name, count)| (format!("{machine}/{name}"), count));
+        let noticed = self
+            .noticed
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count));
+        late.chain(noticed)
+    }
+}
+
+impl PartialEq for Counts {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Counts {}
+
+impl Hash for Counts {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}

@@ -1,0 +1,228 @@
+//! Who leads: one scheduler's part in the election.
+//!
+//! Leadership is a row in the store: who holds it, under which epoch, and a
+//! counter of renewals. A follower watches the counter on its *own* clock; no two
+//! clocks are ever compared. Taking the row is a compare-and-set on the epoch, so
+//! two candidates cannot both win, and every write of a leader is conditional on
+//! its epoch, so a deposed leader's write fails instead of landing. The election
+//! may therefore be wrong about who is dead without anything being lost.
+
+use baton_model::ids::Epoch;
+use baton_model::state::LeaderState;
+use baton_model::time::{Millis, Mono};
+
+use crate::counts::Counts;
+use crate::fsm::{Leader, LeaderEvent, Transition, transition};
+
+/// The leadership row as somebody read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Row {
+    /// The term that is in force; 0 before the first.
+    pub epoch: Epoch,
+    /// How often its holder has renewed it.
+    pub renewals: u64,
+}
+
+/// How an election is paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pace {
+    /// How often a leader renews and a follower looks.
+    pub renew: Millis,
+    /// How long a row may stand unrenewed before it is up for taking.
+    pub lapse: Millis,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            renew: Millis::from_secs(2),
+            lapse: Millis::from_secs(8),
+        }
+    }
+}
+
+/// What the driver has to do with the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Read it and report with [`Election::observed`].
+    Read,
+    /// Set the epoch to the next one if it still is this one; report with
+    /// [`Election::won`] or [`Election::lost`].
+    Take(Epoch),
+    /// Count one renewal if the epoch still is this one; report with
+    /// [`Election::lost`] if it is not.
+    Renew(Epoch),
+    /// This life as a leader is over: drop the scheduler and its outbox, and take
+    /// part again with a new [`Election`].
+    StepDown,
+}
+
+/// One scheduler's part in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Election {
+    state: LeaderState,
+    pace: Pace,
+    seen: Option<(Row, Mono)>,
+    epoch: Epoch,
+    next: Mono,
+    counts: Counts,
+}
+
+impl Election {
+    /// Begins as a follower that looks at the row for the first time at `first`:
+    /// at once after a start, after a pause where the store has just failed.
+    #[must_use]
+    pub fn new(pace: Pace, first: Mono) -> Self {
+        Self {
+            state: LeaderState::Follower,
+            pace,
+            seen: None,
+            epoch: Epoch(0),
+            next: first,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn state(&self) -> LeaderState {
+        self.state
+    }
+
+    /// When [`Self::tick`] is wanted next.
+    #[must_use]
+    pub const fn next_due(&self) -> Mono {
+        self.next
+    }
+
+    /// What to do now, if anything is due.
+    pub fn tick(&mut self, now: Mono) -> Option<Action> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + self.pace.renew;
+        match self.state {
+            LeaderState::Follower => Some(Action::Read),
+            LeaderState::Leader => Some(Action::Renew(self.epoch)),
+            LeaderState::Candidate => None,
+            LeaderState::Deposed => Some(Action::StepDown),
+        }
+    }
+
+    /// The row as it stands; a follower that has watched it unrenewed for long
+    /// enough tries to take it.
+    pub fn observed(&mut self, now: Mono, row: Row) -> Option<Action> {
+        let since = match self.seen {
+            Some((seen, since)) if seen == row => since,
+            _ => now,
+        };
+        self.seen = Some((row, since));
+        let lapsed = row == Row::default() || now.since(since) >= self.pace.lapse;
+        if self.state == LeaderState::Follower && lapsed {
+            self.step(LeaderEvent::LeaseLapsed);
+            return Some(Action::Take(row.epoch));
+        }
+        None
+    }
+
+    /// The row was taken: lead under this epoch.
+    pub fn won(&mut self, now: Mono, epoch: Epoch) {
+        self.step(LeaderEvent::Elected);
+        if self.state == LeaderState::Leader {
+            self.epoch = epoch;
+            self.next = now + self.pace.renew;
+        }
+    }
+
+    /// The row is in other hands.
+    pub fn lost(&mut self, now: Mono) -> Option<Action> {
+        match self.state {
+            LeaderState::Leader => {
+                self.step(LeaderEvent::Overtaken);
+                Some(Action::StepDown)
+            }
+            LeaderState::Candidate => {
+                self.step(LeaderEvent::OutRun);
+                self.next = now + self.pace.renew;
+                None
+            }
+            LeaderState::Follower | LeaderState::Deposed => None,
+        }
+    }
+
+    fn step(&mut self, event: LeaderEvent) {
+        match transition::<Leader>(self.state, event) {
+            Ok(Transition::Moved(state)) => self.state = state,
+            Ok(Transition::Late(name)) => self.counts.late::<Leader>(name),
+            Err(illegal) => panic!("{illegal}: {self:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace {
+        renew: Millis(2),
+        lapse: Millis(8),
+    };
+
+    fn row(epoch: u64, renewals: u64) -> Row {
+        Row {
+            epoch: Epoch(epoch),
+            renewals,
+        }
+    }
+
+    #[test]
+    fn an_untaken_row_is_taken_at_once() {
+        let mut election = Election::new(PACE, Mono(0));
+        assert_eq!(election.tick(Mono(0)), Some(Action::Read));
+        assert_eq!(
+            election.observed(Mono(0), row(0, 0)),
+            Some(Action::Take(Epoch(0)))
+        );
+        election.won(Mono(1), Epoch(1));
+        assert_eq!(election.state(), LeaderState::Leader);
+        assert_eq!(election.tick(Mono(3)), Some(Action::Renew(Epoch(1))));
+    }
+
+    #[test]
+    fn a_row_that_is_renewed_is_never_taken() {
+        let mut election = Election::new(PACE, Mono(0));
+        for beat in 0..100 {
+            assert_eq!(election.observed(Mono(beat * 7), row(1, beat)), None);
+        }
+    }
+
+    #[test]
+    fn a_row_that_stands_still_is_taken_after_the_lapse_on_the_own_clock() {
+        let mut election = Election::new(PACE, Mono(0));
+        assert_eq!(election.observed(Mono(100), row(3, 5)), None);
+        assert_eq!(election.observed(Mono(107), row(3, 5)), None);
+        assert_eq!(
+            election.observed(Mono(108), row(3, 5)),
+            Some(Action::Take(Epoch(3)))
+        );
+    }
+
+    #[test]
+    fn an_overtaken_leader_steps_down_and_stays_down() {
+        let mut election = Election::new(PACE, Mono(0));
+        let _ = election.observed(Mono(0), row(0, 0));
+        election.won(Mono(0), Epoch(1));
+        assert_eq!(election.lost(Mono(2)), Some(Action::StepDown));
+        assert_eq!(election.state(), LeaderState::Deposed);
+        election.won(Mono(3), Epoch(2));
+        assert_eq!(election.state(), LeaderState::Deposed);
+    }
+
+    #[test]
+    fn a_candidate_that_was_out_run_follows_again() {
+        let mut election = Election::new(PACE, Mono(0));
+        let _ = election.observed(Mono(0), row(0, 0));
+        assert_eq!(election.lost(Mono(0)), None);
+        assert_eq!(election.state(), LeaderState::Follower);
+    }
+}

@@ -1,0 +1,145 @@
+//! One instance and its one lease.
+
+use std::sync::Arc;
+
+use baton_model::fact::{Holder, Verdict};
+use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
+use baton_model::outcome::AttemptEnd;
+use baton_model::spec::InstanceSpec;
+use baton_model::state::UniversalState;
+
+use super::{LedgerError, verdict_event};
+use crate::fsm::{Transition, Universal, UniversalEvent, transition};
+use crate::triage::{self, Charge};
+
+/// The right of one incarnation to one attempt, as long as it is open.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// Which attempt, granted by which epoch.
+    pub id: LeaseId,
+    /// To whom it was granted.
+    pub holder: Holder,
+    /// Whether the worker has said that it holds the attempt.
+    pub confirmed: bool,
+}
+
+/// One requested execution of one task.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Instance {
+    /// Its id.
+    pub id: InstanceId,
+    /// What it asks for.
+    pub spec: Arc<InstanceSpec>,
+    /// Where it stands.
+    pub state: UniversalState,
+    /// Its open lease.
+    pub lease: Option<Lease>,
+    /// How many attempts were leased so far.
+    pub attempts: AttemptNo,
+    /// How many of them failed.
+    pub failures: u32,
+    /// How many of them were lost.
+    pub losses: u32,
+    /// Whether somebody wants it stopped.
+    pub stop_requested: bool,
+}
+
+impl Instance {
+    pub(super) const fn new(id: InstanceId, spec: Arc<InstanceSpec>) -> Self {
+        Self {
+            id,
+            spec,
+            state: UniversalState::Registering,
+            lease: None,
+            attempts: AttemptNo(0),
+            failures: 0,
+            losses: 0,
+            stop_requested: false,
+        }
+    }
+
+    /// What follows for this instance if its attempt ends like this.
+    #[must_use]
+    pub fn verdict(&self, end: AttemptEnd) -> Verdict {
+        triage::decide(
+            end,
+            self.failures,
+            self.losses,
+            self.spec.retry,
+            self.stop_requested,
+        )
+    }
+
+    pub(super) fn open(&mut self, lease: LeaseId, holder: Holder) -> Result<(), LedgerError> {
+        if let Some(open) = &self.lease {
+            return Err(LedgerError::NotTheOpenLease(lease, Some(open.id)));
+        }
+        self.step(UniversalEvent::Claimed)?;
+        self.step(UniversalEvent::LeaseGranted)?;
+        self.attempts = self.attempts.max(lease.attempt.number);
+        self.lease = Some(Lease {
+            id: lease,
+            holder,
+            confirmed: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn confirm(&mut self, lease: LeaseId) -> Result<(), LedgerError> {
+        match &mut self.lease {
+            Some(open) if open.id == lease => open.confirmed = true,
+            other => {
+                let open = other.as_ref().map(|open| open.id);
+                return Err(LedgerError::NotTheOpenLease(lease, open));
+            }
+        }
+        self.step(UniversalEvent::Confirmed)
+    }
+
+    pub(super) fn close(
+        &mut self,
+        lease: LeaseId,
+        end: AttemptEnd,
+        verdict: Verdict,
+    ) -> Result<(), LedgerError> {
+        match self.lease.take() {
+            Some(open) if open.id == lease => {}
+            other => {
+                let open = other.map(|open| open.id);
+                return Err(LedgerError::NotTheOpenLease(lease, open));
+            }
+        }
+        match triage::charge(end) {
+            Charge::Nothing => {}
+            Charge::Failure => self.failures += 1,
+            Charge::Loss => self.losses += 1,
+        }
+        if verdict == Verdict::Done {
+            // The confirmation may have been lost on the way; the result proves it.
+            if self.state == UniversalState::Launched {
+                self.step(UniversalEvent::Confirmed)?;
+            }
+        } else {
+            self.step(UniversalEvent::AttemptEnded)?;
+        }
+        self.step(verdict_event(verdict))
+    }
+
+    pub(super) fn step(&mut self, event: UniversalEvent) -> Result<(), LedgerError> {
+        match transition::<Universal>(self.state, event) {
+            Ok(Transition::Moved(state)) => {
+                self.state = state;
+                Ok(())
+            }
+            // A late event is decided before a fact is made of it; here it cannot be.
+            Ok(Transition::Late(_)) => Err(LedgerError::Illegal(
+                self.id,
+                crate::fsm::IllegalTransition {
+                    state: self.state,
+                    event,
+                },
+            )),
+            Err(illegal) => Err(LedgerError::Illegal(self.id, illegal)),
+        }
+    }
+}

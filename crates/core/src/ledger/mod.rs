@@ -1,0 +1,282 @@
+//! The durable state: what the facts add up to.
+//!
+//! [`Ledger::apply`] is the only way to change it, live and in replay, so that a
+//! restarted leader stands exactly where the facts left the one before it. It
+//! knows instances, their one lease, and the lives of workers that were given up
+//! for ever. What is *not* here (sessions, health, sequence numbers, timers)
+//! belongs to one leader's life and is rebuilt by talking to the workers.
+//!
+//! Invariants, checked on every fact:
+//! * an instance has at most one open lease, and a lease once closed stays closed;
+//! * every change of state is a row of the universal machine's table.
+
+mod instance;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use baton_model::fact::{Fact, Holder, Verdict};
+use baton_model::ids::{
+    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage,
+};
+use baton_model::limits::CONDEMNED_MAX;
+use baton_model::spec::InstanceSpec;
+use baton_model::state::UniversalState;
+use baton_model::time::Millis;
+
+use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
+
+pub use instance::{Instance, Lease};
+
+/// A fact that does not fit the facts before it: a corrupt store, or a bug.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LedgerError {
+    /// The universal machine has no such row.
+    Illegal(InstanceId, IllegalTransition<Universal>),
+    /// The fact speaks of an instance that was never submitted.
+    UnknownInstance(InstanceId),
+    /// The instance was submitted before.
+    AlreadySubmitted(InstanceId),
+    /// The fact speaks of a lease that is not the open one.
+    NotTheOpenLease(LeaseId, Option<LeaseId>),
+}
+
+impl fmt::Display for LedgerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Illegal(instance, illegal) => write!(f, "instance {instance}: {illegal}"),
+            Self::UnknownInstance(instance) => {
+                write!(f, "instance {instance} was never submitted")
+            }
+            Self::AlreadySubmitted(instance) => {
+                write!(f, "instance {instance} was submitted before")
+            }
+            Self::NotTheOpenLease(lease, Some(open)) => {
+                write!(f, "lease {lease} is not open; the open one is {open}")
+            }
+            Self::NotTheOpenLease(lease, None) => {
+                write!(f, "lease {lease} is not open, and no other is")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LedgerError {}
+
+/// Everything that survives a leader.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ledger {
+    instances: BTreeMap<InstanceId, Instance>,
+    ready: BTreeSet<InstanceId>,
+    leased: BTreeSet<InstanceId>,
+    condemned: BTreeMap<Lineage, Life>,
+    lease_time: Millis,
+}
+
+impl Ledger {
+    /// Takes one fact in.
+    ///
+    /// # Errors
+    /// [`LedgerError`] if the fact contradicts the ones before it; the ledger is
+    /// then unchanged.
+    pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
+        match fact {
+            Fact::InstanceSubmitted { instance, spec } => self.submitted(*instance, spec),
+            Fact::LeaseGranted { lease, holder } => self.granted(*lease, holder),
+            Fact::AttemptAdopted {
+                lease,
+                holder,
+                spec,
+            } => self.adopted(*lease, holder, spec),
+            Fact::AttemptConfirmed { lease } => self.confirmed(*lease),
+            Fact::AttemptEnded {
+                lease,
+                end,
+                verdict,
+            } => self.change(lease.attempt.instance, |instance| {
+                instance.close(*lease, *end, *verdict)
+            }),
+            Fact::StopRequested { instance } => self.change(*instance, |instance| {
+                instance.stop_requested = true;
+                Ok(())
+            }),
+            Fact::InstanceHalted { instance } => {
+                self.change(*instance, |instance| instance.step(UniversalEvent::Stopped))
+            }
+            Fact::LeaseTimeSet { lease } => {
+                self.lease_time = *lease;
+                Ok(())
+            }
+            Fact::WorkerCondemned { incarnation, .. } => {
+                self.condemn(*incarnation);
+                Ok(())
+            }
+        }
+    }
+
+    /// The instance of that id.
+    #[must_use]
+    pub fn instance(&self, id: InstanceId) -> Option<&Instance> {
+        self.instances.get(&id)
+    }
+
+    /// Every instance, by id.
+    pub fn instances(&self) -> impl Iterator<Item = (InstanceId, &Instance)> + '_ {
+        self.instances.iter().map(|(id, instance)| (*id, instance))
+    }
+
+    /// The instance that waits at the front of the bullpen.
+    #[must_use]
+    pub fn next_ready(&self) -> Option<InstanceId> {
+        self.ready.first().copied()
+    }
+
+    /// The lease of that id, if it is open.
+    #[must_use]
+    pub fn open_lease(&self, lease: LeaseId) -> Option<&Lease> {
+        let open = self
+            .instances
+            .get(&lease.attempt.instance)?
+            .lease
+            .as_ref()?;
+        (open.id == lease).then_some(open)
+    }
+
+    /// Every open lease, by instance.
+    pub fn open_leases(&self) -> impl Iterator<Item = &Lease> + '_ {
+        self.leased
+            .iter()
+            .filter_map(|id| self.instances[id].lease.as_ref())
+    }
+
+    /// The lease that a grant of the leader of `epoch` would have.
+    #[must_use]
+    pub fn next_lease(&self, instance: InstanceId, epoch: Epoch) -> LeaseId {
+        let last = self
+            .instances
+            .get(&instance)
+            .map_or(AttemptNo(0), |it| it.attempts);
+        LeaseId {
+            attempt: AttemptId {
+                instance,
+                number: last.next(),
+            },
+            epoch,
+        }
+    }
+
+    /// The longest that any open lease may have been extended by at a time.
+    #[must_use]
+    pub const fn lease_time(&self) -> Millis {
+        self.lease_time
+    }
+
+    /// True if that life was given up for ever.
+    #[must_use]
+    pub fn is_condemned(&self, incarnation: Incarnation) -> bool {
+        self.condemned
+            .get(&incarnation.lineage)
+            .is_some_and(|life| *life >= incarnation.life)
+    }
+
+    /// True if every instance has reached a state where nothing more happens.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.ready.is_empty() && self.leased.is_empty()
+    }
+
+    fn submitted(&mut self, id: InstanceId, spec: &Arc<InstanceSpec>) -> Result<(), LedgerError> {
+        if self.instances.contains_key(&id) {
+            return Err(LedgerError::AlreadySubmitted(id));
+        }
+        let mut instance = Instance::new(id, Arc::clone(spec));
+        instance.step(UniversalEvent::Defined)?;
+        self.put(instance);
+        Ok(())
+    }
+
+    fn granted(&mut self, lease: LeaseId, holder: &Holder) -> Result<(), LedgerError> {
+        self.change(lease.attempt.instance, |instance| {
+            instance.open(lease, holder.clone())
+        })
+    }
+
+    fn adopted(
+        &mut self,
+        lease: LeaseId,
+        holder: &Holder,
+        spec: &Arc<InstanceSpec>,
+    ) -> Result<(), LedgerError> {
+        let id = lease.attempt.instance;
+        if !self.instances.contains_key(&id) {
+            self.submitted(id, spec)?;
+        }
+        self.granted(lease, holder)?;
+        self.confirmed(lease)
+    }
+
+    fn confirmed(&mut self, lease: LeaseId) -> Result<(), LedgerError> {
+        self.change(lease.attempt.instance, |instance| instance.confirm(lease))
+    }
+
+    /// Runs `edit` on a copy and files the result, so that an error changes nothing.
+    fn change(
+        &mut self,
+        id: InstanceId,
+        edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
+    ) -> Result<(), LedgerError> {
+        let mut instance = self
+            .instances
+            .get(&id)
+            .cloned()
+            .ok_or(LedgerError::UnknownInstance(id))?;
+        edit(&mut instance)?;
+        self.put(instance);
+        Ok(())
+    }
+
+    /// Files an instance under its state.
+    fn put(&mut self, instance: Instance) {
+        let id = instance.id;
+        file(
+            &mut self.ready,
+            id,
+            instance.state == UniversalState::Queued,
+        );
+        file(&mut self.leased, id, instance.lease.is_some());
+        self.instances.insert(id, instance);
+    }
+
+    fn condemn(&mut self, incarnation: Incarnation) {
+        let life = self
+            .condemned
+            .entry(incarnation.lineage)
+            .or_insert(incarnation.life);
+        *life = (*life).max(incarnation.life);
+        if self.condemned.len() > CONDEMNED_MAX {
+            self.condemned.pop_first();
+        }
+    }
+}
+
+/// What an instance's verdict means to the universal machine.
+const fn verdict_event(verdict: Verdict) -> UniversalEvent {
+    match verdict {
+        Verdict::Done => UniversalEvent::Succeeded,
+        Verdict::Requeued => UniversalEvent::Requeued,
+        Verdict::GaveUp => UniversalEvent::GaveUp,
+        Verdict::Stopped => UniversalEvent::Stopped,
+    }
+}
+
+fn file(index: &mut BTreeSet<InstanceId>, id: InstanceId, belongs: bool) {
+    if belongs {
+        index.insert(id);
+    } else {
+        index.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
