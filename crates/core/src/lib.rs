@@ -12,6 +12,7 @@
 //! | [`ledger`] | what the facts add up to |
 //! | [`triage`] | what follows when an attempt has ended |
 //! | [`leader`] | who of several schedulers leads |
+//! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`counts`] | nothing: what was noticed and left alone |
 //! | [`bugs`] | nothing: mistakes to make on purpose, for the simulator |
 //!
@@ -22,6 +23,7 @@ pub mod counts;
 pub mod fsm;
 pub mod leader;
 pub mod ledger;
+pub mod protocol;
 pub mod step;
 mod timers;
 pub mod triage;
