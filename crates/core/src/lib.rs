@@ -13,6 +13,7 @@
 //! | [`triage`] | what follows when an attempt has ended |
 //! | [`leader`] | who of several schedulers leads |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
+//! | [`scheduler`] | the leader, composed of the above |
 //! | [`counts`] | nothing: what was noticed and left alone |
 //! | [`bugs`] | nothing: mistakes to make on purpose, for the simulator |
 //!
@@ -24,6 +25,7 @@ pub mod fsm;
 pub mod leader;
 pub mod ledger;
 pub mod protocol;
+pub mod scheduler;
 pub mod step;
 mod timers;
 pub mod triage;

@@ -5,3 +5,5 @@
 //! that shows it.
 
 pub mod consensus;
+pub mod scheduler;
+pub mod worker;

@@ -1,0 +1,319 @@
+//! `processHeartbeat`: who may sit where.
+//!
+//! The rules for a seat, in the order in which they are asked:
+//!
+//! | incoming life | result |
+//! |---|---|
+//! | speaks another protocol version | refused; not an order to die |
+//! | has obeyed a higher epoch | not answered; the driver learns that it may be deposed |
+//! | was condemned and is not seated | refused as condemned |
+//! | seat empty | admitted |
+//! | holds the seat | refreshed; if MUST_DIE, ordered to die again |
+//! | a later life of the holder's state directory | replaces it in any state, at once |
+//! | an earlier life of a state directory that is seated, under any name | refused as superseded |
+//! | another state directory, holder MUST_DIE | replaces it |
+//! | another state directory, holder NEW or UNHEALTHY | replaces it if `allow_bump_unhealthy`, else refused: seat taken |
+//! | another state directory, holder HEALTHY | refused: seat taken |
+//!
+//! "Another state directory" is another machine, or the same one after its state
+//! was wiped: neither can vouch for what the holder runs. Replacing a holder never
+//! closes its leases; see [`super::loss`].
+
+use baton_model::fact::{Condemnation, Fact};
+use baton_model::ids::{Incarnation, WorkerName};
+use baton_model::limits::PROTOCOL_VERSION;
+use baton_model::message::{Heartbeat, HeartbeatReply, Refusal, ToWorker, WorkerAddress};
+use baton_model::outcome::LossProof;
+use baton_model::state::WorkerState;
+use baton_model::worker_set::KnownSet;
+
+use super::context::{Cx, Effect};
+use super::seat::Seat;
+use super::{Protocol, Timer, address};
+use crate::bugs::Bug;
+use crate::fsm::WorkerEvent;
+
+impl Protocol {
+    pub(super) fn heartbeat(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
+        let incoming = heartbeat.worker.incarnation;
+        let name = heartbeat.worker.worker.clone();
+        if heartbeat.version != PROTOCOL_VERSION {
+            return self.refuse(cx, heartbeat, Refusal::OtherVersion);
+        }
+        if heartbeat.epoch_seen > self.epoch {
+            cx.counts.notice("higher-epoch-seen");
+            cx.step.emit(Effect::EpochOvertaken(heartbeat.epoch_seen));
+            return;
+        }
+        if self.is_superseded(cx, heartbeat) {
+            return self.refuse(cx, heartbeat, Refusal::Superseded);
+        }
+        let Some(seat) = self.seats.get(&name) else {
+            if cx.ledger.is_condemned(incoming) {
+                return self.refuse_condemned(cx, heartbeat);
+            }
+            return self.admit(cx, heartbeat);
+        };
+        let holder = seat.holder.incarnation;
+        if holder == incoming {
+            return self.refresh(cx, heartbeat);
+        }
+        if cx.ledger.is_condemned(incoming) {
+            return self.refuse_condemned(cx, heartbeat);
+        }
+        if incoming.supersedes(holder) {
+            self.vacate(cx, &name);
+            self.leave_consensus(holder);
+            return self.admit(cx, heartbeat);
+        }
+        self.contest(cx, heartbeat);
+    }
+
+    /// Whether a later life of the same state directory is seated, under whatever
+    /// name. If not, the lives before this one, and this one itself under another
+    /// name, are cleared from their seats: a worker may have been renamed.
+    fn is_superseded(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) -> bool {
+        let incoming = heartbeat.worker.incarnation;
+        let lives = super::holdings::lives_of(incoming.lineage);
+        let seated: Vec<_> = self
+            .seated
+            .range(lives)
+            .map(|(life, name)| (*life, name.clone()))
+            .collect();
+        if seated.iter().any(|(life, _)| life.supersedes(incoming)) {
+            return true;
+        }
+        for (life, name) in seated {
+            if name != heartbeat.worker.worker {
+                self.vacate(cx, &name);
+                if incoming.supersedes(life) {
+                    self.leave_consensus(life);
+                }
+            }
+        }
+        false
+    }
+
+    /// A life of another state directory asks for a seat that is held.
+    fn contest(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
+        let name = heartbeat.worker.worker.clone();
+        self.update_health(cx, &name);
+        let seat = &self.seats[&name];
+        let replaceable = match seat.state {
+            WorkerState::MustDie => true,
+            WorkerState::New | WorkerState::Unhealthy => cx.config.allow_bump_unhealthy,
+            WorkerState::Healthy => false,
+        };
+        if replaceable {
+            self.condemn(cx, &name, Condemnation::Displaced);
+            self.vacate(cx, &name);
+            self.admit(cx, heartbeat);
+        } else {
+            // The order to die must be final: were it forgotten, the same life
+            // could be admitted later while it is already killing its work.
+            cx.commit(Fact::WorkerCondemned {
+                worker: name,
+                incarnation: heartbeat.worker.incarnation,
+                why: Condemnation::SeatTaken,
+            });
+            self.bury_earlier_lives(cx, heartbeat.worker.incarnation);
+            self.refuse(cx, heartbeat, Refusal::SeatTaken);
+        }
+    }
+
+    fn admit(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
+        let name = heartbeat.worker.worker.clone();
+        let now = cx.now.mono;
+        self.last_session = self.last_session.next();
+        let mut seat = Seat::new(
+            heartbeat.worker.clone(),
+            heartbeat.slots,
+            self.last_session,
+            heartbeat.stamp,
+            now,
+        );
+        seat.load = u32::try_from(self.holdings.leases(heartbeat.worker.incarnation).len())
+            .unwrap_or(u32::MAX);
+        self.seated
+            .insert(heartbeat.worker.incarnation, name.clone());
+        self.seats.insert(name.clone(), seat);
+        self.extend_lease(cx, &name);
+        if let Some(consensus) = &mut self.consensus {
+            let settled = heartbeat.worker_set.filter(|known| known.settled);
+            consensus.join(heartbeat.worker.incarnation, settled.map(|known| known.id));
+        }
+        self.reply(cx, &name);
+        self.seat_due(cx, &name);
+    }
+
+    fn refresh(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
+        let name = heartbeat.worker.worker.clone();
+        let now = cx.now.mono;
+        let association = self.seats[&name].association(self.epoch);
+        let Some(seat) = self.seats.get_mut(&name) else {
+            return;
+        };
+        if heartbeat.stamp <= seat.last_stamp {
+            // A duplicate, or one overtaken by a later one: the later one counts.
+            cx.counts.notice("heartbeat-overtaken");
+            return;
+        }
+        seat.last_stamp = heartbeat.stamp;
+        seat.slots = heartbeat.slots;
+        if seat.state == WorkerState::MustDie {
+            return self.order_suicide_again(cx, &name);
+        }
+        seat.last_heartbeat = now;
+        seat.held_back = false;
+        let awaits_permission = !seat.has_been_healthy;
+        let knows_me = heartbeat
+            .association
+            .is_some_and(|it| it.epoch == self.epoch);
+        if !knows_me {
+            self.begin_session(cx, &name);
+        } else if heartbeat.association == Some(association)
+            && let (Some(consensus), Some(known)) = (&mut self.consensus, heartbeat.worker_set)
+        {
+            consensus.echo(heartbeat.worker.incarnation, known.id);
+            if awaits_permission {
+                consensus.propagate();
+            }
+        }
+        if heartbeat.state == WorkerState::MustDie {
+            // It has given itself up; its results are still heard.
+            self.condemn(cx, &name, Condemnation::GaveItselfUp);
+        } else {
+            self.extend_lease(cx, &name);
+            self.update_health(cx, &name);
+            self.repeat_kills(cx, &name);
+        }
+        self.reply(cx, &name);
+        self.seat_due(cx, &name);
+    }
+
+    /// The holder has lost its association (its agent was restarted) or has not
+    /// got one with this leader: what it runs must be learned anew.
+    fn begin_session(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        self.last_session = self.last_session.next();
+        let session = self.last_session;
+        let now = cx.now.mono;
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        seat.session = session;
+        seat.drop_calls();
+        seat.next_ask = now;
+        seat.next_check = now;
+        if seat.state != WorkerState::New {
+            seat.became_unhealthy = now;
+            seat.step(cx, WorkerEvent::Reassociated);
+        }
+    }
+
+    /// Answers the latest heartbeat. The reply extends a lease, so it leaves only
+    /// after the store has confirmed that this leader is still the leader.
+    fn reply(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let seat = &self.seats[name];
+        let mut timeouts = cx.config.timeouts.for_worker();
+        if cx.config.bugs.has(Bug::DeadlineTooLong) {
+            timeouts.lease = cx.config.timeouts.lease().scaled(3, 2);
+        }
+        let reply = HeartbeatReply {
+            association: seat.association(self.epoch),
+            stamp: seat.last_stamp,
+            state: seat.state,
+            timeouts,
+            worker_set: self.consensus.as_ref().map(|consensus| KnownSet {
+                id: consensus.current(),
+                settled: !self.is_waiting(),
+            }),
+        };
+        if !cx.config.bugs.has(Bug::HeartbeatUnfenced) {
+            cx.step.fence();
+        }
+        cx.send(address(name, seat), ToWorker::HeartbeatReply(reply));
+        if let Some(seat) = self.seats.get_mut(name) {
+            seat.told = seat.state;
+        }
+        self.update_offer(name);
+    }
+
+    /// A condemned holder has spoken: no lease for it, only the order, every time.
+    fn order_suicide_again(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        if cx.config.bugs.has(Bug::SuicideNotRepeated) {
+            return;
+        }
+        self.reply(cx, name);
+        let seat = &self.seats[name];
+        let association = seat.association(self.epoch);
+        cx.send(
+            address(name, seat),
+            ToWorker::RequestSuicide { association },
+        );
+        // What it has finished is still wanted.
+        self.ask_running_tasks(cx, name);
+    }
+
+    fn refuse_condemned(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
+        if cx.config.bugs.has(Bug::SuicideNotRepeated) {
+            return;
+        }
+        self.bury_earlier_lives(cx, heartbeat.worker.incarnation);
+        self.refuse(cx, heartbeat, Refusal::Condemned);
+    }
+
+    fn refuse(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat, refusal: Refusal) {
+        let to = WorkerAddress {
+            worker: heartbeat.worker.worker.clone(),
+            incarnation: heartbeat.worker.incarnation,
+        };
+        cx.send(
+            to,
+            ToWorker::HeartbeatRefused {
+                epoch: self.epoch,
+                incarnation: heartbeat.worker.incarnation,
+                stamp: heartbeat.stamp,
+                refusal,
+            },
+        );
+    }
+
+    /// A life that will never get to report exists: nothing of the lives before
+    /// it runs any more.
+    fn bury_earlier_lives(&mut self, cx: &mut Cx<'_>, life: Incarnation) {
+        for earlier in self.holdings.lineage_up_to(life) {
+            if life.supersedes(earlier) {
+                self.lose_all(cx, earlier, LossProof::NewerLife);
+            }
+        }
+    }
+
+    /// Empties a seat whose holder was replaced. Its holding stays.
+    pub(super) fn vacate(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        self.withdraw_offer(name);
+        let Some(seat) = self.seats.remove(name) else {
+            return;
+        };
+        self.seated.remove(&seat.holder.incarnation);
+        self.timers.disarm(&Timer::Seat(name.clone()));
+        if cx.config.bugs.has(Bug::ReplacedTasksKept) {
+            self.holdings.0.remove(&seat.holder.incarnation);
+        }
+        let ran_out = self
+            .holdings
+            .0
+            .get(&seat.holder.incarnation)
+            .is_some_and(|holding| holding.expires <= cx.now.mono);
+        if ran_out {
+            self.life_is_over(seat.holder.incarnation);
+        }
+    }
+
+    /// A heartbeat was received: the lease of its sender runs from now.
+    fn extend_lease(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let holder = self.seats[name].holder.clone();
+        let expires = cx.now.mono + cx.config.timeouts.lease();
+        self.holdings.of(&holder, cx.now.mono, expires).expires = expires;
+        self.timers.arm(Timer::Holding(holder.incarnation), expires);
+    }
+}

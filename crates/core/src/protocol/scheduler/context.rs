@@ -1,0 +1,125 @@
+//! What a handler of the scheduler's half may touch.
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, RequestId};
+use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
+use baton_model::time::Now;
+use baton_model::timeouts::Timeouts;
+
+use crate::bugs::{Bug, Bugs};
+use crate::counts::Counts;
+use crate::ledger::Ledger;
+use crate::step::Step;
+
+/// Whether facts outlive the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreMode {
+    /// They do: after a restart only the open leases are waited for.
+    Durable,
+    /// They do not: after a restart the workers are the only truth, and nothing
+    /// starts before all of them have been heard or must be dead.
+    Memory,
+}
+
+/// How a scheduler is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Whether facts outlive the scheduler.
+    pub store: StoreMode,
+    /// The time budget.
+    pub timeouts: Timeouts,
+    /// Whether a worker on another machine may take the seat of one that is
+    /// UNHEALTHY or NEW, instead of only that of one that MUST_DIE.
+    pub allow_bump_unhealthy: bool,
+    /// Mistakes to make on purpose.
+    pub bugs: Bugs,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            store: StoreMode::Durable,
+            timeouts: Timeouts::default(),
+            allow_bump_unhealthy: false,
+            bugs: Bugs::NONE,
+        }
+    }
+}
+
+/// What a scheduler tells the outside, once its facts are durable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// A message for a worker.
+    Send(WorkerAddress, ToWorker),
+    /// A submission is durable.
+    Submitted(RequestId),
+    /// A submission was refused; nothing was changed.
+    SubmitRefused(RequestId, SubmitError),
+    /// A log request is answered.
+    Logs(RequestId, LogAnswer),
+    /// A worker has obeyed a leader of a higher epoch. A leader with a store
+    /// renews its lease at once to learn the truth; if the store says that it still
+    /// leads, the store came from a backup, and it takes an epoch above that one. A
+    /// leader without a store starts again above it.
+    EpochOvertaken(Epoch),
+}
+
+/// Why a submission was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubmitError {
+    /// Without a store nothing but time separates two executions.
+    StrictNeedsStore,
+}
+
+impl std::fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::StrictNeedsStore => f.write_str(
+                "exclusive: strict needs a store that survives a restart; \
+                 use --store sqlite or postgres, or exclusive: timed",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SubmitError {}
+
+/// One input's surroundings.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Now,
+    pub(crate) epoch: Epoch,
+    pub(crate) config: &'a Config,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) step: &'a mut Step<Fact, Effect>,
+    pub(crate) counts: &'a mut Counts,
+}
+
+impl Cx<'_> {
+    /// Records a fact and lets it take effect.
+    ///
+    /// # Panics
+    /// If the fact contradicts the ledger: every handler has checked before.
+    pub(crate) fn commit(&mut self, fact: Fact) {
+        if let Err(error) = self.ledger.apply(&fact) {
+            panic!("a fact of our own does not fit: {fact}: {error}");
+        }
+        self.step.record(fact);
+    }
+
+    /// Says something that must by no means leave before it is durable; with the
+    /// named mistake switched on, it does.
+    pub(crate) fn send_durably(&mut self, to: WorkerAddress, message: ToWorker, bug: Bug) {
+        #[cfg(feature = "seeded-bugs")]
+        if self.config.bugs.has(bug) {
+            self.step.leak(Effect::Send(to, message));
+            return;
+        }
+        let _ = bug;
+        self.send(to, message);
+    }
+
+    /// Says something to a worker, once everything so far is durable.
+    pub(crate) fn send(&mut self, to: WorkerAddress, message: ToWorker) {
+        self.step.emit(Effect::Send(to, message));
+    }
+}

@@ -1,0 +1,157 @@
+//! `runTask`: the lease first, then the call.
+
+use std::collections::BTreeMap;
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Association, InstanceId, LeaseId, WorkerName};
+use baton_model::limits::LAUNCHES_PER_MESSAGE_MAX;
+use baton_model::message::{Launch, LaunchVerdict, ToWorker};
+use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_model::state::UniversalState;
+
+use super::context::Cx;
+use super::{Protocol, address};
+use crate::bugs::Bug;
+
+impl Protocol {
+    /// Leases waiting instances to workers that can take them, and tells the
+    /// workers. Costs what is placed, not what waits.
+    pub(crate) fn place_ready(&mut self, cx: &mut Cx<'_>) {
+        if self.is_waiting() {
+            return;
+        }
+        let mut launches: BTreeMap<WorkerName, Vec<Launch>> = BTreeMap::new();
+        while let Some(instance) = cx.ledger.next_ready() {
+            let Some((_, name)) = self.offers.first().cloned() else {
+                break;
+            };
+            let launch = self.lease(cx, instance, &name);
+            launches.entry(name).or_default().push(launch);
+        }
+        for (name, launches) in launches {
+            self.send_launches(cx, &name, launches);
+            self.rearm(cx, &name);
+        }
+    }
+
+    /// Records the lease and counts the attempt as running from here on.
+    fn lease(&mut self, cx: &mut Cx<'_>, instance: InstanceId, name: &WorkerName) -> Launch {
+        let lease = cx.ledger.next_lease(instance, self.epoch);
+        let holder = self.seats[name].holder.clone();
+        cx.commit(Fact::LeaseGranted {
+            lease,
+            holder: holder.clone(),
+        });
+        let expires = cx.now.mono + cx.config.timeouts.lease();
+        self.holdings
+            .of(&holder, cx.now.mono, expires)
+            .leases
+            .insert(lease);
+        if let Some(seat) = self.seats.get_mut(name) {
+            seat.in_flight.add(lease, cx.now.mono);
+            seat.load += 1;
+        }
+        self.update_offer(name);
+        let spec = cx
+            .ledger
+            .instance(instance)
+            .map(|it| it.spec.clone())
+            .unwrap_or_default();
+        Launch { lease, spec }
+    }
+
+    fn send_launches(&mut self, cx: &mut Cx<'_>, name: &WorkerName, launches: Vec<Launch>) {
+        let seat = &self.seats[name];
+        for chunk in launches.chunks(LAUNCHES_PER_MESSAGE_MAX) {
+            let message = ToWorker::RunTask {
+                association: seat.association(self.epoch),
+                seq: seat.seq,
+                stamp: seat.last_stamp,
+                launches: chunk.to_vec(),
+            };
+            cx.send_durably(address(name, seat), message, Bug::LeaseBeforeDurable);
+        }
+    }
+
+    pub(super) fn launch_verdicts(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        verdicts: &[(LeaseId, LaunchVerdict)],
+    ) {
+        let Some(name) = self.hear(cx, association) else {
+            return;
+        };
+        for (lease, verdict) in verdicts {
+            match verdict {
+                LaunchVerdict::Accepted => self.confirm(cx, &name, *lease),
+                LaunchVerdict::Refused(_) => self.never_started(cx, &name, *lease),
+            }
+        }
+        self.rearm(cx, &name);
+    }
+
+    /// The worker says that it holds the attempt.
+    pub(super) fn confirm(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId) {
+        if let Some(seat) = self.seats.get_mut(name) {
+            seat.settle(lease);
+        }
+        let launched = self.answers_for(cx, name, lease)
+            && cx
+                .ledger
+                .instance(lease.attempt.instance)
+                .is_some_and(|it| it.state == UniversalState::Launched);
+        if launched {
+            cx.commit(Fact::AttemptConfirmed { lease });
+        } else {
+            cx.counts.notice("confirmation-late");
+        }
+    }
+
+    /// A refusal is final: the worker has promised never to start it.
+    fn never_started(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId) {
+        if let Some(seat) = self.seats.get_mut(name) {
+            seat.settle(lease);
+            seat.held_back = true;
+        }
+        self.update_offer(name);
+        if self.answers_for(cx, name, lease) {
+            self.end_attempt(cx, lease, AttemptEnd::Synthetic(Synthetic::NeverStarted));
+        } else {
+            cx.counts.notice("refusal-late");
+        }
+    }
+
+    /// Puts a seat where it belongs among the offers.
+    pub(super) fn update_offer(&mut self, name: &WorkerName) {
+        self.withdraw_offer(name);
+        if let Some(seat) = self.seats.get_mut(name)
+            && seat.takes_work(seat.load)
+        {
+            seat.offered_at = Some(seat.load);
+            self.offers.insert((seat.load, name.clone()));
+        }
+    }
+
+    pub(super) fn withdraw_offer(&mut self, name: &WorkerName) {
+        if let Some(seat) = self.seats.get_mut(name)
+            && let Some(load) = seat.offered_at.take()
+        {
+            self.offers.remove(&(load, name.clone()));
+        }
+    }
+
+    /// Counts a seat's leases anew after they changed hands.
+    pub(super) fn recount(&mut self, name: &WorkerName) {
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        let held = self
+            .holdings
+            .0
+            .get(&seat.holder.incarnation)
+            .map_or(0, |it| it.leases.len());
+        seat.load = u32::try_from(held).unwrap_or(u32::MAX);
+        self.update_offer(name);
+    }
+}

@@ -1,0 +1,156 @@
+//! Giving a worker up, and giving up on what it runs: two different things.
+//!
+//! A condemned worker gets no work, no lease and an order to die with every
+//! heartbeat. Its attempts stay leased until one of these closes them:
+//!
+//! | what | closes `timed` | closes `strict` |
+//! |---|---|---|
+//! | the worker reports the attempt | yes | yes |
+//! | a later life of the same state directory reports without it | yes | yes |
+//! | its host reports under another boot | yes | yes |
+//! | an operator forgets the worker | yes | yes |
+//! | the lease has run out, and with it the dead-man timer on its host | yes | **no** |
+
+use baton_model::fact::{Condemnation, Fact};
+use baton_model::ids::{Incarnation, LeaseId, Lineage, WorkerName};
+use baton_model::message::ToWorker;
+use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
+use baton_model::spec::Exclusive;
+use baton_model::state::WorkerState;
+
+use super::context::Cx;
+use super::{Protocol, Timer, address};
+use crate::bugs::Bug;
+use crate::fsm::WorkerEvent;
+
+impl Protocol {
+    /// Gives the holder of a seat up for ever and orders it to die.
+    pub(super) fn condemn(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        let incarnation = seat.holder.incarnation;
+        if seat.state != WorkerState::MustDie {
+            seat.step(cx, WorkerEvent::Condemned);
+            if !cx.config.bugs.has(Bug::UnsureKeptOnLoss) {
+                let listed = seat.listed;
+                seat.drop_calls();
+                seat.listed = listed;
+            }
+            cx.commit(Fact::WorkerCondemned {
+                worker: name.clone(),
+                incarnation,
+                why,
+            });
+            self.withdraw_offer(name);
+        }
+        let seat = &self.seats[name];
+        let association = seat.association(self.epoch);
+        cx.send(
+            address(name, seat),
+            ToWorker::RequestSuicide { association },
+        );
+    }
+
+    /// The lease of a life has run out: its timed attempts are over. Strict ones
+    /// wait for a proof, however long.
+    pub(super) fn lease_ran_out(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
+        let Some(holding) = self.holdings.0.get(&incarnation) else {
+            return;
+        };
+        if holding.expires > cx.now.mono {
+            self.timers
+                .arm(Timer::Holding(incarnation), holding.expires);
+            return;
+        }
+        if let Some(name) = self.seated.get(&incarnation).cloned() {
+            // Its last heartbeat is a whole lease ago; nothing can delay this.
+            self.condemn_if_not_yet(cx, &name);
+        }
+        for lease in self.holdings.leases(incarnation) {
+            if self.ends_by_time(cx, lease) {
+                let lost = Synthetic::WorkerLost(LossProof::LeaseRanOut);
+                self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost));
+            }
+        }
+        self.life_is_over(incarnation);
+    }
+
+    /// Every attempt of a life is over, with a proof that holds in any mode.
+    pub(super) fn lose_all(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation, proof: LossProof) {
+        // Whoever is over must not be offered what it is about to lose, nor be
+        // heard again. A forgotten one keeps its seat: should it speak after all,
+        // it is told to die.
+        if proof != LossProof::Forgotten
+            && let Some(name) = self.seated.get(&incarnation).cloned()
+        {
+            self.vacate(cx, &name);
+        }
+        for lease in self.holdings.leases(incarnation) {
+            let lost = Synthetic::WorkerLost(proof);
+            self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost));
+        }
+        self.life_is_over(incarnation);
+    }
+
+    /// A life counts in the worker set until it is certainly over, not until it is
+    /// condemned: up to then it may come back to a next scheduler and speak.
+    pub(super) fn leave_consensus(&mut self, incarnation: Incarnation) {
+        if let Some(consensus) = &mut self.consensus {
+            consensus.leave(incarnation);
+        }
+    }
+
+    /// An operator vouches that a worker is gone: `baton workers forget NAME`. It
+    /// is a state directory that is vouched for, with every life seen of it, and
+    /// not a name: another machine may have the name by now and be at work.
+    pub(crate) fn forget(&mut self, cx: &mut Cx<'_>, gone: Lineage) {
+        for life in self.holdings.lives(gone) {
+            if let Some(name) = self.seated.get(&life).cloned() {
+                self.condemn_as(cx, &name, Condemnation::Forgotten);
+            } else if !cx.ledger.is_condemned(life) {
+                let worker = self.holdings.0[&life].holder.worker.clone();
+                let why = Condemnation::Forgotten;
+                cx.commit(Fact::WorkerCondemned {
+                    worker,
+                    incarnation: life,
+                    why,
+                });
+            }
+            self.lose_all(cx, life, LossProof::Forgotten);
+        }
+    }
+
+    /// Nothing of a life runs any more, by proof or by time: it no longer counts in
+    /// the worker set, and is forgotten unless it holds a seat or strict leases.
+    pub(super) fn life_is_over(&mut self, incarnation: Incarnation) {
+        self.leave_consensus(incarnation);
+        let empty = self
+            .holdings
+            .0
+            .get(&incarnation)
+            .is_some_and(|it| it.leases.is_empty());
+        if empty && !self.seated.contains_key(&incarnation) {
+            self.holdings.0.remove(&incarnation);
+            self.timers.disarm(&Timer::Holding(incarnation));
+        }
+    }
+
+    fn condemn_if_not_yet(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        self.condemn_as(cx, name, Condemnation::Unhealthy);
+    }
+
+    fn condemn_as(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
+        if self.seats[name].state != WorkerState::MustDie {
+            self.condemn(cx, name, why);
+        }
+    }
+
+    fn ends_by_time(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
+        let exclusive = cx
+            .ledger
+            .instance(lease.attempt.instance)
+            .map_or(Exclusive::Strict, |it| it.spec.exclusive);
+        exclusive == Exclusive::Timed || cx.config.bugs.has(Bug::StrictByTime)
+    }
+}

@@ -1,0 +1,244 @@
+//! The scheduler's half of the protocol: who is associated, what may be running
+//! where, and when that may be doubted.
+//!
+//! | file | concern |
+//! |---|---|
+//! | [`context`] | what a handler may touch: the time, the ledger, the step in the making |
+//! | [`seat`] | one named worker: its life, session, health and open calls |
+//! | `admission` | `processHeartbeat`: association, replacement of a seat's holder |
+//! | `reconcile` | the reply to `getRunningTasks`, and what it proves |
+//! | `launch` | `runTask` and its reply |
+//! | `unsure` | `notifyIfTasksNotRunning`: attempts that may or may not have started |
+//! | `status` | `updateStatus`: results, and the closing of leases |
+//! | `loss` | condemning a worker, and when its leases are over |
+//! | `holdings` | which life may be running which leases, and until when |
+//! | `upkeep` | health, health checks and everything that happens by itself |
+//! | `initial_wait` | without a store: when it is safe to start |
+//! | `logs` | `getLogs`, passed through |
+//!
+//! Three rules hold everywhere:
+//!
+//! 1. **"Running" errs on the side of running.** A lease is open from before
+//!    `runTask` leaves until a status, a proof, or (timed mode) the end of the
+//!    lease closes it. A failed send closes nothing.
+//! 2. **Condemned is not lost.** Giving up a worker stops the extension of its
+//!    lease and orders it to die; its attempts stay leased until they are proved
+//!    over or, in timed mode, until the lease has run out.
+//! 3. **Only the current association is heard**, apart from heartbeats.
+
+mod admission;
+pub mod context;
+mod holdings;
+mod initial_wait;
+mod launch;
+mod logs;
+mod loss;
+mod reconcile;
+pub mod seat;
+mod status;
+mod unsure;
+mod upkeep;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::ids::{
+    Association, CheckId, Epoch, Incarnation, RequestId, SessionId, WorkerName,
+};
+use baton_model::message::{ToScheduler, WorkerAddress};
+use baton_model::time::Mono;
+
+use crate::bugs::Bug;
+use crate::protocol::consensus::Consensus;
+use crate::timers::Timers;
+
+use context::Cx;
+use holdings::Holdings;
+use initial_wait::InitialWait;
+use logs::LogRequests;
+use seat::Seat;
+
+/// What the scheduler waits for in time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Timer {
+    /// Something of a seat is due: a check, a poll, a change of health.
+    Seat(WorkerName),
+    /// The lease of a life runs out.
+    Holding(Incarnation),
+    /// What the leaders before us have promised runs out.
+    Inherited,
+    /// The initial wait may end.
+    InitialWait,
+    /// A log request was not answered.
+    Logs(RequestId),
+}
+
+/// One leader's view of its workers. Lives and dies with its epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Protocol {
+    epoch: Epoch,
+    seats: BTreeMap<WorkerName, Seat>,
+    /// Which seat each seated life holds.
+    seated: BTreeMap<Incarnation, WorkerName>,
+    holdings: Holdings,
+    /// Seats that can take work, least loaded first.
+    offers: BTreeSet<(u32, WorkerName)>,
+    timers: Timers<Timer>,
+    last_session: SessionId,
+    last_check: CheckId,
+    consensus: Option<Consensus>,
+    initial_wait: Option<InitialWait>,
+    logs: LogRequests,
+}
+
+impl Protocol {
+    /// Takes up the protocol as the leader of `epoch`, beginning now. Every open
+    /// lease of the ledger may still be running: each gets a full lease time.
+    pub(crate) fn new(cx: &Cx<'_>) -> Self {
+        let mut protocol = Self {
+            epoch: cx.epoch,
+            seats: BTreeMap::new(),
+            seated: BTreeMap::new(),
+            holdings: Holdings::default(),
+            offers: BTreeSet::new(),
+            timers: Timers::default(),
+            last_session: SessionId(0),
+            last_check: CheckId(0),
+            consensus: None,
+            initial_wait: None,
+            logs: LogRequests::default(),
+        };
+        protocol.inherit_leases(cx);
+        protocol.begin_initial_wait(cx);
+        protocol
+    }
+
+    /// Takes in a message from a worker.
+    pub(crate) fn message(&mut self, cx: &mut Cx<'_>, message: ToScheduler) {
+        match message {
+            ToScheduler::ProcessHeartbeat(heartbeat) => self.heartbeat(cx, &heartbeat),
+            ToScheduler::UpdateStatus {
+                association,
+                statuses,
+            } => {
+                self.statuses(cx, association, &statuses);
+            }
+            ToScheduler::RunningTasks { association, held } => {
+                self.running_tasks(cx, association, &held);
+            }
+            ToScheduler::RunTaskReply {
+                association,
+                verdicts,
+            } => {
+                self.launch_verdicts(cx, association, &verdicts);
+            }
+            ToScheduler::NotifyReply {
+                association,
+                seq,
+                held,
+            } => {
+                self.notify_answered(cx, association, seq, &held);
+            }
+            ToScheduler::HealthReport {
+                association,
+                check,
+                ok,
+            } => {
+                self.health_report(cx, association, check, ok);
+            }
+            ToScheduler::Logs {
+                association,
+                request,
+                answer,
+            } => {
+                self.logs_answered(cx, association, request, answer);
+            }
+        }
+    }
+
+    /// Does everything that is due.
+    pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
+        while let Some(timer) = self.timers.pop_due(cx.now.mono) {
+            match timer {
+                Timer::Seat(name) => self.seat_due(cx, &name),
+                Timer::Holding(incarnation) => self.lease_ran_out(cx, incarnation),
+                Timer::Inherited => self.inherited_ran_out(cx),
+                Timer::InitialWait => self.end_initial_wait_if_safe(cx),
+                Timer::Logs(request) => self.logs_overdue(cx, request),
+            }
+        }
+    }
+
+    /// When [`Self::tick`] has something to do again.
+    pub(crate) fn next_due(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    /// The seats by name.
+    pub(crate) const fn seats(&self) -> &BTreeMap<WorkerName, Seat> {
+        &self.seats
+    }
+
+    /// The latest health check that was sent.
+    #[cfg(test)]
+    pub(crate) const fn last_check(&self) -> CheckId {
+        self.last_check
+    }
+
+    /// True while a scheduler without a store may not place anything yet.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.initial_wait.is_some()
+    }
+
+    /// The seat that this association belongs to, if it is the current one of
+    /// that seat; anything else is counted and not heard.
+    fn hear(&mut self, cx: &mut Cx<'_>, association: Association) -> Option<WorkerName> {
+        let heard = self
+            .seated
+            .get(&association.incarnation)
+            .cloned()
+            .filter(|name| {
+                let current = self.seats[name].association(self.epoch);
+                let unfenced = Association {
+                    epoch: self.epoch,
+                    ..association
+                };
+                current == association
+                    || (cx.config.bugs.has(Bug::StatusEpochUnchecked) && current == unfenced)
+            });
+        if heard.is_none() {
+            cx.counts.notice("foreign-association");
+        }
+        heard
+    }
+
+    /// A broken invariant of this half is a bug of ours: say which, with the state.
+    ///
+    /// # Panics
+    /// If an open call concerns a lease that is no longer open, or an offer a
+    /// seat that cannot take work.
+    pub fn assert_invariants(&self, ledger: &crate::ledger::Ledger) {
+        for (name, seat) in &self.seats {
+            for lease in seat.unsettled() {
+                assert!(
+                    ledger.open_lease(lease).is_some(),
+                    "worker {name}: an open call concerns {lease}, which is not leased: {seat:?}"
+                );
+            }
+        }
+        for (load, name) in &self.offers {
+            let seat = &self.seats[name];
+            assert!(
+                seat.takes_work(*load),
+                "an offer of {name} that takes no work: {seat:?}"
+            );
+        }
+    }
+}
+
+/// Where messages to the holder of a seat go.
+fn address(name: &WorkerName, seat: &Seat) -> WorkerAddress {
+    WorkerAddress {
+        worker: name.clone(),
+        incarnation: seat.holder.incarnation,
+    }
+}

@@ -1,0 +1,176 @@
+//! The reply to `getRunningTasks`: what a worker holds, and what that proves.
+//!
+//! The reply belongs to one session, and no launch of an earlier session can
+//! start any more. So it is complete: a lease of this worker that it does not
+//! hold never started, or went down with an earlier life. It also proves that the
+//! worker's host runs the boot it names, so whatever ran there under another boot
+//! is over.
+
+use std::collections::BTreeSet;
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Association, LeaseId, WorkerName};
+use baton_model::message::Held;
+use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
+use baton_model::state::WorkerState;
+
+use super::Protocol;
+use super::context::{Cx, StoreMode};
+use crate::bugs::Bug;
+use crate::fsm::WorkerEvent;
+
+impl Protocol {
+    pub(super) fn running_tasks(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        held: &[Held],
+    ) {
+        let heard = if cx.config.bugs.has(Bug::RunningListToSuccessor) {
+            self.successor_of(association)
+        } else {
+            self.hear(cx, association)
+        };
+        let Some(name) = heard else { return };
+        if self.seats[&name].listed {
+            cx.counts.notice("running-tasks-known-already");
+            return;
+        }
+        for held in held {
+            self.reported(cx, &name, held);
+        }
+        self.close_unreported(cx, &name, held);
+        self.bury_other_boots(cx, &name);
+        let now = cx.now.mono;
+        if let Some(holding) = self.holdings.0.get_mut(&association.incarnation) {
+            holding.reported = true;
+        }
+        if let Some(seat) = self.seats.get_mut(&name) {
+            seat.listed = true;
+            if seat.state == WorkerState::New {
+                seat.became_unhealthy = now;
+            }
+            // Late where it was condemned meanwhile: its list counts all the same.
+            seat.step(cx, WorkerEvent::RunningTasksKnown);
+        }
+        self.recount(&name);
+        self.update_health(cx, &name);
+        self.repeat_kills(cx, &name);
+        self.seat_due(cx, &name);
+    }
+
+    /// The worker holds this attempt: note it, adopt it, or have it killed; and if
+    /// it has ended meanwhile, take the result.
+    fn reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &Held) {
+        let lease = held.lease;
+        let holder = self.seats[name].holder.clone();
+        if cx.ledger.open_lease(lease).is_none() && self.may_adopt(cx, lease) {
+            let spec = held.spec.clone();
+            cx.commit(Fact::AttemptAdopted {
+                lease,
+                holder,
+                spec,
+            });
+        }
+        if !self.answers_for(cx, name, lease) {
+            return self.stale_reported(cx, name, held);
+        }
+        if let Some(outcome) = held.ended {
+            return self.end_attempt(cx, lease, AttemptEnd::Real(outcome));
+        }
+        self.rehome(cx, name, lease);
+        if cx
+            .ledger
+            .open_lease(lease)
+            .is_some_and(|open| !open.confirmed)
+        {
+            cx.commit(Fact::AttemptConfirmed { lease });
+        }
+        self.kill_if_stopped(cx, name, lease);
+    }
+
+    /// Its lease is over, whatever it still does: it must not go on.
+    fn stale_reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &Held) {
+        cx.counts.notice("stale-attempt-reported");
+        if held.ended.is_none()
+            && let Some(seat) = self.seats.get_mut(name)
+        {
+            seat.kills.insert(held.lease);
+        }
+    }
+
+    /// Somebody asked to stop it while its worker could not be told.
+    fn kill_if_stopped(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
+        let stopped = cx
+            .ledger
+            .instance(lease.attempt.instance)
+            .is_some_and(|it| it.stop_requested);
+        if stopped && let Some(seat) = self.seats.get_mut(name) {
+            seat.kills.insert(lease);
+        }
+    }
+
+    /// Without a store, an attempt that an earlier scheduler started is taken
+    /// over unless the instance is already in other hands or finished.
+    fn may_adopt(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
+        cx.config.store == StoreMode::Memory
+            && lease.epoch < self.epoch
+            && cx
+                .ledger
+                .instance(lease.attempt.instance)
+                .is_none_or(|it| it.lease.is_none() && !it.state.is_terminal())
+    }
+
+    /// From now on this life answers for the lease.
+    fn rehome(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
+        let holder = self.seats[name].holder.clone();
+        self.holdings.close(holder.incarnation, lease);
+        let expires = cx.now.mono + cx.config.timeouts.lease();
+        self.holdings
+            .of(&holder, cx.now.mono, expires)
+            .leases
+            .insert(lease);
+    }
+
+    fn close_unreported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &[Held]) {
+        let reporter = self.seats[name].holder.incarnation;
+        let held: BTreeSet<LeaseId> = held.iter().map(|held| held.lease).collect();
+        for life in self.holdings.lineage_up_to(reporter) {
+            let end = if life == reporter {
+                Synthetic::WasNotRunning
+            } else {
+                Synthetic::WorkerLost(LossProof::NewerLife)
+            };
+            for lease in self.holdings.leases(life) {
+                if !held.contains(&lease) {
+                    self.end_attempt(cx, lease, AttemptEnd::Synthetic(end));
+                }
+            }
+            if life != reporter {
+                self.life_is_over(life);
+            }
+        }
+    }
+
+    fn bury_other_boots(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let here = self.seats[name].holder.clone();
+        let over: Vec<_> = self
+            .holdings
+            .0
+            .values()
+            .filter(|it| it.holder.host == here.host && it.holder.boot != here.boot)
+            .map(|it| it.holder.incarnation)
+            .collect();
+        for incarnation in over {
+            self.lose_all(cx, incarnation, LossProof::HostRebooted);
+        }
+    }
+
+    /// The mistake of taking any life of the same worker for the one that answered.
+    fn successor_of(&self, association: Association) -> Option<WorkerName> {
+        self.seats
+            .iter()
+            .find(|(_, seat)| seat.holder.incarnation.lineage == association.incarnation.lineage)
+            .map(|(name, _)| name.clone())
+    }
+}

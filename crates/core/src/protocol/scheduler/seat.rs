@@ -1,0 +1,224 @@
+//! One named worker as its scheduler knows it.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use baton_model::fact::Holder;
+use baton_model::ids::{Association, CheckId, Epoch, LeaseId, NotifySeq, SessionId};
+use baton_model::limits::CHECKS_OPEN_MAX;
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::timeouts::Timeouts;
+
+use super::context::Cx;
+use crate::fsm::{self, Transition, WorkerEvent, transition};
+
+/// The launches of one association that have no reply yet, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct InFlight {
+    leases: BTreeSet<LeaseId>,
+    order: VecDeque<(Mono, LeaseId)>,
+}
+
+impl InFlight {
+    pub(crate) fn add(&mut self, lease: LeaseId, at: Mono) {
+        self.leases.insert(lease);
+        self.order.push_back((at, lease));
+    }
+
+    /// Removes a lease; true if it was there.
+    pub(crate) fn settle(&mut self, lease: LeaseId) -> bool {
+        self.leases.remove(&lease)
+    }
+
+    /// Takes those sent at least `wait` ago.
+    pub(crate) fn take_overdue(&mut self, now: Mono, wait: Millis) -> Vec<LeaseId> {
+        let mut overdue = Vec::new();
+        while let Some((at, lease)) = self.order.front().copied() {
+            if self.leases.contains(&lease) && now.since(at) < wait {
+                break;
+            }
+            self.order.pop_front();
+            if self.leases.remove(&lease) {
+                overdue.push(lease);
+            }
+        }
+        overdue
+    }
+
+    /// When the oldest was sent.
+    pub(crate) fn oldest(&mut self) -> Option<Mono> {
+        while let Some((at, lease)) = self.order.front().copied() {
+            if self.leases.contains(&lease) {
+                return Some(at);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = LeaseId> + '_ {
+        self.leases.iter().copied()
+    }
+}
+
+/// Attempts of one association that may or may not have started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Unsure {
+    pub(crate) leases: BTreeSet<LeaseId>,
+    /// When to ask again; meaningless while `leases` is empty.
+    pub(crate) next_poll: Mono,
+    /// The pause after the next question.
+    pub(crate) pause: Millis,
+    /// What was asked under which number.
+    pub(crate) asked: VecDeque<(NotifySeq, Vec<LeaseId>)>,
+}
+
+/// One seat and the life that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Seat {
+    /// Who holds it.
+    pub holder: Holder,
+    /// How many attempts it can hold.
+    pub slots: u32,
+    /// The handshake in force.
+    pub session: SessionId,
+    /// Its health.
+    pub state: WorkerState,
+    pub(crate) last_heartbeat: Mono,
+    pub(crate) last_stamp: Stamp,
+    pub(crate) became_unhealthy: Mono,
+    pub(crate) has_been_healthy: bool,
+    /// When the last good check was *sent*: a slow reply must not look fresh.
+    pub(crate) check_ok: Option<Mono>,
+    pub(crate) checks_open: VecDeque<(CheckId, Mono)>,
+    pub(crate) next_check: Mono,
+    /// Whether its holder has said in this session what it holds. Until then none
+    /// of its statuses is taken, also if it was condemned meanwhile.
+    pub(crate) listed: bool,
+    pub(crate) next_ask: Mono,
+    pub(crate) seq: NotifySeq,
+    pub(crate) in_flight: InFlight,
+    pub(crate) unsure: Unsure,
+    /// Attempts to kill; repeated with every heartbeat until they have ended.
+    pub(crate) kills: BTreeSet<LeaseId>,
+    /// It refused a launch: no more until it has spoken again, or the two would
+    /// exchange refusals as fast as the network allows.
+    pub(crate) held_back: bool,
+    /// The health that its holder was last told. Work for a worker that does not
+    /// know yet that it is HEALTHY would only be refused.
+    pub(crate) told: WorkerState,
+    /// How many leases it may be running.
+    pub(crate) load: u32,
+    /// Its entry among the offers.
+    pub(crate) offered_at: Option<u32>,
+}
+
+impl Seat {
+    pub(crate) fn new(
+        holder: Holder,
+        slots: u32,
+        session: SessionId,
+        stamp: Stamp,
+        now: Mono,
+    ) -> Self {
+        Self {
+            holder,
+            slots,
+            session,
+            state: WorkerState::New,
+            last_heartbeat: now,
+            last_stamp: stamp,
+            became_unhealthy: now,
+            has_been_healthy: false,
+            check_ok: None,
+            checks_open: VecDeque::new(),
+            next_check: now,
+            listed: false,
+            next_ask: now,
+            seq: NotifySeq(0),
+            in_flight: InFlight::default(),
+            unsure: Unsure::default(),
+            kills: BTreeSet::new(),
+            held_back: false,
+            told: WorkerState::New,
+            load: 0,
+            offered_at: None,
+        }
+    }
+
+    /// What every message to and from its holder must carry.
+    #[must_use]
+    pub const fn association(&self, epoch: Epoch) -> Association {
+        Association {
+            epoch,
+            incarnation: self.holder.incarnation,
+            session: self.session,
+        }
+    }
+
+    /// The latest heartbeat of its holder, in the holder's own time.
+    #[must_use]
+    pub const fn stamp(&self) -> Stamp {
+        self.last_stamp
+    }
+
+    /// Leases about which a call is open.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = LeaseId> + '_ {
+        self.in_flight
+            .iter()
+            .chain(self.unsure.leases.iter().copied())
+    }
+
+    /// True if it can be given one more attempt on top of `load`.
+    pub(crate) const fn takes_work(&self, load: u32) -> bool {
+        let knows = matches!(
+            (self.state, self.told),
+            (WorkerState::Healthy, WorkerState::Healthy)
+        );
+        knows && !self.held_back && load < self.slots
+    }
+
+    /// Forgets the calls of an association that is over.
+    pub(crate) fn drop_calls(&mut self) {
+        self.seq = NotifySeq(0);
+        self.in_flight = InFlight::default();
+        self.unsure = Unsure::default();
+        self.checks_open.clear();
+        self.told = WorkerState::New;
+        self.listed = false;
+    }
+
+    /// Forgets what was open about one lease; true if something was.
+    pub(crate) fn settle(&mut self, lease: LeaseId) -> bool {
+        let in_flight = self.in_flight.settle(lease);
+        self.unsure.leases.remove(&lease) || in_flight
+    }
+
+    /// Notes that a check was sent.
+    pub(crate) fn check_sent(&mut self, check: CheckId, now: Mono) {
+        self.checks_open.push_back((check, now));
+        if self.checks_open.len() > CHECKS_OPEN_MAX {
+            self.checks_open.pop_front();
+        }
+    }
+
+    /// Whether both gaps are closed.
+    pub(crate) fn is_prompt(&self, now: Mono, timeouts: &Timeouts) -> bool {
+        now.since(self.last_heartbeat) <= timeouts.heartbeat_gap
+            && self
+                .check_ok
+                .is_some_and(|sent| now.since(sent) <= timeouts.check_gap)
+    }
+
+    /// Moves its health along the worker machine's table.
+    ///
+    /// # Panics
+    /// If the table has no such row: the callers know the state.
+    pub(crate) fn step(&mut self, cx: &mut Cx<'_>, event: WorkerEvent) {
+        match transition::<fsm::Worker>(self.state, event) {
+            Ok(Transition::Moved(state)) => self.state = state,
+            Ok(Transition::Late(name)) => cx.counts.late::<fsm::Worker>(name),
+            Err(illegal) => panic!("{illegal}: {self:?}"),
+        }
+    }
+}

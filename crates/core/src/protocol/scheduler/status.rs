@@ -1,0 +1,130 @@
+//! `updateStatus`: what became of an attempt, and the one place where a lease is
+//! closed.
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Association, LeaseId, WorkerName};
+use baton_model::message::{Status, ToWorker};
+use baton_model::outcome::{AttemptEnd, Synthetic};
+
+use super::context::Cx;
+use super::{Protocol, address};
+use crate::bugs::Bug;
+
+impl Protocol {
+    /// Takes the statuses in and acknowledges them, once they are durable. A
+    /// status about a lease that is closed is acknowledged too: the worker cannot
+    /// forget the attempt otherwise.
+    pub(super) fn statuses(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        statuses: &[(LeaseId, Status)],
+    ) {
+        let Some(name) = self.hear(cx, association) else {
+            return;
+        };
+        if !self.seats[&name].listed && !cx.config.bugs.has(Bug::StatusTakenWhileNew) {
+            // It would race with the list of running tasks; the worker repeats it.
+            cx.counts.notice("status-before-running-tasks");
+            return;
+        }
+        for (lease, status) in statuses {
+            self.status(cx, &name, *lease, *status);
+        }
+        self.acknowledge(cx, &name, statuses);
+        self.rearm(cx, &name);
+    }
+
+    fn status(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId, status: Status) {
+        if let Some(seat) = self.seats.get_mut(name) {
+            seat.settle(lease);
+            seat.kills.remove(&lease);
+        }
+        if !self.answers_for(cx, name, lease) {
+            cx.counts.notice("status-after-lease");
+            return;
+        }
+        let end = match status {
+            Status::Ended(outcome) => AttemptEnd::Real(outcome),
+            Status::WasNotRunning => AttemptEnd::Synthetic(Synthetic::WasNotRunning),
+        };
+        self.end_attempt(cx, lease, end);
+    }
+
+    /// Whether a lease is open and the holder of this seat may speak about it: it
+    /// was granted to it, or to an earlier life of the same state directory.
+    pub(super) fn answers_for(&self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) -> bool {
+        let reporter = self.seats[name].holder.incarnation;
+        if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
+            return self.same_attempt(cx, lease).is_some();
+        }
+        cx.ledger.open_lease(lease).is_some_and(|open| {
+            let granted_to = open.holder.incarnation;
+            granted_to == reporter || reporter.supersedes(granted_to)
+        })
+    }
+
+    fn acknowledge(&mut self, cx: &mut Cx<'_>, name: &WorkerName, statuses: &[(LeaseId, Status)]) {
+        let seat = &self.seats[name];
+        let message = ToWorker::StatusAck {
+            association: seat.association(self.epoch),
+            leases: statuses.iter().map(|(lease, _)| *lease).collect(),
+        };
+        cx.send_durably(address(name, seat), message, Bug::AckBeforeDurable);
+    }
+
+    /// Closes an open lease with the end of its attempt, and lets triage decide.
+    /// What is closed stays closed: neither a conclusion nor a late result can
+    /// change it.
+    pub(super) fn end_attempt(&mut self, cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd) {
+        let lease = match self.same_attempt(cx, lease) {
+            Some(other) if cx.config.bugs.has(Bug::StatusEpochUnchecked) => other,
+            _ => lease,
+        };
+        let Some(open) = cx.ledger.open_lease(lease) else {
+            cx.counts.notice("end-after-lease");
+            return;
+        };
+        let granted_to = open.holder.incarnation;
+        let instance = lease.attempt.instance;
+        let Some(verdict) = cx.ledger.instance(instance).map(|it| it.verdict(end)) else {
+            return;
+        };
+        cx.commit(Fact::AttemptEnded {
+            lease,
+            end,
+            verdict,
+        });
+        self.holdings.close(granted_to, lease);
+        self.settle_everywhere(cx, granted_to.lineage, lease);
+    }
+
+    /// No call about a closed lease stays open, and its slot is free again.
+    fn settle_everywhere(
+        &mut self,
+        cx: &Cx<'_>,
+        lineage: baton_model::ids::Lineage,
+        lease: LeaseId,
+    ) {
+        let range = super::holdings::lives_of(lineage);
+        let Some((_, name)) = self.seated.range(range).next() else {
+            return;
+        };
+        let name = name.clone();
+        if let Some(seat) = self.seats.get_mut(&name)
+            && !cx.config.bugs.has(Bug::UnsureKeptOnLoss)
+        {
+            seat.settle(lease);
+            seat.kills.remove(&lease);
+        }
+        self.recount(&name);
+    }
+
+    /// The open lease of the same attempt, whichever epoch granted it and to whom:
+    /// what a scheduler would take it for that forgot to compare epochs.
+    fn same_attempt(&self, cx: &Cx<'_>, lease: LeaseId) -> Option<LeaseId> {
+        let instance = cx.ledger.instance(lease.attempt.instance)?;
+        let open = instance.lease.as_ref()?.id;
+        (open.attempt == lease.attempt).then_some(open)
+    }
+}

@@ -1,0 +1,126 @@
+//! `notifyIfTasksNotRunning`: attempts that may or may not have started.
+//!
+//! A launch without a reply is not a launch that failed. It stays leased, and the
+//! worker is asked, with pauses that double, until it answers. The question
+//! carries a number greater than that of the launches it asks about; a worker
+//! that has answered it refuses every launch with a smaller number, so "was not
+//! running" stays true whatever is still on its way.
+
+use baton_model::ids::{Association, LeaseId, NotifySeq, WorkerName};
+use baton_model::limits::NOTIFIES_REMEMBERED_MAX;
+use baton_model::message::{ToWorker, WorkerAddress};
+use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_model::state::WorkerState;
+use baton_model::time::Millis;
+
+use super::context::Cx;
+use super::{Protocol, address};
+use crate::bugs::Bug;
+
+impl Protocol {
+    /// The connection to a worker broke: its replies will not come.
+    pub(crate) fn disconnected(&mut self, cx: &mut Cx<'_>, who: &WorkerAddress) {
+        let Some(name) = self.seated.get(&who.incarnation).cloned() else {
+            return;
+        };
+        if self.seats[&name].state != WorkerState::MustDie {
+            self.doubt_overdue(cx, &name, true);
+            self.seat_due(cx, &name);
+        }
+    }
+
+    /// Moves launches without a reply to the unsure list.
+    pub(super) fn doubt_overdue(&mut self, cx: &mut Cx<'_>, name: &WorkerName, all: bool) {
+        let now = cx.now.mono;
+        let wait = cx.config.timeouts.reply_wait;
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        let wait = if all { Millis(0) } else { wait };
+        let overdue = seat.in_flight.take_overdue(now, wait);
+        if overdue.is_empty() {
+            return;
+        }
+        if cx.config.bugs.has(Bug::ClearedOnSendFailure) {
+            for lease in overdue {
+                self.end_attempt(cx, lease, AttemptEnd::Synthetic(Synthetic::NeverStarted));
+            }
+            return;
+        }
+        if seat.unsure.leases.is_empty() {
+            seat.unsure.next_poll = now;
+            seat.unsure.pause = cx.config.timeouts.unsure_poll_min;
+        }
+        seat.unsure.leases.extend(overdue);
+    }
+
+    /// Asks about everything unsure, if it is time to.
+    pub(super) fn poll_unsure(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let now = cx.now.mono;
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        if seat.unsure.leases.is_empty() || seat.unsure.next_poll > now {
+            return;
+        }
+        seat.seq = seat.seq.next();
+        let leases: Vec<LeaseId> = seat.unsure.leases.iter().copied().collect();
+        seat.unsure.asked.push_back((seat.seq, leases.clone()));
+        if seat.unsure.asked.len() > NOTIFIES_REMEMBERED_MAX {
+            seat.unsure.asked.pop_front();
+        }
+        seat.unsure.next_poll = now + seat.unsure.pause;
+        seat.unsure.pause = seat
+            .unsure
+            .pause
+            .scaled(2, 1)
+            .min(cx.config.timeouts.unsure_poll_max);
+        let message = ToWorker::NotifyIfTasksNotRunning {
+            association: seat.association(self.epoch),
+            seq: seat.seq,
+            leases,
+        };
+        cx.send(address(name, seat), message);
+    }
+
+    /// The worker has answered: what it holds is confirmed, and of the rest it
+    /// will say by `updateStatus` that it was not running.
+    pub(super) fn notify_answered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        seq: NotifySeq,
+        held: &[LeaseId],
+    ) {
+        let Some(name) = self.hear(cx, association) else {
+            return;
+        };
+        let Some(seat) = self.seats.get_mut(&name) else {
+            return;
+        };
+        let Some(at) = seat
+            .unsure
+            .asked
+            .iter()
+            .position(|(asked, _)| *asked == seq)
+        else {
+            cx.counts.notice("notify-reply-late");
+            return;
+        };
+        let answered = seat
+            .unsure
+            .asked
+            .remove(at)
+            .map(|(_, leases)| leases)
+            .unwrap_or_default();
+        for lease in &answered {
+            seat.unsure.leases.remove(lease);
+        }
+        for lease in held {
+            if answered.contains(lease) {
+                self.confirm(cx, &name, *lease);
+            }
+        }
+        self.rearm(cx, &name);
+    }
+}

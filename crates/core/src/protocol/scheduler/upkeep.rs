@@ -1,0 +1,227 @@
+//! Everything about a seat that happens by itself: its health, the checks of it,
+//! and questions that are due. One timer per seat, armed for the next of them.
+
+use baton_model::fact::Condemnation;
+use baton_model::ids::{Association, CheckId, LeaseId, WorkerName};
+use baton_model::message::ToWorker;
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono};
+
+use super::context::Cx;
+use super::{Protocol, Timer, address};
+use crate::bugs::Bug;
+use crate::fsm::WorkerEvent;
+
+impl Protocol {
+    /// Does what is due for a seat and arms its timer for the next.
+    pub(super) fn seat_due(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        if !self.seats.contains_key(name) {
+            return;
+        }
+        self.update_health(cx, name);
+        if self.seats[name].state != WorkerState::MustDie {
+            self.ask_running_tasks(cx, name);
+            self.check_health(cx, name);
+            self.doubt_overdue(cx, name, false);
+            self.poll_unsure(cx, name);
+        }
+        self.rearm(cx, name);
+    }
+
+    /// Brings a seat's health up to date with the time.
+    pub(super) fn update_health(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let now = cx.now.mono;
+        let timeouts = cx.config.timeouts;
+        let prompt = self.seats[name].is_prompt(now, &timeouts);
+        let permitted = self.may_become_healthy(cx, name);
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        match seat.state {
+            WorkerState::Unhealthy if prompt && permitted => {
+                seat.step(cx, WorkerEvent::Proved);
+                seat.has_been_healthy = true;
+            }
+            WorkerState::Healthy if !prompt => {
+                seat.step(cx, WorkerEvent::WentQuiet);
+                seat.became_unhealthy = now;
+            }
+            WorkerState::New | WorkerState::Unhealthy => {
+                if prompt && !permitted && seat.state == WorkerState::Unhealthy {
+                    // Nothing is wrong with it: only the others must hear of it.
+                    seat.became_unhealthy = now;
+                }
+                if now.since(seat.became_unhealthy) > timeouts.lose_after {
+                    self.condemn(cx, name, Condemnation::Unhealthy);
+                }
+            }
+            WorkerState::Healthy | WorkerState::MustDie => {}
+        }
+        self.update_offer(name);
+    }
+
+    /// With a store, or once healthy, nothing more is asked. Without one, those
+    /// that were there before must know of it first, or a later scheduler could
+    /// believe that it has heard from everyone while this one is still working.
+    fn may_become_healthy(&self, cx: &Cx<'_>, name: &WorkerName) -> bool {
+        let seat = &self.seats[name];
+        let Some(consensus) = &self.consensus else {
+            return true;
+        };
+        if seat.has_been_healthy {
+            return true;
+        }
+        consensus.permits(seat.holder.incarnation, |other| {
+            !cx.config.bugs.has(Bug::ConsensusIgnoresUnhealthy)
+                || self.state_of(other) == Some(WorkerState::Healthy)
+        })
+    }
+
+    fn state_of(&self, who: baton_model::ids::Incarnation) -> Option<WorkerState> {
+        self.seated.get(&who).map(|name| self.seats[name].state)
+    }
+
+    /// Asks what the holder holds, unless it has said so or was asked just now.
+    pub(super) fn ask_running_tasks(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let now = cx.now.mono;
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        if seat.listed || seat.next_ask > now {
+            return;
+        }
+        seat.next_ask = now + cx.config.timeouts.reply_wait;
+        let association = seat.association(self.epoch);
+        cx.send(
+            address(name, seat),
+            ToWorker::GetRunningTasks { association },
+        );
+    }
+
+    fn check_health(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let now = cx.now.mono;
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        if seat.next_check > now {
+            return;
+        }
+        self.last_check = self.last_check.next();
+        seat.check_sent(self.last_check, now);
+        seat.next_check = now + check_pause(seat.state, cx);
+        let message = ToWorker::CheckHealth {
+            association: seat.association(self.epoch),
+            check: self.last_check,
+        };
+        cx.send(address(name, seat), message);
+    }
+
+    pub(super) fn health_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        check: CheckId,
+        ok: bool,
+    ) {
+        let Some(name) = self.hear(cx, association) else {
+            return;
+        };
+        let Some(seat) = self.seats.get_mut(&name) else {
+            return;
+        };
+        let Some(at) = seat.checks_open.iter().position(|(open, _)| *open == check) else {
+            cx.counts.notice("health-report-late");
+            return;
+        };
+        let sent = seat.checks_open.remove(at).map(|(_, sent)| sent);
+        if ok {
+            seat.check_ok = seat.check_ok.max(sent);
+        }
+        self.seat_due(cx, &name);
+    }
+
+    /// Has an attempt killed, if its worker is there to be told; otherwise it is
+    /// told as soon as it reports what it runs.
+    pub(crate) fn kill(&mut self, cx: &mut Cx<'_>, lease: LeaseId) {
+        let Some(open) = cx.ledger.open_lease(lease) else {
+            return;
+        };
+        let range = super::holdings::lives_of(open.holder.incarnation.lineage);
+        let Some((_, name)) = self.seated.range(range).next() else {
+            return;
+        };
+        let name = name.clone();
+        if let Some(seat) = self.seats.get_mut(&name) {
+            seat.kills.insert(lease);
+        }
+        self.send_kills(cx, &name, &[lease]);
+    }
+
+    /// A kill that arrives before its launch, or not at all, must not be lost: it
+    /// is repeated with every heartbeat until the attempt has ended.
+    pub(super) fn repeat_kills(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let wanted: Vec<LeaseId> = self.seats[name].kills.iter().copied().collect();
+        self.send_kills(cx, name, &wanted);
+    }
+
+    fn send_kills(&mut self, cx: &mut Cx<'_>, name: &WorkerName, leases: &[LeaseId]) {
+        let seat = &self.seats[name];
+        for lease in leases {
+            let message = ToWorker::KillTask {
+                association: seat.association(self.epoch),
+                lease: *lease,
+                grace: cx.config.timeouts.kill_grace,
+            };
+            cx.send(address(name, seat), message);
+        }
+    }
+
+    /// Arms a seat's timer for whatever comes next.
+    pub(super) fn rearm(&mut self, cx: &Cx<'_>, name: &WorkerName) {
+        let timeouts = &cx.config.timeouts;
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        let just_after = Millis(1);
+        let mut due: Vec<Mono> = Vec::with_capacity(6);
+        match seat.state {
+            WorkerState::MustDie => {}
+            WorkerState::Healthy => {
+                due.push(seat.last_heartbeat + timeouts.heartbeat_gap + just_after);
+                due.extend(
+                    seat.check_ok
+                        .map(|sent| sent + timeouts.check_gap + just_after),
+                );
+            }
+            WorkerState::New | WorkerState::Unhealthy => {
+                due.push(seat.became_unhealthy + timeouts.lose_after + just_after);
+            }
+        }
+        if seat.state != WorkerState::MustDie {
+            due.push(seat.next_check);
+            if !seat.unsure.leases.is_empty() {
+                due.push(seat.unsure.next_poll);
+            }
+            due.extend(
+                seat.in_flight
+                    .oldest()
+                    .map(|sent| sent + timeouts.reply_wait),
+            );
+            if !seat.listed {
+                due.push(seat.next_ask);
+            }
+        }
+        match due.into_iter().min() {
+            Some(at) => self.timers.arm(Timer::Seat(name.clone()), at),
+            None => self.timers.disarm(&Timer::Seat(name.clone())),
+        }
+    }
+}
+
+/// Healthy workers are checked now and then; the others as often as it helps.
+const fn check_pause(state: WorkerState, cx: &Cx<'_>) -> Millis {
+    match state {
+        WorkerState::Healthy => cx.config.timeouts.check_period,
+        _ => cx.config.timeouts.reply_wait,
+    }
+}

@@ -1,0 +1,186 @@
+//! Heartbeats: the only thing a worker says unasked, and the only call it may
+//! make without an association.
+
+use baton_model::ids::{Association, Epoch, Incarnation, NotifySeq};
+use baton_model::limits::PROTOCOL_VERSION;
+use baton_model::message::{Heartbeat, HeartbeatReply, Refusal, ToScheduler};
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono, Stamp};
+
+use super::Worker;
+use super::io::{Effect, GuardOrder};
+use crate::bugs::Bug;
+
+impl Worker {
+    /// Sends what is due: a heartbeat, and statuses that wait for an acknowledgement.
+    pub(super) fn send_due(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.life_ended {
+            return;
+        }
+        if now >= self.next_heartbeat {
+            self.send_heartbeat(now, out);
+        }
+        self.send_statuses(now, out);
+    }
+
+    fn send_heartbeat(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        // Strictly growing, so that the scheduler can tell a repeat from the next.
+        if let Some(Stamp(last)) = self.last_sent
+            && last >= now
+        {
+            self.next_heartbeat = last + Millis(1);
+            return;
+        }
+        let stamp = Stamp(now);
+        self.first_sent.get_or_insert(stamp);
+        self.last_sent = Some(stamp);
+        self.next_heartbeat = now + self.timeouts.heartbeat_period;
+        out.push(Effect::Send(ToScheduler::ProcessHeartbeat(Heartbeat {
+            version: PROTOCOL_VERSION,
+            worker: self.me.clone(),
+            slots: self.slots,
+            association: self.association,
+            epoch_seen: self.epoch_seen,
+            stamp,
+            state: self.state,
+            worker_set: self.worker_set,
+        })));
+    }
+
+    /// A leader has answered one of our heartbeats.
+    pub(super) fn answered(&mut self, now: Mono, reply: &HeartbeatReply, out: &mut Vec<Effect>) {
+        if !self.is_ours(reply.association.incarnation, reply.stamp) {
+            return;
+        }
+        match self.compare(reply.association) {
+            Freshness::Older => {
+                self.counts.notice("older-association");
+                return;
+            }
+            Freshness::Newer => self.associate(now, reply.association),
+            Freshness::Current => {}
+        }
+        if self.state == WorkerState::MustDie || reply.state == WorkerState::MustDie {
+            self.give_up(out);
+            return;
+        }
+        let overtaken = self.last_answered.is_some_and(|last| reply.stamp <= last);
+        if overtaken {
+            self.counts.notice("heartbeat-reply-overtaken");
+            return;
+        }
+        self.last_answered = Some(reply.stamp);
+        self.timeouts = reply.timeouts;
+        self.take_worker_set(reply);
+        self.take_state(now, reply.state);
+        let mut deadline = self.deadline(reply.stamp);
+        if self.bugs.has(Bug::DeadManInAgent) {
+            deadline = Mono(u64::MAX);
+        }
+        out.push(Effect::Guard(GuardOrder {
+            deadline,
+            grace: self.timeouts.kill_grace,
+            epoch: self.epoch_seen,
+            stamp: reply.stamp,
+        }));
+    }
+
+    /// A leader would not take our heartbeat.
+    pub(super) fn refused(
+        &mut self,
+        epoch: Epoch,
+        incarnation: Incarnation,
+        stamp: Stamp,
+        refusal: Refusal,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.is_ours(incarnation, stamp) || epoch < self.epoch_seen {
+            self.counts.notice("foreign-refusal");
+            return;
+        }
+        if refusal.is_order_to_die() {
+            self.give_up(out);
+        } else {
+            self.counts.notice("other-version");
+        }
+    }
+
+    /// When the work of this life must be killed if nothing more is heard.
+    pub(super) fn deadline(&self, answered: Stamp) -> Mono {
+        answered.0 + self.timeouts.lease
+    }
+
+    fn is_ours(&mut self, incarnation: Incarnation, stamp: Stamp) -> bool {
+        let sent = self.first_sent <= Some(stamp) && Some(stamp) <= self.last_sent;
+        let ours = incarnation == self.me.incarnation && self.first_sent.is_some() && sent;
+        if !ours {
+            self.counts.notice("foreign-heartbeat-reply");
+        }
+        ours
+    }
+
+    /// Associations of one worker are ordered by epoch, then by session, so a late
+    /// reply of an earlier one can never undo a later one.
+    fn compare(&self, offered: Association) -> Freshness {
+        if offered.epoch < self.epoch_seen && !self.bugs.has(Bug::OlderEpochObeyed) {
+            return Freshness::Older;
+        }
+        let Some(current) = self.association else {
+            return Freshness::Newer;
+        };
+        if offered == current {
+            return Freshness::Current;
+        }
+        let newer = (offered.epoch, offered.session) > (current.epoch, current.session);
+        if newer || self.bugs.has(Bug::OlderEpochObeyed) {
+            Freshness::Newer
+        } else {
+            Freshness::Older
+        }
+    }
+
+    /// Everything that was numbered within the old association begins anew; what
+    /// we hold, and what we owe, stays.
+    fn associate(&mut self, now: Mono, association: Association) {
+        self.association = Some(association);
+        self.epoch_seen = association.epoch;
+        if !self.bugs.has(Bug::SequenceNotReset) {
+            self.seq = NotifySeq(0);
+        }
+        self.next_status = now;
+        if self.state != WorkerState::MustDie {
+            self.move_to(WorkerState::New);
+            self.became_unhealthy = now;
+        }
+    }
+
+    fn take_worker_set(&mut self, reply: &HeartbeatReply) {
+        let Some(set) = reply.worker_set else { return };
+        let older = self
+            .worker_set
+            .is_some_and(|held| held.id.epoch == set.id.epoch && held.id.version > set.id.version);
+        if !older {
+            self.worker_set = Some(set);
+        }
+    }
+
+    /// The scheduler's view overrules ours, except that nothing undoes MUST_DIE.
+    fn take_state(&mut self, now: Mono, state: WorkerState) {
+        if state == WorkerState::Unhealthy && self.state == WorkerState::Healthy {
+            self.became_unhealthy = now;
+        }
+        if state == WorkerState::Healthy && self.last_check_ok.is_none() {
+            // The scheduler has seen a good check of this life that this agent,
+            // started since, has not.
+            self.last_check_ok = Some(now);
+        }
+        self.move_to(state);
+    }
+}
+
+/// How an offered association relates to ours.
+enum Freshness {
+    Older,
+    Current,
+    Newer,
+}

@@ -1,0 +1,233 @@
+//! The calls about attempts.
+//!
+//! A launch is accepted only after these questions, in this order: is it from the
+//! current association (asked before it gets here), are we HEALTHY in our own
+//! eyes, was it sent after the last question we answered, does it answer a fresh
+//! heartbeat of ours, and is it neither known nor over. A refusal is a promise: a
+//! refused lease is never started later, whatever copy of the call still arrives.
+
+use baton_model::ids::{CheckId, LeaseId, NotifySeq};
+use baton_model::limits::TOMBSTONES_MAX;
+use baton_model::message::{Held, Launch, LaunchRefusal, LaunchVerdict, ToScheduler};
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono, Stamp};
+
+use super::Worker;
+use super::io::Effect;
+use super::table::{Entry, Phase};
+use crate::bugs::Bug;
+
+impl Worker {
+    pub(super) fn run_tasks(
+        &mut self,
+        now: Mono,
+        seq: NotifySeq,
+        stamp: Stamp,
+        launches: Vec<Launch>,
+        out: &mut Vec<Effect>,
+    ) {
+        let mut verdicts = Vec::new();
+        for launch in launches {
+            if let Some(entry) = self.attempts.get(launch.lease) {
+                // A copy of a call that was accepted; the reply may have been lost.
+                if entry.phase != Phase::Launching {
+                    verdicts.push((launch.lease, LaunchVerdict::Accepted));
+                }
+                continue;
+            }
+            match self.refusal(now, seq, stamp, launch.lease) {
+                Some(refusal) => {
+                    self.bury(launch.lease, stamp);
+                    verdicts.push((launch.lease, LaunchVerdict::Refused(refusal)));
+                }
+                None => self.launch(launch, stamp, out),
+            }
+        }
+        self.send_verdicts(verdicts, out);
+    }
+
+    fn refusal(
+        &self,
+        now: Mono,
+        seq: NotifySeq,
+        stamp: Stamp,
+        lease: LeaseId,
+    ) -> Option<LaunchRefusal> {
+        if self.state != WorkerState::Healthy {
+            return Some(LaunchRefusal::NotHealthy);
+        }
+        if seq < self.seq && !self.bugs.has(Bug::SequenceUnchecked) {
+            return Some(LaunchRefusal::StaleSequence);
+        }
+        if now >= self.deadline(stamp) && !self.bugs.has(Bug::StampIgnored) {
+            return Some(LaunchRefusal::StaleStamp);
+        }
+        if self.tombstones.contains(lease) {
+            return Some(LaunchRefusal::AlreadyOver);
+        }
+        if self.attempts.instance_lives(lease.attempt.instance) {
+            return Some(LaunchRefusal::InstanceRuns);
+        }
+        let full =
+            self.attempts.alive() >= self.slots as usize || self.tombstones.len() >= TOMBSTONES_MAX;
+        full.then_some(LaunchRefusal::Full)
+    }
+
+    fn launch(&mut self, launch: Launch, stamp: Stamp, out: &mut Vec<Effect>) {
+        let entry = Entry {
+            spec: launch.spec.clone(),
+            phase: Phase::Launching,
+            stamp,
+        };
+        self.attempts.insert(launch.lease, entry);
+        out.push(Effect::Launch(launch.lease, launch.spec));
+    }
+
+    /// The coordinator has it on record: now the scheduler may know.
+    pub(super) fn launched(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.attempts.get(lease) else {
+            // Nobody asked for it in our time: it must not run unknown.
+            self.counts.notice("launch-of-unknown");
+            out.push(Effect::Kill(lease, Millis(0)));
+            return;
+        };
+        if entry.phase == Phase::Launching {
+            self.attempts.set_phase(lease, Phase::Running);
+        }
+        self.send_verdicts(vec![(lease, LaunchVerdict::Accepted)], out);
+    }
+
+    /// The coordinator will not start it. The scheduler may already have been told,
+    /// in answer to a question, that we hold the attempt; a reply alone, which can
+    /// get lost, would leave it believing that for ever.
+    pub(super) fn launch_refused(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.attempts.remove(lease) else {
+            return;
+        };
+        self.bury(lease, entry.stamp);
+        self.not_running.insert(lease);
+        let refused = LaunchVerdict::Refused(LaunchRefusal::GuardFired);
+        self.send_verdicts(vec![(lease, refused)], out);
+        // The timer has fired: in this life nothing starts any more.
+        self.give_up(out);
+    }
+
+    /// Says of each whether we hold it, and promises never to start the others.
+    pub(super) fn notify(
+        &mut self,
+        now: Mono,
+        seq: NotifySeq,
+        leases: &[LeaseId],
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(association) = self.association else {
+            return;
+        };
+        if seq <= self.seq && !self.bugs.has(Bug::SequenceNotReset) {
+            self.counts.notice("notify-overtaken");
+            return;
+        }
+        self.seq = self.seq.max(seq);
+        let mut held = Vec::new();
+        for lease in leases {
+            match self.attempts.get(*lease) {
+                Some(Entry {
+                    phase: Phase::Ended(_),
+                    ..
+                }) if self.bugs.has(Bug::SyntheticBeatsReal) => {
+                    self.attempts.remove(*lease);
+                    self.not_running.insert(*lease);
+                }
+                Some(_) => held.push(*lease),
+                None => {
+                    self.not_running.insert(*lease);
+                }
+            }
+        }
+        self.next_status = now;
+        out.push(Effect::Send(ToScheduler::NotifyReply {
+            association,
+            seq,
+            held,
+        }));
+    }
+
+    /// Lists everything we hold, ended and unacknowledged attempts included: what
+    /// is not in the list is certainly not here.
+    pub(super) fn report_running(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some(association) = self.association else {
+            return;
+        };
+        let held = self
+            .attempts
+            .iter()
+            .map(|(lease, entry)| Held {
+                lease,
+                spec: entry.spec.clone(),
+                ended: match entry.phase {
+                    Phase::Ended(outcome) => Some(outcome),
+                    Phase::Launching | Phase::Running => None,
+                },
+            })
+            .collect();
+        out.push(Effect::Send(ToScheduler::RunningTasks {
+            association,
+            held,
+        }));
+        self.hurry(now);
+    }
+
+    pub(super) fn kill(&mut self, lease: LeaseId, grace: Millis, out: &mut Vec<Effect>) {
+        match self.attempts.get(lease) {
+            Some(entry) if entry.phase.is_alive() => out.push(Effect::Kill(lease, grace)),
+            _ => self.counts.notice("kill-of-unknown"),
+        }
+    }
+
+    pub(super) fn check_done(
+        &mut self,
+        now: Mono,
+        check: CheckId,
+        ok: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(association) = self.association else {
+            return;
+        };
+        if ok {
+            self.last_check_ok = Some(now);
+        }
+        out.push(Effect::Send(ToScheduler::HealthReport {
+            association,
+            check,
+            ok,
+        }));
+        self.hurry(now);
+    }
+
+    /// Remembers for as long as a copy of its launch can be fresh that a lease
+    /// must not be started.
+    pub(super) fn bury(&mut self, lease: LeaseId, stamp: Stamp) {
+        if !self.bugs.has(Bug::RefusalForgotten) {
+            self.tombstones.add(lease, stamp);
+        }
+    }
+
+    fn send_verdicts(&self, verdicts: Vec<(LeaseId, LaunchVerdict)>, out: &mut Vec<Effect>) {
+        if let Some(association) = self.association
+            && !verdicts.is_empty()
+        {
+            out.push(Effect::Send(ToScheduler::RunTaskReply {
+                association,
+                verdicts,
+            }));
+        }
+    }
+
+    /// While we wait to become HEALTHY, the next heartbeat need not wait its turn.
+    fn hurry(&mut self, now: Mono) {
+        if matches!(self.state, WorkerState::New | WorkerState::Unhealthy) {
+            self.next_heartbeat = now;
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What goes into a worker and what comes out.
+
+use std::sync::Arc;
+
+use baton_model::ids::{CheckId, Epoch, LeaseId, RequestId};
+use baton_model::message::{LogAnswer, LogQuery, ToScheduler, ToWorker};
+use baton_model::outcome::{KillCause, Outcome};
+use baton_model::spec::InstanceSpec;
+use baton_model::time::{Millis, Mono, Stamp};
+
+/// An attempt that the coordinator has on record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Under which lease it was started.
+    pub lease: LeaseId,
+    /// What it runs.
+    pub spec: Arc<InstanceSpec>,
+    /// How it ended, if it has.
+    pub ended: Option<Outcome>,
+}
+
+/// What can happen to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Time has passed.
+    Tick,
+    /// The scheduler says something.
+    Message(ToWorker),
+    /// The coordinator has recorded a launch.
+    Launched(LeaseId),
+    /// The coordinator will not launch: its dead-man timer has fired.
+    LaunchRefused(LeaseId),
+    /// An attempt is over, and the coordinator has recorded how.
+    Ended(LeaseId, Outcome),
+    /// The coordinator's dead-man timer has fired.
+    GuardFired,
+    /// A trivial process was run, or could not be.
+    CheckDone(CheckId, bool),
+    /// A piece of a log was read.
+    LogsRead(RequestId, LogAnswer),
+}
+
+/// What a worker wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Say this to the scheduler.
+    Send(ToScheduler),
+    /// Coordinator: record and launch this attempt.
+    Launch(LeaseId, Arc<InstanceSpec>),
+    /// Coordinator: SIGTERM this attempt, SIGKILL after the grace.
+    Kill(LeaseId, Millis),
+    /// Coordinator: the same for everything, and launch nothing more.
+    KillAll(KillCause, Millis),
+    /// Coordinator: the scheduler is alive; kill everything at this time unless
+    /// told otherwise before.
+    Guard(GuardOrder),
+    /// Coordinator: the scheduler knows the end; drop the record.
+    Forget(LeaseId),
+    /// Run a trivial process and report with [`Input::CheckDone`].
+    RunCheck(CheckId),
+    /// Read a piece of a log and report with [`Input::LogsRead`].
+    ReadLogs(RequestId, LogQuery),
+    /// This life is over, and so is everything it ran.
+    EndLife,
+}
+
+/// What the coordinator must know to act without its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GuardOrder {
+    /// When to begin killing.
+    pub deadline: Mono,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Millis,
+    /// The leader that is obeyed, for an agent that starts again.
+    pub epoch: Epoch,
+    /// The heartbeat that was answered, likewise.
+    pub stamp: Stamp,
+}

@@ -1,0 +1,124 @@
+//! Our own health, giving up, and the end of a life.
+//!
+//! The worker runs the same clockwork as the scheduler, with timeouts that run
+//! out strictly first. When it gives up it kills everything, keeps telling how
+//! its attempts ended, and only then ends its life.
+
+use baton_model::outcome::KillCause;
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono, Stamp};
+
+use super::Worker;
+use super::io::Effect;
+use crate::fsm::{self, Transition, WorkerEvent, transition};
+
+impl Worker {
+    /// Brings our own health up to date with the time.
+    pub(super) fn observe_time(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        self.tombstones.purge(now, self.timeouts.lease);
+        if self.state == WorkerState::MustDie {
+            return;
+        }
+        if let Some(answered) = self.last_answered
+            && now >= self.deadline(answered)
+        {
+            return self.give_up(out);
+        }
+        if self.state == WorkerState::Healthy && !self.is_prompt(now) {
+            self.move_to(WorkerState::Unhealthy);
+            self.became_unhealthy = now;
+        }
+        let lost = self.association.is_some()
+            && self.state == WorkerState::Unhealthy
+            && !self.is_prompt(now)
+            && now.since(self.became_unhealthy) > self.timeouts.lose_after;
+        if lost {
+            self.give_up(out);
+        }
+    }
+
+    /// Kills everything and takes nothing more. What it ran is reported as usual.
+    pub(super) fn give_up(&mut self, out: &mut Vec<Effect>) {
+        if self.state == WorkerState::MustDie {
+            return;
+        }
+        self.move_to(WorkerState::MustDie);
+        // Whoever gives up must not later speak for a set it no longer belongs to.
+        self.worker_set = None;
+        out.push(Effect::KillAll(
+            KillCause::Suicide,
+            self.timeouts.kill_grace,
+        ));
+    }
+
+    /// Moves our health along the worker machine's table. The scheduler may be two
+    /// rows ahead of us: it tells us only where it stands when it answers.
+    ///
+    /// # Panics
+    /// If the table has no such way: the callers know the state.
+    pub(super) fn move_to(&mut self, target: WorkerState) {
+        while self.state != target {
+            let event = match (self.state, target) {
+                (_, WorkerState::MustDie) => WorkerEvent::Condemned,
+                (_, WorkerState::New) => WorkerEvent::Reassociated,
+                (WorkerState::New, _) => WorkerEvent::RunningTasksKnown,
+                (_, WorkerState::Healthy) => WorkerEvent::Proved,
+                (_, WorkerState::Unhealthy) => WorkerEvent::WentQuiet,
+            };
+            match transition::<fsm::Worker>(self.state, event) {
+                Ok(Transition::Moved(state)) => self.state = state,
+                Ok(Transition::Late(name)) => return self.counts.late::<fsm::Worker>(name),
+                Err(illegal) => panic!("{illegal}: {self:?}"),
+            }
+        }
+    }
+
+    /// A dying worker ends its life when nothing runs any more and either all its
+    /// ends are acknowledged or it has tried long enough: the next life will
+    /// carry them on.
+    pub(super) fn end_life_if_over(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if self.state != WorkerState::MustDie || self.life_ended {
+            return;
+        }
+        if self.attempts.alive() > 0 {
+            return;
+        }
+        let dead_since = *self.all_dead_at.get_or_insert(now);
+        let patience = self.timeouts.heartbeat_period.scaled(2, 1);
+        if !self.has_unsent_statuses() || now.since(dead_since) >= patience {
+            self.life_ended = true;
+            out.push(Effect::EndLife);
+        }
+    }
+
+    pub(super) fn next_change_of_health(&self) -> Option<Mono> {
+        let just_after = Millis(1);
+        let answered = self.last_answered.map(|Stamp(at)| at);
+        match self.state {
+            WorkerState::MustDie => {
+                let patience = self.timeouts.heartbeat_period.scaled(2, 1);
+                self.all_dead_at.map(|since| since + patience)
+            }
+            WorkerState::Healthy => {
+                let quiet = answered.map(|at| at + self.timeouts.heartbeat_gap + just_after);
+                let unchecked = self
+                    .last_check_ok
+                    .map(|at| at + self.timeouts.check_gap + just_after);
+                [quiet, unchecked].into_iter().flatten().min()
+            }
+            WorkerState::New | WorkerState::Unhealthy => {
+                answered.map(|at| at + self.timeouts.lease)
+            }
+        }
+    }
+
+    fn is_prompt(&self, now: Mono) -> bool {
+        let answered = self
+            .last_answered
+            .is_some_and(|Stamp(at)| now.since(at) <= self.timeouts.heartbeat_gap);
+        let checked = self
+            .last_check_ok
+            .is_some_and(|at| now.since(at) <= self.timeouts.check_gap);
+        answered && checked
+    }
+}

@@ -1,0 +1,267 @@
+//! The worker's half of the protocol.
+//!
+//! | file | concern |
+//! |---|---|
+//! | [`io`] | what goes in and comes out |
+//! | `association` | heartbeats, their replies, and with whom we are associated |
+//! | `attempts` | `runTask`, `killTask`, `notifyIfTasksNotRunning`, `getRunningTasks` |
+//! | `statuses` | `updateStatus`: ends that must be told until they are acknowledged |
+//! | `table` | the attempts it holds |
+//! | `life` | our own health, giving up, and the end of a life |
+//! | `tombstones` | leases that must never be started again |
+//! | [`guard`] | the dead-man timer, which runs in the coordinator |
+//!
+//! # Calling contract
+//!
+//! 1. [`Worker::begin`] with the identity, and with what the coordinator has on
+//!    record: a restarted agent continues the same life with what still runs. The
+//!    records are taken after every order of an earlier agent was carried out or
+//!    dropped. Then [`Worker::resume`] with the last guard order, and, if the
+//!    dead-man timer has fired meanwhile, [`io::Input::GuardFired`]. A later life
+//!    begins with [`Worker::obeyed`] instead.
+//! 2. [`Worker::handle`] for every input, with times of one boot's monotonic clock
+//!    that never go back. The effects of one call are carried out in their order.
+//! 3. [`Worker::next_due`] says when [`io::Input::Tick`] is wanted.
+//! 4. After [`io::Effect::EndLife`] every process of this life is dead. Count the
+//!    life up in the state directory, then begin the next one.
+//!
+//! The worker has no facts of its own to make durable: the coordinator records
+//! every launch and every end before it reports it, and survives the agent.
+
+mod association;
+mod attempts;
+pub mod guard;
+pub mod io;
+mod life;
+mod statuses;
+mod table;
+mod tombstones;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use baton_model::fact::Holder;
+use baton_model::ids::{Association, Epoch, LeaseId, NotifySeq, RequestId};
+use baton_model::message::{LogAnswer, ToScheduler, ToWorker};
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::timeouts::{Timeouts, WorkerTimeouts};
+use baton_model::worker_set::KnownSet;
+
+use crate::bugs::Bugs;
+use crate::counts::Counts;
+
+use io::{Effect, GuardOrder, Input, Record};
+use table::{Entry, Phase, Table};
+use tombstones::Tombstones;
+
+/// One life of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Worker {
+    me: Holder,
+    slots: u32,
+    bugs: Bugs,
+    timeouts: WorkerTimeouts,
+    association: Option<Association>,
+    /// The highest epoch ever obeyed; an older leader is not heard again.
+    epoch_seen: Epoch,
+    state: WorkerState,
+    /// The first heartbeat of this agent, and its latest: a reply to any other is
+    /// not for us, but for an agent of the same life that is gone.
+    first_sent: Option<Stamp>,
+    last_sent: Option<Stamp>,
+    /// The latest heartbeat of ours that a leader has answered.
+    last_answered: Option<Stamp>,
+    last_check_ok: Option<Mono>,
+    became_unhealthy: Mono,
+    seq: NotifySeq,
+    worker_set: Option<KnownSet>,
+    attempts: Table,
+    not_running: BTreeSet<LeaseId>,
+    tombstones: Tombstones,
+    next_heartbeat: Mono,
+    next_status: Mono,
+    /// When the last process of a dying life was seen dead.
+    all_dead_at: Option<Mono>,
+    life_ended: bool,
+    counts: Counts,
+}
+
+impl Worker {
+    /// Begins a life, or continues it with what the coordinator has on record.
+    #[must_use]
+    pub fn begin(me: Holder, slots: u32, bugs: Bugs, records: Vec<Record>, now: Mono) -> Self {
+        let mut attempts = Table::default();
+        for record in records {
+            let phase = record.ended.map_or(Phase::Running, Phase::Ended);
+            let (spec, stamp) = (record.spec, Stamp(now));
+            attempts.insert(record.lease, Entry { spec, phase, stamp });
+        }
+        Self {
+            me,
+            slots,
+            bugs,
+            timeouts: Timeouts::default().for_worker(),
+            association: None,
+            epoch_seen: Epoch(0),
+            state: WorkerState::New,
+            first_sent: None,
+            last_sent: None,
+            last_answered: None,
+            last_check_ok: None,
+            became_unhealthy: now,
+            seq: NotifySeq(0),
+            worker_set: None,
+            attempts,
+            not_running: BTreeSet::new(),
+            tombstones: Tombstones::default(),
+            // Later than any heartbeat of an agent before this one.
+            next_heartbeat: now + Millis(1),
+            next_status: now,
+            all_dead_at: None,
+            life_ended: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// For a life that is not the first: the highest epoch that the ones before it
+    /// have obeyed.
+    pub const fn obeyed(&mut self, epoch: Epoch) {
+        self.epoch_seen = epoch;
+    }
+
+    /// What the coordinator remembers of the time before this agent started:
+    /// which leader was obeyed, and until when the lease runs.
+    pub fn resume(&mut self, order: GuardOrder) {
+        self.epoch_seen = order.epoch;
+        self.last_answered = Some(order.stamp);
+        // The budget of the leader that was obeyed, not the default one.
+        self.timeouts.lease = order.deadline.since(order.stamp.0);
+        self.timeouts.kill_grace = order.grace;
+    }
+
+    /// Decides about one input.
+    pub fn handle(&mut self, now: Mono, input: Input) -> Vec<Effect> {
+        let mut out = Vec::new();
+        // A worker that was stopped must notice how late it is before it acts.
+        self.observe_time(now, &mut out);
+        match input {
+            Input::Tick => {}
+            Input::Message(message) => self.message(now, message, &mut out),
+            Input::Launched(lease) => self.launched(lease, &mut out),
+            Input::LaunchRefused(lease) => self.launch_refused(lease, &mut out),
+            Input::Ended(lease, outcome) => self.ended(now, lease, outcome, &mut out),
+            Input::GuardFired => self.give_up(&mut out),
+            Input::CheckDone(check, ok) => self.check_done(now, check, ok, &mut out),
+            Input::LogsRead(request, answer) => self.logs_read(request, answer, &mut out),
+        }
+        self.send_due(now, &mut out);
+        self.end_life_if_over(now, &mut out);
+        out
+    }
+
+    /// When [`Input::Tick`] is wanted next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Mono> {
+        if self.life_ended {
+            return None;
+        }
+        let mut due = self.next_heartbeat;
+        if self.has_unsent_statuses() {
+            due = due.min(self.next_status);
+        }
+        self.next_change_of_health()
+            .map_or(Some(due), |change| Some(due.min(change)))
+    }
+
+    /// Its health in its own eyes.
+    #[must_use]
+    pub const fn state(&self) -> WorkerState {
+        self.state
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub const fn me(&self) -> &Holder {
+        &self.me
+    }
+
+    /// The attempts it holds: running, or ended and not acknowledged.
+    pub fn held(&self) -> impl Iterator<Item = LeaseId> + '_ {
+        self.attempts.iter().map(|(lease, _)| lease)
+    }
+
+    /// What was noticed and left alone.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    fn message(&mut self, now: Mono, message: ToWorker, out: &mut Vec<Effect>) {
+        match message {
+            ToWorker::HeartbeatReply(reply) => return self.answered(now, &reply, out),
+            ToWorker::HeartbeatRefused {
+                epoch,
+                incarnation,
+                stamp,
+                refusal,
+            } => {
+                return self.refused(epoch, incarnation, stamp, refusal, out);
+            }
+            _ => {}
+        }
+        if self.association.is_none() || self.association != association_of(&message) {
+            self.counts.notice("foreign-association");
+            return;
+        }
+        match message {
+            ToWorker::HeartbeatReply(_) | ToWorker::HeartbeatRefused { .. } => {}
+            ToWorker::GetRunningTasks { .. } => self.report_running(now, out),
+            ToWorker::RunTask {
+                seq,
+                stamp,
+                launches,
+                ..
+            } => {
+                self.run_tasks(now, seq, stamp, launches, out);
+            }
+            ToWorker::NotifyIfTasksNotRunning { seq, leases, .. } => {
+                self.notify(now, seq, &leases, out);
+            }
+            ToWorker::RequestSuicide { .. } => self.give_up(out),
+            ToWorker::KillTask { lease, grace, .. } => self.kill(lease, grace, out),
+            ToWorker::CheckHealth { check, .. } => out.push(Effect::RunCheck(check)),
+            ToWorker::StatusAck { leases, .. } => self.acknowledged(&leases, out),
+            ToWorker::GetLogs { request, query, .. } => {
+                out.push(Effect::ReadLogs(request, query));
+            }
+        }
+    }
+
+    fn logs_read(&self, request: RequestId, answer: LogAnswer, out: &mut Vec<Effect>) {
+        if let Some(association) = self.association {
+            out.push(Effect::Send(ToScheduler::Logs {
+                association,
+                request,
+                answer,
+            }));
+        }
+    }
+}
+
+/// The association a call names; heartbeat replies are told apart before.
+const fn association_of(message: &ToWorker) -> Option<Association> {
+    match message {
+        ToWorker::HeartbeatReply(_) | ToWorker::HeartbeatRefused { .. } => None,
+        ToWorker::GetRunningTasks { association }
+        | ToWorker::RunTask { association, .. }
+        | ToWorker::NotifyIfTasksNotRunning { association, .. }
+        | ToWorker::RequestSuicide { association }
+        | ToWorker::KillTask { association, .. }
+        | ToWorker::CheckHealth { association, .. }
+        | ToWorker::StatusAck { association, .. }
+        | ToWorker::GetLogs { association, .. } => Some(*association),
+    }
+}

@@ -1,0 +1,102 @@
+//! `updateStatus`: what must be told until it is acknowledged.
+//!
+//! An end stays on the worker, and on the coordinator's record, until a leader
+//! has said that it is durable; it survives a change of scheduler, a restart of
+//! the agent, and the end of this life.
+
+use baton_model::ids::LeaseId;
+use baton_model::limits::STATUSES_PER_MESSAGE_MAX;
+use baton_model::message::{Status, ToScheduler};
+use baton_model::outcome::Outcome;
+use baton_model::state::WorkerState;
+use baton_model::time::Mono;
+
+use super::Worker;
+use super::io::Effect;
+use super::table::Phase;
+use crate::bugs::Bug;
+
+impl Worker {
+    /// The coordinator has recorded an end.
+    pub(super) fn ended(
+        &mut self,
+        now: Mono,
+        lease: LeaseId,
+        outcome: Outcome,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.attempts.get(lease) else {
+            self.counts.notice("end-of-unknown");
+            out.push(Effect::Forget(lease));
+            return;
+        };
+        if let Phase::Ended(_) = entry.phase {
+            self.counts.notice("end-repeated");
+            return;
+        }
+        self.attempts.set_phase(lease, Phase::Ended(outcome));
+        // The first telling need not wait for the pace of the repeats.
+        if let Some(association) = self.association
+            && self.state != WorkerState::New
+        {
+            let statuses = vec![(lease, Status::Ended(outcome))];
+            out.push(Effect::Send(ToScheduler::UpdateStatus {
+                association,
+                statuses,
+            }));
+            self.next_status = self.next_status.max(now + self.timeouts.status_retry);
+        }
+        if self.bugs.has(Bug::StatusForgottenEarly) {
+            self.acknowledged(&[lease], out);
+        }
+    }
+
+    pub(super) fn has_unsent_statuses(&self) -> bool {
+        self.association.is_some() && (!self.not_running.is_empty() || self.attempts.has_ended())
+    }
+
+    /// Repeats everything that was not acknowledged, if it is time to.
+    pub(super) fn send_statuses(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if now < self.next_status || !self.has_unsent_statuses() {
+            return;
+        }
+        let Some(association) = self.association else {
+            return;
+        };
+        self.next_status = now + self.timeouts.status_retry;
+        let ended = self
+            .attempts
+            .iter()
+            .filter_map(|(lease, entry)| match entry.phase {
+                Phase::Ended(outcome) => Some((lease, Status::Ended(outcome))),
+                Phase::Launching | Phase::Running => None,
+            });
+        let absent = self
+            .not_running
+            .iter()
+            .map(|lease| (*lease, Status::WasNotRunning));
+        let statuses: Vec<_> = ended.chain(absent).collect();
+        for chunk in statuses.chunks(STATUSES_PER_MESSAGE_MAX) {
+            let statuses = chunk.to_vec();
+            out.push(Effect::Send(ToScheduler::UpdateStatus {
+                association,
+                statuses,
+            }));
+        }
+    }
+
+    /// These are durable at the scheduler: nothing more to tell.
+    pub(super) fn acknowledged(&mut self, leases: &[LeaseId], out: &mut Vec<Effect>) {
+        for lease in leases {
+            self.not_running.remove(lease);
+            let ended = self
+                .attempts
+                .get(*lease)
+                .is_some_and(|entry| matches!(entry.phase, Phase::Ended(_)));
+            if ended && let Some(entry) = self.attempts.remove(*lease) {
+                self.bury(*lease, entry.stamp);
+                out.push(Effect::Forget(*lease));
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The attempts a worker holds, and how many of them live. Every question that a
+//! busy worker asks of it costs the same with ten and with ten thousand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
+use baton_model::outcome::Outcome;
+use baton_model::spec::InstanceSpec;
+use baton_model::time::Stamp;
+
+/// Where an attempt stands on this worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    /// The coordinator was told to start it and has not answered.
+    Launching,
+    /// The coordinator has it on record.
+    Running,
+    /// It is over, and the scheduler has not acknowledged that.
+    Ended(Outcome),
+}
+
+impl Phase {
+    pub(super) const fn is_alive(self) -> bool {
+        matches!(self, Self::Launching | Self::Running)
+    }
+}
+
+/// An attempt that this worker holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Entry {
+    pub(super) spec: Arc<InstanceSpec>,
+    pub(super) phase: Phase,
+    /// The stamp that its `runTask` echoed: how long a copy of it stays fresh.
+    pub(super) stamp: Stamp,
+}
+
+/// All attempts that this worker holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Table {
+    entries: BTreeMap<LeaseId, Entry>,
+    alive: usize,
+}
+
+impl Table {
+    pub(super) fn get(&self, lease: LeaseId) -> Option<&Entry> {
+        self.entries.get(&lease)
+    }
+
+    pub(super) fn insert(&mut self, lease: LeaseId, entry: Entry) {
+        self.remove(lease);
+        self.alive += usize::from(entry.phase.is_alive());
+        self.entries.insert(lease, entry);
+    }
+
+    pub(super) fn remove(&mut self, lease: LeaseId) -> Option<Entry> {
+        let entry = self.entries.remove(&lease)?;
+        self.alive -= usize::from(entry.phase.is_alive());
+        Some(entry)
+    }
+
+    /// Moves an attempt on; nothing happens if it is not held.
+    pub(super) fn set_phase(&mut self, lease: LeaseId, phase: Phase) {
+        if let Some(entry) = self.entries.get_mut(&lease) {
+            self.alive -= usize::from(entry.phase.is_alive());
+            self.alive += usize::from(phase.is_alive());
+            entry.phase = phase;
+        }
+    }
+
+    /// How many live.
+    pub(super) const fn alive(&self) -> usize {
+        self.alive
+    }
+
+    /// True if an end waits for its acknowledgement.
+    pub(super) fn has_ended(&self) -> bool {
+        self.entries.len() > self.alive
+    }
+
+    /// True if any attempt of the instance lives here.
+    pub(super) fn instance_lives(&self, instance: InstanceId) -> bool {
+        let bound = |number, epoch| LeaseId {
+            attempt: AttemptId {
+                instance,
+                number: AttemptNo(number),
+            },
+            epoch: Epoch(epoch),
+        };
+        self.entries
+            .range(bound(0, 0)..=bound(u32::MAX, u64::MAX))
+            .any(|(_, entry)| entry.phase.is_alive())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LeaseId, &Entry)> + '_ {
+        self.entries.iter().map(|(lease, entry)| (*lease, entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(instance: u64, number: u32) -> LeaseId {
+        LeaseId {
+            attempt: AttemptId {
+                instance: InstanceId(instance),
+                number: AttemptNo(number),
+            },
+            epoch: Epoch(1),
+        }
+    }
+
+    fn entry(phase: Phase) -> Entry {
+        Entry {
+            spec: Arc::default(),
+            phase,
+            stamp: Stamp::default(),
+        }
+    }
+
+    #[test]
+    fn counts_follow_every_change() {
+        let mut table = Table::default();
+        table.insert(lease(1, 1), entry(Phase::Launching));
+        table.insert(lease(2, 1), entry(Phase::Running));
+        assert_eq!((table.alive(), table.has_ended()), (2, false));
+        table.set_phase(lease(1, 1), Phase::Ended(Outcome::Exited(0)));
+        assert_eq!((table.alive(), table.has_ended()), (1, true));
+        table.insert(lease(2, 1), entry(Phase::Ended(Outcome::Exited(1))));
+        assert_eq!(table.alive(), 0);
+        table.remove(lease(1, 1));
+        table.remove(lease(2, 1));
+        table.remove(lease(2, 1));
+        assert_eq!((table.alive(), table.has_ended()), (0, false));
+    }
+
+    #[test]
+    fn an_instance_lives_through_any_attempt_and_no_other_instance() {
+        let mut table = Table::default();
+        table.insert(lease(5, 3), entry(Phase::Running));
+        table.insert(lease(6, 1), entry(Phase::Ended(Outcome::Exited(0))));
+        assert!(table.instance_lives(InstanceId(5)));
+        assert!(!table.instance_lives(InstanceId(6)));
+        assert!(!table.instance_lives(InstanceId(4)));
+    }
+}

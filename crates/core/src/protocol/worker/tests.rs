@@ -1,0 +1,284 @@
+//! Single rules of the worker's half that a whole conversation would hide.
+
+use std::sync::Arc;
+
+use baton_model::fact::Holder;
+use baton_model::ids::{
+    Association, AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId,
+    Life, Lineage, NotifySeq, SessionId, WorkerName,
+};
+use baton_model::message::{
+    HeartbeatReply, Launch, LaunchRefusal, LaunchVerdict, Refusal, Status, ToScheduler, ToWorker,
+};
+use baton_model::outcome::Outcome;
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::timeouts::Timeouts;
+
+use super::Worker;
+use super::io::{Effect, Input, Record};
+use crate::bugs::Bugs;
+
+const ME: Incarnation = Incarnation {
+    lineage: Lineage(7),
+    life: Life(1),
+};
+
+fn lease(instance: u64) -> LeaseId {
+    LeaseId {
+        attempt: AttemptId {
+            instance: InstanceId(instance),
+            number: AttemptNo(1),
+        },
+        epoch: Epoch(1),
+    }
+}
+
+fn association(session: u64) -> Association {
+    Association {
+        epoch: Epoch(1),
+        incarnation: ME,
+        session: SessionId(session),
+    }
+}
+
+fn worker(records: Vec<Record>, now: u64) -> Worker {
+    let me = Holder {
+        worker: WorkerName::new("w"),
+        incarnation: ME,
+        host: HostId(1),
+        boot: BootId(1),
+    };
+    Worker::begin(me, 4, Bugs::NONE, records, Mono(now))
+}
+
+fn reply(session: u64, stamp: u64, state: WorkerState) -> Input {
+    Input::Message(ToWorker::HeartbeatReply(HeartbeatReply {
+        association: association(session),
+        stamp: Stamp(Mono(stamp)),
+        state,
+        timeouts: Timeouts::default().for_worker(),
+        worker_set: None,
+    }))
+}
+
+fn run_task(session: u64, stamp: u64, instance: u64) -> Input {
+    Input::Message(ToWorker::RunTask {
+        association: association(session),
+        seq: NotifySeq(0),
+        stamp: Stamp(Mono(stamp)),
+        launches: vec![Launch {
+            lease: lease(instance),
+            spec: Arc::default(),
+        }],
+    })
+}
+
+/// The stamp of the heartbeat among these effects.
+fn heartbeat(effects: &[Effect]) -> Option<u64> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Send(ToScheduler::ProcessHeartbeat(heartbeat)) => Some(heartbeat.stamp.0.0),
+        _ => None,
+    })
+}
+
+fn verdicts(effects: &[Effect]) -> Vec<LaunchVerdict> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Send(ToScheduler::RunTaskReply { verdicts, .. }) => Some(verdicts),
+            _ => None,
+        })
+        .flatten()
+        .map(|(_, verdict)| *verdict)
+        .collect()
+}
+
+fn statuses(effects: &[Effect]) -> Vec<(LeaseId, Status)> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Send(ToScheduler::UpdateStatus { statuses, .. }) => Some(statuses.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect()
+}
+
+fn launches(effects: &[Effect]) -> usize {
+    effects
+        .iter()
+        .filter(|effect| matches!(effect, Effect::Launch(..)))
+        .count()
+}
+
+/// A worker that a leader has just called HEALTHY, and the stamp it answered.
+fn healthy(now: u64) -> (Worker, u64) {
+    let mut worker = worker(Vec::new(), now);
+    let stamp = heartbeat(&worker.handle(Mono(now + 1), Input::Tick)).expect("a first heartbeat");
+    worker.handle(Mono(now + 2), reply(1, stamp, WorkerState::Healthy));
+    assert_eq!(worker.state(), WorkerState::Healthy);
+    (worker, stamp)
+}
+
+#[test]
+fn a_reply_to_an_agent_that_is_gone_is_not_for_its_successor() {
+    let (_, stamp) = healthy(1_000);
+    let mut successor = worker(Vec::new(), 2_000);
+    successor.handle(Mono(2_001), Input::Tick);
+    successor.handle(Mono(2_002), reply(1, stamp, WorkerState::Healthy));
+    assert_eq!(successor.state(), WorkerState::New);
+    let effects = successor.handle(Mono(2_003), run_task(1, stamp, 1));
+    assert_eq!(launches(&effects), 0);
+}
+
+#[test]
+fn a_launch_that_the_guard_refused_is_told_until_it_is_acknowledged() {
+    let (mut worker, stamp) = healthy(0);
+    assert_eq!(launches(&worker.handle(Mono(10), run_task(1, stamp, 1))), 1);
+    let effects = worker.handle(Mono(11), Input::LaunchRefused(lease(1)));
+    let refused = LaunchVerdict::Refused(LaunchRefusal::GuardFired);
+    assert_eq!(verdicts(&effects), [refused]);
+    let retry = Timeouts::default().status_retry;
+    let mut told = 0;
+    for round in 1..=3 {
+        let effects = worker.handle(Mono(11) + retry.scaled(round, 1), Input::Tick);
+        told += statuses(&effects).len();
+    }
+    assert_eq!(told, 3, "it is repeated");
+    let ack = ToWorker::StatusAck {
+        association: association(1),
+        leases: vec![lease(1)],
+    };
+    worker.handle(Mono(9_000), Input::Message(ack));
+    let effects = worker.handle(Mono(9_000) + retry, Input::Tick);
+    assert!(statuses(&effects).is_empty());
+}
+
+#[test]
+fn a_refused_lease_is_refused_for_ever_also_once_the_worker_is_well() {
+    let mut worker = worker(Vec::new(), 0);
+    let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
+    worker.handle(Mono(2), reply(1, stamp, WorkerState::Unhealthy));
+    let early = worker.handle(Mono(3), run_task(1, stamp, 1));
+    let not_healthy = LaunchVerdict::Refused(LaunchRefusal::NotHealthy);
+    assert_eq!(verdicts(&early), [not_healthy]);
+    let next = heartbeat(&worker.handle(Mono(6_000), Input::Tick)).expect("the next heartbeat");
+    worker.handle(Mono(6_001), reply(1, next, WorkerState::Healthy));
+    let copy = worker.handle(Mono(6_002), run_task(1, stamp, 1));
+    let over = LaunchVerdict::Refused(LaunchRefusal::AlreadyOver);
+    assert_eq!(verdicts(&copy), [over]);
+    assert_eq!(launches(&copy), 0);
+}
+
+#[test]
+fn a_second_copy_of_an_accepted_launch_is_accepted_again_and_not_started_again() {
+    let (mut worker, stamp) = healthy(0);
+    worker.handle(Mono(10), run_task(1, stamp, 1));
+    worker.handle(Mono(11), Input::Launched(lease(1)));
+    let copy = worker.handle(Mono(12), run_task(1, stamp, 1));
+    assert_eq!(launches(&copy), 0);
+    assert_eq!(verdicts(&copy), [LaunchVerdict::Accepted]);
+}
+
+#[test]
+fn an_answer_too_old_for_the_lease_starts_nothing() {
+    let (mut worker, stamp) = healthy(0);
+    let lease_time = Timeouts::default().for_worker().lease;
+    let mut now = Mono(2);
+    // Stay well by being answered, while the copy of an early launch is under way.
+    while now < Mono(stamp) + lease_time {
+        now += Millis(1_000);
+        if let Some(sent) = heartbeat(&worker.handle(now, Input::Tick)) {
+            worker.handle(now, reply(1, sent, WorkerState::Healthy));
+            worker.handle(now, Input::CheckDone(baton_model::ids::CheckId(1), true));
+        }
+    }
+    assert_eq!(worker.state(), WorkerState::Healthy);
+    let late = worker.handle(now, run_task(1, stamp, 1));
+    let stale = LaunchVerdict::Refused(LaunchRefusal::StaleStamp);
+    assert_eq!(verdicts(&late), [stale]);
+}
+
+#[test]
+fn an_unanswered_worker_gives_up_at_its_deadline_and_ends_its_life() {
+    let (mut worker, stamp) = healthy(0);
+    let deadline = Mono(stamp) + Timeouts::default().for_worker().lease;
+    worker.handle(Mono(deadline.0 - 1), Input::Tick);
+    assert_ne!(worker.state(), WorkerState::MustDie);
+    let effects = worker.handle(deadline, Input::Tick);
+    assert_eq!(worker.state(), WorkerState::MustDie);
+    assert!(effects.iter().any(|it| matches!(it, Effect::KillAll(..))));
+    assert!(effects.contains(&Effect::EndLife), "it held nothing");
+}
+
+#[test]
+fn a_dying_worker_waits_for_its_processes_and_then_a_while_for_acknowledgements() {
+    let (mut worker, stamp) = healthy(0);
+    worker.handle(Mono(10), run_task(1, stamp, 1));
+    worker.handle(Mono(11), Input::Launched(lease(1)));
+    let suicide = ToWorker::RequestSuicide {
+        association: association(1),
+    };
+    let effects = worker.handle(Mono(12), Input::Message(suicide));
+    assert!(!effects.contains(&Effect::EndLife), "its process lives");
+    let effects = worker.handle(Mono(13), Input::Ended(lease(1), Outcome::Exited(0)));
+    assert_eq!(
+        statuses(&effects),
+        [(lease(1), Status::Ended(Outcome::Exited(0)))]
+    );
+    assert!(
+        !effects.contains(&Effect::EndLife),
+        "its end is not acknowledged"
+    );
+    let effects = worker.handle(Mono(20_000), Input::Tick);
+    assert!(
+        effects.contains(&Effect::EndLife),
+        "the next life carries it on"
+    );
+}
+
+#[test]
+fn an_order_to_die_counts_only_in_answer_to_a_heartbeat_of_ours() {
+    let (mut worker, stamp) = healthy(0);
+    let refused = |stamp: u64, refusal| {
+        Input::Message(ToWorker::HeartbeatRefused {
+            epoch: Epoch(1),
+            incarnation: ME,
+            stamp: Stamp(Mono(stamp)),
+            refusal,
+        })
+    };
+    worker.handle(Mono(10), refused(stamp + 5_000, Refusal::SeatTaken));
+    worker.handle(Mono(11), refused(stamp, Refusal::OtherVersion));
+    assert_eq!(worker.state(), WorkerState::Healthy);
+    worker.handle(Mono(12), refused(stamp, Refusal::SeatTaken));
+    assert_eq!(worker.state(), WorkerState::MustDie);
+}
+
+#[test]
+fn ends_on_record_are_told_by_the_next_agent() {
+    let records = vec![Record {
+        lease: lease(1),
+        spec: Arc::default(),
+        ended: Some(Outcome::Exited(3)),
+    }];
+    let mut worker = worker(records, 0);
+    let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
+    let effects = worker.handle(Mono(2), reply(1, stamp, WorkerState::New));
+    assert_eq!(
+        statuses(&effects),
+        [(lease(1), Status::Ended(Outcome::Exited(3)))]
+    );
+    let ask = ToWorker::GetRunningTasks {
+        association: association(1),
+    };
+    let effects = worker.handle(Mono(3), Input::Message(ask));
+    let listed = effects.iter().any(|effect| match effect {
+        Effect::Send(ToScheduler::RunningTasks { held, .. }) => {
+            held.iter().any(|it| it.ended == Some(Outcome::Exited(3)))
+        }
+        _ => false,
+    });
+    assert!(listed, "the list says how it ended: {effects:?}");
+}

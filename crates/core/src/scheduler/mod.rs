@@ -1,0 +1,229 @@
+//! The leader: the ledger, the protocol and the bullpen as one machine.
+//!
+//! # Calling contract
+//!
+//! 1. [`Scheduler::new`] once per epoch, with the ledger that the store holds
+//!    *after* the epoch was taken.
+//! 2. [`Scheduler::handle`] for every input, with times that never go back.
+//!    Inputs that have already arrived come before [`Input::Tick`]: a scheduler
+//!    that was stopped for a minute must read its mail before it looks at the
+//!    clock, or it would take everyone for dead.
+//! 3. Each [`Step`] goes through one [`crate::step::Outbox`] of the same epoch.
+//! 4. [`Scheduler::next_due`] says when the next [`Input::Tick`] is wanted.
+//! 5. When a commit fails, drop the scheduler: it is ahead of its store. Begin
+//!    again at 1 with a new epoch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId, LeaseId, Lineage, RequestId, WorkerName};
+use baton_model::message::{LogQuery, ToScheduler, WorkerAddress};
+use baton_model::spec::{Exclusive, InstanceSpec};
+use baton_model::time::{Mono, Now};
+
+use crate::counts::Counts;
+use crate::ledger::Ledger;
+use crate::protocol::scheduler::Protocol;
+use crate::protocol::scheduler::context::Cx;
+use crate::protocol::scheduler::seat::Seat;
+use crate::step::Step;
+
+pub use crate::protocol::scheduler::context::{Config, Effect, StoreMode, SubmitError};
+
+/// What can happen to a leader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Time has passed.
+    Tick,
+    /// A worker says something.
+    Message(ToScheduler),
+    /// The connection to a worker broke.
+    Disconnected(WorkerAddress),
+    /// A client defines instances, under ids of its choosing: submitting the same
+    /// id again changes nothing and is acknowledged again.
+    Submit {
+        /// Whom to answer.
+        request: RequestId,
+        /// What to run.
+        instances: Vec<(InstanceId, Arc<InstanceSpec>)>,
+    },
+    /// A person wants an instance stopped.
+    Cancel(InstanceId),
+    /// An operator vouches that the worker of this state directory is gone, with
+    /// every life that was seen of it.
+    Forget(Lineage),
+    /// Somebody wants to read a log that a worker has.
+    ReadLogs {
+        /// Whom to answer.
+        request: RequestId,
+        /// Who has the log.
+        worker: WorkerName,
+        /// What to read.
+        query: LogQuery,
+    },
+}
+
+/// One leader, for the length of its epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scheduler {
+    epoch: Epoch,
+    config: Config,
+    ledger: Ledger,
+    protocol: Protocol,
+    counts: Counts,
+}
+
+impl Scheduler {
+    /// Takes up leadership under `epoch`, with what the facts add up to.
+    #[must_use]
+    pub fn new(config: Config, epoch: Epoch, mut ledger: Ledger, now: Now) -> Self {
+        let mut counts = Counts::default();
+        let mut step = Step::default();
+        let cx = Cx {
+            now,
+            epoch,
+            config: &config,
+            ledger: &mut ledger,
+            step: &mut step,
+            counts: &mut counts,
+        };
+        let protocol = Protocol::new(&cx);
+        Self {
+            epoch,
+            config,
+            ledger,
+            protocol,
+            counts,
+        }
+    }
+
+    /// Decides about one input.
+    pub fn handle(&mut self, now: Now, input: Input) -> Step<Fact, Effect> {
+        let mut step = Step::default();
+        let mut cx = Cx {
+            now,
+            epoch: self.epoch,
+            config: &self.config,
+            ledger: &mut self.ledger,
+            step: &mut step,
+            counts: &mut self.counts,
+        };
+        let protocol = &mut self.protocol;
+        protocol.raise_lease_time(&mut cx);
+        match input {
+            Input::Tick => protocol.tick(&mut cx),
+            Input::Message(message) => protocol.message(&mut cx, message),
+            Input::Disconnected(who) => protocol.disconnected(&mut cx, &who),
+            Input::Submit { request, instances } => submit(&mut cx, request, instances),
+            Input::Cancel(instance) => cancel(&mut cx, protocol, instance),
+            Input::Forget(lineage) => protocol.forget(&mut cx, lineage),
+            Input::ReadLogs {
+                request,
+                worker,
+                query,
+            } => {
+                protocol.read_logs(&mut cx, request, &worker, query);
+            }
+        }
+        protocol.end_initial_wait_if_safe(&cx);
+        protocol.place_ready(&mut cx);
+        step
+    }
+
+    /// When [`Input::Tick`] is wanted next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Mono> {
+        self.protocol.next_due()
+    }
+
+    /// The term of this leader.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What the facts so far add up to, those on their way to the store included.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The workers by name.
+    #[must_use]
+    pub const fn seats(&self) -> &BTreeMap<WorkerName, Seat> {
+        self.protocol.seats()
+    }
+
+    /// True while a scheduler without a store may not place anything yet.
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        self.protocol.is_waiting()
+    }
+
+    /// What was noticed and left alone.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The open leases, as the scheduler's list of what may be running.
+    pub fn running(&self) -> impl Iterator<Item = LeaseId> + '_ {
+        self.ledger.open_leases().map(|lease| lease.id)
+    }
+
+    /// Checks what must hold between any two inputs.
+    ///
+    /// # Panics
+    /// With the offending state, if something does not.
+    pub fn assert_invariants(&self) {
+        self.protocol.assert_invariants(&self.ledger);
+    }
+}
+
+/// All or nothing: a refused submission leaves no fact.
+fn submit(cx: &mut Cx<'_>, request: RequestId, instances: Vec<(InstanceId, Arc<InstanceSpec>)>) {
+    let strict_without_store = cx.config.store == StoreMode::Memory
+        && instances
+            .iter()
+            .any(|(_, spec)| spec.exclusive == Exclusive::Strict);
+    if strict_without_store {
+        cx.step.emit(Effect::SubmitRefused(
+            request,
+            SubmitError::StrictNeedsStore,
+        ));
+        return;
+    }
+    for (instance, spec) in instances {
+        if cx.ledger.instance(instance).is_some() {
+            cx.counts.notice("submitted-again");
+        } else {
+            cx.commit(Fact::InstanceSubmitted { instance, spec });
+        }
+    }
+    cx.step.emit(Effect::Submitted(request));
+}
+
+fn cancel(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId) {
+    let Some(instance) = cx.ledger.instance(id) else {
+        cx.counts.notice("cancel-of-unknown");
+        return;
+    };
+    let lease = instance.lease.as_ref().map(|lease| lease.id);
+    if instance.state.is_terminal() {
+        cx.counts.notice("cancel-after-end");
+        return;
+    }
+    match lease {
+        None => cx.commit(Fact::InstanceHalted { instance: id }),
+        Some(lease) => {
+            if !instance.stop_requested {
+                cx.commit(Fact::StopRequested { instance: id });
+            }
+            protocol.kill(cx, lease);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

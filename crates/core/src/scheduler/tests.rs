@@ -1,0 +1,424 @@
+//! Single rules of the leader that a whole conversation would hide.
+
+use baton_model::fact::Holder;
+use baton_model::ids::{Association, BootId, HostId, Incarnation, Life, SessionId, WorkerName};
+use baton_model::limits::PROTOCOL_VERSION;
+use baton_model::message::{
+    Heartbeat, HeartbeatReply, Held, LaunchRefusal, LaunchVerdict, ToWorker,
+};
+use baton_model::state::{UniversalState, WorkerState};
+use baton_model::time::{Millis, Stamp, Wall};
+use baton_model::worker_set::KnownSet;
+
+use super::*;
+use crate::step::Outbox;
+
+/// A leader whose store always answers at once.
+struct Leader {
+    core: Scheduler,
+    outbox: Outbox<Effect>,
+    now: Mono,
+}
+
+/// A worker as far as the leader can see it.
+struct Remote {
+    holder: Holder,
+    association: Option<Association>,
+    known: Option<KnownSet>,
+}
+
+impl Remote {
+    fn new(name: &str, lineage: u64, life: u64) -> Self {
+        let holder = Holder {
+            worker: WorkerName::new(name),
+            incarnation: Incarnation {
+                lineage: Lineage(lineage),
+                life: Life(life),
+            },
+            host: HostId(lineage),
+            boot: BootId(lineage),
+        };
+        Self {
+            holder,
+            association: None,
+            known: None,
+        }
+    }
+
+    fn association(&self) -> Association {
+        self.association.expect("the worker was answered")
+    }
+}
+
+impl Leader {
+    fn new(store: StoreMode, epoch: u64) -> Self {
+        let config = Config {
+            store,
+            ..Config::default()
+        };
+        let now = Now {
+            mono: Mono(1_000_000),
+            wall: Wall(0),
+        };
+        Self {
+            core: Scheduler::new(config, Epoch(epoch), Ledger::default(), now),
+            outbox: Outbox::new(Epoch(epoch)),
+            now: now.mono,
+        }
+    }
+
+    fn give(&mut self, input: Input) -> Vec<Effect> {
+        let now = Now {
+            mono: self.now,
+            wall: Wall(0),
+        };
+        let step = self.core.handle(now, input);
+        self.core.assert_invariants();
+        if let Some(batch) = self.outbox.accept(step) {
+            self.outbox.release(batch.durable());
+        }
+        self.outbox.drain().collect()
+    }
+
+    fn wait(&mut self, span: Millis) -> Vec<Effect> {
+        self.now += span;
+        self.give(Input::Tick)
+    }
+
+    fn heartbeat(&mut self, remote: &mut Remote, state: WorkerState) -> Option<HeartbeatReply> {
+        self.now += Millis(1);
+        let heartbeat = Heartbeat {
+            version: PROTOCOL_VERSION,
+            worker: remote.holder.clone(),
+            slots: 2,
+            association: remote.association,
+            epoch_seen: remote.association.map_or(Epoch(0), |it| it.epoch),
+            stamp: Stamp(self.now),
+            state,
+            worker_set: remote.known,
+        };
+        let effects = self.give(Input::Message(ToScheduler::ProcessHeartbeat(heartbeat)));
+        let reply = effects.into_iter().find_map(|effect| match effect {
+            Effect::Send(_, ToWorker::HeartbeatReply(reply)) => Some(reply),
+            _ => None,
+        })?;
+        remote.association = Some(reply.association);
+        remote.known = reply.worker_set.or(remote.known);
+        Some(reply)
+    }
+
+    fn report(&mut self, remote: &Remote, held: &[LeaseId]) {
+        let held = held
+            .iter()
+            .map(|lease| Held {
+                lease: *lease,
+                spec: Arc::default(),
+                ended: None,
+            })
+            .collect();
+        let association = remote.association();
+        self.give(Input::Message(ToScheduler::RunningTasks {
+            association,
+            held,
+        }));
+    }
+
+    /// Takes a worker from its first heartbeat to HEALTHY.
+    fn welcome(&mut self, remote: &mut Remote, held: &[LeaseId]) {
+        self.heartbeat(remote, WorkerState::New);
+        self.report(remote, held);
+        let check = self.core.protocol.last_check();
+        let association = remote.association();
+        let report = ToScheduler::HealthReport {
+            association,
+            check,
+            ok: true,
+        };
+        self.give(Input::Message(report));
+        self.heartbeat(remote, WorkerState::Unhealthy);
+        self.heartbeat(remote, WorkerState::Healthy);
+    }
+
+    fn submit(&mut self, id: u64, exclusive: Exclusive) -> Vec<Effect> {
+        let spec = Arc::new(InstanceSpec {
+            exclusive,
+            ..InstanceSpec::default()
+        });
+        let instances = vec![(InstanceId(id), spec)];
+        self.give(Input::Submit {
+            request: RequestId(id),
+            instances,
+        })
+    }
+
+    fn state(&self, id: u64) -> UniversalState {
+        self.core
+            .ledger()
+            .instance(InstanceId(id))
+            .expect("submitted")
+            .state
+    }
+
+    fn lease(&self, id: u64) -> LeaseId {
+        let instance = self
+            .core
+            .ledger()
+            .instance(InstanceId(id))
+            .expect("submitted");
+        instance.lease.as_ref().expect("leased").id
+    }
+}
+
+fn lease_time() -> Millis {
+    Config::default().timeouts.lease()
+}
+
+fn launched(effects: &[Effect]) -> usize {
+    let is_launch = |it: &&Effect| matches!(it, Effect::Send(_, ToWorker::RunTask { .. }));
+    effects.iter().filter(is_launch).count()
+}
+
+#[test]
+fn work_goes_to_a_worker_that_was_told_it_is_healthy() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    leader.submit(1, Exclusive::Timed);
+    leader.heartbeat(&mut w, WorkerState::New);
+    assert_eq!(leader.state(1), UniversalState::Queued);
+    leader.welcome(&mut w, &[]);
+    assert_eq!(leader.state(1), UniversalState::Launched);
+}
+
+#[test]
+fn forgetting_a_worker_closes_what_a_later_life_had_taken_over() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut first = Remote::new("w", 7, 1);
+    leader.welcome(&mut first, &[]);
+    leader.submit(1, Exclusive::Strict);
+    let lease = leader.lease(1);
+    let mut second = Remote::new("w", 7, 2);
+    leader.welcome(&mut second, &[lease]);
+    assert_eq!(
+        leader.state(1),
+        UniversalState::Running,
+        "the later life answers for it"
+    );
+    leader.wait(lease_time());
+    leader.wait(lease_time());
+    assert_eq!(
+        leader.state(1),
+        UniversalState::Running,
+        "strict does not go by time"
+    );
+    leader.give(Input::Forget(Lineage(7)));
+    assert_eq!(leader.state(1), UniversalState::Queued);
+}
+
+#[test]
+fn a_dying_worker_that_never_reported_holds_up_the_initial_wait() {
+    let mut leader = Leader::new(StoreMode::Memory, 2);
+    let mut quick = Remote::new("a", 1, 1);
+    let mut dying = Remote::new("b", 2, 1);
+    leader.heartbeat(&mut dying, WorkerState::New);
+    leader.welcome(&mut quick, &[]);
+    leader.submit(1, Exclusive::Timed);
+    leader.heartbeat(&mut dying, WorkerState::MustDie);
+    let rest = Millis(lease_time().0 - 50);
+    leader.wait(rest);
+    assert!(
+        leader.core.is_waiting(),
+        "what it runs is not known, and it may be alive"
+    );
+    leader.wait(lease_time());
+    assert!(!leader.core.is_waiting());
+}
+
+#[test]
+fn a_life_that_is_over_leaves_the_worker_set_whatever_came_first() {
+    let mut leader = Leader::new(StoreMode::Memory, 1);
+    let mut old = Remote::new("w", 1, 1);
+    leader.heartbeat(&mut old, WorkerState::New);
+    // Its lease runs out and another machine asks for the seat at the same instant.
+    leader.now += lease_time() + lease_time();
+    let mut new = Remote::new("w", 2, 1);
+    leader.welcome(&mut new, &[]);
+    let set = new.known.expect("a worker set is told without a store").id;
+    assert_eq!(set.hash.count, 1, "only the new one is left: {set}");
+}
+
+#[test]
+fn a_worker_that_refused_gets_nothing_until_it_has_spoken_again() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    leader.welcome(&mut w, &[]);
+    assert_eq!(launched(&leader.submit(1, Exclusive::Timed)), 1);
+    let refused = LaunchVerdict::Refused(LaunchRefusal::NotHealthy);
+    let reply = ToScheduler::RunTaskReply {
+        association: w.association(),
+        verdicts: vec![(leader.lease(1), refused)],
+    };
+    assert_eq!(launched(&leader.give(Input::Message(reply))), 0);
+    assert_eq!(leader.state(1), UniversalState::Queued);
+    leader.heartbeat(&mut w, WorkerState::Healthy);
+    assert_eq!(leader.state(1), UniversalState::Launched);
+}
+
+#[test]
+fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    leader.give(Input::Tick);
+    let w = Remote::new("w", 7, 1);
+    let heartbeat = Heartbeat {
+        version: PROTOCOL_VERSION,
+        worker: w.holder,
+        slots: 1,
+        association: None,
+        epoch_seen: Epoch(0),
+        stamp: Stamp(Mono(5)),
+        state: WorkerState::New,
+        worker_set: None,
+    };
+    let now = Now {
+        mono: leader.now,
+        wall: Wall(0),
+    };
+    let input = Input::Message(ToScheduler::ProcessHeartbeat(heartbeat));
+    let step = leader.core.handle(now, input);
+    assert!(step.facts().is_empty());
+    let batch = leader.outbox.accept(step).expect("a fence is a batch");
+    assert_eq!(leader.outbox.drain().count(), 0);
+    leader.outbox.release(batch.durable());
+    assert!(leader.outbox.drain().count() > 0);
+}
+
+#[test]
+fn a_worker_that_obeyed_a_higher_epoch_is_not_answered_but_reported() {
+    let mut leader = Leader::new(StoreMode::Durable, 3);
+    let mut w = Remote::new("w", 7, 1);
+    w.association = Some(Association {
+        epoch: Epoch(9),
+        incarnation: w.holder.incarnation,
+        session: SessionId(1),
+    });
+    assert!(leader.heartbeat(&mut w, WorkerState::Healthy).is_none());
+    assert!(leader.core.seats().is_empty());
+}
+
+#[test]
+fn without_a_store_a_strict_instance_is_refused_whole() {
+    let mut leader = Leader::new(StoreMode::Memory, 1);
+    let spec = |exclusive| {
+        Arc::new(InstanceSpec {
+            exclusive,
+            ..InstanceSpec::default()
+        })
+    };
+    let instances = vec![
+        (InstanceId(1), spec(Exclusive::Timed)),
+        (InstanceId(2), spec(Exclusive::Strict)),
+    ];
+    let effects = leader.give(Input::Submit {
+        request: RequestId(1),
+        instances,
+    });
+    let refused = Effect::SubmitRefused(RequestId(1), SubmitError::StrictNeedsStore);
+    assert_eq!(effects, [refused]);
+    assert!(leader.core.ledger().instance(InstanceId(1)).is_none());
+}
+
+#[test]
+fn cancelling_what_is_queued_halts_it_and_cancelling_again_changes_nothing() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    leader.submit(1, Exclusive::Timed);
+    leader.give(Input::Cancel(InstanceId(1)));
+    assert_eq!(leader.state(1), UniversalState::Halted);
+    leader.give(Input::Cancel(InstanceId(1)));
+    leader.give(Input::Cancel(InstanceId(99)));
+    assert_eq!(leader.core.counts().noticed("cancel-after-end"), 1);
+    assert_eq!(leader.core.counts().noticed("cancel-of-unknown"), 1);
+}
+
+#[test]
+fn placement_spreads_and_never_exceeds_the_slots() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let (mut a, mut b) = (Remote::new("a", 1, 1), Remote::new("b", 2, 1));
+    leader.welcome(&mut a, &[]);
+    leader.welcome(&mut b, &[]);
+    for id in 1..=5 {
+        leader.submit(id, Exclusive::Timed);
+    }
+    let on = |name: &str| {
+        let here = |lease: &&crate::ledger::Lease| &*lease.holder.worker.0 == name;
+        leader.core.ledger().open_leases().filter(here).count()
+    };
+    assert_eq!(
+        (on("a"), on("b")),
+        (2, 2),
+        "two slots each, the fifth waits"
+    );
+}
+
+#[test]
+fn a_leader_with_a_shorter_lease_waits_for_what_the_one_before_promised() {
+    let mut patient = Leader::new(StoreMode::Durable, 1);
+    patient.core.config.timeouts.lose_after = Millis::from_secs(500);
+    let long = patient.core.config.timeouts.lease();
+    let mut w = Remote::new("w", 7, 1);
+    patient.welcome(&mut w, &[]);
+    patient.submit(1, Exclusive::Timed);
+    assert_eq!(patient.core.ledger().lease_time(), long);
+    let ledger = patient.core.ledger().clone();
+    let now = Now {
+        mono: Mono(5),
+        wall: Wall(0),
+    };
+    let mut hasty = Leader {
+        core: Scheduler::new(Config::default(), Epoch(2), ledger, now),
+        outbox: Outbox::new(Epoch(2)),
+        now: now.mono,
+    };
+    hasty.wait(lease_time() + Millis::from_secs(1));
+    assert_eq!(hasty.state(1), UniversalState::Launched, "it may still run");
+    hasty.wait(long);
+    assert_eq!(hasty.state(1), UniversalState::Queued);
+    assert_eq!(hasty.core.ledger().lease_time(), lease_time());
+}
+
+#[test]
+fn a_worker_cannot_close_the_lease_of_another() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut holder = Remote::new("a", 1, 1);
+    leader.welcome(&mut holder, &[]);
+    leader.submit(1, Exclusive::Timed);
+    let mut other = Remote::new("b", 2, 1);
+    leader.welcome(&mut other, &[]);
+    let lease = leader.lease(1);
+    let refused = LaunchVerdict::Refused(LaunchRefusal::NotHealthy);
+    let reply = ToScheduler::RunTaskReply {
+        association: other.association(),
+        verdicts: vec![(lease, refused)],
+    };
+    leader.give(Input::Message(reply));
+    assert_eq!(leader.lease(1), lease, "it is not its to refuse");
+}
+
+#[test]
+fn mail_is_read_before_the_clock() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    leader.welcome(&mut w, &[]);
+    leader.submit(1, Exclusive::Timed);
+    // Stopped for longer than a lease, with the result waiting in the mailbox.
+    leader.now += lease_time() + lease_time();
+    let statuses = vec![(
+        leader.lease(1),
+        baton_model::message::Status::Ended(baton_model::outcome::Outcome::Exited(0)),
+    )];
+    let association = w.association();
+    leader.give(Input::Message(ToScheduler::UpdateStatus {
+        association,
+        statuses,
+    }));
+    leader.give(Input::Tick);
+    assert_eq!(leader.state(1), UniversalState::Done);
+}
