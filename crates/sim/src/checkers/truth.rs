@@ -1,0 +1,109 @@
+//! What really happened: every execution on every host.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::ids::{Incarnation, InstanceId, LeaseId};
+use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::spec::Exclusive;
+
+use crate::time::Time;
+
+/// One process tree that was started.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// On which host.
+    pub host: usize,
+    /// What its instance was promised.
+    pub exclusive: Exclusive,
+    /// Whether its host was frozen or a clock ran wild: timed mode then promises
+    /// one effective execution, but not that there is no overlap.
+    pub excused: bool,
+    /// How it ended, if it has.
+    pub outcome: Option<Outcome>,
+}
+
+/// Every execution so far.
+#[derive(Debug, Default)]
+pub struct Truth {
+    executions: BTreeMap<LeaseId, Execution>,
+    live: BTreeMap<InstanceId, Vec<LeaseId>>,
+    unstarted: BTreeMap<LeaseId, AttemptEnd>,
+    /// Leases whose end was recorded, whichever it was.
+    recorded: BTreeSet<LeaseId>,
+    /// Condemned lives that were heard and not yet ordered to die, since when.
+    pub(super) owed: BTreeMap<Incarnation, Time>,
+}
+
+impl Truth {
+    pub(super) fn start(&mut self, _at: Time, lease: LeaseId, execution: Execution) {
+        self.executions.insert(lease, execution);
+        self.live
+            .entry(lease.attempt.instance)
+            .or_default()
+            .push(lease);
+    }
+
+    /// A process is over.
+    pub fn end(&mut self, lease: LeaseId, outcome: Outcome) {
+        if let Some(execution) = self.executions.get_mut(&lease) {
+            execution.outcome = Some(outcome);
+        }
+        if let Some(live) = self.live.get_mut(&lease.attempt.instance) {
+            live.retain(|it| *it != lease);
+        }
+    }
+
+    /// Everything that lives on a host is excused from now on.
+    pub fn excuse_host(&mut self, host: usize) {
+        for execution in self.executions.values_mut() {
+            if execution.host == host && execution.outcome.is_none() {
+                execution.excused = true;
+            }
+        }
+    }
+
+    /// A live execution of an instance, and whether it is excused.
+    #[must_use]
+    pub fn live_of(&self, instance: InstanceId) -> Option<(LeaseId, bool)> {
+        let lease = *self.live.get(&instance)?.first()?;
+        Some((lease, self.executions[&lease].excused))
+    }
+
+    /// The execution of a lease, if it lives.
+    #[must_use]
+    pub fn live(&self, lease: LeaseId) -> Option<&Execution> {
+        self.executions
+            .get(&lease)
+            .filter(|it| it.outcome.is_none())
+    }
+
+    /// Any execution that lives.
+    #[must_use]
+    pub fn any_live(&self) -> Option<LeaseId> {
+        self.live.values().flatten().next().copied()
+    }
+
+    pub(super) fn record(&mut self, lease: LeaseId) {
+        self.recorded.insert(lease);
+    }
+
+    pub(super) fn is_recorded(&self, lease: LeaseId) -> bool {
+        self.recorded.contains(&lease)
+    }
+
+    pub(super) fn has_started(&self, lease: LeaseId) -> bool {
+        self.executions.contains_key(&lease)
+    }
+
+    pub(super) fn outcome(&self, lease: LeaseId) -> Option<Outcome> {
+        self.executions.get(&lease)?.outcome
+    }
+
+    pub(super) fn close_unstarted(&mut self, lease: LeaseId, end: AttemptEnd) {
+        self.unstarted.insert(lease, end);
+    }
+
+    pub(super) fn closed_unstarted(&self, lease: LeaseId) -> Option<AttemptEnd> {
+        self.unstarted.get(&lease).copied()
+    }
+}

@@ -1,0 +1,206 @@
+//! `baton-sim`: run seeds, report what they broke.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use baton_core::bugs::{Bug, Bugs};
+use baton_sim::campaign::{Totals, run_seed};
+use baton_sim::checkers::Violation;
+use baton_sim::swarm::Shape;
+use baton_sim::trace::Detail;
+use clap::Parser;
+use serde_json::json;
+
+/// Attacks a simulated Baton cluster with faults and checks its promises.
+#[derive(Parser, Debug)]
+#[command(
+    name = "baton-sim",
+    after_help = "Examples:
+  baton-sim --seeds 1000 --workers 10 --instances 200
+  baton-sim --bug sequence-unchecked --seeds 2000
+  baton-sim --seed 17 --trace
+
+Exit status: 0 clean, 1 a promise was broken, 2 bad usage."
+)]
+struct Args {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// Run this seed alone, or begin with it if --seeds is given too.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Exactly this many workers, instead of what the seed draws.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    workers: Option<u32>,
+    /// Exactly this many instances, instead of what the seed draws.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    instances: Option<u32>,
+    /// Make this known mistake; the run stops at the first seed that notices.
+    #[arg(long, value_name = "NAME", value_parser = parse_bug)]
+    bug: Option<Bug>,
+    /// List the known mistakes and stop.
+    #[arg(long)]
+    list_bugs: bool,
+    /// Print every event.
+    #[arg(long)]
+    trace: bool,
+    /// Print one JSON object instead of text.
+    #[arg(long, conflicts_with = "trace")]
+    json: bool,
+}
+
+fn parse_bug(name: &str) -> Result<Bug, String> {
+    Bug::by_name(name).ok_or_else(|| "no such bug; see --list-bugs".to_owned())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.list_bugs {
+        for bug in Bug::ALL {
+            println!("{:<28} {}", bug.name(), bug.what());
+        }
+        return ExitCode::SUCCESS;
+    }
+    // A panic of the cores is caught, counted and reported with its seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    let begun = Instant::now();
+    let totals = run(&args);
+    let wall_seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        print_json(&args, &totals, wall_seconds);
+    } else {
+        print_summary(&totals, wall_seconds);
+    }
+    if totals.violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+impl Args {
+    const fn shape(&self) -> Shape {
+        Shape {
+            workers: self.workers,
+            instances: self.instances,
+        }
+    }
+
+    fn bugs(&self) -> Bugs {
+        self.bug.map_or(Bugs::NONE, Bugs::only)
+    }
+
+    /// The seeds to run: `--seed S` alone is one seed.
+    fn seeds(&self) -> std::ops::Range<u64> {
+        let said = std::env::args().any(|arg| arg == "--seeds" || arg.starts_with("--seeds="));
+        match self.seed {
+            Some(first) if said => first..first.saturating_add(self.seeds),
+            Some(only) => only..only.saturating_add(1),
+            None => 0..self.seeds,
+        }
+    }
+}
+
+fn run(args: &Args) -> Totals {
+    let mut totals = Totals::default();
+    let seeds = args.seeds();
+    let count = seeds.end - seeds.start;
+    let progress = std::io::stderr().is_terminal() && !args.trace && count > 1;
+    let detail = if args.trace {
+        Detail::Print
+    } else {
+        Detail::Hash
+    };
+    for seed in seeds {
+        let outcome = run_seed(seed, args.shape(), args.bugs(), detail);
+        totals.add(seed, &outcome);
+        if let Some(violation) = &outcome.violation {
+            if progress {
+                eprint!("\r\x1b[K");
+            }
+            if !args.json {
+                report(args, seed, violation);
+            }
+            break;
+        }
+        if progress && totals.seeds.is_multiple_of(10) {
+            eprint!("\r{} of {count} seeds", totals.seeds);
+            // Nobody is hurt if a progress line cannot be shown.
+            let _ = std::io::stderr().flush();
+        }
+    }
+    if progress {
+        eprint!("\r\x1b[K");
+    }
+    totals
+}
+
+/// Runs the seed again, this time keeping its last events, and tells all.
+fn report(args: &Args, seed: u64, violation: &Violation) {
+    let again = run_seed(seed, args.shape(), args.bugs(), Detail::Tail);
+    if !args.trace {
+        for line in &again.tail {
+            println!("{line}");
+        }
+    }
+    println!();
+    println!("seed {seed} broke a promise");
+    println!("checker: {}", violation.checker);
+    println!("  {}", violation.what);
+    println!("replay:  {}", replay_command(args, seed));
+}
+
+fn replay_command(args: &Args, seed: u64) -> String {
+    let mut command = format!("cargo run --release -p baton-sim -- --seed {seed}");
+    if let Some(workers) = args.workers {
+        command += &format!(" --workers {workers}");
+    }
+    if let Some(instances) = args.instances {
+        command += &format!(" --instances {instances}");
+    }
+    if let Some(bug) = args.bug {
+        command += &format!(" --bug {}", bug.name());
+    }
+    command + " --trace"
+}
+
+fn print_summary(totals: &Totals, wall_seconds: f64) {
+    let times = totals.virtual_seconds as f64 / wall_seconds.max(1e-9);
+    println!(
+        "{} seeds, {} violations, {} events, {:.1} virtual hours in {:.1} s ({times:.0} times real time), trace {:016x}",
+        totals.seeds,
+        totals.violations.len(),
+        totals.events,
+        totals.virtual_seconds as f64 / 3_600.0,
+        wall_seconds,
+        totals.trace_hash,
+    );
+}
+
+fn print_json(args: &Args, totals: &Totals, wall_seconds: f64) {
+    let found: Vec<_> = totals
+        .violations
+        .iter()
+        .map(|(seed, it)| {
+            json!({
+                "seed": seed,
+                "checker": it.checker,
+                "what": it.what,
+                "replay": replay_command(args, *seed),
+            })
+        })
+        .collect();
+    println!(
+        "{}",
+        json!({
+            "seeds": totals.seeds,
+            "violations": found.len(),
+            "found": found,
+            "events": totals.events,
+            "virtual_seconds": totals.virtual_seconds,
+            "wall_seconds": wall_seconds,
+            "trace_hash": format!("{:016x}", totals.trace_hash),
+        })
+    );
+}

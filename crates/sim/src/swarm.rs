@@ -1,0 +1,278 @@
+//! What a seed draws: the shape of its cluster and its own mix of faults.
+//!
+//! Uniform faults hide bugs, because everything heals by luck. So each seed
+//! switches whole kinds of faults on or off and draws how hard each one hits.
+
+use baton_core::scheduler::StoreMode;
+
+use crate::rng::Rng;
+use crate::time::{MILLI, Micros, SECOND};
+
+/// What the caller fixes; the rest is drawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// Exactly this many workers.
+    pub workers: Option<u32>,
+    /// Exactly this many instances.
+    pub instances: Option<u32>,
+}
+
+/// The kinds of faults that strike from time to time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultKind {
+    /// A link between a worker and a scheduler is cut, one way or both.
+    Partition,
+    /// A link is cut and restored every few seconds.
+    Flapping,
+    /// A worker loses every scheduler at once.
+    Isolation,
+    /// Every connection breaks at once.
+    MassReconnect,
+    /// A scheduler is killed and restarted.
+    SchedulerCrash,
+    /// A scheduler is stopped for a while.
+    SchedulerPause,
+    /// An agent is killed and restarted.
+    AgentCrash,
+    /// An agent is stopped for a while; its coordinator is not.
+    AgentPause,
+    /// A coordinator is killed.
+    CoordinatorCrash,
+    /// A coordinator is stopped for a while: the host counts as frozen.
+    CoordinatorPause,
+    /// A host is rebooted, perhaps without its state directory.
+    HostReboot,
+    /// A host is gone for good, and another takes its name.
+    HostReplaced,
+    /// A second worker of the same name appears elsewhere.
+    Impostor,
+    /// An agent and its coordinator are killed over and over.
+    CrashLoop,
+    /// A wall clock steps.
+    WallStep,
+    /// The store fails for a while.
+    StoreOutage,
+    /// One scheduler's connection to the store hangs for a while.
+    StoreHangs,
+    /// A host cannot run even a trivial process for a while.
+    ChecksFail,
+    /// A host comes back after a long time just while another is silent, and then
+    /// the scheduler dies and hears the silent one first.
+    Swizzle,
+}
+
+impl FaultKind {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self::Partition,
+        Self::Flapping,
+        Self::Isolation,
+        Self::MassReconnect,
+        Self::SchedulerCrash,
+        Self::SchedulerPause,
+        Self::AgentCrash,
+        Self::AgentPause,
+        Self::CoordinatorCrash,
+        Self::CoordinatorPause,
+        Self::HostReboot,
+        Self::HostReplaced,
+        Self::Impostor,
+        Self::CrashLoop,
+        Self::WallStep,
+        Self::StoreOutage,
+        Self::StoreHangs,
+        Self::ChecksFail,
+        Self::Swizzle,
+    ];
+
+    /// In how many seeds of a thousand the kind is switched on. Those that
+    /// excuse an overlap, or that replace machines, are the exception.
+    const fn per_mille(self) -> u64 {
+        match self {
+            Self::CoordinatorPause => 150,
+            Self::HostReplaced | Self::Impostor | Self::CrashLoop => 300,
+            Self::StoreOutage | Self::StoreHangs => 300,
+            Self::ChecksFail | Self::HostReboot => 350,
+            Self::Swizzle => 50,
+            _ => 500,
+        }
+    }
+}
+
+/// How the network treats messages.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkMix {
+    /// Messages lost, of a thousand: 0 to 300.
+    pub loss: u64,
+    /// Messages delivered twice, of a thousand: 0 to 500.
+    pub duplication: u64,
+    /// Messages delayed beyond the usual, of a thousand.
+    pub slow: u64,
+    /// The usual delay.
+    pub delay: Micros,
+    /// The longest unusual delay: up to minutes.
+    pub slow_max: Micros,
+}
+
+impl NetworkMix {
+    /// A network as it is on a good day.
+    pub const CALM: Self = Self {
+        loss: 0,
+        duplication: 0,
+        slow: 0,
+        delay: 2 * MILLI,
+        slow_max: 0,
+    };
+
+    fn draw(rng: &mut Rng) -> Self {
+        let some = |rng: &mut Rng, max: u64| {
+            if rng.chance(400) {
+                0
+            } else {
+                rng.below(max + 1)
+            }
+        };
+        Self {
+            loss: some(rng, 300),
+            duplication: some(rng, 500),
+            slow: some(rng, 150),
+            delay: rng.pick(&[MILLI, 20 * MILLI, 400 * MILLI]),
+            slow_max: rng.pick(&[SECOND, 10 * SECOND, 60 * SECOND, 240 * SECOND]),
+        }
+    }
+}
+
+/// How the store behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreMix {
+    /// The usual time to commit.
+    pub latency: Micros,
+    /// Commits that take far longer, of a thousand.
+    pub slow: u64,
+    /// How long those take at most.
+    pub slow_max: Micros,
+}
+
+/// Everything one seed is about.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    /// Whether facts outlive the scheduler.
+    pub store_mode: StoreMode,
+    /// How many schedulers take part in the election.
+    pub schedulers: u32,
+    /// How many seats.
+    pub workers: u32,
+    /// Attempts that a worker can hold.
+    pub slots: u32,
+    /// How many instances.
+    pub instances: u32,
+    /// Strict ones, of a thousand.
+    pub strict: u64,
+    /// Attempts that fail, of a thousand.
+    pub failing: u64,
+    /// Instances that somebody cancels, of a thousand.
+    pub cancelled: u64,
+    /// The longest run time of an attempt.
+    pub work_max: Micros,
+    /// Whether a worker on another machine may bump one that is UNHEALTHY.
+    pub allow_bump_unhealthy: bool,
+    /// Whether one host's clock runs outside the stated bound.
+    pub wild_clock: bool,
+    /// The network.
+    pub network: NetworkMix,
+    /// The store.
+    pub store: StoreMix,
+    /// The faults that are switched on, with the mean time between two.
+    pub faults: Vec<(FaultKind, Micros)>,
+    /// Whether a worker that is cut off at the end of the safety phase stays so.
+    pub freeze_one: bool,
+}
+
+impl Mix {
+    /// Draws the mix of a seed.
+    #[must_use]
+    pub fn draw(rng: &mut Rng, shape: Shape) -> Self {
+        let store_mode = if rng.chance(350) {
+            StoreMode::Memory
+        } else {
+            StoreMode::Durable
+        };
+        let workers = rng.pick(&[1, 2, 2, 3, 4, 6, 10]);
+        let instances = rng.within(20, 120) as u32;
+        let durable = store_mode == StoreMode::Durable;
+        Self {
+            store_mode,
+            schedulers: if durable { rng.within(1, 3) as u32 } else { 1 },
+            workers: shape.workers.unwrap_or(workers),
+            slots: rng.within(1, 6) as u32,
+            instances: shape.instances.unwrap_or(instances),
+            strict: if durable {
+                rng.pick(&[0, 300, 300, 1_000])
+            } else {
+                0
+            },
+            failing: rng.pick(&[0, 50, 300]),
+            cancelled: rng.pick(&[0, 0, 50]),
+            work_max: rng.pick(&[5, 60, 180, 180]) * SECOND,
+            allow_bump_unhealthy: rng.chance(300),
+            wild_clock: rng.chance(50),
+            network: NetworkMix::draw(rng),
+            store: StoreMix {
+                latency: rng.pick(&[MILLI, 5 * MILLI, 50 * MILLI]),
+                slow: rng.pick(&[0, 0, 20, 100]),
+                slow_max: rng.pick(&[SECOND, 5 * SECOND, 20 * SECOND]),
+            },
+            faults: draw_faults(rng),
+            freeze_one: rng.chance(200),
+        }
+        .with_theme(rng, shape)
+    }
+
+    /// Some dangers need several things to happen close together, more often than
+    /// independent draws would have it.
+    fn with_theme(mut self, rng: &mut Rng, shape: Shape) -> Self {
+        if !rng.chance(150) {
+            return self;
+        }
+        let often = rng.within(30, 120) * SECOND;
+        let together: &[FaultKind] = match self.store_mode {
+            // Turnover: workers come and go while schedulers do.
+            StoreMode::Memory if rng.chance(500) => &[
+                FaultKind::SchedulerCrash,
+                FaultKind::Isolation,
+                FaultKind::HostReboot,
+            ],
+            StoreMode::Memory => {
+                if shape.workers.is_none() {
+                    self.workers = rng.within(2, 3) as u32;
+                }
+                self.slots = self.slots.max(3);
+                &[FaultKind::Swizzle]
+            }
+            // Usurpation: a leader goes on without knowing that it is none.
+            StoreMode::Durable => {
+                self.schedulers = 3;
+                &[FaultKind::StoreHangs, FaultKind::Isolation]
+            }
+        };
+        self.faults = together.iter().map(|kind| (*kind, often)).collect();
+        self.network = NetworkMix {
+            slow: 0,
+            loss: self.network.loss / 4,
+            ..self.network
+        };
+        self.work_max = 180 * SECOND;
+        self
+    }
+}
+
+fn draw_faults(rng: &mut Rng) -> Vec<(FaultKind, Micros)> {
+    let mut faults = Vec::new();
+    for kind in FaultKind::ALL {
+        if rng.chance(kind.per_mille()) {
+            let mean = rng.pick(&[60, 180, 400, 900]) * SECOND;
+            faults.push((*kind, mean));
+        }
+    }
+    faults
+}

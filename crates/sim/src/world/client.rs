@@ -1,0 +1,237 @@
+//! The people around the cluster: whoever submits and cancels instances, and the
+//! operator who vouches for machines that are gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use baton_core::scheduler::Input;
+use baton_model::fact::{Fact, Verdict};
+use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId};
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
+
+use super::{Event, SAFETY_PHASE, World};
+use crate::rng::Rng;
+use crate::swarm::Mix;
+use crate::time::{SECOND, Time};
+
+/// How often somebody looks after things.
+const ROUND: u64 = 5 * SECOND;
+
+/// An instance that somebody wants run.
+#[derive(Debug)]
+struct Wish {
+    spec: Arc<InstanceSpec>,
+    from: Time,
+    acknowledged: bool,
+    cancel_at: Option<Time>,
+    ended: bool,
+}
+
+/// Everybody outside the cluster.
+#[derive(Debug)]
+pub(super) struct Client {
+    wishes: BTreeMap<InstanceId, Wish>,
+    open: BTreeMap<RequestId, Vec<InstanceId>>,
+    last_request: RequestId,
+    /// Without a store: the scheduler that was told everything.
+    told: Option<Epoch>,
+}
+
+impl Client {
+    pub(super) fn new(mix: &Mix, rng: &mut Rng) -> Self {
+        let wishes = (1..=u64::from(mix.instances))
+            .map(|id| {
+                let strict = rng.chance(mix.strict);
+                let spec = InstanceSpec {
+                    command: Vec::new(),
+                    exclusive: if strict {
+                        Exclusive::Strict
+                    } else {
+                        Exclusive::Timed
+                    },
+                    retry: RetryBudget {
+                        failures_max: 2,
+                        losses_max: 1_000,
+                    },
+                };
+                let from = Time(rng.below(SAFETY_PHASE * 9 / 10));
+                let cancel_at = rng
+                    .chance(mix.cancelled)
+                    .then(|| from.after(rng.below(120 * SECOND)));
+                let wish = Wish {
+                    spec: Arc::new(spec),
+                    from,
+                    acknowledged: false,
+                    cancel_at,
+                    ended: false,
+                };
+                (InstanceId(id), wish)
+            })
+            .collect();
+        Self {
+            wishes,
+            open: BTreeMap::new(),
+            last_request: RequestId(0),
+            told: None,
+        }
+    }
+
+    /// Somebody reads the history.
+    pub(super) fn observe(&mut self, fact: &Fact) {
+        let ended = match fact {
+            Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
+                lease.attempt.instance
+            }
+            Fact::InstanceHalted { instance } => *instance,
+            _ => return,
+        };
+        if let Some(wish) = self.wishes.get_mut(&ended) {
+            wish.ended = true;
+        }
+    }
+}
+
+impl World {
+    pub(super) fn client_wake(&mut self) {
+        self.at(ROUND, Event::ClientWake);
+        self.client_round();
+    }
+
+    pub(super) fn client_round(&mut self) {
+        let Some((leader, core)) = self.leader() else {
+            return;
+        };
+        let epoch = core.epoch();
+        if !self.is_durable() && self.client.told != Some(epoch) {
+            // A scheduler that remembers nothing must be told everything again.
+            self.client.told = Some(epoch);
+            for wish in self.client.wishes.values_mut() {
+                wish.acknowledged = false;
+            }
+        }
+        self.submit_due(leader);
+        self.cancel_due(leader);
+        self.operate(leader);
+    }
+
+    fn submit_due(&mut self, leader: usize) {
+        let now = self.now;
+        let due: Vec<_> = self
+            .client
+            .wishes
+            .iter()
+            .filter(|(_, wish)| !wish.acknowledged && !wish.ended && wish.from <= now)
+            .map(|(id, wish)| (*id, Arc::clone(&wish.spec)))
+            .collect();
+        if due.is_empty() {
+            return;
+        }
+        self.client.last_request = self.client.last_request.next();
+        let request = self.client.last_request;
+        let ids = due.iter().map(|(id, _)| *id).collect();
+        self.client.open.insert(request, ids);
+        self.scheduler_input(
+            leader,
+            Input::Submit {
+                request,
+                instances: due,
+            },
+        );
+    }
+
+    pub(super) fn submission_acknowledged(&mut self, request: RequestId) {
+        for instance in self.client.open.remove(&request).unwrap_or_default() {
+            let known = self.store.ledger.instance(instance).is_some();
+            self.checkers.submission_acknowledged(instance, known);
+            if let Some(wish) = self.client.wishes.get_mut(&instance) {
+                wish.acknowledged = true;
+            }
+        }
+    }
+
+    fn cancel_due(&mut self, leader: usize) {
+        let now = self.now;
+        let due: Vec<InstanceId> = self
+            .client
+            .wishes
+            .iter()
+            .filter(|(_, wish)| wish.acknowledged && !wish.ended)
+            .filter(|(_, wish)| wish.cancel_at.is_some_and(|at| at <= now))
+            .map(|(id, _)| *id)
+            .collect();
+        for instance in due {
+            self.scheduler_input(leader, Input::Cancel(instance));
+        }
+    }
+
+    /// The operator knows which machines are gone for good, sees that nothing
+    /// runs there, and vouches for the workers that still hold a lease.
+    fn operate(&mut self, leader: usize) {
+        let Some((_, core)) = self.leader() else {
+            return;
+        };
+        let gone = |lineage| {
+            let index = self.by_lineage[&lineage];
+            let host = &self.hosts[index];
+            (host.destroyed || self.links.is_severed(index)) && host.children.is_empty()
+        };
+        let forgotten: BTreeSet<Lineage> = core
+            .ledger()
+            .open_leases()
+            .map(|lease| lease.holder.incarnation.lineage)
+            .filter(|lineage| gone(*lineage))
+            .collect();
+        for lineage in forgotten {
+            self.scheduler_input(leader, Input::Forget(lineage));
+        }
+    }
+
+    /// True when everything that was wished for has ended and nothing is left over.
+    pub(super) fn is_settled(&self) -> bool {
+        self.client.wishes.values().all(|wish| wish.ended)
+            && self
+                .leader()
+                .is_some_and(|(_, core)| core.ledger().is_settled())
+            && self.workers_hold_nothing()
+            && self.workers_are_healthy()
+    }
+
+    pub(super) fn check_end(&mut self) {
+        let stuck = self
+            .client
+            .wishes
+            .iter()
+            .find(|(_, wish)| !wish.ended)
+            .map(|(id, _)| *id);
+        if let Some(id) = stuck {
+            let what = match self.leader() {
+                None => format!("{id} has not ended: nobody leads"),
+                Some((_, core)) => format!("{id} has not ended: {:?}", core.ledger().instance(id)),
+            };
+            return self.checkers.violate("stuck", what);
+        }
+        if let Some(lease) = self.checkers.truth.any_live() {
+            return self
+                .checkers
+                .violate("diverged", format!("{lease} is still alive"));
+        }
+        if !self.is_settled() {
+            let held: Vec<_> = self
+                .hosts
+                .iter()
+                .filter(|host| !host.destroyed)
+                .map(|host| {
+                    let agent = host.agent.as_ref();
+                    let held = agent.map(|it| it.worker.held().collect::<Vec<_>>());
+                    (
+                        host.name.to_string(),
+                        agent.map(|it| it.worker.state()),
+                        held,
+                    )
+                })
+                .collect();
+            self.checkers
+                .violate("diverged", format!("workers do not come to rest: {held:?}"));
+        }
+    }
+}

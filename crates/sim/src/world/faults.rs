@@ -1,0 +1,313 @@
+//! What goes wrong, and how it is put right.
+
+use baton_model::message::WorkerAddress;
+
+use super::{Event, World, draw_clock};
+use crate::swarm::FaultKind;
+use crate::time::{MILLI, Micros, SECOND};
+
+impl World {
+    /// A fault strikes, and the next of its kind is drawn.
+    pub(super) fn strike(&mut self, kind: FaultKind, mean: Micros) {
+        if self.calm {
+            return;
+        }
+        let next = self.fault_rng.below(2 * mean) + SECOND;
+        self.at(next, Event::Strike(kind, mean));
+        let host = self.fault_rng.below(self.hosts.len() as u64) as usize;
+        let scheduler = self.fault_rng.below(self.schedulers.len() as u64) as usize;
+        match kind {
+            FaultKind::Partition => self.partition(host, scheduler),
+            FaultKind::Flapping => self.link_flaps(host, scheduler, 20),
+            FaultKind::Isolation => {
+                let span = self.draw_span();
+                self.isolate(host, span);
+            }
+            FaultKind::MassReconnect => self.mass_reconnect(),
+            FaultKind::SchedulerCrash => {
+                let downtime = self.draw_span();
+                self.crash_scheduler(scheduler, downtime);
+            }
+            FaultKind::SchedulerPause => self.pause_scheduler(scheduler),
+            FaultKind::StoreOutage => self.fail_store(),
+            FaultKind::StoreHangs => self.hang_store(scheduler),
+            FaultKind::WallStep => self.step_wall(host, scheduler),
+            _ if self.hosts[host].destroyed => {}
+            FaultKind::AgentCrash => self.crash_agent(host),
+            FaultKind::AgentPause => self.pause_agent(host),
+            FaultKind::CoordinatorCrash => self.crash_coordinator(host),
+            FaultKind::CoordinatorPause => self.pause_coordinator(host),
+            FaultKind::HostReboot => self.reboot(host),
+            FaultKind::HostReplaced => self.replace(host),
+            FaultKind::Impostor => self.add_impostor(host),
+            FaultKind::CrashLoop => self.crash_again(host, 12),
+            FaultKind::ChecksFail => self.fail_checks(host),
+            FaultKind::Swizzle => self.swizzle(host, scheduler),
+        }
+    }
+
+    /// Short most of the time, and now and then longer than any timeout.
+    fn draw_span(&mut self) -> Micros {
+        let longest = self.fault_rng.pick(&[2, 20, 60, 120, 300]) * SECOND;
+        self.fault_rng.below(longest)
+    }
+
+    fn partition(&mut self, host: usize, scheduler: usize) {
+        let (there, back) = self
+            .fault_rng
+            .pick(&[(true, true), (true, false), (false, true)]);
+        self.note(&(host, scheduler, there, back), || {
+            format!("h{host} - s{scheduler} cut (there {there}, back {back})")
+        });
+        self.links.cut(host, scheduler, there, back);
+        let span = self.draw_span();
+        self.at(span, Event::LinkHeals { host, scheduler });
+        self.maybe_notice(host, scheduler);
+    }
+
+    pub(super) fn isolate(&mut self, host: usize, span: Micros) {
+        if self.calm {
+            return;
+        }
+        self.note(&host, || format!("h{host} is cut off"));
+        for scheduler in 0..self.schedulers.len() {
+            self.links.cut(host, scheduler, true, true);
+            self.at(span, Event::LinkHeals { host, scheduler });
+            self.maybe_notice(host, scheduler);
+        }
+    }
+
+    pub(super) fn link_flaps(&mut self, host: usize, scheduler: usize, left: u32) {
+        if left == 0 || self.calm {
+            return self.links.heal(host, scheduler);
+        }
+        if left.is_multiple_of(2) {
+            self.links.cut(host, scheduler, true, true);
+        } else {
+            self.links.heal(host, scheduler);
+        }
+        let span = self.fault_rng.within(500 * MILLI, 10 * SECOND);
+        self.at(
+            span,
+            Event::LinkFlaps {
+                host,
+                scheduler,
+                left: left - 1,
+            },
+        );
+    }
+
+    /// A broken connection is sometimes noticed, and sometimes just silent.
+    fn maybe_notice(&mut self, host: usize, scheduler: usize) {
+        if self.fault_rng.chance(500) {
+            let holder = self.hosts[host].me();
+            let who = WorkerAddress {
+                worker: holder.worker,
+                incarnation: holder.incarnation,
+            };
+            self.at(SECOND, Event::Disconnect { scheduler, who });
+        }
+    }
+
+    fn mass_reconnect(&mut self) {
+        self.note(&"reconnect", || "every connection breaks".to_owned());
+        for host in 0..self.hosts.len() {
+            for scheduler in 0..self.schedulers.len() {
+                self.maybe_notice(host, scheduler);
+            }
+        }
+    }
+
+    pub(super) fn crash_scheduler(&mut self, index: usize, downtime: Micros) {
+        if self.calm {
+            return;
+        }
+        self.scheduler_crash(index);
+        self.at(downtime, Event::SchedulerStart(index));
+    }
+
+    fn pause_scheduler(&mut self, index: usize) {
+        if self.schedulers[index].up && !self.schedulers[index].paused {
+            self.scheduler_pause(index);
+            let span = self.draw_span();
+            self.at(span, Event::SchedulerResume(index));
+        }
+    }
+
+    fn fail_store(&mut self) {
+        if self.is_durable() {
+            self.note(&"store", || "the store fails".to_owned());
+            self.store.failing = true;
+            let span = self.fault_rng.below(40 * SECOND);
+            self.at(span, Event::StoreHeals);
+        }
+    }
+
+    fn hang_store(&mut self, scheduler: usize) {
+        self.note(&scheduler, || format!("s{scheduler} - store hangs"));
+        let span = self.draw_span();
+        let process = &mut self.schedulers[scheduler];
+        process.store_free = process.store_free.max(self.now.after(span));
+        // Nothing that needs the store can be expected of it meanwhile.
+        self.checkers.orders_void();
+    }
+
+    fn step_wall(&mut self, host: usize, scheduler: usize) {
+        let day: i64 = 86_400_000;
+        let by = self
+            .fault_rng
+            .pick(&[-365 * day, -day, -3_600_000, 3_600_000, day, 365 * day]);
+        self.hosts[host].clock.step_wall(by);
+        self.schedulers[scheduler].clock.step_wall(by);
+    }
+
+    fn crash_agent(&mut self, host: usize) {
+        let span = self.draw_span();
+        self.agent_crash(host, span);
+    }
+
+    fn pause_agent(&mut self, host: usize) {
+        // With its coordinator gone too, nobody would be left to watch the time.
+        if self.hosts[host].agent_is_awake() && self.hosts[host].coordinator.is_some() {
+            self.agent_pause(host);
+            let span = self.draw_span();
+            self.at(span, Event::AgentResume(host));
+        }
+    }
+
+    fn crash_coordinator(&mut self, host: usize) {
+        // A stopped agent cannot take over from a killed coordinator: both guards
+        // gone at once is a frozen host, which is drawn as such.
+        let agent_stopped = self.hosts[host]
+            .agent
+            .as_ref()
+            .is_some_and(|agent| agent.paused);
+        if !agent_stopped {
+            self.coordinator_crash(host);
+        }
+    }
+
+    fn pause_coordinator(&mut self, host: usize) {
+        self.coordinator_pause(host);
+        let span = self.draw_span();
+        self.at(span, Event::CoordinatorResume(host));
+    }
+
+    fn reboot(&mut self, host: usize) {
+        let wipe = self.fault_rng.chance(300);
+        let span = self.draw_span();
+        self.host_reboot(host, wipe, span);
+    }
+
+    /// Everyone but `host` goes down for longer than a lease; they come back while
+    /// it is silent, and then the scheduler dies.
+    fn swizzle(&mut self, host: usize, scheduler: usize) {
+        let back = self.fault_rng.within(110, 150) * SECOND;
+        for other in 0..self.hosts.len() {
+            if other != host && !self.hosts[other].destroyed {
+                self.host_reboot(other, false, back);
+            }
+        }
+        let silence = self.fault_rng.within(25, 50) * SECOND;
+        let before = self.fault_rng.within(2, 18) * SECOND;
+        self.at(
+            back - before,
+            Event::Isolate {
+                host,
+                span: silence,
+            },
+        );
+        let crash = back - before + silence - SECOND;
+        let downtime = self.fault_rng.below(3 * SECOND);
+        self.at(
+            crash,
+            Event::CrashScheduler {
+                scheduler,
+                downtime,
+            },
+        );
+    }
+
+    /// The machine burns down; another of the same name is set up.
+    fn replace(&mut self, host: usize) {
+        if self.hosts.len() > 40 {
+            return;
+        }
+        self.note(&host, || format!("h{host} is gone for good"));
+        self.host_dies(host);
+        self.hosts[host].destroyed = true;
+        let name = self.hosts[host].name.clone();
+        let clock = draw_clock(&mut self.fault_rng, false);
+        let successor = self.add_host(&name.0, clock);
+        let span = self.draw_span();
+        self.at(span, Event::AgentStart(successor));
+    }
+
+    fn add_impostor(&mut self, host: usize) {
+        if self.hosts.len() > 40 {
+            return;
+        }
+        let name = self.hosts[host].name.clone();
+        let clock = draw_clock(&mut self.fault_rng, false);
+        let impostor = self.add_host(&name.0, clock);
+        self.note(&impostor, || format!("h{impostor} claims the seat {name}"));
+        self.at(0, Event::AgentStart(impostor));
+    }
+
+    pub(super) fn crash_again(&mut self, host: usize, left: u32) {
+        if left == 0 || self.calm || self.hosts[host].destroyed {
+            return;
+        }
+        self.crash_coordinator(host);
+        self.agent_crash(host, SECOND);
+        let span = self.fault_rng.within(2 * SECOND, 20 * SECOND);
+        self.at(
+            span,
+            Event::CrashAgain {
+                host,
+                left: left - 1,
+            },
+        );
+    }
+
+    fn fail_checks(&mut self, host: usize) {
+        self.note(&host, || format!("h{host} cannot run processes"));
+        self.hosts[host].checks_fail = true;
+        let span = self.draw_span();
+        self.at(span, Event::ChecksHeal(host));
+    }
+
+    /// Whether the cluster can do without a host.
+    fn others_remain(&self, without: usize) -> bool {
+        self.hosts
+            .iter()
+            .enumerate()
+            .any(|(index, host)| index != without && !host.destroyed)
+    }
+
+    /// The safety phase is over: every fault is put right, or stays as it is.
+    pub(super) fn become_calm(&mut self) {
+        self.note(&"calm", || "the faults are over".to_owned());
+        self.calm = true;
+        let frozen = self
+            .links
+            .some_cut_host()
+            .filter(|cut| self.mix.freeze_one && self.others_remain(*cut));
+        self.links.heal_all();
+        if let Some(host) = frozen {
+            self.note(&host, || format!("h{host} stays cut off"));
+            self.links.sever(host);
+        }
+        self.store.failing = false;
+        for index in 0..self.schedulers.len() {
+            self.scheduler_start(index);
+            self.scheduler_resume(index);
+        }
+        for index in 0..self.hosts.len() {
+            self.hosts[index].checks_fail = false;
+            self.coordinator_resume(index);
+            self.agent_resume(index);
+            self.agent_start(index);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! A whole cluster in one process and in virtual time.
+//!
+//! | file | plays |
+//! |---|---|
+//! | `network` | links that lose, repeat, delay and cut |
+//! | `store` | the shared store: an epoch row, a ledger, commits that tear |
+//! | `schedulers` | scheduler processes: election, leader, outbox |
+//! | `hosts` | machines: boots, agents, their restarts and lives |
+//! | `coordinators` | coordinators and the processes they started |
+//! | `client` | whoever submits, cancels, and runs the machines |
+//! | `faults` | what goes wrong |
+//!
+//! Everything that decides is the real core; this module only plays the world
+//! around it. One queue orders all events by time and then by the order in which
+//! they were put there, so a seed always gives the same run.
+
+mod client;
+mod coordinators;
+mod faults;
+mod hosts;
+mod network;
+mod schedulers;
+mod store;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use baton_core::bugs::Bugs;
+use baton_core::scheduler::{Config, StoreMode};
+use baton_model::ids::{LeaseId, Lineage};
+use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+
+use crate::checkers::Checkers;
+use crate::rng::Rng;
+use crate::swarm::{FaultKind, Mix, NetworkMix, Shape};
+use crate::time::{Clock, Micros, SECOND, Time};
+use crate::trace::{Detail, Trace};
+
+use client::Client;
+use hosts::Host;
+use network::Links;
+use schedulers::SchedulerProcess;
+use store::{Store, StoreOp, StoreReply};
+
+/// How long faults strike.
+pub const SAFETY_PHASE: Micros = 3_600 * SECOND;
+/// How long everything due may take once they are over: three leases of 90 s for
+/// a loss to be noticed and made good, twice that without a store, and the work.
+pub const LIVENESS_BOUND: Micros = 1_200 * SECOND;
+
+/// What can come up.
+#[derive(Debug)]
+enum Event {
+    ToScheduler {
+        scheduler: usize,
+        message: ToScheduler,
+    },
+    ToHost {
+        host: usize,
+        to: WorkerAddress,
+        message: ToWorker,
+    },
+    Disconnect {
+        scheduler: usize,
+        who: WorkerAddress,
+    },
+    SchedulerWake(usize),
+    SchedulerStart(usize),
+    SchedulerResume(usize),
+    StoreOp {
+        scheduler: usize,
+        term: u64,
+        seq: u64,
+        op: StoreOp,
+    },
+    StoreReply {
+        scheduler: usize,
+        term: u64,
+        reply: StoreReply,
+    },
+    StoreHeals,
+    AgentWake(usize),
+    AgentStart(usize),
+    AgentResume(usize),
+    GuardWake(usize),
+    CoordinatorResume(usize),
+    ChildEnds {
+        host: usize,
+        lease: LeaseId,
+    },
+    ChildTerminated {
+        host: usize,
+        lease: LeaseId,
+    },
+    ChildKilled {
+        host: usize,
+        lease: LeaseId,
+    },
+    ChecksHeal(usize),
+    LinkHeals {
+        host: usize,
+        scheduler: usize,
+    },
+    LinkFlaps {
+        host: usize,
+        scheduler: usize,
+        left: u32,
+    },
+    CrashAgain {
+        host: usize,
+        left: u32,
+    },
+    Strike(FaultKind, Micros),
+    Isolate {
+        host: usize,
+        span: Micros,
+    },
+    CrashScheduler {
+        scheduler: usize,
+        downtime: Micros,
+    },
+    ClientWake,
+    ClientNotices,
+    Calm,
+}
+
+struct Queued {
+    at: Time,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// The cluster of one seed.
+pub struct World {
+    now: Time,
+    queue: BinaryHeap<Reverse<Queued>>,
+    order: u64,
+    mix: Mix,
+    config: Config,
+    network_rng: Rng,
+    fault_rng: Rng,
+    work_rng: Rng,
+    links: Links,
+    store: Store,
+    schedulers: Vec<SchedulerProcess>,
+    hosts: Vec<Host>,
+    by_lineage: BTreeMap<Lineage, usize>,
+    client: Client,
+    /// The faults are over.
+    calm: bool,
+    /// Without a store: the epoch of the latest scheduler.
+    memory_epoch: u64,
+    /// What must be true.
+    pub checkers: Checkers,
+    /// What happened.
+    pub trace: Trace,
+}
+
+impl World {
+    /// Sets up the cluster of a seed.
+    #[must_use]
+    pub fn new(seed: u64, shape: Shape, bugs: Bugs, detail: Detail) -> Self {
+        let mut rng = Rng::new(seed);
+        let mix = Mix::draw(&mut rng, shape);
+        let config = Config {
+            store: mix.store_mode,
+            allow_bump_unhealthy: mix.allow_bump_unhealthy,
+            bugs,
+            ..Config::default()
+        };
+        let mut world = Self {
+            now: Time(0),
+            queue: BinaryHeap::new(),
+            order: 0,
+            config,
+            network_rng: rng.fork(),
+            fault_rng: rng.fork(),
+            work_rng: rng.fork(),
+            links: Links::default(),
+            store: Store::default(),
+            schedulers: Vec::new(),
+            hosts: Vec::new(),
+            by_lineage: BTreeMap::new(),
+            client: Client::new(&mix, &mut rng),
+            mix,
+            calm: false,
+            memory_epoch: 0,
+            checkers: Checkers::default(),
+            trace: Trace::new(detail),
+        };
+        world.populate(&mut rng);
+        world
+    }
+
+    /// Lets the cluster live until a promise is broken or everything is done.
+    pub fn run(&mut self) {
+        while self.checkers.violation.is_none() {
+            let Some(Reverse(next)) = self.queue.pop() else {
+                break;
+            };
+            if self.is_over(next.at) {
+                break;
+            }
+            self.now = next.at;
+            self.handle(next.event);
+            self.checkers.check_orders(self.now);
+        }
+        if self.checkers.violation.is_none() {
+            self.check_end();
+        }
+    }
+
+    /// How much virtual time has passed.
+    #[must_use]
+    pub const fn elapsed(&self) -> Time {
+        self.now
+    }
+
+    fn populate(&mut self, rng: &mut Rng) {
+        let wild = self
+            .mix
+            .wild_clock
+            .then(|| rng.below(u64::from(self.mix.workers) + 1));
+        for index in 0..self.mix.schedulers {
+            let clock = draw_clock(rng, wild == Some(0) && index == 0);
+            self.schedulers.push(SchedulerProcess::new(clock));
+            self.at(index.into(), Event::SchedulerStart(index as usize));
+        }
+        for index in 0..self.mix.workers {
+            let clock = draw_clock(rng, wild == Some(u64::from(index) + 1));
+            let host = self.add_host(&format!("w{index}"), clock);
+            let start = rng.below(10 * SECOND);
+            self.at(start, Event::AgentStart(host));
+        }
+        for (kind, mean) in self.mix.faults.clone() {
+            let first = self.fault_rng.below(2 * mean);
+            self.at(first, Event::Strike(kind, mean));
+        }
+        self.at(0, Event::ClientWake);
+        self.at(SAFETY_PHASE, Event::Calm);
+    }
+
+    /// True once the liveness phase has nothing more to wait for.
+    fn is_over(&self, at: Time) -> bool {
+        self.calm && (at.0 > SAFETY_PHASE + LIVENESS_BOUND || self.is_settled())
+    }
+
+    /// Puts an event `span` from now into the queue.
+    fn at(&mut self, span: Micros, event: Event) {
+        self.at_time(self.now.after(span), event);
+    }
+
+    fn at_time(&mut self, at: Time, event: Event) {
+        self.order += 1;
+        let queued = Queued {
+            at: at.max(self.now),
+            order: self.order,
+            event,
+        };
+        self.queue.push(Reverse(queued));
+    }
+
+    fn note(&mut self, item: &impl std::hash::Hash, text: impl FnOnce() -> String) {
+        self.trace.note(self.now, item, text);
+    }
+
+    fn network_mix(&self) -> NetworkMix {
+        if self.calm {
+            NetworkMix::CALM
+        } else {
+            self.mix.network
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        self.mix.store_mode == StoreMode::Durable
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::ToScheduler { scheduler, message } => self.arrive_scheduler(scheduler, message),
+            Event::ToHost { host, to, message } => self.arrive_host(host, &to, message),
+            Event::Disconnect { scheduler, who } => self.disconnect(scheduler, who),
+            Event::SchedulerWake(index) => self.scheduler_wake(index),
+            Event::SchedulerStart(index) => self.scheduler_start(index),
+            Event::SchedulerResume(index) => self.scheduler_resume(index),
+            Event::StoreOp {
+                scheduler,
+                term,
+                seq,
+                op,
+            } => {
+                self.store_execute(scheduler, term, seq, op);
+            }
+            Event::StoreReply {
+                scheduler,
+                term,
+                reply,
+            } => {
+                self.store_replied(scheduler, term, reply);
+            }
+            Event::StoreHeals => self.store.failing = false,
+            Event::AgentWake(host) => self.agent_wake(host),
+            Event::AgentStart(host) => self.agent_start(host),
+            Event::AgentResume(host) => self.agent_resume(host),
+            Event::GuardWake(host) => self.guard_wake(host),
+            Event::CoordinatorResume(host) => self.coordinator_resume(host),
+            Event::ChildEnds { host, lease } => self.child_ends(host, lease),
+            Event::ChildTerminated { host, lease } | Event::ChildKilled { host, lease } => {
+                self.child_killed(host, lease);
+            }
+            Event::ChecksHeal(host) => self.hosts[host].checks_fail = false,
+            Event::LinkHeals { host, scheduler } => self.links.heal(host, scheduler),
+            Event::LinkFlaps {
+                host,
+                scheduler,
+                left,
+            } => self.link_flaps(host, scheduler, left),
+            Event::CrashAgain { host, left } => self.crash_again(host, left),
+            Event::Strike(kind, mean) => self.strike(kind, mean),
+            Event::Isolate { host, span } => self.isolate(host, span),
+            Event::CrashScheduler {
+                scheduler,
+                downtime,
+            } => {
+                self.crash_scheduler(scheduler, downtime);
+            }
+            Event::ClientWake => self.client_wake(),
+            Event::ClientNotices => self.client_round(),
+            Event::Calm => self.become_calm(),
+        }
+    }
+}
+
+/// Rates within 10 % of true time; a wild one runs at half or twice.
+fn draw_clock(rng: &mut Rng, wild: bool) -> Clock {
+    let rate = if wild {
+        rng.pick(&[500_000, 2_000_000])
+    } else {
+        rng.within(900_000, 1_100_000)
+    };
+    Clock::new(rate, rng.below(1_000_000))
+}

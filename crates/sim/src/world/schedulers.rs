@@ -1,0 +1,375 @@
+//! Scheduler processes: each takes part in the election, and one of them leads.
+
+use std::collections::VecDeque;
+
+use baton_core::leader::{Action, Election, Pace};
+use baton_core::ledger::Ledger;
+use baton_core::scheduler::{Effect, Input, Scheduler};
+use baton_core::step::{Outbox, Step};
+use baton_model::fact::Fact;
+use baton_model::ids::Epoch;
+use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+use baton_model::state::WorkerState;
+
+use super::store::{StoreOp, StoreReply};
+use super::{Event, World};
+use crate::time::{Clock, SECOND, Time};
+
+/// What waits for a process that is stopped.
+#[derive(Debug)]
+enum Mail {
+    Input(Input),
+    Store(StoreReply),
+}
+
+/// A leader and what it may not say yet.
+#[derive(Debug)]
+struct Leading {
+    core: Scheduler,
+    outbox: Outbox<Effect>,
+}
+
+/// One scheduler process, or its absence.
+#[derive(Debug)]
+pub(super) struct SchedulerProcess {
+    pub(super) clock: Clock,
+    pub(super) up: bool,
+    pub(super) paused: bool,
+    election: Option<Election>,
+    leading: Option<Leading>,
+    mailbox: VecDeque<Mail>,
+    wake: Option<Time>,
+    /// One connection to the store; a new one after every failure.
+    pub(super) term: u64,
+    pub(super) ops_sent: u64,
+    pub(super) ops_landed: u64,
+    pub(super) store_free: Time,
+}
+
+impl SchedulerProcess {
+    pub(super) const fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            up: false,
+            paused: false,
+            election: None,
+            leading: None,
+            mailbox: VecDeque::new(),
+            wake: None,
+            term: 0,
+            ops_sent: 0,
+            ops_landed: 0,
+            store_free: Time(0),
+        }
+    }
+}
+
+impl World {
+    /// The process that leads with the highest epoch, with its core.
+    pub(super) fn leader(&self) -> Option<(usize, &Scheduler)> {
+        self.schedulers
+            .iter()
+            .enumerate()
+            .filter(|(_, process)| process.up)
+            .filter_map(|(index, process)| process.leading.as_ref().map(|it| (index, &it.core)))
+            .max_by_key(|(_, core)| core.epoch())
+    }
+
+    pub(super) fn scheduler_start(&mut self, index: usize) {
+        if self.schedulers[index].up {
+            return;
+        }
+        self.note(&index, || format!("s{index} starts"));
+        let now = self.schedulers[index].clock.mono(self.now);
+        let process = &mut self.schedulers[index];
+        process.up = true;
+        process.paused = false;
+        if self.is_durable() {
+            self.schedulers[index].election = Some(Election::new(Pace::default(), now));
+        } else {
+            self.memory_epoch += 1;
+            self.store.ledger = Ledger::default();
+            self.lead(index, Epoch(self.memory_epoch), Ledger::default());
+            self.at(SECOND / 2, Event::ClientNotices);
+        }
+        self.rearm_scheduler(index);
+    }
+
+    pub(super) fn scheduler_crash(&mut self, index: usize) {
+        if !self.schedulers[index].up {
+            return;
+        }
+        self.note(&index, || format!("s{index} is killed"));
+        self.store_cut(index);
+        let process = &mut self.schedulers[index];
+        process.up = false;
+        process.paused = false;
+        process.election = None;
+        process.leading = None;
+        process.mailbox.clear();
+        self.checkers.orders_void();
+    }
+
+    pub(super) fn scheduler_pause(&mut self, index: usize) {
+        self.note(&index, || format!("s{index} is stopped"));
+        self.schedulers[index].paused = true;
+        self.checkers.orders_void();
+    }
+
+    /// A process that was stopped reads its mail before it looks at the clock.
+    pub(super) fn scheduler_resume(&mut self, index: usize) {
+        if !self.schedulers[index].paused {
+            return;
+        }
+        self.note(&index, || format!("s{index} goes on"));
+        self.schedulers[index].paused = false;
+        self.checkers.orders_void();
+        while let Some(mail) = self.schedulers[index].mailbox.pop_front() {
+            match mail {
+                Mail::Input(input) => self.scheduler_handle(index, input),
+                Mail::Store(reply) => self.store_reply_read(index, reply),
+            }
+        }
+        self.scheduler_tick(index);
+    }
+
+    pub(super) fn scheduler_wake(&mut self, index: usize) {
+        let process = &mut self.schedulers[index];
+        if process.wake != Some(self.now) {
+            return;
+        }
+        process.wake = None;
+        if process.up && !process.paused {
+            self.scheduler_tick(index);
+        }
+    }
+
+    fn scheduler_tick(&mut self, index: usize) {
+        let now = self.schedulers[index].clock.mono(self.now);
+        let action = self.schedulers[index]
+            .election
+            .as_mut()
+            .and_then(|it| it.tick(now));
+        if let Some(action) = action {
+            self.election_action(index, action);
+        }
+        self.scheduler_handle(index, Input::Tick);
+    }
+
+    fn election_action(&mut self, index: usize, action: Action) {
+        match action {
+            Action::Read => self.store_send(index, StoreOp::Read),
+            Action::Take(epoch) => self.store_send(index, StoreOp::Take(epoch)),
+            Action::Renew(epoch) => self.store_send(index, StoreOp::Renew(epoch)),
+            Action::StepDown => self.step_down(index),
+        }
+    }
+
+    /// Drops a leader that is ahead of its store, and begins again as a follower.
+    fn step_down(&mut self, index: usize) {
+        self.note(&index, || format!("s{index} steps down"));
+        self.store_cut(index);
+        let now = self.schedulers[index].clock.mono(self.now);
+        let process = &mut self.schedulers[index];
+        process.leading = None;
+        let pace = Pace::default();
+        process.election = Some(Election::new(pace, now + pace.renew));
+        self.checkers.orders_void();
+        self.rearm_scheduler(index);
+    }
+
+    fn lead(&mut self, index: usize, epoch: Epoch, ledger: Ledger) {
+        self.note(&epoch, || format!("s{index} leads as {epoch}"));
+        let now = self.schedulers[index].clock.read(self.now);
+        let core = Scheduler::new(self.config, epoch, ledger, now);
+        self.schedulers[index].leading = Some(Leading {
+            core,
+            outbox: Outbox::new(epoch),
+        });
+        self.checkers.orders_void();
+    }
+
+    pub(super) fn arrive_scheduler(&mut self, index: usize, message: ToScheduler) {
+        self.note(&message, || format!("s{index} <- {message}"));
+        self.scheduler_input(index, Input::Message(message));
+    }
+
+    pub(super) fn disconnect(&mut self, index: usize, who: WorkerAddress) {
+        self.scheduler_input(index, Input::Disconnected(who));
+    }
+
+    /// Hands an input to a process, or to its mailbox, or to nobody.
+    pub(super) fn scheduler_input(&mut self, index: usize, input: Input) {
+        let process = &mut self.schedulers[index];
+        if !process.up {
+            return;
+        }
+        if process.paused {
+            process.mailbox.push_back(Mail::Input(input));
+        } else {
+            self.scheduler_handle(index, input);
+        }
+    }
+
+    fn scheduler_handle(&mut self, index: usize, input: Input) {
+        self.note_owed_order(index, &input);
+        let process = &mut self.schedulers[index];
+        let now = process.clock.read(self.now);
+        if let Some(leading) = &mut process.leading {
+            let step = leading.core.handle(now, input);
+            leading.core.assert_invariants();
+            self.absorb(index, step);
+        }
+        self.rearm_scheduler(index);
+    }
+
+    /// A new heartbeat of a condemned life must be answered with an order.
+    fn note_owed_order(&mut self, index: usize, input: &Input) {
+        let Input::Message(ToScheduler::ProcessHeartbeat(heartbeat)) = input else {
+            return;
+        };
+        let Some(leading) = &self.schedulers[index].leading else {
+            return;
+        };
+        let who = heartbeat.worker.incarnation;
+        let overtaken = leading
+            .core
+            .seats()
+            .get(&heartbeat.worker.worker)
+            .is_some_and(|seat| seat.holder.incarnation == who && heartbeat.stamp <= seat.stamp());
+        let store_answers = self.schedulers[index].store_free <= self.now.after(5 * SECOND);
+        let heard = heartbeat.epoch_seen <= leading.core.epoch() && !overtaken && store_answers;
+        let is_newest = self.leader().is_some_and(|(newest, _)| newest == index);
+        if heard && is_newest && leading.core.ledger().is_condemned(who) {
+            self.checkers.order_owed(self.now, who);
+        }
+    }
+
+    fn absorb(&mut self, index: usize, step: Step<Fact, Effect>) {
+        let Some(leading) = &mut self.schedulers[index].leading else {
+            return;
+        };
+        let batch = leading.outbox.accept(step);
+        if let Some(batch) = batch {
+            if self.is_durable() {
+                self.store_send(index, StoreOp::Commit(batch));
+            } else {
+                for fact in batch.facts() {
+                    self.land(fact);
+                }
+                let receipt = batch.durable();
+                if let Some(leading) = &mut self.schedulers[index].leading {
+                    leading.outbox.release(receipt);
+                }
+            }
+        }
+        self.perform_ready(index);
+    }
+
+    fn perform_ready(&mut self, index: usize) {
+        let Some(leading) = &mut self.schedulers[index].leading else {
+            return;
+        };
+        let ready: Vec<Effect> = leading.outbox.drain().collect();
+        for effect in ready {
+            self.perform(index, effect);
+        }
+    }
+
+    fn perform(&mut self, index: usize, effect: Effect) {
+        match effect {
+            Effect::Send(to, message) => {
+                if orders_death(&message) {
+                    self.checkers.order_sent(to.incarnation);
+                }
+                self.send_to_host(index, to, message);
+            }
+            Effect::Submitted(request) => self.submission_acknowledged(request),
+            Effect::SubmitRefused(request, error) => {
+                self.checkers
+                    .violate("panic", format!("{request} was refused: {error}"));
+            }
+            Effect::Logs(..) => {}
+            Effect::EpochOvertaken(_) => {
+                let epoch = self.schedulers[index]
+                    .leading
+                    .as_ref()
+                    .map(|it| it.core.epoch());
+                if let (true, Some(epoch)) = (self.is_durable(), epoch) {
+                    self.store_send(index, StoreOp::Renew(epoch));
+                }
+            }
+        }
+    }
+
+    pub(super) fn store_replied(&mut self, index: usize, term: u64, reply: StoreReply) {
+        let process = &mut self.schedulers[index];
+        if !process.up || process.term != term {
+            return;
+        }
+        if process.paused {
+            process.mailbox.push_back(Mail::Store(reply));
+        } else {
+            self.store_reply_read(index, reply);
+        }
+    }
+
+    fn store_reply_read(&mut self, index: usize, reply: StoreReply) {
+        let now = self.schedulers[index].clock.mono(self.now);
+        match reply {
+            StoreReply::Row(row) => {
+                let election = self.schedulers[index].election.as_mut();
+                if let Some(action) = election.and_then(|it| it.observed(now, row)) {
+                    self.election_action(index, action);
+                }
+            }
+            StoreReply::Won(epoch, ledger) => {
+                if let Some(election) = &mut self.schedulers[index].election {
+                    election.won(now, epoch);
+                }
+                self.lead(index, epoch, *ledger);
+            }
+            StoreReply::Overtaken => {
+                let election = self.schedulers[index].election.as_mut();
+                if let Some(action) = election.and_then(|it| it.lost(now)) {
+                    self.election_action(index, action);
+                }
+            }
+            StoreReply::Renewed => {}
+            StoreReply::Durable(receipt) => {
+                if let Some(leading) = &mut self.schedulers[index].leading {
+                    leading.outbox.release(receipt);
+                }
+                self.perform_ready(index);
+            }
+            StoreReply::Failed => self.step_down(index),
+        }
+        self.rearm_scheduler(index);
+    }
+
+    fn rearm_scheduler(&mut self, index: usize) {
+        let process = &mut self.schedulers[index];
+        if !process.up || process.paused {
+            return;
+        }
+        let election = process.election.as_ref().map(Election::next_due);
+        let core = process.leading.as_ref().and_then(|it| it.core.next_due());
+        let Some(due) = [election, core].into_iter().flatten().min() else {
+            return;
+        };
+        let at = process.clock.when(due).max(self.now.after(1));
+        if process.wake.is_none_or(|wake| wake > at || wake < self.now) {
+            process.wake = Some(at);
+            self.at_time(at, Event::SchedulerWake(index));
+        }
+    }
+}
+
+const fn orders_death(message: &ToWorker) -> bool {
+    match message {
+        ToWorker::RequestSuicide { .. } => true,
+        ToWorker::HeartbeatReply(reply) => matches!(reply.state, WorkerState::MustDie),
+        ToWorker::HeartbeatRefused { refusal, .. } => refusal.is_order_to_die(),
+        _ => false,
+    }
+}

@@ -1,0 +1,145 @@
+//! The shared store: an epoch row, a ledger, and commits that are slow, fail, or
+//! tear.
+//!
+//! Operations of one connection are carried out in order, each after a delay of
+//! its own, and answered after another. When a scheduler dies or gives up its
+//! term, a prefix of what it had under way still lands and the rest never does:
+//! a group commit that tore at a random place.
+
+use std::collections::BTreeMap;
+
+use baton_core::leader::Row;
+use baton_core::ledger::Ledger;
+use baton_core::step::{Batch, Receipt};
+use baton_model::fact::Fact;
+use baton_model::ids::Epoch;
+
+use super::{Event, World};
+
+/// What a scheduler asks of the store.
+#[derive(Debug)]
+pub(super) enum StoreOp {
+    Read,
+    Take(Epoch),
+    Renew(Epoch),
+    Commit(Batch<Fact>),
+}
+
+/// What the store answers.
+#[derive(Debug)]
+pub(super) enum StoreReply {
+    Row(Row),
+    Won(Epoch, Box<Ledger>),
+    Overtaken,
+    Renewed,
+    Durable(Receipt),
+    Failed,
+}
+
+/// The one truth that survives everybody.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    row: Row,
+    pub(super) ledger: Ledger,
+    pub(super) failing: bool,
+    /// Per scheduler and ended term: the last operation that still lands.
+    cuts: BTreeMap<(usize, u64), u64>,
+}
+
+impl World {
+    /// Sends an operation on its way, behind those sent before.
+    pub(super) fn store_send(&mut self, scheduler: usize, op: StoreOp) {
+        let mix = self.mix.store;
+        let slow = if !self.calm && self.network_rng.chance(mix.slow) {
+            self.network_rng.below(mix.slow_max)
+        } else {
+            0
+        };
+        let process = &mut self.schedulers[scheduler];
+        let span = mix.latency / 2 + self.network_rng.below(mix.latency) + slow;
+        process.store_free = process.store_free.max(self.now.after(span));
+        process.ops_sent += 1;
+        let (at, term, seq) = (process.store_free, process.term, process.ops_sent);
+        self.at_time(
+            at,
+            Event::StoreOp {
+                scheduler,
+                term,
+                seq,
+                op,
+            },
+        );
+    }
+
+    /// The connection of a term is gone: draw how much of what is under way lands.
+    pub(super) fn store_cut(&mut self, scheduler: usize) {
+        let process = &mut self.schedulers[scheduler];
+        let under_way = process.ops_sent - process.ops_landed;
+        let landing = process.ops_landed + self.fault_rng.below(under_way + 1);
+        self.store
+            .cuts
+            .entry((scheduler, process.term))
+            .or_insert(landing);
+        process.term += 1;
+    }
+
+    pub(super) fn store_execute(&mut self, scheduler: usize, term: u64, seq: u64, op: StoreOp) {
+        let cut = self.store.cuts.get(&(scheduler, term));
+        if cut.is_some_and(|last| seq > *last) {
+            return;
+        }
+        let process = &mut self.schedulers[scheduler];
+        process.ops_landed = process.ops_landed.max(seq);
+        let reply = if self.store.failing {
+            // Order is part of the promise: nothing of this term lands after a gap.
+            self.store.cuts.insert((scheduler, term), seq);
+            StoreReply::Failed
+        } else {
+            self.store_apply(op)
+        };
+        let span = self.mix.store.latency / 2;
+        self.at(
+            span,
+            Event::StoreReply {
+                scheduler,
+                term,
+                reply,
+            },
+        );
+    }
+
+    fn store_apply(&mut self, op: StoreOp) -> StoreReply {
+        match op {
+            StoreOp::Read => StoreReply::Row(self.store.row),
+            StoreOp::Take(expected) if self.store.row.epoch == expected => {
+                self.store.row = Row {
+                    epoch: expected.next(),
+                    renewals: 0,
+                };
+                StoreReply::Won(expected.next(), Box::new(self.store.ledger.clone()))
+            }
+            StoreOp::Renew(epoch) if self.store.row.epoch == epoch => {
+                self.store.row.renewals += 1;
+                StoreReply::Renewed
+            }
+            StoreOp::Commit(batch) if self.store.row.epoch == batch.epoch() => {
+                for fact in batch.facts() {
+                    self.land(fact);
+                }
+                StoreReply::Durable(batch.durable())
+            }
+            StoreOp::Take(_) | StoreOp::Renew(_) | StoreOp::Commit(_) => StoreReply::Overtaken,
+        }
+    }
+
+    /// A fact is durable, or as durable as it gets.
+    pub(super) fn land(&mut self, fact: &Fact) {
+        self.note(fact, || format!("store: {fact}"));
+        if let Err(error) = self.store.ledger.apply(fact) {
+            self.checkers
+                .violate("panic", format!("the store cannot take {fact}: {error}"));
+        }
+        self.checkers.committed(fact);
+        self.client.observe(fact);
+    }
+}
