@@ -1,0 +1,528 @@
+//! What a script may say.
+//!
+//! | command | effect |
+//! |---|---|
+//! | `scheduler S [memory epoch=N] [allow_bump] [SPAN=5s…]` | leads from now on; with a store, under its next epoch |
+//! | `crash S` | it is gone, and with it what it had not committed |
+//! | `worker W [seat= lineage= life= host= boot= slots= seen= clock=] [other_version] [stubborn] [sick] [slow]` | begins a life |
+//! | `join W…` | exchanges everything until each is HEALTHY |
+//! | `busy I… [strict] …` | submits, and exchanges everything until each runs |
+//! | `submit I… [strict] [failures=N] [losses=N]`, `cancel I`, `forget W` | what a person asks of the leader |
+//! | `logs R SEAT LEASE [from=N] [bytes=N]` | somebody wants to read a log |
+//! | `tick P`, `advance [P…] SPAN`, `run SPAN` | time passes: for one look, without deliveries, with them |
+//! | `freeze P SPAN` | time passes, and the party does not look at its clock |
+//! | `deliver`, `drop`, `dup`, `hold`, `free PATTERN` | about messages in flight; `dup` holds its copy |
+//! | `lose PATTERN`, `catch PATTERN`, `cut W`, `heal` | about messages as they leave |
+//! | `settle [quiet]` | delivers and commits until nothing moves |
+//! | `commits manual\|auto [S]`, `commit [S]` | whether the store answers by itself; one batch |
+//! | `disconnect W` | the leader learns that the connection broke |
+//! | `end W I exit\|signal N`, `launch W` | an attempt ends by itself; a slow coordinator launches |
+//! | `sick W`, `well W` | whether health checks succeed |
+//! | `stop W`, `start W [as=SEAT]` | the agent dies; it starts again as the same life |
+//! | `next-life W [as=SEAT]`, `reboot H` | a new life begins; every worker of a host begins one |
+//! | `show P`, `in-flight` | how things stand |
+//!
+//! A pattern is a list of words that a message must have: the call, a lease,
+//! `s->w1`, an association, its number, `all`. With `first` in front it means the
+//! earliest alone. Messages that are held back are meant only if no other matches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use baton_core::ledger::Ledger;
+use baton_core::scheduler::{Config, Input, StoreMode};
+use baton_model::fact::Holder;
+use baton_model::ids::{
+    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage,
+    RequestId, WorkerName,
+};
+use baton_model::message::{LogQuery, LogStream, WorkerAddress};
+use baton_model::outcome::Outcome;
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::Timeouts;
+
+use super::leader::{Leader, Store};
+use super::network::Fate;
+use super::worker::{Party, Quirks};
+use super::world::World;
+
+/// The store of every scheduler that has one.
+const STORE: &str = "store";
+
+type Done = Result<(), String>;
+
+/// Carries out one line of a script.
+pub(crate) fn run(world: &mut World, line: &str) -> Done {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let Some((verb, rest)) = words.split_first() else {
+        return Err("an empty command\n".to_owned());
+    };
+    match *verb {
+        "scheduler" => scheduler(world, rest),
+        "crash" | "worker" | "stop" | "start" | "next-life" | "reboot" | "sick" | "well" => {
+            host(world, verb, rest)
+        }
+        "submit" | "cancel" | "forget" | "logs" | "disconnect" => person(world, verb, rest),
+        "deliver" | "drop" | "dup" | "hold" | "free" => flights(world, verb, rest),
+        "lose" | "catch" | "cut" | "heal" => rules(world, verb, rest),
+        "tick" | "advance" | "run" | "freeze" => time(world, verb, rest),
+        "end" | "launch" => attempt(world, verb, rest),
+        "commits" | "commit" => commits(world, verb, rest),
+        "busy" => busy(world, rest),
+        "join" => rest.iter().try_for_each(|name| join(world, name)),
+        "settle" => {
+            world.out.quiet = rest == ["quiet"];
+            world.settle()
+        }
+        "show" | "in-flight" => show(world, rest),
+        _ => Err(format!("unknown command {verb}\n")),
+    }
+}
+
+/// `key=value` words, and the others.
+struct Options<'a> {
+    values: BTreeMap<&'a str, &'a str>,
+    flags: Vec<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    fn of(words: &[&'a str]) -> Self {
+        let (values, flags): (Vec<&str>, Vec<&str>) = words.iter().partition(|it| it.contains('='));
+        let values = values.iter().filter_map(|it| it.split_once('=')).collect();
+        Self { values, flags }
+    }
+
+    fn number(&mut self, key: &str, otherwise: u64) -> Result<u64, String> {
+        self.values.remove(key).map_or(Ok(otherwise), number)
+    }
+
+    fn span(&mut self, key: &str, otherwise: Millis) -> Result<Millis, String> {
+        self.values.remove(key).map_or(Ok(otherwise), span)
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let before = self.flags.len();
+        self.flags.retain(|flag| *flag != name);
+        self.flags.len() < before
+    }
+
+    /// A misspelt option must not pass for its default.
+    fn finish(self) -> Done {
+        let rest: Vec<&str> = self.values.into_keys().chain(self.flags).collect();
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("not understood: {}\n", rest.join(" ")))
+        }
+    }
+}
+
+fn scheduler(world: &mut World, words: &[&str]) -> Done {
+    let (name, rest) = first(words)?;
+    let mut options = Options::of(rest);
+    let memory = options.flag("memory");
+    let defaults = Timeouts::default();
+    let config = Config {
+        store: if memory {
+            StoreMode::Memory
+        } else {
+            StoreMode::Durable
+        },
+        timeouts: Timeouts {
+            lose_after: options.span("lose_after", defaults.lose_after)?,
+            ..defaults
+        },
+        allow_bump_unhealthy: options.flag("allow_bump"),
+        ..Config::default()
+    };
+    let elapsed = world.leaders.values().map(Leader::elapsed).max();
+    let clock = options.span("clock", elapsed.unwrap_or_default().since(Mono(0)))?;
+    let (epoch, ledger, store) = if memory {
+        (Epoch(options.number("epoch", 1)?), Ledger::default(), None)
+    } else {
+        let store: &mut Store = world.stores.entry(STORE.to_owned()).or_default();
+        store.epoch = store.epoch.next();
+        (store.epoch, store.ledger.clone(), Some(STORE.to_owned()))
+    };
+    options.finish()?;
+    let leader = Leader::new(name, config, epoch, ledger, store, Mono(clock.0));
+    let open = leader.core.running().count();
+    let leases = if open == 1 { "lease" } else { "leases" };
+    world
+        .out
+        .line(&format!("{name}: leads {epoch}, {open} open {leases}"));
+    world.leaders.insert(name.to_owned(), leader);
+    world.leader = name.to_owned();
+    Ok(())
+}
+
+fn host(world: &mut World, verb: &str, words: &[&str]) -> Done {
+    let (name, rest) = first(words)?;
+    match verb {
+        "crash" => {
+            world.scheduler(name)?;
+            world.leaders.remove(name);
+        }
+        "worker" => return worker(world, name, rest),
+        "stop" => world.worker(name)?.stop(),
+        "start" | "next-life" => return begin(world, verb, name, rest),
+        "reboot" => return reboot(world, name),
+        "sick" => world.worker(name)?.quirks.sick = true,
+        _ => world.worker(name)?.quirks.sick = false,
+    }
+    none(rest)
+}
+
+fn worker(world: &mut World, name: &str, words: &[&str]) -> Done {
+    let mut options = Options::of(words);
+    let position = world.workers.len() as u64 + 1;
+    let lineage = options.number("lineage", position)?;
+    let seat = options.values.remove("seat").unwrap_or(name);
+    let me = Holder {
+        worker: WorkerName::new(seat),
+        incarnation: Incarnation {
+            lineage: Lineage(lineage),
+            life: Life(options.number("life", 1)?),
+        },
+        host: HostId(options.number("host", lineage)?),
+        boot: BootId(options.number("boot", 1)?),
+    };
+    let slots = u32::try_from(options.number("slots", 2)?).map_err(|it| it.to_string())?;
+    let seen = options.number("seen", 0)?;
+    let clock = options.span("clock", Millis(0))?;
+    let quirks = Quirks {
+        other_version: options.flag("other_version"),
+        stubborn: options.flag("stubborn"),
+        sick: options.flag("sick"),
+        slow: options.flag("slow"),
+    };
+    options.finish()?;
+    let mut party = Party::new(name, me, slots, quirks, Mono(clock.0));
+    if seen > 0 {
+        party.remember_epoch(Epoch(seen));
+    }
+    world.workers.insert(name.to_owned(), party);
+    Ok(())
+}
+
+/// The agent starts, under the same name or another one.
+fn begin(world: &mut World, verb: &str, name: &str, words: &[&str]) -> Done {
+    let mut options = Options::of(words);
+    let seat = options.values.remove("as");
+    options.finish()?;
+    let party = world.worker(name)?;
+    if let Some(seat) = seat {
+        party.me.worker = WorkerName::new(seat);
+    }
+    if verb == "start" {
+        party.start();
+    } else {
+        party.next_life();
+    }
+    Ok(())
+}
+
+fn reboot(world: &mut World, host: &str) -> Done {
+    let host = HostId(number(host.strip_prefix('h').unwrap_or(host))?);
+    let here = world.workers.values_mut().filter(|it| it.me.host == host);
+    let mut any = false;
+    for party in here {
+        party.reboot(party.me.boot.next());
+        any = true;
+    }
+    if any {
+        Ok(())
+    } else {
+        Err(format!("nobody lives on {host}\n"))
+    }
+}
+
+fn person(world: &mut World, verb: &str, words: &[&str]) -> Done {
+    let (name, rest) = first(words)?;
+    let input = match verb {
+        "submit" => submission(words)?,
+        "cancel" => Input::Cancel(instance(name)?),
+        "forget" => Input::Forget(world.worker(name)?.me.incarnation.lineage),
+        "disconnect" => {
+            let me = &world.worker(name)?.me;
+            Input::Disconnected(WorkerAddress {
+                worker: me.worker.clone(),
+                incarnation: me.incarnation,
+            })
+        }
+        _ => log_request(name, rest)?,
+    };
+    let leader = world.leader.clone();
+    world.feed_scheduler(&leader, input)
+}
+
+fn submission(words: &[&str]) -> Result<Input, String> {
+    let mut options = Options::of(words);
+    let strict = options.flag("strict");
+    let defaults = RetryBudget::default();
+    let count = |it: u64| u32::try_from(it).map_err(|error| error.to_string());
+    let retry = RetryBudget {
+        failures_max: count(options.number("failures", u64::from(defaults.failures_max))?)?,
+        losses_max: count(options.number("losses", u64::from(defaults.losses_max))?)?,
+    };
+    let spec = Arc::new(InstanceSpec {
+        exclusive: if strict {
+            Exclusive::Strict
+        } else {
+            Exclusive::Timed
+        },
+        retry,
+        ..InstanceSpec::default()
+    });
+    let ids = std::mem::take(&mut options.flags);
+    options.finish()?;
+    let ids: Result<Vec<InstanceId>, String> = ids.into_iter().map(instance).collect();
+    let instances: Vec<_> = ids?.into_iter().map(|id| (id, spec.clone())).collect();
+    let request = instances.first().map_or(0, |(id, _)| id.0);
+    Ok(Input::Submit {
+        request: RequestId(request),
+        instances,
+    })
+}
+
+fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
+    let (worker, rest) = first(words)?;
+    let (lease, rest) = first(rest)?;
+    let mut options = Options::of(rest);
+    let offset = options.number("from", 0)?;
+    let bytes = options.number("bytes", 1_000)?;
+    options.finish()?;
+    Ok(Input::ReadLogs {
+        request: RequestId(number(request.strip_prefix('r').unwrap_or(request))?),
+        worker: WorkerName::new(worker),
+        query: LogQuery {
+            lease: self::lease(lease)?,
+            stream: LogStream::Stdout,
+            offset,
+            bytes_max: u32::try_from(bytes).map_err(|it| it.to_string())?,
+        },
+    })
+}
+
+fn flights(world: &mut World, verb: &str, pattern: &[&str]) -> Done {
+    let numbers = world.network.find(pattern)?;
+    match verb {
+        "hold" => world.network.hold(&numbers, true),
+        "free" => world.network.hold(&numbers, false),
+        "drop" => numbers.iter().for_each(|number| {
+            world.network.take(*number);
+        }),
+        "dup" => {
+            for number in numbers {
+                if let Some(text) = world.network.duplicate(number) {
+                    world.out.line(&text);
+                }
+            }
+        }
+        _ => {
+            for number in numbers {
+                world.deliver(number)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn rules(world: &mut World, verb: &str, pattern: &[&str]) -> Done {
+    match verb {
+        "lose" => world.network.rule(pattern, Fate::Lost),
+        "catch" => world.network.rule(pattern, Fate::Caught),
+        "cut" => {
+            let (name, rest) = first(pattern)?;
+            world.worker(name)?;
+            for other in world.leaders.keys() {
+                let ends = [format!("{name}->{other}"), format!("{other}->{name}")];
+                for way in &ends {
+                    world.network.rule(&[way.as_str()], Fate::Lost);
+                }
+            }
+            return none(rest);
+        }
+        _ => world.network.heal(),
+    }
+    Ok(())
+}
+
+fn time(world: &mut World, verb: &str, words: &[&str]) -> Done {
+    if verb == "tick" {
+        return words.iter().try_for_each(|name| world.tick(name));
+    }
+    let Some((last, names)) = words.split_last() else {
+        return Err("how long?\n".to_owned());
+    };
+    let span = span(last)?;
+    let exchange = verb == "run";
+    let who = if names.is_empty() {
+        world.everybody()
+    } else {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    };
+    for name in &who {
+        if !world.leaders.contains_key(name) {
+            world.worker(name)?;
+        }
+    }
+    if verb == "freeze" {
+        world.move_clocks(&who, span);
+        return Ok(());
+    }
+    world.out.quiet = exchange;
+    world.advance(&who, span, exchange)
+}
+
+fn attempt(world: &mut World, verb: &str, words: &[&str]) -> Done {
+    let (name, rest) = first(words)?;
+    world.worker(name)?;
+    let Some(party) = world.workers.get_mut(name) else {
+        return Ok(());
+    };
+    let inputs = if verb == "launch" {
+        vec![party.launch_queued(&mut world.out)?]
+    } else {
+        let (instance, how) = first(rest)?;
+        let lease = party.running(instance)?;
+        let outcome = match how {
+            ["exit", code] => Outcome::Exited(signed(code)?),
+            ["signal", signal] => Outcome::Signaled(signed(signal)?),
+            _ => return Err("exit N or signal N?\n".to_owned()),
+        };
+        party.ended(lease, outcome, &mut world.out)
+    };
+    for input in inputs {
+        world.feed_worker(name, input)?;
+    }
+    Ok(())
+}
+
+fn commits(world: &mut World, verb: &str, words: &[&str]) -> Done {
+    if verb == "commit" {
+        let name = words
+            .first()
+            .map_or(world.leader.clone(), |it| (*it).to_owned());
+        world.scheduler(&name)?;
+        world.commit(&name)?;
+        return Ok(());
+    }
+    let (mode, rest) = first(words)?;
+    let name = rest
+        .first()
+        .map_or(world.leader.clone(), |it| (*it).to_owned());
+    world.scheduler(&name)?.manual = mode == "manual";
+    Ok(())
+}
+
+/// Exchanges everything until the worker is HEALTHY on both sides, quietly: what
+/// a join looks like is shown once, in a script of its own.
+fn join(world: &mut World, name: &str) -> Done {
+    world.out.silent = true;
+    world.tick(name)?;
+    world.settle()?;
+    world.out.silent = false;
+    let seat = world.worker(name)?.me.worker.clone();
+    let leader_name = world.leader.clone();
+    let leader = world.scheduler(&leader_name)?;
+    let epoch = leader.core.epoch();
+    let Some(seat) = leader.core.seats().get(&seat) else {
+        return Err(format!("{name} has got no seat\n"));
+    };
+    if seat.state != WorkerState::Healthy {
+        return Err(format!("{name} is {}\n", seat.state));
+    }
+    let line = format!("{name} joins {leader_name}: {}", seat.association(epoch));
+    world.out.line(&line);
+    Ok(())
+}
+
+/// Submits and exchanges everything until each instance runs, quietly.
+fn busy(world: &mut World, words: &[&str]) -> Done {
+    world.out.silent = true;
+    person(world, "submit", words)?;
+    world.settle()?;
+    world.out.silent = false;
+    for word in words.iter().filter(|word| word.starts_with('i')) {
+        let running = world.workers.values().find_map(|party| {
+            let lease = party.running(word).ok()?;
+            Some(format!("{} runs {lease}", party.name))
+        });
+        let line = running.ok_or_else(|| format!("nobody runs {word}\n"))?;
+        world.out.line(&line);
+    }
+    Ok(())
+}
+
+fn show(world: &mut World, names: &[&str]) -> Done {
+    if names.is_empty() {
+        for line in world.network.lines() {
+            world.out.line(&line);
+        }
+    }
+    for name in names {
+        if let Some(leader) = world.leaders.get(*name) {
+            leader.describe(&mut world.out);
+        } else {
+            world.worker(name)?;
+            world.workers[*name].describe(&mut world.out);
+        }
+    }
+    Ok(())
+}
+
+fn first<'a, 'b>(words: &'b [&'a str]) -> Result<(&'a str, &'b [&'a str]), String> {
+    let split = words.split_first().map(|(first, rest)| (*first, rest));
+    split.ok_or_else(|| "a word is missing\n".to_owned())
+}
+
+fn none(words: &[&str]) -> Done {
+    if words.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not understood: {}\n", words.join(" ")))
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("{text} is not a number\n"))
+}
+
+fn signed(text: &str) -> Result<i32, String> {
+    text.parse()
+        .map_err(|_| format!("{text} is not a number\n"))
+}
+
+fn span(text: &str) -> Result<Millis, String> {
+    if let Some(millis) = text.strip_suffix("ms") {
+        return Ok(Millis(number(millis)?));
+    }
+    let secs = text.strip_suffix('s');
+    Ok(Millis::from_secs(number(secs.ok_or_else(|| {
+        format!("{text} is not a span such as 5s or 500ms\n")
+    })?)?))
+}
+
+fn instance(text: &str) -> Result<InstanceId, String> {
+    Ok(InstanceId(number(text.strip_prefix('i').unwrap_or(text))?))
+}
+
+/// A lease as it is printed: `i1#1@e1`.
+fn lease(text: &str) -> Result<LeaseId, String> {
+    let parts = text.split_once('#').and_then(|(id, rest)| {
+        let (attempt, epoch) = rest.split_once("@e")?;
+        Some((id, attempt, epoch))
+    });
+    let (id, attempt, epoch) = parts.ok_or_else(|| format!("{text} is not a lease\n"))?;
+    Ok(LeaseId {
+        attempt: AttemptId {
+            instance: instance(id)?,
+            number: AttemptNo(u32::try_from(number(attempt)?).map_err(|it| it.to_string())?),
+        },
+        epoch: Epoch(number(epoch)?),
+    })
+}

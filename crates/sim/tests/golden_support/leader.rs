@@ -1,0 +1,214 @@
+//! A scheduler as a driver would run it: the machine, its outbox, and batches on
+//! their way into a store.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use baton_core::ledger::Ledger;
+use baton_core::scheduler::{Config, Effect, Input, Scheduler};
+use baton_core::step::{Batch, Outbox};
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, Incarnation, WorkerName};
+use baton_model::state::WorkerState;
+use baton_model::time::{Mono, Now, Wall};
+
+use super::transcript::Transcript;
+
+/// Clocks of two hosts have nothing in common: this one begins far from those of
+/// the workers.
+const CLOCK_ORIGIN: Mono = Mono(1_000_000);
+
+/// What survives a leader: the ledger, and which epoch may write to it.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pub(crate) epoch: Epoch,
+    pub(crate) ledger: Ledger,
+}
+
+impl Store {
+    /// Writes a batch, if its leader still leads.
+    fn write(&mut self, batch: &Batch<Fact>) -> Result<(), String> {
+        if batch.epoch() != self.epoch {
+            return Err(format!(
+                "the store is at {}, the batch from {}",
+                self.epoch,
+                batch.epoch()
+            ));
+        }
+        for fact in batch.facts() {
+            let applied = self.ledger.apply(fact);
+            applied.unwrap_or_else(|error| panic!("the store cannot apply {fact}: {error}"));
+        }
+        Ok(())
+    }
+}
+
+/// What the transcript has already said about a scheduler.
+#[derive(Debug, Default)]
+struct Said {
+    states: BTreeMap<WorkerName, (Incarnation, WorkerState)>,
+    counts: BTreeMap<String, u64>,
+    waiting: bool,
+}
+
+/// One scheduler.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    pub(crate) name: String,
+    pub(crate) core: Scheduler,
+    /// Its store; none with `memory`, where a commit keeps nothing.
+    pub(crate) store: Option<String>,
+    /// Whether commits wait for the script.
+    pub(crate) manual: bool,
+    pub(crate) clock: Mono,
+    outbox: Outbox<Effect>,
+    pending: VecDeque<Batch<Fact>>,
+    said: Said,
+}
+
+impl Leader {
+    pub(crate) fn new(
+        name: &str,
+        config: Config,
+        epoch: Epoch,
+        ledger: Ledger,
+        store: Option<String>,
+        elapsed: Mono,
+    ) -> Self {
+        let clock = Mono(CLOCK_ORIGIN.0 + elapsed.0);
+        let core = Scheduler::new(config, epoch, ledger, now(clock));
+        let said = Said {
+            waiting: core.is_waiting(),
+            ..Said::default()
+        };
+        Self {
+            name: name.to_owned(),
+            core,
+            store,
+            manual: false,
+            clock,
+            outbox: Outbox::new(epoch),
+            pending: VecDeque::new(),
+            said,
+        }
+    }
+
+    /// How long the script has lasted on this clock.
+    pub(crate) fn elapsed(&self) -> Mono {
+        Mono(self.clock.0 - CLOCK_ORIGIN.0)
+    }
+
+    /// Lets the machine decide; the effects stay in the outbox.
+    pub(crate) fn feed(&mut self, input: Input, out: &mut Transcript) {
+        let step = self.core.handle(now(self.clock), input);
+        self.core.assert_invariants();
+        let durability = if self.manual {
+            " (not durable yet)"
+        } else {
+            ""
+        };
+        for fact in step.facts() {
+            out.line(&format!("{}: fact {fact}{durability}", self.name));
+        }
+        self.say_changes(out);
+        self.pending.extend(self.outbox.accept(step));
+    }
+
+    /// Gives the oldest batch to the store; false if there is none.
+    ///
+    /// # Errors
+    /// If the store refuses it: another leader has taken over.
+    pub(crate) fn commit(
+        &mut self,
+        store: Option<&mut Store>,
+        out: &mut Transcript,
+    ) -> Result<bool, String> {
+        let Some(batch) = self.pending.pop_front() else {
+            return Ok(false);
+        };
+        if let Some(store) = store {
+            store.write(&batch)?;
+        }
+        if self.manual {
+            let facts: Vec<String> = batch.facts().iter().map(ToString::to_string).collect();
+            let what = if facts.is_empty() {
+                "nothing but its epoch".to_owned()
+            } else {
+                facts.join("; ")
+            };
+            out.line(&format!("{}: durable: {what}", self.name));
+        }
+        self.outbox.release(batch.durable());
+        Ok(true)
+    }
+
+    /// What may leave now.
+    pub(crate) fn released(&mut self) -> Vec<Effect> {
+        self.outbox.drain().collect()
+    }
+
+    /// Every seat, instance and open lease, for `show`.
+    pub(crate) fn describe(&self, out: &mut Transcript) {
+        if self.core.is_waiting() {
+            out.line(&format!("{}: in its initial wait", self.name));
+        }
+        for (name, seat) in self.core.seats() {
+            let association = seat.association(self.core.epoch());
+            out.line(&format!(
+                "{}: {name} {} {association}",
+                self.name, seat.state
+            ));
+        }
+        for (id, instance) in self.core.ledger().instances() {
+            let lease = instance.lease.as_ref().map_or_else(String::new, |lease| {
+                format!(
+                    " {} at {} {}",
+                    lease.id, lease.holder.worker, lease.holder.incarnation
+                )
+            });
+            out.line(&format!("{}: {id} {}{lease}", self.name, instance.state));
+        }
+    }
+
+    /// Writes what changed since the last input: health, the initial wait, and
+    /// what was noticed and left alone.
+    fn say_changes(&mut self, out: &mut Transcript) {
+        let states: BTreeMap<_, _> = self
+            .core
+            .seats()
+            .iter()
+            .map(|(name, seat)| (name.clone(), (seat.holder.incarnation, seat.state)))
+            .collect();
+        for (name, (life, state)) in &states {
+            match self.said.states.get(name) {
+                Some((same, before)) if same == life && before == state => {}
+                Some((same, before)) if same == life => {
+                    out.line(&format!("{}: {name} {before} -> {state}", self.name));
+                }
+                Some((other, _)) => {
+                    let who = format!("{life} takes the seat of {other}");
+                    out.line(&format!("{}: {name} {state}, {who}", self.name));
+                }
+                None => out.line(&format!("{}: {name} {state}, {life} takes it", self.name)),
+            }
+        }
+        self.said.states = states;
+        if self.said.waiting && !self.core.is_waiting() {
+            out.line(&format!("{}: the initial wait is over", self.name));
+            self.said.waiting = false;
+        }
+        for (name, count) in self.core.counts().iter() {
+            if self.said.counts.get(&name) != Some(&count) {
+                out.line(&format!("{}: noticed {name}", self.name));
+            }
+            self.said.counts.insert(name, count);
+        }
+    }
+}
+
+/// Wall time decides nothing, so it stands still.
+const fn now(mono: Mono) -> Now {
+    Now {
+        mono,
+        wall: Wall(0),
+    }
+}

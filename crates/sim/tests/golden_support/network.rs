@@ -1,0 +1,197 @@
+//! Messages in flight. Nothing arrives unless the script says so; a message may
+//! arrive late, twice or never.
+
+use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+
+use super::render;
+
+/// What travels.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    ToScheduler(ToScheduler),
+    ToWorker(WorkerAddress, ToWorker),
+}
+
+impl Body {
+    fn text(&self) -> String {
+        match self {
+            Self::ToScheduler(message) => render::to_scheduler(message),
+            Self::ToWorker(_, message) => render::to_worker(message),
+        }
+    }
+}
+
+/// One message on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub(crate) number: u32,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) body: Body,
+    /// Not to be delivered by commands that deliver everything.
+    pub(crate) held: bool,
+}
+
+impl Flight {
+    /// How it stands in the transcript.
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "{}: {} -> {}  {}",
+            self.number,
+            self.from,
+            self.to,
+            self.body.text()
+        )
+    }
+
+    /// Sender, receiver and the call's name.
+    fn kind(&self) -> String {
+        let text = self.body.text();
+        let call = text.split(' ').next().unwrap_or_default();
+        format!("{} -> {} {call}", self.from, self.to)
+    }
+
+    /// True if every word of the pattern is a word of the message. A word may be
+    /// a number in flight, `from->to`, or end in `*` for any rest.
+    fn matches(&self, pattern: &[&str]) -> bool {
+        let text = self.body.text();
+        let ends = format!("{}->{}", self.from, self.to);
+        let number = self.number.to_string();
+        let words: Vec<&str> = text
+            .split([' ', '[', ']', '(', ')', ','])
+            .chain([ends.as_str(), number.as_str()])
+            .collect();
+        pattern.iter().all(|wanted| {
+            *wanted == "all"
+                || words.iter().any(|word| match wanted.strip_suffix('*') {
+                    Some(start) => word.starts_with(start),
+                    None => word == wanted,
+                })
+        })
+    }
+}
+
+/// What becomes of messages as they leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Lost,
+    Caught,
+}
+
+/// The network between all parties.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    flights: Vec<Flight>,
+    rules: Vec<(Vec<String>, Fate)>,
+    last: u32,
+}
+
+/// What became of a message that was sent.
+pub(crate) enum Sent {
+    InFlight(String),
+    Lost(String),
+}
+
+impl Network {
+    pub(crate) fn send(&mut self, from: &str, to: &str, body: Body) -> Sent {
+        let mut flight = Flight {
+            number: self.last + 1,
+            from: from.to_owned(),
+            to: to.to_owned(),
+            body,
+            held: false,
+        };
+        match self.fate(&flight) {
+            Some(Fate::Lost) => return Sent::Lost(flight.kind()),
+            Some(Fate::Caught) => flight.held = true,
+            None => {}
+        }
+        self.last += 1;
+        let text = flight.text();
+        self.flights.push(flight);
+        Sent::InFlight(text)
+    }
+
+    fn fate(&self, flight: &Flight) -> Option<Fate> {
+        self.rules.iter().find_map(|(pattern, fate)| {
+            let pattern: Vec<&str> = pattern.iter().map(String::as_str).collect();
+            flight.matches(&pattern).then_some(*fate)
+        })
+    }
+
+    /// From now on messages like this share this fate.
+    pub(crate) fn rule(&mut self, pattern: &[&str], fate: Fate) {
+        let pattern = pattern.iter().map(|word| (*word).to_owned()).collect();
+        self.rules.push((pattern, fate));
+    }
+
+    /// Forgets every rule. What was caught stays held.
+    pub(crate) fn heal(&mut self) {
+        self.rules.clear();
+    }
+
+    /// The numbers of the messages that match; those held back only if no other
+    /// does, and only the earliest if the pattern begins with `first`.
+    ///
+    /// # Errors
+    /// If none does: a script that delivers nothing shows nothing.
+    pub(crate) fn find(&self, pattern: &[&str]) -> Result<Vec<u32>, String> {
+        let (first, words) = match pattern {
+            ["first", rest @ ..] => (true, rest),
+            _ => (false, pattern),
+        };
+        let matching = self.flights.iter().filter(|flight| flight.matches(words));
+        let (held, free): (Vec<&Flight>, Vec<&Flight>) = matching.partition(|it| it.held);
+        let found = if free.is_empty() { held } else { free };
+        let most = if first { 1 } else { usize::MAX };
+        let found: Vec<u32> = found.iter().map(|it| it.number).take(most).collect();
+        if found.is_empty() {
+            let flying: Vec<String> = self.flights.iter().map(Flight::text).collect();
+            return Err(format!(
+                "no message in flight matches \"{}\"; in flight:\n{}\n",
+                pattern.join(" "),
+                flying.join("\n")
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Takes one out of the air.
+    pub(crate) fn take(&mut self, number: u32) -> Option<Flight> {
+        let at = self.flights.iter().position(|it| it.number == number)?;
+        Some(self.flights.remove(at))
+    }
+
+    /// The earliest that nobody holds back.
+    pub(crate) fn next_free(&self) -> Option<u32> {
+        self.flights.iter().find(|it| !it.held).map(|it| it.number)
+    }
+
+    pub(crate) fn hold(&mut self, numbers: &[u32], held: bool) {
+        for flight in &mut self.flights {
+            if numbers.contains(&flight.number) {
+                flight.held = held;
+            }
+        }
+    }
+
+    /// Makes a copy, as a network may.
+    pub(crate) fn duplicate(&mut self, number: u32) -> Option<String> {
+        let mut copy = self.flights.iter().find(|it| it.number == number)?.clone();
+        self.last += 1;
+        copy.number = self.last;
+        copy.held = true;
+        let text = copy.text();
+        self.flights.push(copy);
+        Some(text)
+    }
+
+    /// Everything in the air.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let held = |flight: &Flight| if flight.held { " (held)" } else { "" };
+        self.flights
+            .iter()
+            .map(|flight| format!("{}{}", flight.text(), held(flight)))
+            .collect()
+    }
+}

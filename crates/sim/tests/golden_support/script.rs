@@ -1,0 +1,188 @@
+//! The text format: blocks of commands, `----`, and the transcript up to a blank
+//! line. Lines that begin with `#` and blank lines between blocks are kept as
+//! they are.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::commands;
+use super::world::World;
+
+const DASHES: &str = "----";
+
+/// What a block says when nothing happened that anyone could see.
+const NOTHING: &str = "ok";
+
+/// A script that was played to its end.
+#[derive(Debug)]
+pub(crate) struct Played {
+    /// The script with the transcript of what happened.
+    pub(crate) text: String,
+    /// The blocks that went otherwise than written.
+    pub(crate) differences: Vec<Failure>,
+}
+
+/// Something to mend, with the place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    script: String,
+    line: usize,
+    command: String,
+    what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}:{}: {}", self.script, self.line, self.command)?;
+        f.write_str(&self.what)
+    }
+}
+
+/// One block of commands, with the number of its first line.
+struct Block<'a> {
+    line: usize,
+    commands: Vec<&'a str>,
+    expected: Vec<&'a str>,
+}
+
+/// Either kept as it is, or played.
+enum Part<'a> {
+    Kept(&'a str),
+    Block(Block<'a>),
+}
+
+/// Plays a script from its first line to its last.
+///
+/// # Errors
+/// If a command is unknown or finds nothing to act on, or if a machine panics:
+/// what such a script means cannot be rewritten, only mended.
+pub(crate) fn play(name: &str, text: &str) -> Result<Played, Failure> {
+    let mut world = World::default();
+    let mut rewritten = String::new();
+    let mut differences = Vec::new();
+    for part in parse(name, text)? {
+        match part {
+            Part::Kept(line) => push_line(&mut rewritten, line),
+            Part::Block(block) => {
+                let got = play_block(name, &mut world, &block)?;
+                if got != block.expected {
+                    let what = difference(&block.expected, &got);
+                    differences.push(failure(name, block.line, block.commands[0], what));
+                }
+                block
+                    .commands
+                    .iter()
+                    .for_each(|it| push_line(&mut rewritten, it));
+                push_line(&mut rewritten, DASHES);
+                got.iter().for_each(|it| push_line(&mut rewritten, it));
+            }
+        }
+    }
+    Ok(Played {
+        text: rewritten,
+        differences,
+    })
+}
+
+fn play_block(name: &str, world: &mut World, block: &Block<'_>) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for (index, command) in block.commands.iter().enumerate() {
+        let line = block.line + index;
+        // A panic of a machine is a finding; say where it came from.
+        let done = catch_unwind(AssertUnwindSafe(|| commands::run(world, command)));
+        match done {
+            Ok(Ok(())) => lines.extend(world.take_lines()),
+            Ok(Err(why)) => return Err(failure(name, line, command, why)),
+            Err(panic) => return Err(failure(name, line, command, panic_words(&*panic))),
+        }
+    }
+    if lines.is_empty() {
+        lines.push(NOTHING.to_owned());
+    }
+    Ok(lines)
+}
+
+fn parse<'a>(name: &str, text: &'a str) -> Result<Vec<Part<'a>>, Failure> {
+    let mut parts = Vec::new();
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
+        if line.is_empty() || line.starts_with('#') {
+            parts.push(Part::Kept(line));
+            continue;
+        }
+        let mut block = Block {
+            line: index + 1,
+            commands: vec![line],
+            expected: Vec::new(),
+        };
+        let mut closed = false;
+        for (_, line) in lines.by_ref() {
+            if line == DASHES {
+                closed = true;
+                break;
+            }
+            block.commands.push(line);
+        }
+        if !closed {
+            let what = format!("no {DASHES} line follows");
+            return Err(failure(name, block.line, block.commands[0], what));
+        }
+        while let Some((_, line)) = lines.next_if(|(_, line)| !line.is_empty()) {
+            block.expected.push(line);
+        }
+        parts.push(Part::Block(block));
+    }
+    Ok(parts)
+}
+
+/// Both transcripts, line by line: what both have, what is missing, what is new.
+fn difference(expected: &[&str], got: &[String]) -> String {
+    let common = |from_end: bool| {
+        let same = |(a, b): &(&&str, &String)| **a == b.as_str();
+        if from_end {
+            expected
+                .iter()
+                .rev()
+                .zip(got.iter().rev())
+                .take_while(same)
+                .count()
+        } else {
+            expected.iter().zip(got).take_while(same).count()
+        }
+    };
+    let head = common(false);
+    let shorter = expected.len().min(got.len());
+    let tail = common(true).min(shorter - head);
+    let mut shown = String::new();
+    let mut add = |mark: &str, line: &str| push_line(&mut shown, &format!("{mark} {line}"));
+    expected[..head].iter().for_each(|line| add(" ", line));
+    let missing = &expected[head..expected.len() - tail];
+    missing.iter().for_each(|line| add("-", line));
+    let new = &got[head..got.len() - tail];
+    new.iter().for_each(|line| add("+", line));
+    let rest = &expected[expected.len() - tail..];
+    rest.iter().for_each(|line| add(" ", line));
+    shown
+}
+
+fn failure(script: &str, line: usize, command: &str, what: String) -> Failure {
+    Failure {
+        script: script.to_owned(),
+        line,
+        command: command.to_owned(),
+        what,
+    }
+}
+
+fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
+    let words = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panicked: {}\n", words.unwrap_or("without words"))
+}
+
+fn push_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}

@@ -1,0 +1,392 @@
+//! A worker as its host runs it: the agent, which may be killed and started
+//! again, and the coordinator, which has the records, the processes and the
+//! dead-man timer and survives the agent.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use baton_core::bugs::Bugs;
+use baton_core::protocol::worker::Worker;
+use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
+use baton_core::protocol::worker::io::{Effect, Input, Record};
+use baton_model::fact::Holder;
+use baton_model::ids::{BootId, Epoch, LeaseId};
+use baton_model::message::{LogAnswer, LogQuery, ToScheduler};
+use baton_model::outcome::{KillCause, Outcome};
+use baton_model::spec::InstanceSpec;
+use baton_model::time::Mono;
+
+use super::render::seconds;
+use super::transcript::Transcript;
+
+/// What the coordinator knows of one attempt.
+#[derive(Debug)]
+struct Kept {
+    spec: Arc<InstanceSpec>,
+    ended: Option<Outcome>,
+    /// When SIGKILL follows a SIGTERM that the attempt ignores.
+    kill_at: Option<(Mono, KillCause)>,
+}
+
+/// The parent of the processes.
+#[derive(Debug, Default)]
+struct Coordinator {
+    records: BTreeMap<LeaseId, Kept>,
+    guard: DeadMan,
+    /// Launches that wait for the script, if launching is slow.
+    queue: VecDeque<(LeaseId, Arc<InstanceSpec>)>,
+    /// Attempts whose log exists.
+    logs: BTreeSet<LeaseId>,
+}
+
+/// How this worker differs from an ordinary one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quirks {
+    /// It speaks another version of the protocol.
+    pub(crate) other_version: bool,
+    /// Its processes ignore SIGTERM.
+    pub(crate) stubborn: bool,
+    /// It cannot run a health check.
+    pub(crate) sick: bool,
+    /// Its coordinator launches only when the script says so.
+    pub(crate) slow: bool,
+}
+
+/// One worker of the script.
+#[derive(Debug)]
+pub(crate) struct Party {
+    pub(crate) name: String,
+    pub(crate) me: Holder,
+    pub(crate) quirks: Quirks,
+    pub(crate) clock: Mono,
+    slots: u32,
+    agent: Option<Worker>,
+    coordinator: Coordinator,
+    said: BTreeMap<String, u64>,
+}
+
+impl Party {
+    pub(crate) fn new(name: &str, me: Holder, slots: u32, quirks: Quirks, clock: Mono) -> Self {
+        let mut party = Self {
+            name: name.to_owned(),
+            me,
+            quirks,
+            clock,
+            slots,
+            agent: None,
+            coordinator: Coordinator::default(),
+            said: BTreeMap::new(),
+        };
+        party.begin();
+        party
+    }
+
+    /// Starts the agent on what the coordinator has on record.
+    fn begin(&mut self) {
+        let records = self.coordinator.records.iter();
+        let records = records.map(|(lease, kept)| Record {
+            lease: *lease,
+            spec: kept.spec.clone(),
+            ended: kept.ended,
+        });
+        let (me, slots) = (self.me.clone(), self.slots);
+        let agent = Worker::begin(me, slots, Bugs::NONE, records.collect(), self.clock);
+        self.agent = Some(agent);
+        self.said.clear();
+    }
+
+    /// What an agent of this life was told before by its coordinator.
+    pub(crate) fn remember_epoch(&mut self, epoch: Epoch) {
+        if let Some(agent) = &mut self.agent {
+            agent.obeyed(epoch);
+        }
+    }
+
+    /// Kills the agent alone; the coordinator and the processes stay.
+    pub(crate) fn stop(&mut self) {
+        self.agent = None;
+    }
+
+    /// Starts the agent again: the same life, with what the coordinator remembers.
+    pub(crate) fn start(&mut self) {
+        self.begin();
+        if let (Some(agent), Some(order)) = (&mut self.agent, self.coordinator.guard.order()) {
+            agent.resume(order);
+        }
+    }
+
+    /// Begins the next life. Whatever still ran is killed first; known ends that
+    /// nobody acknowledged are carried over.
+    pub(crate) fn next_life(&mut self) {
+        let epoch = self.coordinator.guard.order().map(|order| order.epoch);
+        self.coordinator
+            .records
+            .retain(|_, kept| kept.ended.is_some());
+        self.coordinator.guard = DeadMan::default();
+        self.coordinator.queue.clear();
+        self.me.incarnation.life = self.me.incarnation.life.next();
+        self.begin();
+        if let Some(epoch) = epoch {
+            self.remember_epoch(epoch);
+        }
+    }
+
+    /// The machine was switched off and on: its clock starts again, and so does
+    /// the worker.
+    pub(crate) fn reboot(&mut self, boot: BootId) {
+        self.me.boot = boot;
+        self.clock = Mono(0);
+        self.next_life();
+    }
+
+    pub(crate) const fn is_up(&self) -> bool {
+        self.agent.is_some()
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Mono> {
+        let agent = self.agent.as_ref().and_then(Worker::next_due);
+        let guard = self.coordinator.guard.next_due();
+        let records = self.coordinator.records.values();
+        let kill = records.filter_map(|kept| kept.kill_at.map(|(at, _)| at));
+        [agent, guard].into_iter().flatten().chain(kill).min()
+    }
+
+    /// The lease of an instance that has not ended here.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn running(&self, instance: &str) -> Result<LeaseId, String> {
+        let mut running = self.coordinator.records.iter().filter(|(lease, kept)| {
+            kept.ended.is_none() && lease.attempt.instance.to_string() == instance
+        });
+        let found = running.next().map(|(lease, _)| *lease);
+        found.ok_or_else(|| format!("{} does not run {instance}\n", self.name))
+    }
+
+    /// One line about it, for `show`.
+    pub(crate) fn describe(&self, out: &mut Transcript) {
+        let state = self.agent.as_ref().map_or("down", |it| it.state().word());
+        let records = self.coordinator.records.iter();
+        let held: Vec<String> = records
+            .map(|(lease, kept)| match kept.ended {
+                Some(outcome) => format!("{lease} ({outcome})"),
+                None => format!("{lease} runs"),
+            })
+            .collect();
+        let guard = self.coordinator.guard.order().map_or_else(
+            || "none".to_owned(),
+            |order| seconds(order.deadline.since(Mono(0))),
+        );
+        out.line(&format!(
+            "{}: {} {state} [{}] dead-man={guard}",
+            self.name,
+            self.me.incarnation,
+            held.join(", ")
+        ));
+    }
+
+    /// Does what the coordinator's timers demand, then lets the agent look at the
+    /// clock. Returns what it says.
+    pub(crate) fn tick(&mut self, out: &mut Transcript) -> Vec<ToScheduler> {
+        let mut inputs = VecDeque::new();
+        while let Some(action) = self.coordinator.guard.poll(self.clock) {
+            match action {
+                GuardAction::Terminate => {
+                    out.line(&format!("{}: the dead-man timer fires", self.name));
+                    inputs.push_back(Input::GuardFired);
+                    inputs.extend(self.terminate_all(KillCause::LeaseLapsed, out));
+                }
+                GuardAction::Kill => inputs.extend(self.kill_due(true, out)),
+            }
+        }
+        inputs.extend(self.kill_due(false, out));
+        inputs.push_back(Input::Tick);
+        self.feed_all(inputs, out)
+    }
+
+    /// Lets the agent decide about one input and carries out what it wants.
+    pub(crate) fn feed(&mut self, input: Input, out: &mut Transcript) -> Vec<ToScheduler> {
+        self.feed_all(VecDeque::from([input]), out)
+    }
+
+    fn feed_all(&mut self, mut inputs: VecDeque<Input>, out: &mut Transcript) -> Vec<ToScheduler> {
+        let mut said = Vec::new();
+        while let Some(input) = inputs.pop_front() {
+            let Some(agent) = &mut self.agent else {
+                return said;
+            };
+            let before = agent.state();
+            let effects = agent.handle(self.clock, input);
+            let after = agent.state();
+            if before != after {
+                out.line(&format!("{}: {before} -> {after}", self.name));
+            }
+            self.say_counts(out);
+            for effect in effects {
+                inputs.extend(self.carry_out(effect, &mut said, out));
+            }
+        }
+        said
+    }
+
+    fn carry_out(
+        &mut self,
+        effect: Effect,
+        said: &mut Vec<ToScheduler>,
+        out: &mut Transcript,
+    ) -> Vec<Input> {
+        match effect {
+            Effect::Send(message) => said.push(self.in_own_version(message)),
+            Effect::Launch(lease, spec) if self.quirks.slow => {
+                self.coordinator.queue.push_back((lease, spec));
+            }
+            Effect::Launch(lease, spec) => return vec![self.launch(lease, spec, out)],
+            Effect::Kill(lease, grace) => {
+                let at = self.clock + grace;
+                return self.terminate(lease, at, KillCause::Requested, out);
+            }
+            Effect::KillAll(cause, grace) => {
+                self.coordinator.guard.fire(self.clock, grace);
+                return self.terminate_all(cause, out);
+            }
+            Effect::Guard(order) => self.coordinator.guard.extend(order),
+            Effect::Forget(lease) => {
+                self.coordinator.records.remove(&lease);
+            }
+            Effect::RunCheck(check) => return vec![Input::CheckDone(check, !self.quirks.sick)],
+            Effect::ReadLogs(request, query) => {
+                return vec![Input::LogsRead(request, self.read_log(&query))];
+            }
+            Effect::EndLife => {
+                out.line(&format!("{}: {} is over", self.name, self.me.incarnation));
+                self.agent = None;
+            }
+        }
+        Vec::new()
+    }
+
+    fn in_own_version(&self, mut message: ToScheduler) -> ToScheduler {
+        if let ToScheduler::ProcessHeartbeat(heartbeat) = &mut message
+            && self.quirks.other_version
+        {
+            heartbeat.version += 1;
+        }
+        message
+    }
+
+    /// Starts what a slow coordinator was asked to start.
+    ///
+    /// # Errors
+    /// If it was asked for nothing.
+    pub(crate) fn launch_queued(&mut self, out: &mut Transcript) -> Result<Input, String> {
+        let queued = self.coordinator.queue.pop_front();
+        let (lease, spec) = queued.ok_or_else(|| format!("{} launches nothing\n", self.name))?;
+        Ok(self.launch(lease, spec, out))
+    }
+
+    fn launch(&mut self, lease: LeaseId, spec: Arc<InstanceSpec>, out: &mut Transcript) -> Input {
+        if !self.coordinator.guard.admits(self.clock) {
+            out.line(&format!("{}: will not launch {lease}", self.name));
+            return Input::LaunchRefused(lease);
+        }
+        out.line(&format!("{}: launches {lease}", self.name));
+        let kept = Kept {
+            spec,
+            ended: None,
+            kill_at: None,
+        };
+        self.coordinator.records.insert(lease, kept);
+        self.coordinator.logs.insert(lease);
+        Input::Launched(lease)
+    }
+
+    fn terminate_all(&mut self, cause: KillCause, out: &mut Transcript) -> Vec<Input> {
+        let grace = self.coordinator.guard.next_due().unwrap_or(self.clock);
+        let running = self.coordinator.records.iter();
+        let running: Vec<LeaseId> = running
+            .filter(|(_, kept)| kept.ended.is_none())
+            .map(|(lease, _)| *lease)
+            .collect();
+        let mut inputs = Vec::new();
+        for lease in running {
+            inputs.extend(self.terminate(lease, grace, cause, out));
+        }
+        inputs
+    }
+
+    /// SIGTERM, which a polite attempt obeys at once.
+    fn terminate(
+        &mut self,
+        lease: LeaseId,
+        kill_at: Mono,
+        cause: KillCause,
+        out: &mut Transcript,
+    ) -> Vec<Input> {
+        if !self.quirks.stubborn {
+            return self.ended(lease, Outcome::Killed(cause), out);
+        }
+        if let Some(kept) = self.coordinator.records.get_mut(&lease)
+            && kept.ended.is_none()
+            && kept.kill_at.is_none()
+        {
+            kept.kill_at = Some((kill_at, cause));
+            out.line(&format!("{}: {lease} ignores SIGTERM", self.name));
+        }
+        Vec::new()
+    }
+
+    /// SIGKILL for those whose grace is over, or for all.
+    fn kill_due(&mut self, all: bool, out: &mut Transcript) -> Vec<Input> {
+        let now = self.clock;
+        let records = self.coordinator.records.iter();
+        let due: Vec<(LeaseId, KillCause)> = records
+            .filter_map(|(lease, kept)| kept.kill_at.map(|(at, cause)| (*lease, at, cause)))
+            .filter(|(_, at, _)| all || *at <= now)
+            .map(|(lease, _, cause)| (lease, cause))
+            .collect();
+        let mut inputs = Vec::new();
+        for (lease, cause) in due {
+            inputs.extend(self.ended(lease, Outcome::Killed(cause), out));
+        }
+        inputs
+    }
+
+    /// Records an end, and says what to tell the agent.
+    pub(crate) fn ended(
+        &mut self,
+        lease: LeaseId,
+        outcome: Outcome,
+        out: &mut Transcript,
+    ) -> Vec<Input> {
+        let Some(kept) = self.coordinator.records.get_mut(&lease) else {
+            return Vec::new();
+        };
+        if kept.ended.is_some() {
+            return Vec::new();
+        }
+        kept.ended = Some(outcome);
+        kept.kill_at = None;
+        out.line(&format!("{}: {lease} ended ({outcome})", self.name));
+        vec![Input::Ended(lease, outcome)]
+    }
+
+    fn read_log(&self, query: &LogQuery) -> LogAnswer {
+        if !self.coordinator.logs.contains(&query.lease) {
+            return LogAnswer::NotFound;
+        }
+        let text = format!("output of {}\n", query.lease).into_bytes();
+        let from = usize::try_from(query.offset).unwrap_or(usize::MAX);
+        let bytes = text.into_iter().skip(from);
+        LogAnswer::Chunk(bytes.take(query.bytes_max as usize).collect())
+    }
+
+    fn say_counts(&mut self, out: &mut Transcript) {
+        let Some(agent) = &self.agent else { return };
+        for (name, count) in agent.counts().iter() {
+            if self.said.get(&name) != Some(&count) {
+                out.line(&format!("{}: noticed {name}", self.name));
+            }
+            self.said.insert(name, count);
+        }
+    }
+}
