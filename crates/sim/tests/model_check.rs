@@ -1,0 +1,245 @@
+//! Model check: the real core, in small bounds, exhausted.
+//!
+//! Two workers, two instances, and a network that keeps every message it was ever
+//! given: each may arrive at any time, again, or never, so loss, delay, duplication
+//! and reordering are all explored. The exploration starts from a settled cluster.
+//! Each test states its bound, must visit every state within it, and must see
+//! its witnesses, so that it cannot be empty.
+//!
+//! Time stands still but for one step, in which a whole lease time passes for the
+//! scheduler. In timed mode that step is allowed only after the dead-man timer of
+//! the silent host has killed everything: that order is what the time budget
+//! promises (`baton_model::timeouts` proves it). In strict mode it is allowed at
+//! any moment, as if the host were frozen.
+//!
+//! The bound is how often each fault may strike. Faults of a worker, and breaks of
+//! its connection, strike worker `a` alone: the two differ in nothing but their
+//! names. A heartbeat is sent where it can change something, once per leader, agent
+//! and life: to be associated, to learn that one is HEALTHY, to say that one gives
+//! up. Health checks pass at once, and agent and coordinator talk without delay.
+//! Everything else (attempts, sessions, messages) is finite by itself. About
+//! 3.5 million states in all, in about a minute on two idle cores, below 2 GiB.
+
+#![allow(missing_docs, reason = "test helpers")]
+
+mod model_check_support;
+
+use baton_core::bugs::{Bug, Bugs};
+use baton_model::spec::Exclusive;
+use model_check_support::bound::Bound;
+use model_check_support::explore::{exhaust, expect_violation};
+use model_check_support::properties as seen;
+
+const STRICT: &[Exclusive] = &[Exclusive::Strict, Exclusive::Strict];
+
+/// One worker's handshakes are explored step by step, the other's are one step.
+const ONE_BY_ONE: [bool; 2] = [false, true];
+/// Both workers' handshakes are one step.
+const AT_ONCE: [bool; 2] = [true, true];
+
+#[test]
+fn a_leader_is_lost_while_commits_are_under_way() {
+    let bound = Bound {
+        leaders: 2,
+        slow_store: true,
+        ..Bound::CALM
+    };
+    let witnesses = &[seen::DONE, seen::ALL_DONE, seen::OUTLIVED_LEADER];
+    exhaust("leader lost", bound, witnesses);
+}
+
+#[test]
+fn two_leaders_are_lost_while_commits_are_under_way() {
+    let bound = Bound {
+        leaders: 3,
+        slow_store: true,
+        atomic_handshake: AT_ONCE,
+        ..Bound::CALM
+    };
+    let witnesses = &[seen::ALL_DONE, seen::OUTLIVED_LEADER, seen::COPY_SUPPRESSED];
+    exhaust("two leaders lost", bound, witnesses);
+}
+
+#[test]
+fn a_leader_is_lost_and_an_agent_is_killed() {
+    let bound = Bound {
+        leaders: 2,
+        slow_store: true,
+        agent_restarts: 1,
+        breaks: 1,
+        atomic_handshake: AT_ONCE,
+        ..Bound::CALM
+    };
+    let witnesses = &[
+        seen::ALL_DONE,
+        seen::OUTLIVED_LEADER,
+        seen::READOPTED,
+        seen::STALE_SEQUENCE,
+        seen::WAS_NOT_RUNNING,
+        seen::COPY_SUPPRESSED,
+    ];
+    exhaust("leader lost, agent killed", bound, witnesses);
+}
+
+#[test]
+fn a_leader_is_lost_and_a_life_ends() {
+    let bound = Bound {
+        leaders: 2,
+        slow_store: true,
+        deaths: 1,
+        breaks: 1,
+        atomic_handshake: AT_ONCE,
+        ..Bound::CALM
+    };
+    let witnesses = &[
+        seen::ALL_DONE,
+        seen::OUTLIVED_LEADER,
+        seen::NEWER_LIFE,
+        seen::RETRIED_ELSEWHERE,
+        seen::STALE_SEQUENCE,
+    ];
+    exhaust("leader lost, life ended", bound, witnesses);
+}
+
+#[test]
+fn an_agent_is_killed_a_life_ends_and_a_connection_breaks() {
+    let bound = Bound {
+        agent_restarts: 1,
+        deaths: 1,
+        breaks: 1,
+        atomic_handshake: ONE_BY_ONE,
+        ..Bound::CALM
+    };
+    let witnesses = &[
+        seen::ALL_DONE,
+        seen::READOPTED,
+        seen::NEWER_LIFE,
+        seen::TOLD_BY_NEXT_LIFE,
+        seen::RETRIED_ELSEWHERE,
+        seen::STALE_SEQUENCE,
+        seen::WAS_NOT_RUNNING,
+        seen::COPY_SUPPRESSED,
+    ];
+    exhaust("agent killed, life ended", bound, witnesses);
+}
+
+#[test]
+fn timed_a_lease_runs_out_after_the_dead_man_timer_has_fired() {
+    let bound = Bound {
+        guard_firings: 1,
+        leases_out: 1,
+        deaths: 1,
+        atomic_handshake: ONE_BY_ONE,
+        ..Bound::CALM
+    };
+    let witnesses = &[
+        seen::ALL_DONE,
+        seen::RAN_OUT,
+        seen::KILLED_BY_GUARD,
+        seen::RETRIED_ELSEWHERE,
+        seen::NEWER_LIFE,
+    ];
+    exhaust("timed, lease run out", bound, witnesses);
+}
+
+#[test]
+fn timed_a_lease_runs_out_around_a_change_of_leader() {
+    let bound = Bound {
+        leaders: 2,
+        guard_firings: 1,
+        leases_out: 1,
+        atomic_handshake: AT_ONCE,
+        ..Bound::CALM
+    };
+    let witnesses = &[
+        seen::ALL_DONE,
+        seen::OUTLIVED_LEADER,
+        seen::RAN_OUT,
+        seen::KILLED_BY_GUARD,
+        seen::RETRIED_ELSEWHERE,
+    ];
+    exhaust("timed, lease run out, leader lost", bound, witnesses);
+}
+
+#[test]
+fn strict_a_host_is_frozen_and_the_leader_changes() {
+    let bound = Bound {
+        exclusive: STRICT,
+        leases_out: 1,
+        frozen_hosts: true,
+        leaders: 2,
+        atomic_handshake: ONE_BY_ONE,
+        ..Bound::CALM
+    };
+    let witnesses = &[
+        seen::ALL_DONE,
+        seen::OUTLIVED_LEADER,
+        seen::OUTLIVED_LEASE,
+        seen::DIED_ON_REQUEST,
+    ];
+    exhaust("strict, frozen, leader changed", bound, witnesses);
+}
+
+#[test]
+fn strict_a_host_is_frozen_and_its_agent_is_killed() {
+    let bound = Bound {
+        exclusive: STRICT,
+        leases_out: 1,
+        frozen_hosts: true,
+        agent_restarts: 1,
+        breaks: 1,
+        atomic_handshake: ONE_BY_ONE,
+        ..Bound::CALM
+    };
+    let witnesses = &[
+        seen::ALL_DONE,
+        seen::OUTLIVED_LEASE,
+        seen::READOPTED,
+        seen::WAS_NOT_RUNNING,
+    ];
+    exhaust("strict, frozen, agent killed", bound, witnesses);
+}
+
+/// A checker that finds nothing wrong must be able to find something wrong.
+#[test]
+fn mistakes_are_found() {
+    let broken = Bound {
+        breaks: 1,
+        ..Bound::CALM
+    };
+    let lost = Bound {
+        leaders: 2,
+        slow_store: true,
+        atomic_handshake: AT_ONCE,
+        ..Bound::CALM
+    };
+    let frozen = Bound {
+        exclusive: STRICT,
+        leases_out: 1,
+        frozen_hosts: true,
+        atomic_handshake: ONE_BY_ONE,
+        ..Bound::CALM
+    };
+    let restarted = Bound {
+        agent_restarts: 1,
+        deaths: 1,
+        ..Bound::CALM
+    };
+    let cases = [
+        (Bug::SequenceUnchecked, broken),
+        (Bug::RefusalForgotten, broken),
+        (Bug::ClearedOnSendFailure, broken),
+        (Bug::SyntheticBeatsReal, broken),
+        (Bug::StatusForgottenEarly, broken),
+        (Bug::LeaseBeforeDurable, lost),
+        (Bug::AckBeforeDurable, lost),
+        (Bug::LeaseWaitSkipped, lost),
+        (Bug::OlderEpochObeyed, Bound { breaks: 1, ..lost }),
+        (Bug::RunningListToSuccessor, restarted),
+        (Bug::StrictByTime, frozen),
+    ];
+    for (bug, bound) in cases {
+        let bugs = Bugs::only(bug);
+        expect_violation(bug.name(), Bound { bugs, ..bound });
+    }
+}

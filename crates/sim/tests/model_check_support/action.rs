@@ -1,0 +1,239 @@
+//! What may happen next.
+
+use baton_core::scheduler::Input;
+use baton_model::ids::LeaseId;
+use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+use baton_model::outcome::Outcome;
+use baton_model::state::WorkerState;
+
+use super::cluster::Cluster;
+use super::hashed::Hashed;
+use super::host::{Host, Stage};
+use super::network::Message;
+use super::world::World;
+
+/// The host whose worker suffers the faults.
+const FAULTY: usize = 0;
+
+/// One thing that may happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// A message arrives, for the first time or again.
+    Deliver(Hashed<Message>),
+    /// The leader's oldest batch becomes durable.
+    Commit,
+    /// The leader does what is due. Time stands still, so nothing is due, unless a
+    /// mistake makes it so.
+    Tick,
+    /// The leader is gone; another takes over from what is durable.
+    ChangeLeader,
+    /// The leader notices that its connection to a worker has broken.
+    Break(usize),
+    /// A worker sends a heartbeat.
+    Beat(usize),
+    /// A worker and its leader shake hands in one step.
+    ShakeHands(usize),
+    /// A process ends by itself.
+    Finish(usize, LeaseId),
+    /// A process that was told to die is dead.
+    Die(usize, LeaseId),
+    /// An agent is killed and starts again.
+    RestartAgent(usize),
+    /// A life ends suddenly, with everything that ran; the next begins.
+    NextLife(usize),
+    /// The dead-man timer of a host fires.
+    FireGuard(usize),
+    /// A lease time passes in which the leader hears nothing of a worker.
+    RunLeaseOut(usize),
+}
+
+/// Everything that may happen in a state.
+pub(crate) fn possible(world: &World, cluster: &Cluster, actions: &mut Vec<Action>) {
+    for message in cluster.network.iter() {
+        if is_delivered(message) {
+            actions.push(Action::Deliver(message.clone()));
+        }
+    }
+    if cluster.leader.has_uncommitted() {
+        actions.push(Action::Commit);
+    }
+    if cluster.leader.is_due() {
+        actions.push(Action::Tick);
+    }
+    if cluster.epoch().0 < world.bound.leaders {
+        actions.push(Action::ChangeLeader);
+    }
+    for (index, host) in cluster.hosts.iter().enumerate() {
+        let doubts = cluster.leader.awaits_reply_from(host.life());
+        if index == FAULTY && cluster.spent.breaks < world.bound.breaks && doubts {
+            actions.push(Action::Break(index));
+        }
+        if has_reason_to_beat(cluster, index) {
+            actions.push(if world.bound.atomic_handshake[index] {
+                Action::ShakeHands(index)
+            } else {
+                Action::Beat(index)
+            });
+        }
+        for (lease, process) in &host.processes {
+            if process.lives() {
+                actions.push(Action::Finish(index, *lease));
+            }
+            if let Stage::Dying(_) = process.stage {
+                actions.push(Action::Die(index, *lease));
+            }
+        }
+    }
+    faults_of_a_worker(world, cluster, actions);
+}
+
+fn faults_of_a_worker(world: &World, cluster: &Cluster, actions: &mut Vec<Action>) {
+    let spent = &cluster.spent;
+    let host = &cluster.hosts[FAULTY];
+    if spent.agent_restarts < world.bound.agent_restarts && !host.over {
+        actions.push(Action::RestartAgent(FAULTY));
+    }
+    if spent.deaths < world.bound.deaths {
+        actions.push(Action::NextLife(FAULTY));
+    }
+    if spent.guard_firings < world.bound.guard_firings && !host.guard_fired {
+        actions.push(Action::FireGuard(FAULTY));
+    }
+    // In timed mode the order is the assumption: the dead-man timer of the host
+    // has killed everything before the scheduler takes the lease for run out.
+    let dead = host.guard_fired && host.alive().next().is_none();
+    if spent.leases_out < world.bound.leases_out
+        && (dead || world.bound.frozen_hosts)
+        && cluster.is_settled(1 - FAULTY)
+    {
+        actions.push(Action::RunLeaseOut(FAULTY));
+    }
+}
+
+/// Health checks pass by themselves: see [`Cluster::pass_check`].
+fn is_delivered(message: &Message) -> bool {
+    !matches!(message, Message::ToWorker(_, ToWorker::CheckHealth { .. }))
+}
+
+/// A heartbeat is sent when it can change something: to be associated, to learn
+/// that the leader takes the worker for HEALTHY, to say that it has given up; each
+/// once until the next upheaval. All the heartbeats in between would only carry a
+/// later stamp, and nothing but the time depends on that.
+fn has_reason_to_beat(cluster: &Cluster, index: usize) -> bool {
+    let host = &cluster.hosts[index];
+    let seat = cluster.seat_state(index);
+    match host.state() {
+        _ if host.over => false,
+        WorkerState::MustDie => !host.beats.resigned && seat != Some(WorkerState::MustDie),
+        _ if !host.beats.greeted => {
+            seat.is_none()
+                || host.state() != WorkerState::Healthy
+                || seat == Some(WorkerState::MustDie)
+        }
+        WorkerState::Healthy => false,
+        _ => !host.beats.asked && seat == Some(WorkerState::Healthy),
+    }
+}
+
+/// The state after something has happened; none if nothing has changed.
+pub(crate) fn follow(world: &World, before: &Cluster, action: Action) -> Option<Cluster> {
+    let mut cluster = before.clone();
+    match action {
+        Action::Deliver(message) => deliver(world, &mut cluster, &message),
+        Action::Commit => cluster.commit(world),
+        Action::Tick => cluster.schedule(world, Input::Tick),
+        Action::ChangeLeader => cluster.change_leader(world),
+        Action::Break(host) => {
+            cluster.spent.breaks += 1;
+            let who = address(&cluster.hosts[host]);
+            cluster.schedule(world, Input::Disconnected(who));
+        }
+        Action::Beat(host) | Action::ShakeHands(host) => greet(world, &mut cluster, host),
+        Action::Finish(host, lease) => cluster.end(host, lease, Outcome::Exited(0)),
+        Action::Die(host, lease) => die(&mut cluster, host, lease),
+        Action::RestartAgent(host) => {
+            cluster.spent.agent_restarts += 1;
+            cluster.hosts[host].edit(Host::restart_agent);
+            greet(world, &mut cluster, host);
+        }
+        Action::NextLife(host) => {
+            cluster.spent.deaths += 1;
+            let dead = cluster.hosts[host].life();
+            cluster.hosts[host].edit(Host::next_life);
+            cluster.network.edit(|network| network.drop_for(dead));
+            greet(world, &mut cluster, host);
+        }
+        Action::FireGuard(host) => {
+            cluster.spent.guard_firings += 1;
+            cluster.fire_guard(host);
+        }
+        Action::RunLeaseOut(host) => {
+            cluster.spent.leases_out += 1;
+            cluster.run_lease_out(world, host);
+        }
+    }
+    (cluster != *before).then_some(cluster)
+}
+
+fn deliver(world: &World, cluster: &mut Cluster, message: &Hashed<Message>) {
+    match &**message {
+        Message::ToScheduler(call) => cluster.hear(world, message.key(), call),
+        Message::ToWorker(to, call) => {
+            let receiver = cluster
+                .hosts
+                .iter()
+                .position(|host| host.life() == to.incarnation);
+            let Some(host) = receiver.filter(|host| !cluster.hosts[*host].over) else {
+                return;
+            };
+            cluster.obey(world, host, message.key(), call);
+            if let ToWorker::HeartbeatReply(reply) = call {
+                cluster.pass_check(world, host, reply.association);
+            }
+        }
+    }
+}
+
+/// A worker sends a heartbeat. An agent that starts does so before anything else.
+fn greet(world: &World, cluster: &mut Cluster, host: usize) {
+    note_beat(cluster, host);
+    if world.bound.atomic_handshake[host] {
+        cluster.shake_hands(host);
+    } else if let Some(heartbeat) = cluster.hosts[host].edit(Host::beat) {
+        cluster.send(Message::ToScheduler(ToScheduler::ProcessHeartbeat(
+            heartbeat,
+        )));
+    }
+}
+
+/// Uses up the reason for this heartbeat.
+fn note_beat(cluster: &mut Cluster, host: usize) {
+    let resigned = cluster.host_state(host) == WorkerState::MustDie;
+    cluster.hosts[host].edit(|host| {
+        let beats = &mut host.beats;
+        if resigned {
+            beats.resigned = true;
+        } else if beats.greeted {
+            beats.asked = true;
+        } else {
+            beats.greeted = true;
+        }
+    });
+}
+
+fn die(cluster: &mut Cluster, host: usize, lease: LeaseId) {
+    let stage = cluster.hosts[host]
+        .processes
+        .get(&lease)
+        .map(|process| process.stage);
+    if let Some(Stage::Dying(cause)) = stage {
+        cluster.end(host, lease, Outcome::Killed(cause));
+    }
+}
+
+fn address(host: &Host) -> WorkerAddress {
+    WorkerAddress {
+        worker: host.name().clone(),
+        incarnation: host.life(),
+    }
+}

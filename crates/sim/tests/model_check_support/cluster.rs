@@ -1,0 +1,405 @@
+//! The whole cluster at one moment: one state of the model.
+//!
+//! Everything here is a mechanism: how a message reaches its receiver and what
+//! then has to be kept, counted and sent. *Which* of the possible things happens
+//! is chosen in [`super::action`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use baton_core::protocol::worker::io;
+use baton_core::scheduler::{Effect, Input};
+use baton_model::ids::{Association, Epoch, InstanceId, LeaseId, RequestId};
+use baton_model::message::{ToScheduler, ToWorker};
+use baton_model::outcome::Outcome;
+use baton_model::spec::{InstanceSpec, RetryBudget};
+use baton_model::state::WorkerState;
+use baton_model::time::Millis;
+
+use super::bound::timeouts;
+use super::hashed::Hashed;
+use super::host::{Deeds, Host};
+use super::leader::Leader;
+use super::network::{Message, Network};
+use super::store::Store;
+use super::world::{Heard, World};
+
+/// How often each fault has struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Spent {
+    /// Connections that broke.
+    pub breaks: u8,
+    /// Agents that were killed.
+    pub agent_restarts: u8,
+    /// Lives that ended suddenly.
+    pub deaths: u8,
+    /// Dead-man timers that fired.
+    pub guard_firings: u8,
+    /// Leases that ran out.
+    pub leases_out: u8,
+}
+
+/// What really happened, which nobody in the cluster sees as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct History {
+    /// Every process that ever began: on which host, and how it ended.
+    pub executions: BTreeMap<LeaseId, (usize, Option<Outcome>)>,
+    /// A process began without a lease that was open in the store.
+    pub started_unleased: bool,
+    /// A process began a second time under one lease.
+    pub started_twice: bool,
+    /// An end was acknowledged, or forgotten by its worker, that the store lacks.
+    pub acknowledged_early: bool,
+}
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Cluster {
+    /// Who leads.
+    pub leader: Hashed<Leader>,
+    /// What is durable.
+    pub store: Hashed<Store>,
+    /// Workers `a` and `b`.
+    pub hosts: [Hashed<Host>; 2],
+    /// What was ever sent.
+    pub network: Hashed<Network>,
+    /// What really happened.
+    pub history: Hashed<History>,
+    /// The faults so far.
+    pub spent: Spent,
+}
+
+impl Cluster {
+    /// A settled cluster: both workers are HEALTHY on both sides, and the instances
+    /// have just been submitted.
+    pub(crate) fn settled(world: &World) -> Self {
+        let host = |name, number| Host::new(name, number, world.bound.slots, world.bound.bugs);
+        let mut store = Store::new();
+        store.epoch = Epoch(1);
+        let leader = Leader::new(world.bound.config(), store.epoch, store.ledger.clone());
+        let mut cluster = Self {
+            leader: Hashed::new(leader),
+            store: Hashed::new(store),
+            hosts: [Hashed::new(host("a", 1)), Hashed::new(host("b", 2))],
+            network: Hashed::new(Network::default()),
+            history: Hashed::new(History::default()),
+            spent: Spent::default(),
+        };
+        for host in 0..2 {
+            cluster.shake_hands(host);
+            assert!(
+                cluster.is_settled(host),
+                "the handshake of worker {host} failed"
+            );
+        }
+        cluster.schedule(world, submission(world));
+        cluster
+    }
+
+    /// True if a worker and its leader agree that it is HEALTHY.
+    pub(crate) fn is_settled(&self, host: usize) -> bool {
+        self.host_state(host) == WorkerState::Healthy
+            && self.seat_state(host) == Some(WorkerState::Healthy)
+    }
+
+    /// A worker's health in its own eyes.
+    pub(crate) fn host_state(&self, host: usize) -> WorkerState {
+        self.hosts[host].state()
+    }
+
+    /// The health of a worker's life in its leader's eyes, if that life has the seat.
+    pub(crate) fn seat_state(&self, host: usize) -> Option<WorkerState> {
+        let host = &self.hosts[host];
+        let seat = self.leader.scheduler().seats().get(host.name())?;
+        (seat.holder.incarnation == host.life()).then_some(seat.state)
+    }
+
+    /// The term of the current leader.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.store.epoch
+    }
+
+    /// Hands an input to the leader.
+    pub(crate) fn schedule(&mut self, world: &World, input: Input) {
+        let heard = Heard::new(&self.leader, input);
+        self.scheduled(world, heard);
+    }
+
+    /// Hands a message to the leader.
+    pub(crate) fn hear(&mut self, world: &World, key: u64, message: &ToScheduler) {
+        let heard = world.hear(&self.leader, key, message);
+        self.scheduled(world, heard);
+    }
+
+    fn scheduled(&mut self, world: &World, heard: Heard) {
+        let (leader, effects) = heard.given(|effect| self.was_said(effect));
+        self.leader = leader;
+        self.leave(&effects);
+        if !world.bound.slow_store || self.epoch().0 >= world.bound.leaders {
+            // If nobody takes over any more, a later commit could only delay messages,
+            // and every delay is explored anyway. If somebody does, then a batch that
+            // is not durable by then might as well not have been decided: nothing
+            // that rests on it has left, and its input can still arrive. Whether the
+            // outbox keeps to that is what a slow store explores.
+            self.commit_all(world);
+        }
+    }
+
+    /// Makes the leader's oldest batch durable.
+    pub(crate) fn commit(&mut self, world: &World) {
+        let (leader, store, effects) = world.commit(&self.leader, &self.store);
+        self.leader = leader;
+        self.store = store;
+        self.leave(&effects);
+    }
+
+    /// Makes everything durable.
+    fn commit_all(&mut self, world: &World) {
+        while self.leader.has_uncommitted() {
+            self.commit(world);
+        }
+    }
+
+    /// The leader is gone, with everything that was not durable; the next begins.
+    pub(crate) fn change_leader(&mut self, world: &World) {
+        let epoch = self.epoch().next();
+        self.store.edit(|store| store.epoch = epoch);
+        let ledger = self.store.ledger.clone();
+        self.leader = Hashed::new(Leader::new(world.bound.config(), epoch, ledger));
+        for host in &mut self.hosts {
+            host.edit(|host| host.beats = Default::default());
+        }
+    }
+
+    /// Hands a message to a host's agent.
+    pub(crate) fn obey(&mut self, world: &World, host: usize, key: u64, message: &ToWorker) {
+        let (after, deeds) = world.obey(&self.hosts[host], key, message);
+        self.hosts[host] = after;
+        self.note(host, &deeds);
+        self.post(&deeds.sent);
+    }
+
+    /// Hands an input to a host's agent.
+    fn work(&mut self, host: usize, input: io::Input) -> Deeds {
+        let mut deeds = Deeds::default();
+        self.hosts[host].edit(|host| host.handle(input, &mut deeds));
+        self.note(host, &deeds);
+        deeds
+    }
+
+    /// A process ends.
+    pub(crate) fn end(&mut self, host: usize, lease: LeaseId, outcome: Outcome) {
+        let mut deeds = Deeds::default();
+        self.hosts[host].edit(|host| host.end(lease, outcome, &mut deeds));
+        self.history
+            .edit(|history| history.executions.insert(lease, (host, Some(outcome))));
+        self.note(host, &deeds);
+        self.post(&deeds.sent);
+    }
+
+    /// The dead-man timer of a host fires.
+    pub(crate) fn fire_guard(&mut self, host: usize) {
+        let mut deeds = Deeds::default();
+        self.hosts[host].edit(|host| host.fire_guard(&mut deeds));
+        self.note(host, &deeds);
+        self.post(&deeds.sent);
+    }
+
+    /// A whole lease time passes in which the leader hears nothing of `silent`.
+    /// The other worker stays in touch: its heartbeats and their replies pass
+    /// unhindered, as otherwise both would be given up.
+    pub(crate) fn run_lease_out(&mut self, world: &World, silent: usize) {
+        self.commit_all(world);
+        let other = 1 - silent;
+        let pace = timeouts().heartbeat_gap;
+        let mut passed = Millis(0);
+        while passed <= timeouts().lease() {
+            passed = passed + pace;
+            self.leader.edit(|leader| leader.advance(pace));
+            // Mail is read before the clock: the order that the core asks for.
+            self.exchange_heartbeat(other);
+            self.schedule(world, Input::Tick);
+            self.commit_all(world);
+        }
+    }
+
+    /// A handshake from first heartbeat to HEALTHY, without anything in between.
+    /// A copy of the last reply may still arrive later.
+    pub(crate) fn shake_hands(&mut self, host: usize) {
+        for _ in 0..2 {
+            let reply = self.exchange_heartbeat(host);
+            if let (true, Some(reply)) = (self.is_settled(host), reply) {
+                self.leave(&[reply]);
+            }
+        }
+    }
+
+    /// Puts on the network what a host sent, its heartbeat apart.
+    fn post(&mut self, messages: &[ToScheduler]) {
+        for message in messages {
+            self.send(Message::ToScheduler(message.clone()));
+        }
+    }
+
+    /// Puts a message on the network.
+    pub(crate) fn send(&mut self, message: Message) {
+        let message = Hashed::new(message);
+        if !self.network.contains(&message) {
+            self.network.edit(|network| network.add(message));
+        }
+    }
+
+    /// Health checks always pass, as soon as the worker has joined the association
+    /// that they belong to: they are not what is explored here.
+    pub(crate) fn pass_check(&mut self, world: &World, host: usize, joined: Association) {
+        let Some(check) = self.open_check(joined) else {
+            return;
+        };
+        let deeds = self.work(host, io::Input::Message(check.clone()));
+        let mut reported = false;
+        for report in deeds.sent {
+            reported = true;
+            self.schedule(world, Input::Message(report));
+        }
+        if reported {
+            self.network.edit(|network| {
+                network.drop_if(|it| matches!(it, Message::ToWorker(_, sent) if *sent == check));
+            });
+        }
+    }
+
+    fn open_check(&self, joined: Association) -> Option<ToWorker> {
+        self.network.iter().find_map(|message| match &**message {
+            Message::ToWorker(_, check @ ToWorker::CheckHealth { association, .. })
+                if *association == joined =>
+            {
+                Some(check.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// One heartbeat and everything that follows from it directly, at once.
+    /// Returns the last reply.
+    fn exchange_heartbeat(&mut self, host: usize) -> Option<Effect> {
+        let heartbeat = self.hosts[host].edit(Host::beat)?;
+        let mut reply = None;
+        let mut inbox = VecDeque::from([ToScheduler::ProcessHeartbeat(heartbeat)]);
+        while let Some(message) = inbox.pop_front() {
+            let mut effects = self
+                .leader
+                .edit(|leader| leader.handle(Input::Message(message)).left);
+            while self.leader.has_uncommitted() {
+                let Self { leader, store, .. } = self;
+                effects.extend(leader.edit(|leader| store.edit(|store| leader.commit(store))));
+            }
+            for effect in effects {
+                let Some(greeting) = self.as_greeting(host, &effect) else {
+                    self.leave(&[effect]);
+                    continue;
+                };
+                if let ToWorker::HeartbeatReply(_) = greeting {
+                    reply = Some(effect);
+                }
+                let mut deeds = self.work(host, io::Input::Message(greeting));
+                inbox.extend(deeds.sent.extract_if(.., |message| is_greeting(message)));
+                self.post(&deeds.sent);
+            }
+        }
+        reply
+    }
+
+    /// The message of an effect, if it is part of a handshake with that host.
+    fn as_greeting(&self, host: usize, effect: &Effect) -> Option<ToWorker> {
+        let Effect::Send(to, message) = effect else {
+            return None;
+        };
+        let greeting = matches!(
+            message,
+            ToWorker::HeartbeatReply(_)
+                | ToWorker::GetRunningTasks { .. }
+                | ToWorker::CheckHealth { .. }
+        );
+        (greeting && to.incarnation == self.hosts[host].life()).then(|| message.clone())
+    }
+
+    /// What the leader says to the outside.
+    fn leave(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Send(to, message) = effect {
+                if let ToWorker::StatusAck { leases, .. } = message {
+                    self.note_acknowledged(leases);
+                }
+                let lives = self.hosts.iter().any(|host| host.life() == to.incarnation);
+                if lives {
+                    self.send(Message::ToWorker(to.clone(), message.clone()));
+                }
+            }
+        }
+    }
+
+    fn was_said(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Send(to, message) => {
+                let message = Message::ToWorker(to.clone(), message.clone());
+                self.network.contains(&Hashed::new(message))
+            }
+            _ => false,
+        }
+    }
+
+    fn note(&mut self, host: usize, deeds: &Deeds) {
+        for lease in &deeds.started {
+            let leased = self.store.ledger.open_lease(*lease).is_some();
+            self.history.edit(|history| {
+                history.started_unleased |= !leased;
+                let before = history.executions.insert(*lease, (host, None));
+                history.started_twice |= before.is_some();
+            });
+        }
+        self.note_acknowledged(&deeds.forgotten);
+    }
+
+    fn note_acknowledged(&mut self, leases: &[LeaseId]) {
+        if leases
+            .iter()
+            .any(|lease| !self.store.closed.contains_key(lease))
+        {
+            self.history
+                .edit(|history| history.acknowledged_early = true);
+        }
+    }
+}
+
+/// True for what belongs to a handshake.
+const fn is_greeting(message: &ToScheduler) -> bool {
+    matches!(
+        message,
+        ToScheduler::ProcessHeartbeat(_)
+            | ToScheduler::RunningTasks { .. }
+            | ToScheduler::HealthReport { .. }
+    )
+}
+
+fn submission(world: &World) -> Input {
+    let instances = world
+        .bound
+        .exclusive
+        .iter()
+        .zip(1..)
+        .map(|(exclusive, id)| {
+            let spec = InstanceSpec {
+                command: Vec::new(),
+                exclusive: *exclusive,
+                retry: RetryBudget {
+                    failures_max: 0,
+                    losses_max: 2,
+                },
+            };
+            (InstanceId(id), Arc::new(spec))
+        });
+    Input::Submit {
+        request: RequestId(1),
+        instances: instances.collect(),
+    }
+}

@@ -1,0 +1,289 @@
+//! One worker host: the real agent and dead-man timer, and a coordinator with its
+//! processes.
+//!
+//! Agent and coordinator exchange their calls at once: an agent that dies between
+//! an order and its confirmation is, for everyone else, an agent whose next
+//! message was lost. A kill takes time, so a process that was told to die lives
+//! on until the model lets it end.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use baton_core::bugs::Bugs;
+use baton_core::protocol::worker::Worker;
+use baton_core::protocol::worker::guard::DeadMan;
+use baton_core::protocol::worker::io::{Effect, Input, Record};
+use baton_model::fact::Holder;
+use baton_model::ids::{BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName};
+use baton_model::message::{Heartbeat, ToScheduler};
+use baton_model::outcome::{KillCause, Outcome};
+use baton_model::spec::InstanceSpec;
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Mono};
+
+/// Between two lives of an agent, so that the stamps of the later one are later.
+const RESTART_PAUSE: Millis = Millis(1_000);
+
+/// Where a process on the coordinator's record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// It runs.
+    Running,
+    /// It was told to die and may still run.
+    Dying(KillCause),
+    /// It is over, and the scheduler has not acknowledged that.
+    Ended(Outcome),
+}
+
+/// A process on the coordinator's record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    spec: Arc<InstanceSpec>,
+    /// Where it stands.
+    pub stage: Stage,
+}
+
+impl Process {
+    /// True if it may still do something.
+    pub(crate) const fn lives(&self) -> bool {
+        matches!(self.stage, Stage::Running | Stage::Dying(_))
+    }
+}
+
+/// What a host did in answer to one input.
+#[derive(Debug, Default)]
+pub(crate) struct Deeds {
+    /// Messages, heartbeats apart.
+    pub sent: Vec<ToScheduler>,
+    /// The heartbeat, if one was due.
+    pub heartbeat: Option<Heartbeat>,
+    /// Processes that began.
+    pub started: Vec<LeaseId>,
+    /// Records that were dropped because their end was acknowledged.
+    pub forgotten: Vec<LeaseId>,
+}
+
+/// Which reasons for a heartbeat have been used up since the last upheaval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Beats {
+    /// To be associated.
+    pub greeted: bool,
+    /// To learn that it is HEALTHY.
+    pub asked: bool,
+    /// To say that it has given up.
+    pub resigned: bool,
+}
+
+/// One host and the worker on it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Host {
+    worker: Worker,
+    slots: u32,
+    bugs: Bugs,
+    guard: DeadMan,
+    /// Whether the dead-man timer has fired in this life.
+    pub guard_fired: bool,
+    /// Whether this life has ended by itself.
+    pub over: bool,
+    /// The coordinator's record.
+    pub processes: BTreeMap<LeaseId, Process>,
+    /// What ran when the agent was last killed.
+    pub readopted: BTreeSet<LeaseId>,
+    /// Heartbeats sent lately.
+    pub beats: Beats,
+    clock: Mono,
+}
+
+impl Host {
+    /// A host whose worker begins its first life.
+    pub(crate) fn new(name: &str, number: u64, slots: u32, bugs: Bugs) -> Self {
+        let me = Holder {
+            worker: WorkerName::new(name),
+            incarnation: Incarnation {
+                lineage: Lineage(number),
+                life: Life(1),
+            },
+            host: HostId(number),
+            boot: BootId(1),
+        };
+        let clock = Mono(0);
+        Self {
+            worker: Worker::begin(me, slots, bugs, Vec::new(), clock),
+            slots,
+            bugs,
+            guard: DeadMan::default(),
+            guard_fired: false,
+            over: false,
+            processes: BTreeMap::new(),
+            readopted: BTreeSet::new(),
+            beats: Beats::default(),
+            clock,
+        }
+    }
+
+    /// The seat.
+    pub(crate) fn name(&self) -> &WorkerName {
+        &self.worker.me().worker
+    }
+
+    /// The life that is being lived.
+    pub(crate) fn life(&self) -> Incarnation {
+        self.worker.me().incarnation
+    }
+
+    /// Its health in its own eyes.
+    pub(crate) fn state(&self) -> WorkerState {
+        self.worker.state()
+    }
+
+    /// Leases whose process may still do something.
+    pub(crate) fn alive(&self) -> impl Iterator<Item = LeaseId> {
+        self.processes
+            .iter()
+            .filter(|(_, process)| process.lives())
+            .map(|(lease, _)| *lease)
+    }
+
+    /// Hands an input to the agent and carries out what it wants.
+    pub(crate) fn handle(&mut self, input: Input, deeds: &mut Deeds) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            for effect in self.worker.handle(self.clock, input) {
+                inputs.extend(self.carry_out(effect, deeds));
+            }
+        }
+    }
+
+    /// Lets just so much time pass that a heartbeat is due.
+    pub(crate) fn beat(&mut self) -> Option<Heartbeat> {
+        let mut deeds = Deeds::default();
+        let soon = self.clock + Millis(1);
+        self.clock = self.worker.next_due().map_or(soon, |due| due.max(soon));
+        self.handle(Input::Tick, &mut deeds);
+        deeds.heartbeat
+    }
+
+    /// A process ends: by itself, or because it was told to.
+    pub(crate) fn end(&mut self, lease: LeaseId, outcome: Outcome, deeds: &mut Deeds) {
+        if let Some(process) = self.processes.get_mut(&lease) {
+            process.stage = Stage::Ended(outcome);
+            self.handle(Input::Ended(lease, outcome), deeds);
+        }
+    }
+
+    /// The lease runs out on this host: the coordinator begins to kill.
+    pub(crate) fn fire_guard(&mut self, deeds: &mut Deeds) {
+        let Some(deadline) = self.guard.next_due() else {
+            return;
+        };
+        self.clock = self.clock.max(deadline);
+        if self.guard.poll(self.clock).is_some() {
+            self.guard_fired = true;
+            self.order_all_dead(KillCause::LeaseLapsed);
+            self.handle(Input::GuardFired, deeds);
+        }
+    }
+
+    /// The agent is killed and starts again; the coordinator lives on.
+    pub(crate) fn restart_agent(&mut self) {
+        self.clock += RESTART_PAUSE;
+        let me = self.worker.me().clone();
+        let order = self.guard.order();
+        self.readopted = self.alive().collect();
+        self.begin(me);
+        if let Some(order) = order {
+            self.worker.resume(order);
+        }
+        if self.guard_fired {
+            self.handle(Input::GuardFired, &mut Deeds::default());
+        }
+    }
+
+    /// Everything of this life is killed, and the next one begins with the ends
+    /// that are on record. What ran has left no record of how it ended.
+    pub(crate) fn next_life(&mut self) {
+        self.clock += RESTART_PAUSE;
+        self.processes.retain(|_, process| !process.lives());
+        let mut me = self.worker.me().clone();
+        me.incarnation.life = me.incarnation.life.next();
+        let obeyed = self.guard.order().map(|order| order.epoch);
+        self.guard = DeadMan::default();
+        self.guard_fired = false;
+        self.over = false;
+        self.begin(me);
+        if let Some(epoch) = obeyed {
+            self.worker.obeyed(epoch);
+        }
+    }
+
+    fn begin(&mut self, me: Holder) {
+        let records = self
+            .processes
+            .iter()
+            .map(|(lease, process)| Record {
+                lease: *lease,
+                spec: Arc::clone(&process.spec),
+                ended: match process.stage {
+                    Stage::Ended(outcome) => Some(outcome),
+                    Stage::Running | Stage::Dying(_) => None,
+                },
+            })
+            .collect();
+        self.worker = Worker::begin(me, self.slots, self.bugs, records, self.clock);
+        self.beats = Beats::default();
+    }
+
+    /// The coordinator's part, and what it answers.
+    fn carry_out(&mut self, effect: Effect, deeds: &mut Deeds) -> Option<Input> {
+        match effect {
+            Effect::Send(ToScheduler::ProcessHeartbeat(heartbeat)) => {
+                deeds.heartbeat = Some(heartbeat);
+            }
+            Effect::Send(message) => deeds.sent.push(message),
+            Effect::Launch(lease, _) if !self.guard.admits(self.clock) => {
+                return Some(Input::LaunchRefused(lease));
+            }
+            Effect::Launch(lease, spec) => {
+                deeds.started.push(lease);
+                self.processes.insert(
+                    lease,
+                    Process {
+                        spec,
+                        stage: Stage::Running,
+                    },
+                );
+                return Some(Input::Launched(lease));
+            }
+            Effect::Kill(lease, _) => self.order_dead(lease, KillCause::Requested),
+            Effect::KillAll(cause, grace) => {
+                self.guard.fire(self.clock, grace);
+                self.guard_fired = true;
+                self.order_all_dead(cause);
+            }
+            Effect::Guard(order) => self.guard.extend(order),
+            Effect::Forget(lease) => {
+                self.processes.remove(&lease);
+                deeds.forgotten.push(lease);
+            }
+            Effect::RunCheck(check) => return Some(Input::CheckDone(check, true)),
+            Effect::ReadLogs(..) => panic!("nobody reads logs here"),
+            Effect::EndLife => self.over = true,
+        }
+        None
+    }
+
+    fn order_all_dead(&mut self, cause: KillCause) {
+        let alive: Vec<LeaseId> = self.alive().collect();
+        for lease in alive {
+            self.order_dead(lease, cause);
+        }
+    }
+
+    fn order_dead(&mut self, lease: LeaseId, cause: KillCause) {
+        if let Some(process) = self.processes.get_mut(&lease)
+            && process.stage == Stage::Running
+        {
+            process.stage = Stage::Dying(cause);
+        }
+    }
+}

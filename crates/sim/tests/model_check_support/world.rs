@@ -1,0 +1,111 @@
+//! What does not change in the course of an exploration: its bound, and what is
+//! already known of how the parts answer.
+
+use std::sync::Arc;
+
+use baton_core::protocol::worker::io;
+use baton_core::scheduler::{Effect, Input};
+use baton_model::message::{ToScheduler, ToWorker};
+
+use super::bound::Bound;
+use super::hashed::Hashed;
+use super::host::{Deeds, Host};
+use super::leader::Leader;
+use super::memo::Memo;
+use super::store::Store;
+
+/// Leader and store after a commit, and what had waited for it.
+type Committed = (Hashed<Leader>, Hashed<Store>, Arc<[Effect]>);
+
+/// The laws of one exploration.
+pub(crate) struct World {
+    /// How far it goes.
+    pub(crate) bound: Bound,
+    leaders: Memo<Heard>,
+    commits: Memo<Committed>,
+    hosts: Memo<(Hashed<Host>, Arc<Deeds>)>,
+}
+
+impl World {
+    /// A world in which nothing has happened.
+    pub(crate) fn new(bound: Bound) -> Self {
+        Self {
+            bound,
+            leaders: Memo::new(),
+            commits: Memo::new(),
+            hosts: Memo::new(),
+        }
+    }
+
+    /// The leader after a message, and what left at once.
+    pub(crate) fn hear(&self, leader: &Hashed<Leader>, key: u64, message: &ToScheduler) -> Heard {
+        self.leaders.get(leader.key(), key, || {
+            Heard::new(leader, Input::Message(message.clone()))
+        })
+    }
+
+    /// Makes the oldest batch durable.
+    pub(crate) fn commit(&self, leader: &Hashed<Leader>, store: &Hashed<Store>) -> Committed {
+        self.commits.get(leader.key(), store.key(), || {
+            let (mut leader, mut store) = (leader.clone(), store.clone());
+            let effects = leader.edit(|leader| store.edit(|store| leader.commit(store)));
+            (leader, store, effects.into())
+        })
+    }
+
+    /// A host after a message, and what it did.
+    pub(crate) fn obey(
+        &self,
+        host: &Hashed<Host>,
+        key: u64,
+        message: &ToWorker,
+    ) -> (Hashed<Host>, Arc<Deeds>) {
+        self.hosts.get(host.key(), key, || {
+            let mut after = host.clone();
+            let mut deeds = Deeds::default();
+            after.edit(|it| it.handle(io::Input::Message(message.clone()), &mut deeds));
+            (keep_if_same(host, after), Arc::new(deeds))
+        })
+    }
+}
+
+/// What a leader made of an input.
+#[derive(Clone)]
+pub(crate) struct Heard {
+    after: Hashed<Leader>,
+    left: Arc<[Effect]>,
+    repeated: Option<(Arc<[Effect]>, Hashed<Leader>)>,
+}
+
+impl Heard {
+    /// Hands an input to a leader.
+    pub(crate) fn new(before: &Hashed<Leader>, input: Input) -> Self {
+        let mut after = before.clone();
+        let said = after.edit(|leader| leader.handle(input));
+        let repeated = said
+            .repeated
+            .map(|(effects, leader)| (effects.into(), keep_if_same(before, Hashed::new(leader))));
+        Self {
+            after: keep_if_same(before, after),
+            left: said.left.into(),
+            repeated,
+        }
+    }
+
+    /// The leader afterwards and what left at once, given what was said before.
+    pub(crate) fn given(self, said: impl Fn(&Effect) -> bool) -> (Hashed<Leader>, Arc<[Effect]>) {
+        match self.repeated {
+            Some((effects, leader)) if effects.iter().all(said) => (leader, Arc::default()),
+            _ => (self.after, self.left),
+        }
+    }
+}
+
+/// One copy of what is equal, so that comparing it again costs nothing.
+fn keep_if_same<T: PartialEq>(before: &Hashed<T>, after: Hashed<T>) -> Hashed<T> {
+    if after == *before {
+        before.clone()
+    } else {
+        after
+    }
+}
