@@ -11,6 +11,7 @@
 //! | [`step`] | that nothing is said before it is durable |
 //! | [`ledger`] | what the facts add up to |
 //! | [`triage`] | what follows when an attempt has ended |
+//! | [`plan`] | which process of a task runs when, and how the task ends |
 //! | [`leader`] | who of several schedulers leads |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`scheduler`] | the leader, composed of the above |
@@ -24,6 +25,7 @@ pub mod counts;
 pub mod fsm;
 pub mod leader;
 pub mod ledger;
+pub mod plan;
 pub mod protocol;
 pub mod scheduler;
 pub mod step;

@@ -6,6 +6,7 @@
 //! | [`time`] | monotonic and wall time, durations, heartbeat stamps |
 //! | [`state`] | the states of the five machines, as they stand on the wire |
 //! | [`spec`] | what an instance asks for |
+//! | [`task`] | a task: processes in an order, with their policies |
 //! | [`outcome`] | how an attempt ended, and how we know |
 //! | [`fact`] | what the store keeps: past-tense, append-only |
 //! | [`message`] | the scheduler-worker calls and their replies |
@@ -22,6 +23,7 @@ pub mod message;
 pub mod outcome;
 pub mod spec;
 pub mod state;
+pub mod task;
 pub mod time;
 pub mod timeouts;
 pub mod worker_set;

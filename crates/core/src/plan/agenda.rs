@@ -1,0 +1,301 @@
+//! What follows from the records at once, kept ready so that nobody has to look
+//! for it: who may start, who has to wait for a time, who runs, what is counted,
+//! which timer is set.
+//!
+//! All of it is derived. [`Agenda::rebuild`] makes it from the plain data; the
+//! fold keeps it up to date by the same rules, and the random tests hold the two
+//! against each other after every record.
+
+use std::collections::BTreeSet;
+
+use baton_model::state::AttemptState;
+use baton_model::task::{Condition, Ending, Fate, PlanSnapshot, ProcessNo, ProcessSpec, TaskSpec};
+use baton_model::time::Mono;
+
+use super::graph::Graph;
+use crate::timers::Timers;
+
+/// How many records of its use a finalization budget gets.
+const BUDGET_MARKS: u64 = 4;
+
+/// What can become due. Sorted so that of two at the same instant the one that
+/// makes the other needless comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// The finalization budget is used up.
+    Budget,
+    /// A part of it is, which is worth a record.
+    Mark,
+    /// A run has run for too long.
+    Timeout(ProcessNo),
+}
+
+/// A task has two plans, which share nothing: one until the end begins, and one
+/// for the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// The regular processes.
+    Regular,
+    /// The final ones.
+    Final,
+}
+
+impl Lane {
+    /// Where a process belongs.
+    pub(super) const fn of(spec: &ProcessSpec) -> Self {
+        if spec.is_final {
+            Self::Final
+        } else {
+            Self::Regular
+        }
+    }
+
+    /// Whose turn it is.
+    pub(super) const fn at(state: AttemptState) -> Option<Self> {
+        match state {
+            AttemptState::Active => Some(Self::Regular),
+            AttemptState::Finalizing => Some(Self::Final),
+            _ => None,
+        }
+    }
+}
+
+/// A process' place among those that may start: who has run least, and of these
+/// who is defined first. So first runs keep the order of definition, and a daemon
+/// that comes back at once cannot keep everybody else out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    runs: u64,
+    /// Who it is.
+    pub(super) no: ProcessNo,
+}
+
+impl Rank {
+    const LAST: Self = Self {
+        runs: u64::MAX,
+        no: ProcessNo::MAX,
+    };
+
+    /// The place of one process.
+    pub(super) fn of(kept: &PlanSnapshot, no: ProcessNo) -> Self {
+        let runs = kept.processes[no.index()].runs;
+        Self { runs, no }
+    }
+}
+
+/// The processes of one plan, by what they wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Queue {
+    /// May start as soon as there is room.
+    pub(super) ready: BTreeSet<Rank>,
+    /// May start then.
+    pub(super) delayed: BTreeSet<(Mono, Rank)>,
+    /// A run is under way.
+    pub(super) live: BTreeSet<ProcessNo>,
+    /// How many are waited for and may still run.
+    pub(super) open: usize,
+    /// How many have failed for good.
+    pub(super) failed: usize,
+    /// How many are waited for and can never start.
+    pub(super) blocked: usize,
+}
+
+impl Queue {
+    /// The first that may start by `now`. Looks through
+    /// what has become due since the last record, which the next record makes
+    /// ready once and for all.
+    pub(super) fn first(&self, now: Mono) -> Option<ProcessNo> {
+        let due = self
+            .delayed
+            .range(..=(now, Rank::LAST))
+            .map(|(_, rank)| *rank)
+            .min();
+        let ready = self.ready.first().copied();
+        let first = match (ready, due) {
+            (Some(ready), Some(due)) => Some(ready.min(due)),
+            (one, other) => one.or(other),
+        };
+        first.map(|rank| rank.no)
+    }
+}
+
+/// What has happened to a process, as far as others wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Milestones {
+    started: bool,
+    healthy: bool,
+    fate: Fate,
+}
+
+impl Milestones {
+    /// Those of one process.
+    pub(super) fn of(spec: &TaskSpec, kept: &PlanSnapshot, no: ProcessNo) -> Self {
+        let progress = &kept.processes[no.index()];
+        let checked = spec.processes[no.index()].ready.is_some();
+        Self {
+            started: progress.started_once,
+            healthy: if checked {
+                progress.ready_once
+            } else {
+                progress.started_once
+            },
+            fate: progress.fate,
+        }
+    }
+
+    /// True if somebody who waits for `condition` need not wait any longer. What
+    /// was reached once stays reached.
+    pub(super) const fn meet(self, condition: Condition) -> bool {
+        match condition {
+            Condition::Success => matches!(self.fate, Fate::Finished),
+            Condition::Exit => matches!(self.fate, Fate::Finished | Fate::Failed),
+            Condition::Started => self.started,
+            Condition::Healthy => self.healthy,
+        }
+    }
+
+    /// True if nothing more will be reached, for reasons of its own. Where its part
+    /// of the task is over, so it is for those who wait for it.
+    pub(super) const fn closed(self) -> bool {
+        !matches!(self.fate, Fate::Open | Fate::Dropped)
+    }
+}
+
+/// Everything derived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Agenda {
+    /// How many conditions each process still waits for.
+    pub(super) unmet: Vec<usize>,
+    regular: Queue,
+    last: Queue,
+    /// What becomes due.
+    pub(super) timers: Timers<Timer>,
+}
+
+impl Agenda {
+    /// Derives everything from the plain data.
+    pub(super) fn rebuild(spec: &TaskSpec, graph: &Graph, kept: &PlanSnapshot) -> Self {
+        let mut agenda = Self {
+            unmet: vec![0; spec.processes.len()],
+            regular: Queue::default(),
+            last: Queue::default(),
+            timers: Timers::default(),
+        };
+        for (no, process) in numbered(spec) {
+            agenda.unmet[no.index()] = graph
+                .before(no)
+                .iter()
+                .filter(|(other, condition)| !Milestones::of(spec, kept, *other).meet(*condition))
+                .count();
+            agenda.count(process, kept.processes[no.index()].fate);
+            agenda.place(spec, kept, no);
+        }
+        if !super::is_terminal(kept.state) {
+            agenda.arm_timeouts(spec, kept);
+            agenda.arm_ending(kept.ending.as_ref());
+        }
+        agenda
+    }
+
+    /// The queue of a plan.
+    pub(super) const fn queue(&self, lane: Lane) -> &Queue {
+        match lane {
+            Lane::Regular => &self.regular,
+            Lane::Final => &self.last,
+        }
+    }
+
+    /// The queue of a plan, to change it.
+    pub(super) const fn queue_mut(&mut self, lane: Lane) -> &mut Queue {
+        match lane {
+            Lane::Regular => &mut self.regular,
+            Lane::Final => &mut self.last,
+        }
+    }
+
+    /// Puts a process where its progress says.
+    pub(super) fn place(&mut self, spec: &TaskSpec, kept: &PlanSnapshot, no: ProcessNo) {
+        let progress = &kept.processes[no.index()];
+        let unmet = self.unmet[no.index()];
+        let rank = Rank::of(kept, no);
+        let queue = self.queue_mut(Lane::of(&spec.processes[no.index()]));
+        if progress.live.is_some() {
+            queue.live.insert(no);
+        } else if progress.fate == Fate::Open && unmet == 0 {
+            if progress.not_before > kept.at.mono {
+                queue.delayed.insert((progress.not_before, rank));
+            } else {
+                queue.ready.insert(rank);
+            }
+        }
+    }
+
+    /// Makes ready whose time has come.
+    pub(super) fn promote(&mut self, now: Mono) {
+        for queue in [&mut self.regular, &mut self.last] {
+            while let Some((at, rank)) = queue.delayed.first().copied() {
+                if at > now {
+                    break;
+                }
+                queue.delayed.pop_first();
+                queue.ready.insert(rank);
+            }
+        }
+    }
+
+    /// Moves a process from one fate to another in the counts.
+    pub(super) fn recount(&mut self, process: &ProcessSpec, from: Fate, to: Fate) {
+        if from == Fate::Open && to != Fate::Open && !process.ephemeral {
+            self.queue_mut(Lane::of(process)).open -= 1;
+        }
+        if to != Fate::Open {
+            self.count(process, to);
+        }
+    }
+
+    /// Sets the timers of the end to what they should be.
+    pub(super) fn arm_ending(&mut self, ending: Option<&Ending>) {
+        self.timers.disarm(&Timer::Budget);
+        self.timers.disarm(&Timer::Mark);
+        let Some(ending) = ending.filter(|ending| !ending.killing) else {
+            return;
+        };
+        self.timers.arm(Timer::Budget, ending.deadline);
+        let part = ending.budget.scaled(1, BUDGET_MARKS);
+        let mark = ending.marked + part;
+        if part.0 > 0 && mark < ending.deadline {
+            self.timers.arm(Timer::Mark, mark);
+        }
+    }
+
+    fn arm_timeouts(&mut self, spec: &TaskSpec, kept: &PlanSnapshot) {
+        for (no, process) in numbered(spec) {
+            let live = kept.processes[no.index()].live;
+            let started = live
+                .filter(|live| live.stopping.is_none())
+                .and_then(|live| live.started);
+            if let (Some(started), Some(timeout)) = (started, process.timeout) {
+                self.timers.arm(Timer::Timeout(no), started.mono + timeout);
+            }
+        }
+    }
+
+    /// The task does not wait for an ephemeral process, so it is not counted.
+    fn count(&mut self, process: &ProcessSpec, fate: Fate) {
+        if process.ephemeral {
+            return;
+        }
+        let queue = self.queue_mut(Lane::of(process));
+        match fate {
+            Fate::Open => queue.open += 1,
+            Fate::Failed => queue.failed += 1,
+            Fate::Blocked => queue.blocked += 1,
+            Fate::Finished | Fate::Dropped => {}
+        }
+    }
+}
+
+/// The processes of a task with their numbers.
+pub(super) fn numbered(spec: &TaskSpec) -> impl Iterator<Item = (ProcessNo, &ProcessSpec)> + '_ {
+    (0..).map(ProcessNo).zip(&spec.processes)
+}

@@ -1,0 +1,144 @@
+//! What the runner tells the plan, and what the plan has it do.
+
+use baton_model::outcome::Outcome;
+use baton_model::state::AttemptState;
+use baton_model::task::{Identity, ProcessNo, RunNo};
+use baton_model::time::{Millis, Now};
+
+/// What the coordinator, the clock or a person reports.
+///
+/// A report about a run may come late, twice, or for a run that is long over: the
+/// plan counts it and goes on. `at` is when the thing happened, by whoever saw it,
+/// on the same clock as `now`; it lies before `now` where the runner was dead in
+/// between, and a pause or a timeout is measured from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Time has passed.
+    Tick,
+    /// A launch has worked.
+    Started {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+        /// When.
+        at: Now,
+        /// Who it is, if that is known.
+        identity: Option<Identity>,
+    },
+    /// A launch has not worked; there is no process.
+    LaunchFailed {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+        /// When.
+        at: Now,
+        /// For the jitter of the backoff.
+        random: u64,
+    },
+    /// A run is over.
+    Exited {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+        /// When.
+        at: Now,
+        /// How. `Killed` only where Baton itself has sent the signal.
+        outcome: Outcome,
+        /// For the jitter of the backoff.
+        random: u64,
+    },
+    /// Nobody can say what became of a run. Also the answer to an order about a
+    /// run that the coordinator does not know.
+    Lost {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+    },
+    /// A run has passed its readiness check.
+    Ready {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+    },
+    /// A run has failed its health check.
+    Unhealthy {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+    },
+    /// End the attempt: stop what runs, then run the final processes.
+    Kill {
+        /// The budget for both; `None` for the task's own `finalization_wait`.
+        grace: Option<Millis>,
+    },
+    /// End the attempt at once: kill what runs, no final processes.
+    KillNow,
+    /// Give the attempt up: what became of its processes cannot be proved, and
+    /// nobody waits any longer for the proof.
+    GiveUp,
+    /// The log has been replayed, and everything that the coordinator knew has
+    /// been reported. Go on.
+    Resumed {
+        /// The host has booted since the log was last written.
+        boot_changed: bool,
+    },
+}
+
+/// What the runner has to do, in this order.
+///
+/// Orders are repeated after a recovery, so each must be harmless when it has
+/// been carried out before; (process, run) says whether it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Start this run. Answer with `Started` or `LaunchFailed`.
+    Launch {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+    },
+    /// Ask this run to stop, and kill its whole tree after the grace. Answer with
+    /// `Exited` when it is over.
+    Stop {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+        /// The first signal.
+        signal: i32,
+        /// From it to SIGKILL.
+        grace: Millis,
+    },
+    /// Kill whatever may be left of this run, which counts as over.
+    KillRun {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+    },
+    /// Kill every process of the task, daemonised ones included, before any
+    /// further order is carried out. Answer with `Exited` for each live run.
+    KillEverything,
+    /// Begin the readiness and health checks of this run.
+    StartChecks {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+    },
+    /// End them.
+    StopChecks {
+        /// Of whom.
+        process: ProcessNo,
+        /// Which.
+        run: RunNo,
+    },
+    /// The attempt is over, in this state.
+    Finish(AttemptState),
+}

@@ -1,0 +1,146 @@
+//! What a run's end says about its process: pure judgement, no state.
+//!
+//! * LOST and killed by Baton do not count as failures; both lead to another run.
+//! * A death by a signal of its own counts exactly like a non-zero exit, whether
+//!   or not a shell stood between and turned it into 128+n.
+//! * What was stopped because of a timeout or a failed health check has failed,
+//!   however politely it then exited.
+//! * What was stopped because its part of the task is over was killed, unless it
+//!   had succeeded after all.
+
+use baton_model::outcome::Outcome;
+use baton_model::task::{Backoff, Next, ProcessSpec, RunEnd, StopCause};
+use baton_model::time::{Millis, Mono};
+
+use crate::fsm::ProcessEvent;
+
+/// What a shell adds to the number of the signal that its command died of.
+const SHELL_SIGNAL_BASE: i32 = 128;
+
+/// How the end of one run is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// It did its work.
+    Success,
+    /// It did not; worth another run or not.
+    Failure { retryable: bool },
+    /// Baton ended it.
+    Killed,
+    /// Nobody knows.
+    Lost,
+}
+
+impl Judgement {
+    /// Judges one end.
+    pub(super) fn of(spec: &ProcessSpec, end: RunEnd, stopped: Option<StopCause>) -> Self {
+        let RunEnd::Seen(outcome) = end else {
+            return Self::Lost;
+        };
+        match (outcome, stopped) {
+            (_, Some(StopCause::TimedOut | StopCause::Unhealthy)) => {
+                Self::Failure { retryable: true }
+            }
+            (Outcome::Exited(0), _) => Self::Success,
+            (Outcome::Killed(_), _) | (_, Some(StopCause::Ending)) => Self::Killed,
+            (Outcome::LaunchFailed, None) => Self::Failure { retryable: true },
+            (Outcome::Exited(code), None) => Self::Failure {
+                retryable: retryable(spec, code),
+            },
+            (Outcome::Signaled(signal), None) => Self::Failure {
+                retryable: retryable(spec, SHELL_SIGNAL_BASE.saturating_add(signal)),
+            },
+        }
+    }
+
+    /// True if it counts towards `max_failures`.
+    pub(super) const fn is_failure(self) -> bool {
+        matches!(self, Self::Failure { .. })
+    }
+}
+
+/// The row of the process machine that an end takes.
+pub(super) fn process_event(end: RunEnd, stopped: Option<StopCause>) -> ProcessEvent {
+    let RunEnd::Seen(outcome) = end else {
+        return ProcessEvent::ProofLost;
+    };
+    match (outcome, stopped) {
+        (Outcome::LaunchFailed, _) => ProcessEvent::LaunchFailed,
+        (_, Some(StopCause::TimedOut | StopCause::Unhealthy)) => ProcessEvent::Failed,
+        (Outcome::Exited(0), _) => ProcessEvent::Succeeded,
+        (Outcome::Killed(_), _) | (_, Some(StopCause::Ending)) => ProcessEvent::Killed,
+        (Outcome::Exited(_) | Outcome::Signaled(_), None) => ProcessEvent::Failed,
+    }
+}
+
+/// What follows for the process while its part of the task goes on. `failures`
+/// and `in_row` are the counts before this end.
+pub(super) fn next(
+    spec: &ProcessSpec,
+    judgement: Judgement,
+    failures: u64,
+    in_row: u64,
+    ended: Mono,
+    random: u64,
+) -> Next {
+    let again = |backoff: Millis| Next::Again {
+        not_before: ended + spec.min_duration + backoff,
+        backoff,
+    };
+    match judgement {
+        Judgement::Success if spec.daemon => again(Millis(0)),
+        Judgement::Success => Next::Finished,
+        Judgement::Killed | Judgement::Lost => again(Millis(0)),
+        Judgement::Failure { retryable } => {
+            let limit = u64::from(spec.max_failures);
+            let for_good = !retryable || (limit > 0 && failures + 1 >= limit);
+            match (for_good, spec.ephemeral) {
+                (false, _) => again(pause(spec.backoff, in_row, random)),
+                (true, true) => Next::Finished,
+                (true, false) => Next::Failed,
+            }
+        }
+    }
+}
+
+/// What follows when its part of the task is over.
+pub(super) fn next_when_over(spec: &ProcessSpec, judgement: Judgement) -> Next {
+    match judgement {
+        Judgement::Success if !spec.daemon => Next::Finished,
+        _ => Next::Dropped,
+    }
+}
+
+/// The backoff after one more failure than `in_row`: grown, capped, then off by
+/// chance within the jitter, but never longer than the cap.
+fn pause(backoff: Option<Backoff>, in_row: u64, random: u64) -> Millis {
+    let Some(backoff) = backoff else {
+        return Millis(0);
+    };
+    let base = grown(backoff, in_row);
+    let spread = base.scaled(u64::from(backoff.jitter_percent), 100);
+    let low = base.saturating_sub(spread);
+    let high = (base + spread).min(backoff.max);
+    let width = high.saturating_sub(low).0.saturating_add(1);
+    low + Millis(random % width)
+}
+
+/// The pause before jitter. The loop ends at the cap, or where growth stops.
+fn grown(backoff: Backoff, in_row: u64) -> Millis {
+    let mut pause = backoff.first.min(backoff.max);
+    for _ in 0..in_row {
+        let longer = pause
+            .scaled(u64::from(backoff.growth_percent), 100)
+            .min(backoff.max);
+        if longer == pause {
+            break;
+        }
+        pause = longer;
+    }
+    pause
+}
+
+fn retryable(spec: &ProcessSpec, code: i32) -> bool {
+    spec.retryable
+        .as_ref()
+        .is_none_or(|codes| codes.contains(&code))
+}

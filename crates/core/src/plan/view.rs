@@ -1,0 +1,210 @@
+//! What a plan shows of itself: where it is, how each process stands, and why
+//! what waits is waiting. Nothing here changes anything.
+
+use std::fmt;
+
+use baton_model::state::{AttemptState, ProcessState};
+use baton_model::task::{
+    Condition, Ending, Fate, PlanSnapshot, ProcessName, ProcessNo, ProcessProgress, ProcessSpec,
+    TaskSpec,
+};
+use baton_model::time::{Mono, Now};
+
+use super::agenda::{Lane, Milestones, numbered};
+use super::{Plan, is_terminal};
+use crate::counts::Counts;
+
+/// Why a process does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// These have not yet done what it waits for.
+    Dependencies(Vec<(ProcessNo, Condition)>),
+    /// It ended too short a time ago.
+    MinDuration {
+        /// When it may start.
+        until: Mono,
+    },
+    /// It has failed, and the pause gets longer.
+    Backoff {
+        /// When it may start.
+        until: Mono,
+    },
+    /// As many run as may.
+    Concurrency,
+    /// Its launch is under way.
+    Launch,
+    /// It is final, and the turn of the final processes has not come.
+    Turn,
+    /// These will never do what it waits for, so it never runs.
+    Never(Vec<(ProcessNo, Condition)>),
+    /// Its part of the task is over.
+    Over,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dependencies(whom) => write!(f, "waits for {} others", whom.len()),
+            Self::MinDuration { .. } => f.write_str("ended too short a time ago"),
+            Self::Backoff { .. } => f.write_str("pauses after a failure"),
+            Self::Concurrency => f.write_str("waits for others to end: max_concurrency"),
+            Self::Launch => f.write_str("is being launched"),
+            Self::Turn => f.write_str("runs when everything else is over"),
+            Self::Never(_) => f.write_str("never runs: what it waits for will not happen"),
+            Self::Over => f.write_str("was not started before the end"),
+        }
+    }
+}
+
+/// One process, as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessView<'a> {
+    /// Its number.
+    pub no: ProcessNo,
+    /// Its policies, with its name.
+    pub spec: &'a ProcessSpec,
+    /// Its state, counters, and runs.
+    pub progress: &'a ProcessProgress,
+    /// Why it does not run, if it waits.
+    pub wait: Option<Wait>,
+}
+
+impl Plan {
+    /// When something becomes due by time alone: hand in a tick then. `None` if
+    /// only a report can move the plan.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Mono> {
+        if self.recovering {
+            return None;
+        }
+        let timer = self.fold.agenda.timers.next();
+        // Without room, nobody's time coming changes anything.
+        let start = self
+            .fold
+            .lane()
+            .filter(|lane| self.fold.has_room(*lane))
+            .and_then(|lane| self.fold.agenda.queue(lane).delayed.first())
+            .map(|(at, _)| *at);
+        match (timer, start) {
+            (Some(timer), Some(start)) => Some(timer.min(start)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Where the attempt is.
+    #[must_use]
+    pub const fn state(&self) -> AttemptState {
+        self.fold.kept.state
+    }
+
+    /// How the attempt ended, once it has.
+    #[must_use]
+    pub fn outcome(&self) -> Option<AttemptState> {
+        Some(self.state()).filter(|state| is_terminal(*state))
+    }
+
+    /// How the attempt is ending, once it does: the verdict, and the time left.
+    #[must_use]
+    pub const fn ending(&self) -> Option<&Ending> {
+        self.fold.kept.ending.as_ref()
+    }
+
+    /// Everything that a compacted log has to begin with.
+    #[must_use]
+    pub fn snapshot(&self) -> PlanSnapshot {
+        self.fold.kept.clone()
+    }
+
+    /// The definition.
+    #[must_use]
+    pub fn spec(&self) -> &TaskSpec {
+        &self.fold.spec
+    }
+
+    /// True from the first replayed event until [`super::Input::Resumed`].
+    #[must_use]
+    pub const fn is_recovering(&self) -> bool {
+        self.recovering
+    }
+
+    /// What was noticed and left alone.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The number of a name.
+    #[must_use]
+    pub fn find(&self, name: &ProcessName) -> Option<ProcessNo> {
+        self.fold.graph.find(name)
+    }
+
+    /// What has become of a process so far.
+    #[must_use]
+    pub fn process(&self, no: ProcessNo) -> Option<&ProcessProgress> {
+        self.fold.kept.processes.get(no.index())
+    }
+
+    /// Every process as it stands, in the order of definition.
+    pub fn processes(&self, now: Now) -> impl Iterator<Item = ProcessView<'_>> + '_ {
+        numbered(&self.fold.spec).map(move |(no, spec)| ProcessView {
+            no,
+            spec,
+            progress: self.fold.progress(no),
+            wait: self.wait(no, now),
+        })
+    }
+
+    /// Every run under way, by process: what the runner has to ask the coordinator
+    /// about before it resumes.
+    pub fn live(&self) -> impl Iterator<Item = (ProcessNo, &baton_model::task::LiveRun)> + '_ {
+        let live = self.fold.live().into_iter();
+        live.filter_map(|no| Some((no, self.fold.progress(no).live.as_ref()?)))
+    }
+
+    /// Why a process does not run; `None` if it runs, or has ended.
+    #[must_use]
+    pub fn wait(&self, no: ProcessNo, now: Now) -> Option<Wait> {
+        let progress = self.process(no)?;
+        if progress.fate == Fate::Blocked {
+            return Some(Wait::Never(self.unmet(no, true)));
+        }
+        if progress.state != ProcessState::Waiting || progress.fate != Fate::Open {
+            return None;
+        }
+        if progress.live.is_some() {
+            return Some(Wait::Launch);
+        }
+        let lane = Lane::of(self.fold.spec_of(no));
+        if self.fold.lane() != Some(lane) {
+            let to_come = lane == Lane::Final
+                && matches!(self.state(), AttemptState::Active | AttemptState::Cleaning);
+            return Some(if to_come { Wait::Turn } else { Wait::Over });
+        }
+        if self.fold.agenda.unmet[no.index()] > 0 {
+            return Some(Wait::Dependencies(self.unmet(no, false)));
+        }
+        let until = progress.not_before;
+        if until > now.mono {
+            // The pause is min_duration first and backoff after it.
+            let in_backoff = until.since(now.mono) <= progress.backoff;
+            return Some(if in_backoff {
+                Wait::Backoff { until }
+            } else {
+                Wait::MinDuration { until }
+            });
+        }
+        Some(Wait::Concurrency)
+    }
+
+    fn unmet(&self, no: ProcessNo, for_ever: bool) -> Vec<(ProcessNo, Condition)> {
+        let fold = &self.fold;
+        let before = fold.graph.before(no).iter().copied();
+        before
+            .filter(|(other, condition)| {
+                let milestones = Milestones::of(&fold.spec, &fold.kept, *other);
+                !milestones.meet(*condition) && (milestones.closed() || !for_ever)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,43 @@
+//! How somebody finds out whether a process is ready or well.
+
+use serde::{Deserialize, Serialize};
+
+use super::process::Run;
+use crate::time::Millis;
+
+/// What to try.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Probe {
+    /// A command that exits with 0.
+    Command(Run),
+    /// A GET that is answered with a 2xx.
+    Http {
+        /// On the loopback address.
+        port: u16,
+        /// With a leading slash.
+        path: String,
+    },
+    /// A port on the loopback address that accepts a connection.
+    Tcp {
+        /// Which.
+        port: u16,
+    },
+}
+
+/// When and how often to try, and what to make of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Check {
+    /// What to try.
+    pub probe: Probe,
+    /// From the start of the process to the first try.
+    pub delay: Millis,
+    /// From one try to the next.
+    pub interval: Millis,
+    /// A try that takes longer has failed.
+    pub timeout: Millis,
+    /// Tries in a row that must succeed before it counts as well.
+    pub successes_min: u32,
+    /// Tries in a row that may fail before it counts as unwell.
+    pub failures_max: u32,
+}

@@ -1,0 +1,85 @@
+//! A task: processes in an order, with the policies under which they run.
+//!
+//! This is the definition *after* it was read and checked: every default is
+//! filled in, every name is known, every template is bound. How people write it,
+//! and what they are told when it is wrong, belongs to the crate that reads
+//! files; how it is run belongs to `baton-core`'s `plan`. What a runner writes
+//! down while it runs, and what that adds up to, is here too, as plain data.
+//!
+//! Invariants, promised by whoever builds one and relied on by the plan: process
+//! names are unique and not empty; every dependency names another process of the
+//! task; dependencies form no cycle; nothing waits for the success or the exit of
+//! a daemon; a regular process does not depend on an ephemeral one; final and
+//! regular processes do not depend on each other.
+
+mod check;
+mod process;
+mod progress;
+mod record;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Millis;
+
+pub use check::{Check, Probe};
+pub use process::{
+    Backoff, Condition, Dependency, LogDestination, LogMode, Logger, ProcessSpec, Rlimit, Run, Stop,
+};
+pub use progress::{Ending, Fate, LastRun, LiveRun, PlanSnapshot, ProcessProgress};
+pub use record::{
+    Identity, Moment, Next, PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo, StopCause,
+};
+
+/// The name of a process within its task, and of its log directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProcessName(pub String);
+
+impl fmt::Display for ProcessName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// What a task may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Resources {
+    /// Thousandths of a core.
+    pub cpu_milli: u64,
+    /// Bytes of memory it needs to be placed.
+    pub memory_min: u64,
+    /// Bytes of memory at which it is stopped; 0 for no limit.
+    pub memory_max: u64,
+    /// Bytes of disk; 0 for no limit.
+    pub disk: u64,
+    /// Whole devices.
+    pub gpu: u32,
+    /// Anything else that can be counted, such as `db/orders`.
+    pub named: BTreeMap<String, u64>,
+}
+
+/// A task, ready to run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TaskSpec {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub owner: Option<String>,
+    /// What it runs.
+    pub processes: Vec<ProcessSpec>,
+    /// Permanently failed *processes* (not runs) that fail the task; 0 for no limit.
+    pub max_failures: u32,
+    /// How many processes may run at once; 0 for no limit.
+    pub max_concurrency: u32,
+    /// One budget for stopping what runs and for the final processes together.
+    pub finalization_wait: Millis,
+    /// The user it runs as, unless a process says otherwise.
+    pub user: Option<String>,
+    /// What it may use.
+    pub resources: Resources,
+    /// The ports it was given, by name.
+    pub ports: BTreeMap<String, u16>,
+}

@@ -1,0 +1,199 @@
+//! One command inside a task, and its policies.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::ProcessName;
+use super::check::Check;
+use crate::time::Millis;
+
+/// How a command is started.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Run {
+    /// By a shell.
+    Shell(String),
+    /// Directly; the first word is the program.
+    Exec(Vec<String>),
+}
+
+/// What another process must have done before this one may start.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condition {
+    /// Ended with success.
+    #[default]
+    Success,
+    /// Ended for good, whichever way.
+    Exit,
+    /// Been started.
+    Started,
+    /// Passed its readiness check, or, without one, been started.
+    Healthy,
+}
+
+/// One arrow of a task's graph.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Dependency {
+    /// On whom.
+    pub process: ProcessName,
+    /// On what.
+    pub condition: Condition,
+}
+
+/// The pause before another run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Backoff {
+    /// After the first failure.
+    pub first: Millis,
+    /// Grows by this percentage with each failure: 100 is constant, 200 doubles.
+    pub growth_percent: u32,
+    /// The longest pause.
+    pub max: Millis,
+    /// How far a pause may be off by chance, in percent of itself.
+    pub jitter_percent: u32,
+}
+
+/// How a process is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stop {
+    /// The first signal, by number.
+    pub signal: i32,
+    /// From it to SIGKILL.
+    pub grace: Millis,
+}
+
+/// A limit of the kernel on one process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Rlimit {
+    /// Which, in lower case without prefix: `nofile`, `core`, `as`, …
+    pub resource: String,
+    /// The soft limit.
+    pub soft: u64,
+    /// The hard limit.
+    pub hard: u64,
+}
+
+/// Where output goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogDestination {
+    /// Into files.
+    #[default]
+    File,
+    /// To the runner's own output.
+    Console,
+    /// Both.
+    Both,
+    /// Nowhere.
+    None,
+}
+
+/// How long log files grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogMode {
+    /// Without end.
+    #[default]
+    Standard,
+    /// Up to a size; then they are rotated.
+    Rotate {
+        /// Bytes in one file.
+        size: u64,
+        /// Old files kept.
+        backups: u32,
+    },
+}
+
+/// What becomes of a process' output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Logger {
+    /// Where it goes.
+    pub destination: LogDestination,
+    /// How files grow.
+    pub mode: LogMode,
+}
+
+/// One command inside a task.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessSpec {
+    /// Unique within the task.
+    pub name: ProcessName,
+    /// What to run.
+    pub run: Run,
+    /// What must have happened before.
+    pub after: Vec<Dependency>,
+    /// Failed runs that make it fail for good; 0 for no limit.
+    pub max_failures: u32,
+    /// Started again whenever it succeeds.
+    pub daemon: bool,
+    /// Not waited for: the task may end while it runs.
+    pub ephemeral: bool,
+    /// Runs only when everything else is over.
+    #[serde(rename = "final")]
+    pub is_final: bool,
+    /// At least this long from the end of a run to the start of the next.
+    pub min_duration: Millis,
+    /// The pause after failures, on top of `min_duration`.
+    pub backoff: Option<Backoff>,
+    /// Exit codes worth another run; `None` for any. Others fail it for good.
+    pub retryable: Option<Vec<i32>>,
+    /// Killed, and counted as failed, when it runs longer.
+    pub timeout: Option<Millis>,
+    /// How it is asked to stop.
+    pub stop: Stop,
+    /// When it counts as ready.
+    pub ready: Option<Check>,
+    /// Stopped, and counted as failed, when this fails.
+    pub health: Option<Check>,
+    /// Added to the environment.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs, below the sandbox.
+    pub cwd: Option<String>,
+    /// The user it runs as.
+    pub user: Option<String>,
+    /// Its file mode mask.
+    pub umask: Option<u32>,
+    /// Its priority.
+    pub nice: Option<i32>,
+    /// Limits of the kernel.
+    pub rlimits: Vec<Rlimit>,
+    /// What becomes of its output; `None` for the runner's default.
+    pub logger: Option<Logger>,
+}
+
+impl ProcessSpec {
+    /// A process with this name and command, and every default.
+    #[must_use]
+    pub fn new(name: &str, run: Run) -> Self {
+        Self {
+            name: ProcessName(name.to_owned()),
+            run,
+            after: Vec::new(),
+            max_failures: 1,
+            daemon: false,
+            ephemeral: false,
+            is_final: false,
+            min_duration: Millis::from_secs(5),
+            backoff: None,
+            retryable: None,
+            timeout: None,
+            stop: Stop {
+                signal: 15,
+                grace: Millis::from_secs(10),
+            },
+            ready: None,
+            health: None,
+            env: BTreeMap::new(),
+            cwd: None,
+            user: None,
+            umask: None,
+            nice: None,
+            rlimits: Vec::new(),
+            logger: None,
+        }
+    }
+}

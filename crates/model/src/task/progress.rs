@@ -1,0 +1,154 @@
+//! What the records of a task attempt add up to: bounded, whatever its length.
+//!
+//! A [`PlanSnapshot`] may replace all records before it, which is how the log of a
+//! daemon that has run a million times stays short: of each process the last run
+//! and the counters are kept, not its history. Everything here is plain data and
+//! complete; what can be derived from it (who may start next, which timer is
+//! due) is left out, so that it cannot contradict.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::{Identity, Moment, RunEnd, RunNo, StopCause};
+use crate::state::{AttemptState, ProcessState};
+use crate::time::{Millis, Mono};
+
+/// What can still become of a process.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// It may run, now or again.
+    #[default]
+    Open,
+    /// It has done its part.
+    Finished,
+    /// It has failed for good.
+    Failed,
+    /// It never runs: something before it will not do what it waits for.
+    Blocked,
+    /// Its last run ended when its part of the task was already over.
+    Dropped,
+}
+
+/// A run that was ordered and has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LiveRun {
+    /// Which.
+    pub run: RunNo,
+    /// When it was decided.
+    pub ordered: Moment,
+    /// When its process was there; `None` while the launch is under way.
+    pub started: Option<Moment>,
+    /// Who it is, if somebody knows.
+    pub identity: Option<Identity>,
+    /// It has passed its readiness check.
+    pub ready: bool,
+    /// Why it was told to stop, if it was.
+    pub stopping: Option<StopCause>,
+}
+
+/// The last run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LastRun {
+    /// Which.
+    pub run: RunNo,
+    /// The state it ended in.
+    pub state: ProcessState,
+    /// How, with the exit code or the signal.
+    pub end: RunEnd,
+    /// Why it had been told to stop, if it had been.
+    pub stopped: Option<StopCause>,
+    /// When it was ordered.
+    pub ordered: Moment,
+    /// When its process was there; `None` if it never was.
+    pub started: Option<Moment>,
+    /// When it ended.
+    pub ended: Moment,
+}
+
+/// One process, so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessProgress {
+    /// The state of the current run, or of the last one if there is no other.
+    pub state: ProcessState,
+    /// What can still become of it.
+    pub fate: Fate,
+    /// The run under way.
+    pub live: Option<LiveRun>,
+    /// The run before.
+    pub last: Option<LastRun>,
+    /// Runs ordered: the number of the next one.
+    pub runs: u64,
+    /// Runs that succeeded.
+    pub successes: u64,
+    /// Runs that count towards `max_failures`.
+    pub failures: u64,
+    /// Failures since the last success: how far the backoff has grown.
+    pub failures_in_row: u64,
+    /// Runs that ended because Baton killed them.
+    pub kills: u64,
+    /// Runs of which nobody knows the end.
+    pub losses: u64,
+    /// Some run of it was started.
+    pub started_once: bool,
+    /// Some run of it passed the readiness check.
+    pub ready_once: bool,
+    /// The next run starts no earlier.
+    pub not_before: Mono,
+    /// How much of the pause before the next run is backoff.
+    pub backoff: Millis,
+}
+
+impl Default for ProcessProgress {
+    fn default() -> Self {
+        Self {
+            state: ProcessState::Waiting,
+            fate: Fate::Open,
+            live: None,
+            last: None,
+            runs: 0,
+            successes: 0,
+            failures: 0,
+            failures_in_row: 0,
+            kills: 0,
+            losses: 0,
+            started_once: false,
+            ready_once: false,
+            not_before: Mono(0),
+            backoff: Millis(0),
+        }
+    }
+}
+
+/// The end of an attempt, once it is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Ending {
+    /// The state in which it will end.
+    pub verdict: AttemptState,
+    /// For stopping and final processes together.
+    pub budget: Millis,
+    /// When the budget is used up.
+    pub deadline: Mono,
+    /// When a use of the budget was last recorded.
+    pub marked: Mono,
+    /// The final processes that still run have been told to stop.
+    pub stopping: bool,
+    /// Everything has been or is about to be killed; nothing is started any more.
+    pub killing: bool,
+}
+
+/// A whole attempt, so far.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PlanSnapshot {
+    /// When it began.
+    pub began: Moment,
+    /// When the last record was written.
+    pub at: Moment,
+    /// Where it is.
+    pub state: AttemptState,
+    /// How it ends, once that is known.
+    pub ending: Option<Ending>,
+    /// Its processes, in the order of definition.
+    pub processes: Vec<ProcessProgress>,
+}
