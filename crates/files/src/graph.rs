@@ -1,0 +1,250 @@
+//! The order of a task's processes: every name known and unique, no cycle, and
+//! nothing that could never start.
+//!
+//! These are the invariants that `baton_model::task` promises to the plan. Loops
+//! here are over explicit lists, never recursion: a chain may be as long as a file
+//! allows.
+
+use std::collections::BTreeMap;
+
+use baton_model::task::Condition;
+
+use crate::error::{Kind, Place, Problem, quote};
+use crate::file::{Draft, DraftDependency};
+use crate::limits::PROBLEMS_MAX;
+use crate::suggest;
+
+/// Names in a row, each with its place.
+pub(crate) type Chain = Vec<(String, Place)>;
+
+/// Adds the arrows of `order`: each name waits for the success of the one before.
+pub(crate) fn order(chains: &[Chain], drafts: &mut [Draft], problems: &mut Vec<Problem>) {
+    let known = names(drafts);
+    let mut arrows = Vec::new();
+    for chain in chains {
+        for (name, place) in chain
+            .iter()
+            .filter(|(name, _)| !known.contains_key(&**name))
+        {
+            problems.push(unknown(problems.len(), name, place, &known));
+        }
+        for ((before, _), (name, place)) in chain.iter().zip(chain.iter().skip(1)) {
+            if let Some(&at) = known.get(&**name)
+                && known.contains_key(&**before)
+            {
+                arrows.push((at, before, place));
+            }
+        }
+    }
+    for (at, before, place) in arrows {
+        let after = &mut drafts[at].after;
+        // Said in `after` too, or in two chains: it means the same.
+        let again = |known: &DraftDependency| {
+            known.process == *before && known.condition == Condition::Success
+        };
+        if !after.iter().any(again) {
+            after.push(DraftDependency {
+                process: before.clone(),
+                condition: Condition::Success,
+                place: place.clone(),
+            });
+        }
+    }
+}
+
+/// Checks names and arrows.
+pub(crate) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
+    duplicates(drafts, problems);
+    let known = names(drafts);
+    for draft in drafts {
+        for dependency in &draft.after {
+            match known.get(dependency.process.as_str()) {
+                Some(&at) => problems.extend(forbidden(draft, dependency, &drafts[at])),
+                None => problems.push(unknown(
+                    problems.len(),
+                    &dependency.process,
+                    &dependency.place,
+                    &known,
+                )),
+            }
+        }
+    }
+    cycles(drafts, &known, problems);
+}
+
+/// Where each name stands; the first one, if it is taken twice.
+fn names(drafts: &[Draft]) -> BTreeMap<&str, usize> {
+    let mut names = BTreeMap::new();
+    for (index, draft) in drafts.iter().enumerate() {
+        names.entry(draft.spec.name.0.as_str()).or_insert(index);
+    }
+    // Without a name; reported already.
+    names.remove("");
+    names
+}
+
+fn duplicates(drafts: &[Draft], problems: &mut Vec<Problem>) {
+    let known = names(drafts);
+    for (index, draft) in drafts.iter().enumerate() {
+        let name = &draft.spec.name.0;
+        if let Some(&first) = known.get(name.as_str())
+            && first != index
+        {
+            problems.push(draft.name_place.problem(
+                Kind::DuplicateName,
+                format!(
+                    "the name {} is taken by processes[{first}] already",
+                    quote(name)
+                ),
+                "give one of the two another name",
+            ));
+        }
+    }
+}
+
+fn unknown(found: usize, name: &str, place: &Place, known: &BTreeMap<&str, usize>) -> Problem {
+    let names = known.keys().copied();
+    place.problem(
+        Kind::UnknownProcess,
+        format!("there is no process {}", quote(name)),
+        suggest::mend(found, name, names, "the processes are:"),
+    )
+}
+
+/// Why `from` may not wait for `to` in this way, if it may not.
+fn forbidden(from: &Draft, dependency: &DraftDependency, to: &Draft) -> Vec<Problem> {
+    let (waiter, waited) = (quote(&from.spec.name.0), quote(&to.spec.name.0));
+    let mut problems = Vec::new();
+    let ends = matches!(dependency.condition, Condition::Success | Condition::Exit);
+    if to.spec.daemon && ends {
+        problems.push(dependency.place.problem(
+            Kind::DaemonDependency,
+            format!("{waiter} waits for the end of {waited}, a daemon, which never ends"),
+            format!(
+                "wait for its start with {{ process: {}, condition: started }} or healthy, or remove \
+                 `daemon`",
+                to.spec.name
+            ),
+        ));
+    }
+    if from.spec.is_final != to.spec.is_final {
+        let mend = if from.spec.is_final {
+            "remove it: a final process starts when all regular ones are over anyway"
+        } else {
+            "remove it, or `final`: a final process starts when all regular ones are over"
+        };
+        let (first, second) = if from.spec.is_final {
+            ("final", "regular")
+        } else {
+            ("regular", "final")
+        };
+        problems.push(dependency.place.problem(
+            Kind::FinalDependency,
+            format!("{waiter} is {first} and waits for {waited}, which is {second}"),
+            mend,
+        ));
+    }
+    if to.spec.ephemeral && !from.spec.ephemeral {
+        problems.push(dependency.place.problem(
+            Kind::EphemeralDependency,
+            format!("{waiter} waits for {waited}, which is ephemeral and may never be waited for"),
+            "make both ephemeral, or neither",
+        ));
+    }
+    problems
+}
+
+/// Reports cycles that have no process in common, each with its path.
+fn cycles(drafts: &[Draft], known: &BTreeMap<&str, usize>, problems: &mut Vec<Problem>) {
+    let arrows: Vec<Vec<(usize, &Place)>> = drafts
+        .iter()
+        .map(|draft| {
+            draft
+                .after
+                .iter()
+                .filter_map(|d| Some((*known.get(d.process.as_str())?, &d.place)))
+                .collect()
+        })
+        .collect();
+    let mut left: Vec<bool> = vec![true; drafts.len()];
+    // Beyond what is shown, looking for more is lost time.
+    for _ in 0..PROBLEMS_MAX {
+        peel(&arrows, &mut left);
+        let Some(start) = left.iter().position(|left| *left) else {
+            return;
+        };
+        // Whatever is left waits for something that is left: walking on must
+        // come back.
+        let mut path: Vec<(usize, &Place)> = Vec::new();
+        let mut seen: Vec<Option<usize>> = vec![None; drafts.len()];
+        let mut at = start;
+        while seen[at].is_none() {
+            let Some(&(next, place)) = arrows[at].iter().find(|(next, _)| left[*next]) else {
+                return;
+            };
+            seen[at] = Some(path.len());
+            path.push((at, place));
+            at = next;
+        }
+        let cycle = &path[seen[at].unwrap_or(0)..];
+        problems.push(explain(drafts, cycle));
+        for (index, _) in cycle {
+            left[*index] = false;
+        }
+    }
+}
+
+/// Takes away everything that could start once the rest has.
+fn peel(arrows: &[Vec<(usize, &Place)>], left: &mut [bool]) {
+    let mut waits: Vec<usize> = vec![0; arrows.len()];
+    let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); arrows.len()];
+    for (from, targets) in arrows.iter().enumerate().filter(|(from, _)| left[*from]) {
+        for (to, _) in targets.iter().filter(|(to, _)| left[*to]) {
+            waits[from] += 1;
+            waiters[*to].push(from);
+        }
+    }
+    let mut free: Vec<usize> = (0..arrows.len())
+        .filter(|index| left[*index] && waits[*index] == 0)
+        .collect();
+    while let Some(index) = free.pop() {
+        left[index] = false;
+        for &waiter in &waiters[index] {
+            waits[waiter] -= 1;
+            if waits[waiter] == 0 {
+                free.push(waiter);
+            }
+        }
+    }
+}
+
+fn explain(drafts: &[Draft], cycle: &[(usize, &Place)]) -> Problem {
+    const SHOWN_MAX: usize = 12;
+    // Told from the first of them in the file, whichever was met first.
+    let lead = (0..cycle.len())
+        .min_by_key(|at| cycle[*at].0)
+        .unwrap_or_default();
+    let mut names: Vec<String> = cycle[lead..]
+        .iter()
+        .chain(&cycle[..lead])
+        .map(|(index, _)| crate::error::clean(&drafts[*index].spec.name.0))
+        .collect();
+    if names.len() > SHOWN_MAX {
+        let more = names.len() - SHOWN_MAX;
+        names.truncate(SHOWN_MAX);
+        names.push(format!("… {more} more"));
+    }
+    let first = names[0].clone();
+    let path = format!("{} -> {first}", names.join(" -> "));
+    let message = if cycle.len() == 1 {
+        format!("{} waits for itself", quote(&first))
+    } else {
+        format!("these processes wait for each other: {path}")
+    };
+    let mend = if cycle.len() == 1 {
+        "remove this dependency"
+    } else {
+        "remove one of these dependencies"
+    };
+    cycle[lead].1.problem(Kind::Cycle, message, mend)
+}

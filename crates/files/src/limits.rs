@@ -1,0 +1,55 @@
+//! Every bound on what a file may hold, each with its reason.
+
+/// Bytes of one file: some ten thousand processes, written at length. More is a
+/// program's output, and belongs into an array or a workflow.
+pub const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Lists and maps within each other. The schema needs seven; the rest is for a
+/// clear error about what is nested wrongly instead of one about the depth.
+pub const DEPTH_MAX: usize = 32;
+
+/// Values that YAML aliases may unfold a file to.
+pub const VALUES_MAX: usize = 250_000;
+
+/// Bytes of text that YAML aliases may unfold a file to.
+pub const TEXT_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
+
+/// Processes of one task: ten times what recovery is measured with.
+pub const PROCESSES_MAX: usize = 10_000;
+
+/// Problems that are reported one by one; the rest is only counted. Nobody mends
+/// more than this before trying again.
+pub const PROBLEMS_MAX: usize = 50;
+
+/// Bytes of one argument, path or variable after templates were filled in, with
+/// its terminating zero: the kernel takes none that is longer.
+pub const ARGUMENT_BYTES_MAX: usize = 128 * 1024;
+
+/// Bytes that a task may grow to when its templates are filled in and every
+/// process gets its variables: a small file must not fill a host's memory.
+pub const BOUND_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Characters of somebody's text that an error repeats.
+pub const QUOTED_CHARS_MAX: usize = 60;
+
+/// The longest duration, ten years: sums of several still fit everywhere.
+pub const DURATION_MS_MAX: u64 = 3_650 * 24 * 60 * 60 * 1_000;
+
+/// The largest size, an exbibyte: more than anybody has, and sums still fit.
+pub const SIZE_BYTES_MAX: u64 = 1 << 60;
+
+/// Thousandths of a core: more than any host has.
+pub const CPU_MILLI_MAX: u64 = 1_000_000 * 1_000;
+
+/// Devices, counts and tries: large enough to mean "very many".
+pub const COUNT_MAX: u32 = 1_000_000_000;
+
+/// Rotated files that are kept: each is a name in one directory.
+pub const BACKUPS_MAX: u32 = 1_000;
+
+/// The largest factor by which a pause or a resource may grow at once,
+/// in thousandths.
+pub const FACTOR_MILLI_MAX: u64 = 100_000;
+
+/// Characters of a name, which is also a file name.
+pub const NAME_BYTES_MAX: usize = 200;

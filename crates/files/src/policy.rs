@@ -1,0 +1,69 @@
+//! The policies of a task: when it starts, how often it is tried, how long it may
+//! take. They are for the scheduler; a runner on one host does not look at them.
+
+use std::collections::BTreeMap;
+
+use baton_model::spec::Exclusive;
+use baton_model::task::Backoff;
+use baton_model::time::Millis;
+use serde::{Deserialize, Serialize};
+
+/// Everything about a task that is not about its processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// What starts it, beside somebody's hand.
+    pub trigger: Option<Trigger>,
+    /// What happens after a bad end.
+    pub retry: Retry,
+    /// How long one attempt may take.
+    pub timeout: Option<Millis>,
+    /// How sure Baton must be that an attempt is over before it starts another.
+    pub exclusive: Exclusive,
+}
+
+/// What starts a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// In English or as a cron pattern; read by the clock.
+    pub schedule: Option<String>,
+    /// The time zone of the schedule, by its IANA name; UTC without.
+    pub timezone: Option<String>,
+    /// How late a start may be before it is skipped.
+    pub slack: Option<Millis>,
+    /// Instances at once; `None` for no limit.
+    pub max_instances: Option<u32>,
+    /// Starts in a time; `None` for no limit.
+    pub launch_rate: Option<LaunchRate>,
+    /// May be triggered over HTTP.
+    pub remote: bool,
+}
+
+/// So many starts in so long: `1/s`, `10/m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchRate {
+    /// At least 1.
+    pub count: u32,
+    /// Longer than zero.
+    pub per: Millis,
+}
+
+/// What happens after a bad end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Attempts in all, the first one included; at least 1.
+    pub attempts: u32,
+    /// The pause before another attempt; `None` for the scheduler's default.
+    pub backoff: Option<Backoff>,
+    /// By how much a resource grows with each attempt, in thousandths.
+    pub scale_milli: BTreeMap<String, u64>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 1,
+            backoff: None,
+            scale_milli: BTreeMap::new(),
+        }
+    }
+}

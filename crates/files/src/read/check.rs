@@ -1,0 +1,127 @@
+//! Readiness and health checks.
+
+use baton_model::time::Millis;
+
+use super::scalars::Zero;
+use super::{Fields, Item, Reader};
+use crate::error::Kind;
+use crate::file::{DraftCheck, DraftProbe};
+use crate::template::Text;
+use crate::tree::Value;
+
+const CHECK_FIELDS: &[&str] = &[
+    "command",
+    "http",
+    "tcp",
+    "delay",
+    "interval",
+    "timeout",
+    "successes",
+    "failures",
+];
+const PROBES: &[&str] = &["command", "http", "tcp"];
+const PORT_MEND: &str = "write a port, such as 8080 or \"{{ ports.http }}\"";
+
+/// When a check is tried, unless it says otherwise.
+pub(super) struct Timing {
+    delay: Millis,
+    interval: Millis,
+}
+
+/// Something starts: ask at once, and often.
+pub(super) const READY: Timing = Timing {
+    delay: Millis(0),
+    interval: Millis(1_000),
+};
+
+/// Something runs: leave it time to start, and ask now and then.
+pub(super) const HEALTH: Timing = Timing {
+    delay: Millis(15_000),
+    interval: Millis(10_000),
+};
+
+const TIMEOUT: Millis = Millis(1_000);
+
+impl Reader {
+    pub(super) fn check(&mut self, item: &Item<'_>, timing: &Timing) -> Option<DraftCheck> {
+        let fields = self.fields(item, "a check", CHECK_FIELDS, |_| None)?;
+        let probe = self.probe(&fields);
+        let mut span = |name, zero, default| {
+            fields
+                .get(name)
+                .and_then(|item| self.duration(&item, zero))
+                .unwrap_or(default)
+        };
+        let delay = span("delay", Zero::Allowed, timing.delay);
+        let interval = span("interval", Zero::Refused, timing.interval);
+        let timeout = span("timeout", Zero::Refused, TIMEOUT);
+        let mut count = |name, min, default| {
+            fields
+                .get(name)
+                .and_then(|item| self.count(&item, min))
+                .unwrap_or(default)
+        };
+        Some(DraftCheck {
+            delay,
+            interval,
+            timeout,
+            successes_min: count("successes", 1, 1),
+            failures_max: count("failures", 0, 0),
+            probe: probe?,
+        })
+    }
+
+    fn probe(&mut self, fields: &Fields<'_>) -> Option<DraftProbe> {
+        let given: Vec<&str> = PROBES
+            .iter()
+            .copied()
+            .filter(|name| fields.has(name))
+            .collect();
+        let [name] = given[..] else {
+            let message = match given.first() {
+                None => "the check does not say what to try".to_owned(),
+                Some(_) => format!("the check tries {}", given.join(" and ")),
+            };
+            self.problems.push(fields.item.problem(
+                if given.is_empty() {
+                    Kind::MissingField
+                } else {
+                    Kind::Conflict
+                },
+                message,
+                "write exactly one of `command`, `http` and `tcp`",
+            ));
+            return None;
+        };
+        let item = fields.get(name)?;
+        match name {
+            "command" => self.run(&item).map(DraftProbe::Command),
+            "http" => {
+                let fields = self.fields(&item, "an http check", &["port", "path"], |_| None)?;
+                let path = match fields.get("path") {
+                    Some(path) => self.template(&path, "write a path, such as /health")?,
+                    None => Text::literal("/", &item),
+                };
+                let port = self.required_port(&fields)?;
+                Some(DraftProbe::Http { port, path })
+            }
+            _ if matches!(item.tree.value, Value::Map(_)) => {
+                let fields = self.fields(&item, "a tcp check", &["port"], |_| None)?;
+                let port = self.required_port(&fields)?;
+                Some(DraftProbe::Tcp { port })
+            }
+            _ => self
+                .template(&item, PORT_MEND)
+                .map(|port| DraftProbe::Tcp { port }),
+        }
+    }
+
+    /// A port is a text until templates are filled in; then it must be a number.
+    fn required_port(&mut self, fields: &Fields<'_>) -> Option<Text> {
+        let Some(port) = fields.get("port") else {
+            self.missing(fields, "port", PORT_MEND);
+            return None;
+        };
+        self.template(&port, PORT_MEND)
+    }
+}

@@ -1,0 +1,211 @@
+//! From a tree of values to a [`TaskFile`](crate::TaskFile), field by field.
+//!
+//! A [`Reader`] notes every problem and goes on with a default; whoever reads a
+//! file throws the result away if there is any. So a default here is either the
+//! documented one or never seen by anybody.
+//!
+//! | module | reads |
+//! |---|---|
+//! | [`scalars`] | texts, numbers, durations, sizes, names |
+//! | [`task`] | the top of a file |
+//! | [`process`], [`check`] | a process and its checks |
+//! | [`policy`] | trigger, retry, backoff |
+//! | [`resources`] | resources and kernel limits |
+
+mod check;
+mod policy;
+mod process;
+mod resources;
+mod scalars;
+mod task;
+
+use crate::error::{Kind, Place, Position, Problem, quote};
+use crate::suggest;
+use crate::tree::{Entry, Tree, Value};
+
+pub(crate) use scalars::bad_name;
+pub(crate) use task::task;
+
+/// A value on its way in, with the name of its field.
+#[derive(Clone, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) tree: &'a Tree,
+    /// `processes[2].after[0]`; empty for the top.
+    pub(crate) path: String,
+}
+
+impl<'a> Item<'a> {
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.tree.position
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place {
+            path: self.path.clone(),
+            position: self.tree.position,
+        }
+    }
+
+    pub(crate) fn problem(&self, kind: Kind, message: String, mend: impl Into<String>) -> Problem {
+        self.place().problem(kind, message, mend)
+    }
+
+    fn index(&self, index: usize, tree: &'a Tree) -> Self {
+        Self {
+            tree,
+            path: format!("{}[{index}]", self.path),
+        }
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        let key = crate::error::clean(key);
+        match &*self.path {
+            "" => key,
+            path => format!("{path}.{key}"),
+        }
+    }
+}
+
+/// Notes problems while it reads.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// The fields of one map, all of them known.
+pub(crate) struct Fields<'a> {
+    item: Item<'a>,
+    entries: &'a [Entry],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn get(&self, name: &str) -> Option<Item<'a>> {
+        let entry = self.entries.iter().find(|entry| entry.key == name)?;
+        Some(Item {
+            tree: &entry.value,
+            path: self.item.path_of(name),
+        })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == name)
+    }
+
+    /// The place of a key, which is where a conflict is best shown.
+    fn key_problem(&self, key: &str, kind: Kind, message: String, mend: &str) -> Problem {
+        let entry = self.entries.iter().find(|entry| entry.key == key);
+        Problem {
+            kind,
+            position: entry
+                .and_then(|entry| entry.position)
+                .or(self.item.position()),
+            path: self.item.path_of(key),
+            message,
+            mend: mend.to_owned(),
+        }
+    }
+}
+
+impl Reader {
+    pub(crate) fn note(
+        &mut self,
+        item: &Item<'_>,
+        kind: Kind,
+        message: String,
+        mend: impl Into<String>,
+    ) {
+        self.problems.push(item.problem(kind, message, mend));
+    }
+
+    pub(crate) fn wrong_type(&mut self, item: &Item<'_>, expected: &str, mend: &str) {
+        let found = item.tree.value.describe();
+        let message = format!("expected {expected}, found {found}");
+        self.note(item, Kind::WrongType, message, mend);
+    }
+
+    /// The map `item`, whose keys must all be `known`. `what` names the thing that
+    /// has these fields; `elsewhere` may know better where an unknown one belongs.
+    fn fields<'a>(
+        &mut self,
+        item: &Item<'a>,
+        what: &str,
+        known: &[&str],
+        elsewhere: impl Fn(&str) -> Option<String>,
+    ) -> Option<Fields<'a>> {
+        let Value::Map(entries) = &item.tree.value else {
+            let mend = format!("write a map; its fields are: {}", known.join(", "));
+            self.wrong_type(item, "a map", &mend);
+            return None;
+        };
+        for entry in entries {
+            if known.contains(&entry.key.as_str()) {
+                continue;
+            }
+            let mend = elsewhere(&entry.key).unwrap_or_else(|| {
+                suggest::mend(
+                    self.problems.len(),
+                    &entry.key,
+                    known.iter().copied(),
+                    "its fields are:",
+                )
+            });
+            self.problems.push(Problem {
+                kind: Kind::UnknownField,
+                position: entry.position,
+                path: item.path_of(&entry.key),
+                message: format!("{what} has no field {}", quote(&entry.key)),
+                mend,
+            });
+        }
+        Some(Fields {
+            item: item.clone(),
+            entries,
+        })
+    }
+
+    /// A map whose keys are anybody's.
+    fn entries<'a>(
+        &mut self,
+        item: &Item<'a>,
+        mend: &str,
+    ) -> Vec<(&'a str, Item<'a>, Option<Position>)> {
+        let Value::Map(entries) = &item.tree.value else {
+            self.wrong_type(item, "a map", mend);
+            return Vec::new();
+        };
+        entries
+            .iter()
+            .map(|entry| {
+                let value = Item {
+                    tree: &entry.value,
+                    path: item.path_of(&entry.key),
+                };
+                (entry.key.as_str(), value, entry.position)
+            })
+            .collect()
+    }
+
+    fn list<'a>(&mut self, item: &Item<'a>, mend: &str) -> Vec<Item<'a>> {
+        let Value::List(items) = &item.tree.value else {
+            self.wrong_type(item, "a list", mend);
+            return Vec::new();
+        };
+        items
+            .iter()
+            .enumerate()
+            .map(|(index, tree)| item.index(index, tree))
+            .collect()
+    }
+
+    fn missing(&mut self, fields: &Fields<'_>, name: &str, mend: &str) {
+        let item = &fields.item;
+        self.problems.push(Problem {
+            path: item.path_of(name),
+            ..item.problem(
+                Kind::MissingField,
+                format!("the field `{name}` is missing"),
+                mend,
+            )
+        });
+    }
+}

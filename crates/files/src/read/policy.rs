@@ -1,0 +1,223 @@
+//! Trigger, retry and backoff.
+
+use baton_model::task::{Backoff, Resources};
+use baton_model::time::Millis;
+
+use super::scalars::Zero;
+use super::{Item, Reader};
+use crate::error::{Kind, quote};
+use crate::limits::{COUNT_MAX, FACTOR_MILLI_MAX};
+use crate::policy::{LaunchRate, Retry, Trigger};
+use crate::suggest;
+use crate::tree::Value;
+use crate::units;
+
+const TRIGGER_FIELDS: &[&str] = &[
+    "schedule",
+    "timezone",
+    "slack",
+    "max_instances",
+    "launch_rate",
+    "remote",
+];
+const RETRY_FIELDS: &[&str] = &["attempts", "backoff", "scale"];
+const BACKOFF_FIELDS: &[&str] = &["first", "growth", "max", "jitter"];
+
+/// A growing pause doubles unless somebody says otherwise.
+const GROWTH_PERCENT: u32 = 200;
+/// Enough to tear apart what failed together.
+const JITTER_PERCENT: u32 = 10;
+
+impl Reader {
+    pub(super) fn trigger(&mut self, item: &Item<'_>) -> Option<Trigger> {
+        let fields = self.fields(item, "a trigger", TRIGGER_FIELDS, |_| None)?;
+        let get = |name| fields.get(name);
+        Some(Trigger {
+            schedule: get("schedule").and_then(|item| {
+                let mend = "write it in English, such as \"every monday at 12:00\", or as cron";
+                self.text(&item, mend).map(str::to_owned)
+            }),
+            timezone: get("timezone").and_then(|item| {
+                let mend = "write the name of a time zone, such as Europe/Berlin";
+                self.text(&item, mend).map(str::to_owned)
+            }),
+            slack: get("slack").and_then(|item| self.duration(&item, Zero::Allowed)),
+            max_instances: get("max_instances").and_then(|item| self.count(&item, 1)),
+            launch_rate: get("launch_rate").and_then(|item| self.launch_rate(&item)),
+            remote: get("remote")
+                .and_then(|item| self.boolean(&item))
+                .unwrap_or(false),
+        })
+    }
+
+    fn launch_rate(&mut self, item: &Item<'_>) -> Option<LaunchRate> {
+        const MEND: &str = "write how many in how long, such as 1/s, 10/m or 5/30s";
+        let text = self.text(item, MEND)?;
+        let parsed = text.split_once('/').and_then(|(count, per)| {
+            let count: u32 = count.trim().parse().ok()?;
+            let per = per.trim();
+            // A unit alone means one of it.
+            let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
+                units::duration(per)
+            } else {
+                units::duration(&format!("1{per}"))
+            };
+            let per = per.ok().filter(|per| *per > Millis(0))?;
+            (1..=COUNT_MAX)
+                .contains(&count)
+                .then_some(LaunchRate { count, per })
+        });
+        if parsed.is_none() {
+            let message = format!("{} is no rate", quote(text));
+            self.note(item, Kind::BadValue, message, MEND);
+        }
+        parsed
+    }
+
+    /// `resources` are the task's own: only what it asks for can grow.
+    pub(super) fn retry(&mut self, item: &Item<'_>, resources: &Resources) -> Option<Retry> {
+        let fields = self.fields(item, "retry", RETRY_FIELDS, |_| None)?;
+        let mut retry = Retry::default();
+        if let Some(attempts) = fields.get("attempts") {
+            retry.attempts = self.count(&attempts, 1).unwrap_or(1);
+        }
+        retry.backoff = fields.get("backoff").and_then(|item| self.backoff(&item));
+        let Some(scale) = fields.get("scale") else {
+            return Some(retry);
+        };
+        let known: Vec<&str> = ["cpu", "memory", "disk", "gpu"]
+            .into_iter()
+            .chain(resources.named.keys().map(String::as_str))
+            .collect();
+        for (name, factor, position) in self.entries(
+            &scale,
+            "write resources with factors, such as { memory: 1.5 }",
+        ) {
+            if !known.contains(&name) {
+                let mut problem = factor.problem(
+                    Kind::UnknownField,
+                    format!("the task has no resource {}", quote(name)),
+                    suggest::mend(
+                        self.problems.len(),
+                        name,
+                        known.iter().copied(),
+                        "its resources are:",
+                    ),
+                );
+                problem.position = position;
+                self.problems.push(problem);
+            } else if let Some(factor) = self.factor(&factor, 1_000, FACTOR_MILLI_MAX) {
+                retry.scale_milli.insert(name.to_owned(), factor);
+            }
+        }
+        Some(retry)
+    }
+
+    /// A duration, a range `1s..1m`, or a map.
+    pub(super) fn backoff(&mut self, item: &Item<'_>) -> Option<Backoff> {
+        if matches!(item.tree.value, Value::Map(_)) {
+            return self.backoff_map(item);
+        }
+        let mend = "write a duration such as 5s, a range such as 1s..1m, or a map";
+        let text = self.unit_text(item, "a duration or a range", mend)?;
+        let (low, high) = units::ends(text);
+        let first = self.unit(item, units::duration(low))?;
+        let first = self.not_zero(item, first, Zero::Refused)?;
+        let Some(high) = high else {
+            return Some(constant(first));
+        };
+        let max = self.unit(item, units::duration(high))?;
+        self.ascending(item, first, max)?;
+        Some(Backoff {
+            first,
+            growth_percent: GROWTH_PERCENT,
+            max,
+            jitter_percent: JITTER_PERCENT,
+        })
+    }
+
+    fn backoff_map(&mut self, item: &Item<'_>) -> Option<Backoff> {
+        let fields = self.fields(item, "a backoff", BACKOFF_FIELDS, |_| None)?;
+        let Some(first_item) = fields.get("first") else {
+            self.missing(
+                &fields,
+                "first",
+                "write the first pause, such as `first: 1s`",
+            );
+            return None;
+        };
+        let first = self.duration(&first_item, Zero::Refused);
+        let max = match fields.get("max") {
+            Some(item) => Some(self.duration(&item, Zero::Refused)?),
+            None => None,
+        };
+        let growth = match fields.get("growth") {
+            Some(item) => Some(self.factor(&item, 1_000, FACTOR_MILLI_MAX)? / 10),
+            None => None,
+        };
+        let jitter = match fields.get("jitter") {
+            Some(item) => Some(self.percent(&item)?),
+            None => None,
+        };
+        let first = first?;
+        if max.is_none() && growth.is_some_and(|growth| growth > 100) {
+            self.missing(&fields, "max", "write the longest pause, such as `max: 1m`");
+            return None;
+        }
+        let grows = max.is_some();
+        let fixed = constant(first);
+        if let Some((item, max)) = fields.get("max").zip(max) {
+            self.ascending(&item, first, max)?;
+        }
+        Some(Backoff {
+            first,
+            growth_percent: match growth {
+                Some(growth) => u32::try_from(growth).unwrap_or(u32::MAX),
+                None if grows => GROWTH_PERCENT,
+                None => fixed.growth_percent,
+            },
+            max: max.unwrap_or(first),
+            jitter_percent: jitter.unwrap_or(if grows { JITTER_PERCENT } else { 0 }),
+        })
+    }
+
+    fn ascending(&mut self, item: &Item<'_>, first: Millis, max: Millis) -> Option<()> {
+        if first <= max {
+            return Some(());
+        }
+        self.note(
+            item,
+            Kind::OutOfRange,
+            format!("the longest pause ({max}) is shorter than the first ({first})"),
+            "write the shorter one first",
+        );
+        None
+    }
+
+    fn percent(&mut self, item: &Item<'_>) -> Option<u32> {
+        const MEND: &str = "write a percentage from 0% to 100%, such as \"10%\"";
+        let Value::String(text) = &item.tree.value else {
+            self.wrong_type(item, "a percentage", MEND);
+            return None;
+        };
+        let percent = text
+            .strip_suffix('%')
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok())
+            .filter(|percent| *percent <= 100);
+        if percent.is_none() {
+            let message = format!("{} is no percentage", quote(text));
+            self.note(item, Kind::BadValue, message, MEND);
+        }
+        percent
+    }
+}
+
+fn constant(pause: Millis) -> Backoff {
+    Backoff {
+        first: pause,
+        growth_percent: 100,
+        max: pause,
+        jitter_percent: 0,
+    }
+}

@@ -1,0 +1,433 @@
+//! One process.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::task::{
+    Condition, LogDestination, LogMode, Logger, ProcessName, ProcessSpec, Run, Stop,
+};
+
+use super::check::{HEALTH, READY};
+use super::scalars::Zero;
+use super::{Fields, Item, Reader};
+use crate::error::{Kind, quote};
+use crate::file::{Draft, DraftDependency, DraftRun};
+use crate::limits::BACKUPS_MAX;
+use crate::suggest;
+use crate::template::Text;
+use crate::tree::Value;
+
+pub(super) const PROCESS_FIELDS: &[&str] = &[
+    "name",
+    "run",
+    "after",
+    "max_failures",
+    "daemon",
+    "ephemeral",
+    "final",
+    "min_duration",
+    "backoff",
+    "retryable",
+    "timeout",
+    "stop",
+    "ready",
+    "health",
+    "env",
+    "cwd",
+    "user",
+    "umask",
+    "nice",
+    "rlimits",
+    "log",
+];
+
+const CONDITIONS: &[(&str, Condition)] = &[
+    ("success", Condition::Success),
+    ("exit", Condition::Exit),
+    ("started", Condition::Started),
+    ("healthy", Condition::Healthy),
+];
+
+const DESTINATIONS: &[(&str, LogDestination)] = &[
+    ("file", LogDestination::File),
+    ("console", LogDestination::Console),
+    ("both", LogDestination::Both),
+    ("none", LogDestination::None),
+];
+
+/// The signals that end a process or that programs give a meaning, by their
+/// numbers on Linux. Not STOP and CONT, which end nothing.
+const SIGNALS: &[(&str, i32)] = &[
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ABRT", 6),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("WINCH", 28),
+    ("PWR", 30),
+];
+/// From SIGRTMIN to SIGRTMAX.
+const REAL_TIME_SIGNALS: std::ops::RangeInclusive<i32> = 34..=64;
+
+/// What Thermos kept: a hundred mebibytes, five times.
+const ROTATE_BYTES: u64 = 100 << 20;
+const ROTATE_BACKUPS: u32 = 5;
+
+const RUN_MEND: &str =
+    "write a command for the shell, such as \"make test\", or a list, such as [\"make\", \"test\"]";
+
+impl Reader {
+    /// `elsewhere` knows where a field belongs that no process has.
+    pub(super) fn process(
+        &mut self,
+        item: &Item<'_>,
+        elsewhere: impl Fn(&str) -> Option<String>,
+    ) -> Option<Draft> {
+        let fields = self.fields(item, "a process", PROCESS_FIELDS, elsewhere)?;
+        let mut spec = ProcessSpec::new("", Run::Exec(Vec::new()));
+        let mut name_place = item.place();
+        match fields.get("name") {
+            Some(item) => {
+                name_place = item.place();
+                // A bad name is still the one that others mean.
+                let name = self.name(&item).unwrap_or_else(|| raw_text(&item));
+                spec.name = ProcessName(name);
+            }
+            None => self.missing(&fields, "name", "give the process a name"),
+        }
+        self.flags(&fields, &mut spec);
+        self.pauses(&fields, &mut spec);
+        self.surroundings(&fields, &mut spec);
+        let run = match fields.get("run") {
+            Some(item) => self.run(&item),
+            None => {
+                self.missing(&fields, "run", RUN_MEND);
+                None
+            }
+        };
+        Some(Draft {
+            spec,
+            name_place,
+            run: run.unwrap_or(DraftRun::Exec(Vec::new())),
+            after: fields
+                .get("after")
+                .map_or_else(Vec::new, |item| self.after(&item)),
+            ready: fields
+                .get("ready")
+                .and_then(|item| self.check(&item, &READY)),
+            health: fields
+                .get("health")
+                .and_then(|item| self.check(&item, &HEALTH)),
+            env: fields
+                .get("env")
+                .map_or_else(BTreeMap::new, |item| self.env(&item)),
+            cwd: fields
+                .get("cwd")
+                .and_then(|item| self.template(&item, "write a directory below the sandbox")),
+        })
+    }
+
+    fn flags(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
+        let mut flag = |name| {
+            let value = fields.get(name).and_then(|item| self.boolean(&item));
+            value.unwrap_or(false)
+        };
+        spec.daemon = flag("daemon");
+        spec.ephemeral = flag("ephemeral");
+        spec.is_final = flag("final");
+    }
+
+    fn pauses(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
+        if let Some(value) = fields
+            .get("max_failures")
+            .and_then(|item| self.count(&item, 0))
+        {
+            spec.max_failures = value;
+        }
+        if let Some(value) = fields
+            .get("min_duration")
+            .and_then(|item| self.duration(&item, Zero::Allowed))
+        {
+            spec.min_duration = value;
+        }
+        spec.backoff = fields.get("backoff").and_then(|item| self.backoff(&item));
+        spec.timeout = fields
+            .get("timeout")
+            .and_then(|item| self.duration(&item, Zero::Refused));
+        spec.retryable = fields.get("retryable").map(|item| self.exit_codes(&item));
+        if let Some(stop) = fields
+            .get("stop")
+            .and_then(|item| self.stop(&item, spec.stop))
+        {
+            spec.stop = stop;
+        }
+    }
+
+    fn surroundings(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
+        spec.user = fields.get("user").and_then(|item| self.user(&item));
+        spec.umask = fields.get("umask").and_then(|item| self.umask(&item));
+        spec.nice = fields
+            .get("nice")
+            .and_then(|item| self.integer(&item, -20, 19))
+            .and_then(|nice| i32::try_from(nice).ok());
+        if let Some(item) = fields.get("rlimits") {
+            spec.rlimits = self.rlimits(&item);
+        }
+        spec.logger = fields.get("log").and_then(|item| self.log(&item));
+    }
+
+    pub(super) fn run(&mut self, item: &Item<'_>) -> Option<DraftRun> {
+        match &item.tree.value {
+            Value::String(text) if text.trim().is_empty() => {
+                self.note(
+                    item,
+                    Kind::BadValue,
+                    "the command is empty".to_owned(),
+                    RUN_MEND,
+                );
+                None
+            }
+            Value::String(_) => self.template(item, RUN_MEND).map(DraftRun::Shell),
+            Value::List(words) if words.is_empty() => {
+                self.note(
+                    item,
+                    Kind::BadValue,
+                    "the command is empty".to_owned(),
+                    RUN_MEND,
+                );
+                None
+            }
+            Value::List(_) => {
+                let words: Vec<Text> = self
+                    .list(item, RUN_MEND)
+                    .iter()
+                    .filter_map(|word| self.template(word, "each word of a command is a text"))
+                    .collect();
+                Some(DraftRun::Exec(words))
+            }
+            _ => {
+                self.wrong_type(item, "a command", RUN_MEND);
+                None
+            }
+        }
+    }
+
+    fn after(&mut self, item: &Item<'_>) -> Vec<DraftDependency> {
+        let mend = "write a list, such as [fetch, { process: db, condition: healthy }]";
+        let mut after = Vec::new();
+        let mut seen = BTreeSet::new();
+        for item in self.list(item, mend) {
+            let Some(dependency) = self.dependency(&item) else {
+                continue;
+            };
+            if !seen.insert((dependency.process.clone(), dependency.condition)) {
+                let message = format!("{} stands here twice", quote(&dependency.process));
+                self.note(&item, Kind::DuplicateName, message, "remove one of the two");
+                continue;
+            }
+            after.push(dependency);
+        }
+        after
+    }
+
+    fn dependency(&mut self, item: &Item<'_>) -> Option<DraftDependency> {
+        let mend = "write the name of a process, or { process: NAME, condition: exit }";
+        let (name, condition) = match &item.tree.value {
+            Value::Map(_) => {
+                let known = &["process", "condition"];
+                let fields = self.fields(item, "a dependency", known, |_| None)?;
+                let condition = match fields.get("condition") {
+                    Some(item) => self.word(&item, CONDITIONS)?,
+                    None => Condition::Success,
+                };
+                let Some(name) = fields.get("process") else {
+                    self.missing(&fields, "process", mend);
+                    return None;
+                };
+                (name, condition)
+            }
+            _ => (item.clone(), Condition::Success),
+        };
+        let process = self.text(&name, mend)?.to_owned();
+        Some(DraftDependency {
+            process,
+            condition,
+            place: name.place(),
+        })
+    }
+
+    /// Variables; both those of a process and those of a task.
+    pub(super) fn env(&mut self, item: &Item<'_>) -> BTreeMap<String, Text> {
+        let mut env = BTreeMap::new();
+        let mend = "write variables, such as { LANG: C.UTF-8 }";
+        for (name, value, position) in self.entries(item, mend) {
+            let fits = |c: char| !(c == '=' || c == '\0' || c.is_whitespace());
+            if name.is_empty() || !name.chars().all(fits) {
+                let mut problem = value.problem(
+                    Kind::BadName,
+                    format!("{} cannot name a variable", quote(name)),
+                    "write a name without spaces and `=`, such as LANG",
+                );
+                problem.position = position;
+                self.problems.push(problem);
+                continue;
+            }
+            if let Some(text) = self.template(&value, "write a text; \"\" for an empty one") {
+                env.insert(name.to_owned(), text);
+            }
+        }
+        env
+    }
+
+    pub(super) fn user(&mut self, item: &Item<'_>) -> Option<String> {
+        let text = self.text(item, "write the name of a user of the host")?;
+        Some(text.to_owned())
+    }
+
+    fn umask(&mut self, item: &Item<'_>) -> Option<u32> {
+        const MEND: &str = "write it in octal and in quotes, such as \"022\"";
+        let Value::String(text) = &item.tree.value else {
+            self.wrong_type(item, "an octal text", MEND);
+            return None;
+        };
+        let digits = text.strip_prefix("0o").unwrap_or(text);
+        let octal = digits.bytes().all(|b| (b'0'..=b'7').contains(&b));
+        let mask = u32::from_str_radix(digits, 8).ok().filter(|_| octal);
+        match mask {
+            Some(mask) if mask <= 0o777 => Some(mask),
+            Some(_) => {
+                let message = format!("{} is more than 777", quote(text));
+                self.note(item, Kind::OutOfRange, message, MEND);
+                None
+            }
+            None => {
+                let message = format!("{} is no octal number", quote(text));
+                self.note(item, Kind::BadValue, message, MEND);
+                None
+            }
+        }
+    }
+
+    fn exit_codes(&mut self, item: &Item<'_>) -> Vec<i32> {
+        let mut codes: Vec<i32> = self
+            .list(item, "write a list of exit codes, such as [1, 75]")
+            .iter()
+            .filter_map(|item| self.integer(item, 1, 255))
+            .filter_map(|code| i32::try_from(code).ok())
+            .collect();
+        codes.sort_unstable();
+        codes.dedup();
+        codes
+    }
+
+    fn stop(&mut self, item: &Item<'_>, default: Stop) -> Option<Stop> {
+        let fields = self.fields(item, "stop", &["signal", "grace"], |_| None)?;
+        let signal = fields.get("signal").and_then(|item| self.signal(&item));
+        let grace = fields
+            .get("grace")
+            .and_then(|item| self.duration(&item, Zero::Allowed));
+        Some(Stop {
+            signal: signal.unwrap_or(default.signal),
+            grace: grace.unwrap_or(default.grace),
+        })
+    }
+
+    fn signal(&mut self, item: &Item<'_>) -> Option<i32> {
+        let names = || SIGNALS.iter().map(|(name, _)| *name);
+        let (signal, text) = match &item.tree.value {
+            Value::String(text) => {
+                let name = text.strip_prefix("SIG").unwrap_or(text);
+                let known = SIGNALS.iter().find(|(known, _)| *known == name);
+                (known.map(|(_, number)| *number), text)
+            }
+            Value::Number(text) => {
+                let known = |number: &i32| {
+                    SIGNALS.iter().any(|(_, known)| known == number)
+                        || REAL_TIME_SIGNALS.contains(number)
+                };
+                (text.parse().ok().filter(known), text)
+            }
+            _ => {
+                let mend = format!("write one of: {}", suggest::list(names()));
+                self.wrong_type(item, "a signal", &mend);
+                return None;
+            }
+        };
+        if signal.is_none() {
+            let message = format!("{} is no signal that ends a process", quote(text));
+            let mend = suggest::mend(
+                self.problems.len(),
+                text,
+                names(),
+                "write a number or one of:",
+            );
+            self.note(item, Kind::BadValue, message, mend);
+        }
+        signal
+    }
+
+    fn log(&mut self, item: &Item<'_>) -> Option<Logger> {
+        let known = &["destination", "mode", "size", "backups"];
+        let fields = self.fields(item, "log", known, |_| None)?;
+        let destination = fields
+            .get("destination")
+            .and_then(|item| self.word(&item, DESTINATIONS))
+            .unwrap_or_default();
+        let mode = match fields.get("mode") {
+            Some(item) => self.word(&item, &[("standard", false), ("rotate", true)]),
+            None => Some(false),
+        };
+        let size = fields.get("size").and_then(|item| self.log_size(&item));
+        let backups = fields
+            .get("backups")
+            .and_then(|item| self.count_to(&item, 0, BACKUPS_MAX));
+        if mode == Some(false) {
+            for name in ["size", "backups"]
+                .into_iter()
+                .filter(|name| fields.has(name))
+            {
+                self.problems.push(fields.key_problem(
+                    name,
+                    Kind::Conflict,
+                    format!("`{name}` means nothing to a log that is not rotated"),
+                    "add `mode: rotate`, or remove it",
+                ));
+            }
+        }
+        let mode = if mode == Some(true) {
+            LogMode::Rotate {
+                size: size.unwrap_or(ROTATE_BYTES),
+                backups: backups.unwrap_or(ROTATE_BACKUPS),
+            }
+        } else {
+            LogMode::Standard
+        };
+        Some(Logger { destination, mode })
+    }
+
+    fn log_size(&mut self, item: &Item<'_>) -> Option<u64> {
+        let size = self.size(item)?;
+        if size == 0 {
+            let message = "a log of no size cannot be written".to_owned();
+            self.note(
+                item,
+                Kind::OutOfRange,
+                message,
+                "write a size such as 100MiB",
+            );
+            return None;
+        }
+        Some(size)
+    }
+}
+
+fn raw_text(item: &Item<'_>) -> String {
+    match &item.tree.value {
+        Value::String(text) | Value::Number(text) => text.clone(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,310 @@
+//! The top of a file: a task.
+
+use std::collections::BTreeMap;
+
+use baton_model::spec::Exclusive;
+use baton_model::task::{ProcessName, ProcessSpec, Resources, Run, TaskSpec};
+use baton_model::time::Millis;
+
+use super::process::PROCESS_FIELDS;
+use super::scalars::Zero;
+use super::{Fields, Item, Reader};
+use crate::error::{Kind, Problem, quote};
+use crate::file::{Draft, TaskFile, param_variable};
+use crate::graph;
+use crate::limits::PROCESSES_MAX;
+use crate::policy::Policy;
+use crate::template::{self, is_name};
+use crate::tree::{Tree, Value};
+
+const TASK_FIELDS: &[&str] = &[
+    "task",
+    "owner",
+    "resources",
+    "params",
+    "env",
+    "run",
+    "processes",
+    "order",
+    "max_failures",
+    "max_concurrency",
+    "finalization_wait",
+    "user",
+    "trigger",
+    "retry",
+    "timeout",
+    "exclusive",
+];
+
+const TRIGGER_ONLY: &[&str] = &["schedule", "timezone", "slack", "launch_rate", "cron"];
+
+/// Thermos' default: long enough for a graceful stop and a small cleanup.
+const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
+
+/// Reads a task from the tree of a file called `file`.
+pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
+    let mut reader = Reader::default();
+    let item = Item {
+        tree: root,
+        path: String::new(),
+    };
+    let task = reader.task(&item, file);
+    match task {
+        Some(task) if reader.problems.is_empty() => Ok(task),
+        _ => Err(reader.problems),
+    }
+}
+
+/// Where a field belongs that a task does not have.
+fn beside_task(key: &str) -> Option<String> {
+    if key == "name" {
+        Some("did you mean `task`?".to_owned())
+    } else if PROCESS_FIELDS.contains(&key) {
+        Some(format!(
+            "`{key}` belongs to a process: put it beside `run` in `processes`"
+        ))
+    } else if TRIGGER_ONLY.contains(&key) {
+        Some(format!(
+            "`{key}` belongs to the trigger: trigger: {{ {key}: … }}"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Where a field belongs that a process does not have.
+fn beside_process(key: &str) -> Option<String> {
+    TASK_FIELDS
+        .contains(&key)
+        .then(|| format!("`{key}` belongs to the task: put it at the top of the file"))
+}
+
+impl Reader {
+    fn task(&mut self, item: &Item<'_>, file: &str) -> Option<TaskFile> {
+        self.is_task(item)?;
+        let fields = self.fields(item, "a task", TASK_FIELDS, beside_task)?;
+        let mut spec = TaskSpec {
+            name: String::new(),
+            owner: fields.get("owner").and_then(|item| self.name(&item)),
+            processes: Vec::new(),
+            max_failures: 1,
+            max_concurrency: 0,
+            finalization_wait: FINALIZATION_WAIT,
+            user: fields.get("user").and_then(|item| self.user(&item)),
+            resources: match fields.get("resources") {
+                Some(item) => self.resources(&item),
+                None => Resources::default(),
+            },
+            ports: BTreeMap::new(),
+        };
+        self.bounds(&fields, &mut spec);
+        let name = fields.get("task").map(|item| self.name(&item));
+        let mut drafts = self.processes(&fields, name.clone().flatten());
+        if let Some(order) = fields.get("order") {
+            self.order(&order, &mut drafts);
+        }
+        graph::check(&drafts, &mut self.problems);
+        let params = fields.get("params").map(|item| self.params(&item));
+        let env = fields.get("env").map(|item| self.env(&item));
+        let policy = self.policy(&fields, &spec.resources);
+        // As for Thermos, a task without a name is called like its first process.
+        spec.name = match name {
+            Some(name) => name?,
+            None => drafts.first()?.spec.name.0.clone(),
+        };
+        Some(TaskFile {
+            file: file.to_owned(),
+            params: params.unwrap_or_default(),
+            env: env.unwrap_or_default(),
+            policy,
+            spec,
+            drafts,
+        })
+    }
+
+    /// Says early what the file is, if it is something else.
+    fn is_task(&mut self, item: &Item<'_>) -> Option<()> {
+        let message = match &item.tree.value {
+            Value::Null => "the file is empty",
+            Value::Map(entries) if entries.iter().any(|entry| entry.key == "workflow") => {
+                self.note(
+                    item,
+                    Kind::UnknownField,
+                    "this is a workflow, and a task is expected here".to_owned(),
+                    "name a file with `task` at its top; `tasks` of a workflow run with the workflow",
+                );
+                return None;
+            }
+            Value::Map(entries) if entries.is_empty() => "the file is empty",
+            _ => return Some(()),
+        };
+        self.note(
+            item,
+            Kind::MissingField,
+            message.to_owned(),
+            "write at least `task: NAME` and `run: COMMAND`",
+        );
+        None
+    }
+
+    fn bounds(&mut self, fields: &Fields<'_>, spec: &mut TaskSpec) {
+        let mut count = |name, default| {
+            let value = fields.get(name).and_then(|item| self.count(&item, 0));
+            value.unwrap_or(default)
+        };
+        spec.max_failures = count("max_failures", spec.max_failures);
+        spec.max_concurrency = count("max_concurrency", spec.max_concurrency);
+        if let Some(wait) = fields
+            .get("finalization_wait")
+            .and_then(|item| self.duration(&item, Zero::Allowed))
+        {
+            spec.finalization_wait = wait;
+        }
+    }
+
+    fn processes(&mut self, fields: &Fields<'_>, task: Option<String>) -> Vec<Draft> {
+        match (fields.get("run"), fields.get("processes")) {
+            (Some(_), Some(_)) => {
+                self.problems.push(fields.key_problem(
+                    "run",
+                    Kind::Conflict,
+                    "a task has either `run` or `processes`".to_owned(),
+                    "move the command into `processes`, or remove them",
+                ));
+                Vec::new()
+            }
+            (None, None) => {
+                self.problems.push(fields.item.problem(
+                    Kind::NoProcesses,
+                    "the task runs nothing".to_owned(),
+                    "write `run: COMMAND` or `processes: [{ name: NAME, run: COMMAND }]`",
+                ));
+                Vec::new()
+            }
+            (Some(run), None) => {
+                if !fields.has("task") {
+                    self.missing(fields, "task", "give the task a name: `task: NAME`");
+                }
+                let Some(run) = self.run(&run) else {
+                    return Vec::new();
+                };
+                let mut spec = ProcessSpec::new("", Run::Exec(Vec::new()));
+                spec.name = ProcessName(task.unwrap_or_else(|| "run".to_owned()));
+                vec![Draft {
+                    spec,
+                    name_place: fields.item.place(),
+                    run,
+                    after: Vec::new(),
+                    ready: None,
+                    health: None,
+                    env: BTreeMap::new(),
+                    cwd: None,
+                }]
+            }
+            (None, Some(processes)) => self.process_list(&processes),
+        }
+    }
+
+    fn process_list(&mut self, item: &Item<'_>) -> Vec<Draft> {
+        let mend = "write a list, such as [{ name: build, run: make }]";
+        let items = self.list(item, mend);
+        if items.is_empty() && matches!(item.tree.value, Value::List(_)) {
+            let message = "the list of processes is empty".to_owned();
+            self.note(item, Kind::NoProcesses, message, mend);
+        }
+        if items.len() > PROCESSES_MAX {
+            let message = format!(
+                "the task has {} processes, of {PROCESSES_MAX} allowed",
+                items.len()
+            );
+            self.note(
+                item,
+                Kind::TooLarge,
+                message,
+                "make a workflow of several tasks",
+            );
+            return Vec::new();
+        }
+        items
+            .iter()
+            .filter_map(|item| self.process(item, beside_process))
+            .collect()
+    }
+
+    /// Chains of names: each waits for the success of the one before it.
+    fn order(&mut self, item: &Item<'_>, drafts: &mut [Draft]) {
+        let mend = "write a list of chains, such as [[a, b, c], [a, d]]";
+        let mut chains = Vec::new();
+        for chain in self.list(item, mend) {
+            let names = self.list(&chain, mend);
+            if names.len() < 2 && matches!(chain.tree.value, Value::List(_)) {
+                let message = "a chain of fewer than two processes orders nothing".to_owned();
+                self.note(&chain, Kind::BadValue, message, mend);
+            }
+            let links: graph::Chain = names
+                .iter()
+                .filter_map(|name| {
+                    let text = self.text(name, "write the name of a process")?;
+                    Some((text.to_owned(), name.place()))
+                })
+                .collect();
+            // With a name missing, its neighbours are not neighbours.
+            if links.len() == names.len() {
+                chains.push(links);
+            }
+        }
+        graph::order(&chains, drafts, &mut self.problems);
+    }
+
+    fn params(&mut self, item: &Item<'_>) -> BTreeMap<String, Option<String>> {
+        let mut params = BTreeMap::new();
+        let mut variables: BTreeMap<String, &str> = BTreeMap::new();
+        let mend = "write parameters with their defaults, such as { day: yesterday }";
+        for (name, value, position) in self.entries(item, mend) {
+            let other = variables.insert(param_variable(name), name);
+            let why = if !is_name(name) {
+                Some("is no name for a parameter".to_owned())
+            } else {
+                other.map(|other| format!("differs too little from {}", quote(other)))
+            };
+            if let Some(why) = why {
+                let mut problem = value.problem(
+                    Kind::BadName,
+                    format!("{} {why}", quote(name)),
+                    "write letters, digits, `_` and `-`, in names that differ by more than case",
+                );
+                problem.position = position;
+                self.problems.push(problem);
+                continue;
+            }
+            template::refuse(&value, &mut self.problems);
+            let default = match value.tree.value {
+                Value::Null => None,
+                _ => self.scalar_text(
+                    &value,
+                    "write a text, or nothing for a parameter that must be given",
+                ),
+            };
+            params.insert(name.to_owned(), default);
+        }
+        params
+    }
+
+    fn policy(&mut self, fields: &Fields<'_>, resources: &Resources) -> Policy {
+        let words = &[("timed", Exclusive::Timed), ("strict", Exclusive::Strict)];
+        Policy {
+            trigger: fields.get("trigger").and_then(|item| self.trigger(&item)),
+            retry: fields
+                .get("retry")
+                .and_then(|item| self.retry(&item, resources))
+                .unwrap_or_default(),
+            timeout: fields
+                .get("timeout")
+                .and_then(|item| self.duration(&item, Zero::Refused)),
+            exclusive: fields
+                .get("exclusive")
+                .and_then(|item| self.word(&item, words))
+                .unwrap_or_default(),
+        }
+    }
+}

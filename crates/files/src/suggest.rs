@@ -1,0 +1,131 @@
+//! The nearest name to one that is not known.
+
+use crate::limits::PROBLEMS_MAX;
+
+/// What people write who come from somewhere else, with our word for it.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("args", "run"),
+    ("cmd", "run"),
+    ("cmdline", "run"),
+    ("command", "run"),
+    ("cores", "cpu"),
+    ("cpus", "cpu"),
+    ("cron", "schedule"),
+    ("depends_on", "after"),
+    ("dependencies", "after"),
+    ("directory", "cwd"),
+    ("environment", "env"),
+    ("gpus", "gpu"),
+    ("limits", "rlimits"),
+    ("logger", "log"),
+    ("mem", "memory"),
+    ("needs", "after"),
+    ("parameters", "params"),
+    ("priority", "nice"),
+    ("ram", "memory"),
+    ("readiness", "ready"),
+    ("retries", "max_failures"),
+    ("tz", "timezone"),
+    ("ulimits", "rlimits"),
+    ("working_dir", "cwd"),
+    ("workdir", "cwd"),
+];
+
+/// The candidate that was most likely meant, if any is near enough.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let plain = normal(word);
+    let synonym = SYNONYMS
+        .iter()
+        .find(|(foreign, _)| *foreign == plain)
+        .map(|(_, ours)| *ours);
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            let distance = if synonym == Some(candidate) {
+                0
+            } else {
+                strsim::damerau_levenshtein(&plain, &normal(candidate))
+            };
+            (distance, candidate)
+        })
+        // One slip in a short word, two or three in a longer one.
+        .filter(|(distance, candidate)| *distance <= 1 + plain.len().min(candidate.len()) / 4)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// The mend for a word that is none of the candidates. `found` is how many problems
+/// there are already: beyond what is shown, nobody reads a suggestion, and a file
+/// full of them would cost the product of its wrong and its right names.
+pub(crate) fn mend<'a>(
+    found: usize,
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str> + Clone,
+    otherwise: &str,
+) -> String {
+    if found > 2 * PROBLEMS_MAX {
+        return "mend the others first".to_owned();
+    }
+    match nearest(word, candidates.clone()) {
+        Some(candidate) => format!("did you mean `{candidate}`?"),
+        None => format!("{otherwise} {}", list(candidates)),
+    }
+}
+
+/// Names for a sentence: sorted, short, or `none`.
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN_MAX: usize = 30;
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_unstable();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    names.truncate(SHOWN_MAX);
+    let mut text = crate::error::clean(&names.join(", "));
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
+/// Case and the sort of dash are not what people mean to say.
+fn normal(word: &str) -> String {
+    // Longer words are no slips of the keys, and their distance costs the square.
+    const CHARS_MAX: usize = 64;
+    word.chars()
+        .take(CHARS_MAX)
+        .map(|c| {
+            if c == '-' {
+                '_'
+            } else {
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIELDS: &[&str] = &["name", "run", "after", "max_failures", "min_duration"];
+
+    #[test]
+    fn slips_cases_and_dashes_are_understood() {
+        let near = |word| nearest(word, FIELDS.iter().copied());
+        assert_eq!(near("nmae"), Some("name"));
+        assert_eq!(near("Max-Failures"), Some("max_failures"));
+        assert_eq!(near("max_failure"), Some("max_failures"));
+        assert_eq!(near("depends_on"), Some("after"));
+    }
+
+    #[test]
+    fn a_far_word_suggests_nothing() {
+        assert_eq!(nearest("colour", FIELDS.iter().copied()), None);
+        assert_eq!(nearest("", []), None);
+    }
+}

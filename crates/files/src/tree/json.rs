@@ -1,0 +1,172 @@
+//! JSON: read by `serde_json`, level by level.
+//!
+//! `serde_json` does not tell where a value stands, but a raw value borrows its
+//! text, and the place of that text within the whole is the place of the value.
+//! Each level is scanned once more for its parent; with bounded depth that costs
+//! a bounded factor.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{Entry, Lines, Tree, Value, duplicate_key, syntax, too_deep};
+use crate::error::{Position, Problem};
+use crate::limits::DEPTH_MAX;
+
+pub(super) fn parse(text: &str) -> Result<Tree, Vec<Problem>> {
+    let lines = Lines::new(text);
+    // The whole first: an error in the middle of a level has its true place.
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| vec![explain(&error, 0, &lines)])?;
+    let mut reader = Reader {
+        lines,
+        problems: Vec::new(),
+    };
+    let root = reader.tree(text, 0);
+    if reader.problems.is_empty() {
+        Ok(root)
+    } else {
+        Err(reader.problems)
+    }
+}
+
+struct Reader<'a> {
+    lines: Lines<'a>,
+    problems: Vec<Problem>,
+}
+
+/// One object, with duplicate keys and the text of each value.
+struct Object<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ObjectVisitor;
+
+        impl<'de> Visitor<'de> for ObjectVisitor {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = access.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Object(entries))
+            }
+        }
+
+        deserializer.deserialize_map(ObjectVisitor)
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// `text` is a part of the whole text that holds exactly one value.
+    fn tree(&mut self, text: &'a str, depth: usize) -> Tree {
+        let text = text.trim_ascii();
+        let position = Some(self.lines.position(self.offset(text)));
+        if depth > DEPTH_MAX {
+            self.problems.push(too_deep(position));
+            return Tree {
+                value: Value::Null,
+                position,
+            };
+        }
+        let value = match text.as_bytes().first() {
+            Some(b'{') => self.map(text, depth),
+            Some(b'[') => {
+                let items: Vec<&'a RawValue> = self.part(text).unwrap_or_default();
+                let items = items.iter().map(|item| self.tree(item.get(), depth + 1));
+                Value::List(items.collect())
+            }
+            Some(b'"') => self.part(text).map_or(Value::Null, Value::String),
+            Some(b't' | b'f') => Value::Bool(text == "true"),
+            Some(b'n') | None => Value::Null,
+            Some(_) => Value::Number(text.to_owned()),
+        };
+        Tree { value, position }
+    }
+
+    fn map(&mut self, text: &'a str, depth: usize) -> Value {
+        let Some(Object(raw)) = self.part(text) else {
+            return Value::Null;
+        };
+        // A key begins with the first quote after whatever stood before it.
+        let mut before = self.offset(text);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut entries = Vec::with_capacity(raw.len());
+        for (key, value) in raw {
+            let position = self.next_quote(before);
+            before = self.offset(value.get()) + value.get().len();
+            if !seen.insert(key.clone()) {
+                self.problems.push(duplicate_key(&key, position));
+            }
+            let value = self.tree(value.get(), depth + 1);
+            entries.push(Entry {
+                key,
+                position,
+                value,
+            });
+        }
+        Value::Map(entries)
+    }
+
+    /// Reads a part of the text; what is wrong with it is noted.
+    fn part<T: Deserialize<'a>>(&mut self, text: &'a str) -> Option<T> {
+        match serde_json::from_str(text) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let problem = explain(&error, self.offset(text), &self.lines);
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
+    fn next_quote(&self, from: usize) -> Option<Position> {
+        let rest = self.lines.text.get(from..)?;
+        Some(self.lines.position(from + rest.find('"')?))
+    }
+
+    /// Where a borrowed part of the text begins in it.
+    fn offset(&self, part: &str) -> usize {
+        (part.as_ptr() as usize).saturating_sub(self.lines.text.as_ptr() as usize)
+    }
+}
+
+/// `start` is where the text that `serde_json` was given begins in the whole.
+fn explain(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Problem {
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    let position = place(error, start, lines);
+    if message.contains("recursion limit") {
+        return too_deep(position);
+    }
+    syntax(
+        "JSON",
+        message,
+        position,
+        "check commas, quotes and brackets around this place; JSON has no comments",
+    )
+}
+
+fn place(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Option<Position> {
+    let line = u32::try_from(error.line()).ok().filter(|line| *line > 0)?;
+    let first = lines.position(start);
+    // `serde_json` counts bytes, and from the start of what it was given; we count
+    // characters.
+    let line_start = match line {
+        1 => start,
+        _ => {
+            let index = usize::try_from(first.line + line - 2).ok()?;
+            *lines.starts.get(index)?
+        }
+    };
+    let mut offset = line_start + error.column().saturating_sub(1);
+    while !lines.text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    Some(lines.position(offset.min(lines.text.len())))
+}

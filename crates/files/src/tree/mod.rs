@@ -1,0 +1,195 @@
+//! The text of a file as a tree of values that know where they stand.
+//!
+//! The three formats meet here: everything above sees one kind of tree, so that
+//! the schema is written once and its errors read the same. A number keeps its
+//! text, because `1.10` given as a parameter means those four characters.
+
+mod json;
+mod toml;
+mod yaml;
+
+use crate::Format;
+use crate::error::{Kind, Position, Problem};
+use crate::limits::DEPTH_MAX;
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) value: Value,
+    pub(crate) position: Option<Position>,
+}
+
+/// What a file can say.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    /// Its text, without underscores and in base ten.
+    Number(String),
+    String(String),
+    List(Vec<Tree>),
+    /// In the order of the file where the format keeps it; keys are unique.
+    Map(Vec<Entry>),
+}
+
+/// A key with its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) position: Option<Position>,
+    pub(crate) value: Tree,
+}
+
+impl Value {
+    /// What it is, for a sentence.
+    pub(crate) fn describe(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "true or false",
+            Self::Number(_) => "a number",
+            Self::String(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a map",
+        }
+    }
+}
+
+/// Reads the text. Duplicate keys, excessive depth and alias bombs are found here,
+/// because only here is it known how the text was written.
+pub(crate) fn parse(text: &str, format: Format) -> Result<Tree, Vec<Problem>> {
+    // Editors of one operating system put it there; no format needs it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match format {
+        Format::Yaml => yaml::parse(text).map_err(|problem| vec![problem]),
+        Format::Toml => toml::parse(text),
+        Format::Json => json::parse(text),
+    }
+}
+
+/// Bytes after which characters are counted anew.
+const BLOCK: usize = 1024;
+
+/// Turns byte offsets into places. Everything may stand in one line, so columns are
+/// looked up and not counted from the start of the line each time.
+struct Lines<'a> {
+    text: &'a str,
+    /// Where each line begins.
+    starts: Vec<usize>,
+    /// Characters before each block.
+    blocks: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0)
+            .chain(breaks.map(|(at, _)| at + 1))
+            .collect();
+        let mut characters = 0;
+        let blocks = text
+            .as_bytes()
+            .chunks(BLOCK)
+            .map(|block| {
+                let before = characters;
+                characters += block.iter().filter(|byte| begins_character(**byte)).count();
+                before
+            })
+            .collect();
+        Self {
+            text,
+            starts,
+            blocks,
+        }
+    }
+
+    fn position(&self, offset: usize) -> Position {
+        let offset = offset.min(self.text.len());
+        let line = self.starts.partition_point(|start| *start <= offset).max(1);
+        let start = self.starts[line - 1];
+        let column = self.characters_before(offset) - self.characters_before(start) + 1;
+        Position {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(column).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        // At the very end there may be no block of its own.
+        let block = (offset / BLOCK).min(self.blocks.len().saturating_sub(1));
+        let rest = &self.text.as_bytes()[block * BLOCK..offset];
+        let counted = rest.iter().filter(|byte| begins_character(**byte)).count();
+        self.blocks.get(block).copied().unwrap_or(0) + counted
+    }
+}
+
+fn begins_character(byte: u8) -> bool {
+    byte & 0b1100_0000 != 0b1000_0000
+}
+
+fn syntax(format: &str, message: &str, position: Option<Position>, mend: &str) -> Problem {
+    Problem {
+        kind: Kind::Syntax,
+        position,
+        path: String::new(),
+        message: format!(
+            "the {format} cannot be read: {}",
+            crate::error::clean(message)
+        ),
+        mend: mend.to_owned(),
+    }
+}
+
+fn too_deep(position: Option<Position>) -> Problem {
+    Problem {
+        kind: Kind::TooDeep,
+        position,
+        path: String::new(),
+        message: format!("lists and maps are nested more than {DEPTH_MAX} deep"),
+        mend: "a task needs far less; look for a bracket or an indent too many".to_owned(),
+    }
+}
+
+fn duplicate_key(key: &str, position: Option<Position>) -> Problem {
+    Problem {
+        kind: Kind::DuplicateKey,
+        position,
+        path: String::new(),
+        message: format!(
+            "the key {} stands twice in one map",
+            crate::error::quote(key)
+        ),
+        mend: "keep one of the two, or give one another name".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_lines_and_characters_from_one() {
+        let lines = Lines::new("ab\nä€c\n");
+        let at = |offset| {
+            let Position { line, column } = lines.position(offset);
+            (line, column)
+        };
+        assert_eq!(at(0), (1, 1));
+        assert_eq!(at(3), (2, 1));
+        assert_eq!(at("ab\nä€".len()), (2, 3));
+        assert_eq!(at("ab\nä€c\n".len()), (3, 1));
+        // Neither the middle of a character nor beyond the end is a panic.
+        assert_eq!(at(4).0, 2);
+        assert_eq!(at(999).0, 3);
+    }
+
+    #[test]
+    fn columns_of_a_long_line_are_those_that_one_counts() {
+        let text = "aä€".repeat(BLOCK);
+        let lines = Lines::new(&text);
+        for (column, (offset, _)) in text.char_indices().enumerate() {
+            let found = lines.position(offset);
+            assert_eq!(usize::try_from(found.column), Ok(column + 1));
+        }
+        assert_eq!(Lines::new("").position(0).column, 1);
+    }
+}

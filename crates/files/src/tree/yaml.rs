@@ -1,0 +1,261 @@
+//! YAML: read by `serde-saphyr`, which refuses duplicate keys and alias bombs.
+//!
+//! Only `true` and `false` are booleans here: an environment of `COUNTRY: no`
+//! means Norway. Anchors, aliases and merge keys work; tags of one's own do not.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::{Error, Location, Options, Spanned};
+
+use super::{Entry, Tree, Value, duplicate_key, syntax, too_deep};
+use crate::error::{Kind, Position, Problem, clean};
+use crate::limits::{DEPTH_MAX, TEXT_BYTES_MAX, VALUES_MAX};
+
+pub(super) fn parse(text: &str) -> Result<Tree, Problem> {
+    let raw: Spanned<Raw> =
+        serde_saphyr::from_str_with_options(text, options()).map_err(|error| explain(&error))?;
+    Ok(tree(raw, text))
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            max_nodes: VALUES_MAX,
+            max_total_scalar_bytes: TEXT_BYTES_MAX,
+        },
+        strict_booleans: true,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    }
+}
+
+/// A value as YAML gives it, before numbers get their text back.
+enum Raw {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    String(String),
+    List(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Integer(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Raw, E> {
+        Ok(Raw::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Map(entries))
+    }
+}
+
+fn tree(raw: Spanned<Raw>, text: &str) -> Tree {
+    let Spanned { value, defined, .. } = raw;
+    let value = match value {
+        Raw::Null => Value::Null,
+        Raw::Bool(value) => boolean(slice(text, defined), value),
+        Raw::Integer(value) => number(slice(text, defined), value.to_string()),
+        Raw::Float(value) => number(slice(text, defined), value.to_string()),
+        Raw::String(value) => Value::String(value),
+        Raw::List(items) => Value::List(items.into_iter().map(|item| tree(item, text)).collect()),
+        Raw::Map(entries) => Value::Map(
+            entries
+                .into_iter()
+                .map(|(key, value)| Entry {
+                    position: position(key.defined),
+                    key: key.value,
+                    value: tree(value, text),
+                })
+                .collect(),
+        ),
+    };
+    Tree {
+        value,
+        position: position(defined),
+    }
+}
+
+/// `True` is true to YAML, and something else to whoever puts it into a variable.
+fn boolean(written: Option<&str>, value: bool) -> Value {
+    match written {
+        Some(written) if written != "true" && written != "false" => {
+            Value::String(written.to_owned())
+        }
+        _ => Value::Bool(value),
+    }
+}
+
+/// The number as it was written, or in base ten if it has another one.
+///
+/// Some of what YAML takes for a number is none to people, and stays a text: `022`
+/// (an octal mask), `1_000`, `12e4567` (a commit), `.inf`. Whoever asks for a number
+/// says what is wrong with it.
+fn number(written: Option<&str>, canonical: String) -> Value {
+    match written {
+        Some(written)
+            if has_leading_zero(written)
+                || written.contains('_')
+                || canonical.ends_with("inf")
+                || canonical == "NaN" =>
+        {
+            Value::String(written.to_owned())
+        }
+        Some(written) if written.bytes().all(|b| b"0123456789+-.eE".contains(&b)) => {
+            Value::Number(written.to_owned())
+        }
+        _ => Value::Number(canonical),
+    }
+}
+
+fn has_leading_zero(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn slice(text: &str, location: Location) -> Option<&str> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let length = usize::try_from(span.byte_len()?).ok()?;
+    text.get(start..start.checked_add(length)?)
+}
+
+fn position(location: Location) -> Option<Position> {
+    let line = u32::try_from(location.line()).ok()?;
+    let column = u32::try_from(location.column()).ok()?;
+    (line > 0 && column > 0).then_some(Position { line, column })
+}
+
+fn explain(error: &Error) -> Problem {
+    let error = error.without_snippet();
+    let place = error.location().and_then(position);
+    match innermost(error) {
+        Error::DuplicateMappingKey { key, .. } => {
+            duplicate_key(key.as_deref().unwrap_or("?"), place)
+        }
+        Error::Budget { breach, .. } => breached(breach, place),
+        Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => unfolds(place),
+        Error::MultipleDocuments { .. } => syntax(
+            "YAML",
+            "there is another document after `---`",
+            place,
+            "put each task into a file of its own",
+        ),
+        other => {
+            let message = other.to_string();
+            // The place stands in front of our message already.
+            let message = message.split(" at line ").next().unwrap_or_default();
+            syntax("YAML", message, place, syntax_mend(message))
+        }
+    }
+}
+
+fn innermost(mut error: &Error) -> &Error {
+    while let Error::AliasError { error: inner, .. } = error {
+        error = inner;
+    }
+    error
+}
+
+fn syntax_mend(message: &str) -> &'static str {
+    if message.contains("string scalar") {
+        "a key is a plain text; a value that begins with `{{` needs quotes around it"
+    } else if message.contains("unsupported tag") {
+        "remove the tag; put quotes around a text that begins with `!`"
+    } else if message.contains("unknown anchor") {
+        "define the anchor before its use; put quotes around a text that begins with `*`"
+    } else {
+        "check indents, brackets and quotes around this place"
+    }
+}
+
+fn breached(breach: &BudgetBreach, place: Option<Position>) -> Problem {
+    match breach {
+        BudgetBreach::Depth { .. } => too_deep(place),
+        BudgetBreach::Nodes { .. }
+        | BudgetBreach::ScalarBytes { .. }
+        | BudgetBreach::Events { .. } => unfolds(place),
+        other => Problem {
+            kind: Kind::TooLarge,
+            position: place,
+            path: String::new(),
+            message: format!(
+                "the YAML is too large to be read: {}",
+                clean(&format!("{other:?}"))
+            ),
+            mend: "write a smaller file; use fewer anchors, aliases and merges".to_owned(),
+        },
+    }
+}
+
+fn unfolds(place: Option<Position>) -> Problem {
+    Problem {
+        kind: Kind::TooLarge,
+        position: place,
+        path: String::new(),
+        message: format!(
+            "the file unfolds to more than {VALUES_MAX} values or {TEXT_BYTES_MAX} bytes of text"
+        ),
+        mend: "use fewer aliases, or aliases of smaller things".to_owned(),
+    }
+}

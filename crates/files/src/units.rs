@@ -1,0 +1,340 @@
+//! Durations, sizes and numbers as people write them: `1h30m`, `256MiB`, `0.5`.
+//!
+//! Each function takes the text alone and answers with a [`UnitError`] that says
+//! what is wrong and what to write instead; where the text stands is the caller's
+//! to add. Nothing is guessed: a number without a unit is refused, except zero.
+
+use std::fmt;
+
+use baton_model::time::Millis;
+
+use crate::error::{Kind, quote};
+use crate::limits::{DURATION_MS_MAX, SIZE_BYTES_MAX};
+
+/// Why a text is no duration, size or number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitError {
+    /// [`Kind::BadValue`] or [`Kind::OutOfRange`].
+    pub kind: Kind,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub mend: String,
+}
+
+impl UnitError {
+    fn bad(message: String, mend: &str) -> Self {
+        Self {
+            kind: Kind::BadValue,
+            message,
+            mend: mend.to_owned(),
+        }
+    }
+
+    fn range(message: String, mend: &str) -> Self {
+        Self {
+            kind: Kind::OutOfRange,
+            message,
+            mend: mend.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for UnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.message, self.mend)
+    }
+}
+
+impl std::error::Error for UnitError {}
+
+/// Unit and its milliseconds, longest first: parts stand in this order.
+const TIMES: &[(&str, u64)] = &[
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
+
+const TIME_MEND: &str = "write a duration such as 250ms, 5s, 10m, 1h30m or 2d";
+
+/// Unit and its bytes. One letter alone is binary, as for `du` and `ulimit`.
+const SIZES: &[(&str, u64)] = &[
+    ("B", 1),
+    ("K", 1 << 10),
+    ("KB", 1_000),
+    ("KiB", 1 << 10),
+    ("M", 1 << 20),
+    ("MB", 1_000_000),
+    ("MiB", 1 << 20),
+    ("G", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("GiB", 1 << 30),
+    ("T", 1 << 40),
+    ("TB", 1_000_000_000_000),
+    ("TiB", 1 << 40),
+];
+
+const SIZE_MEND: &str = "write a size such as 256MiB, 1GB or a plain number of bytes";
+
+/// A duration: `5s`, `10m`, `1h30m`, `250ms`, `1.5h`, `0`.
+///
+/// # Errors
+/// A missing or unknown unit, parts out of order, or more than ten years.
+pub fn duration(text: &str) -> Result<Millis, UnitError> {
+    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), TIME_MEND);
+    if text == "0" {
+        return Ok(Millis(0));
+    }
+    let mut rest = text;
+    let mut total: u64 = 0;
+    let mut units = TIMES;
+    if rest.is_empty() {
+        return Err(bad("is no duration"));
+    }
+    while !rest.is_empty() {
+        let digits = number_length(rest);
+        let letters = rest[digits..]
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len() - digits);
+        let unit = &rest[digits..digits + letters];
+        if digits == 0 {
+            return Err(bad("is no duration"));
+        }
+        if unit.is_empty() {
+            let space = rest[digits..].starts_with(char::is_whitespace);
+            return Err(bad(if space {
+                "has a space in it"
+            } else {
+                "has no unit"
+            }));
+        }
+        let Some(place) = units.iter().position(|(name, _)| *name == unit) else {
+            let known = TIMES.iter().any(|(name, _)| *name == unit);
+            return Err(bad(if known {
+                "does not name its units once each, from the longest to the shortest"
+            } else {
+                "has a unit that is none of d, h, m, s, ms"
+            }));
+        };
+        let part = whole(&rest[..digits], units[place].1)
+            .map_err(|unfit| unfit.explain(text, "milliseconds", TIME_MEND))?;
+        total = total.saturating_add(part);
+        units = &units[place + 1..];
+        rest = &rest[digits + letters..];
+    }
+    if total > DURATION_MS_MAX {
+        let message = format!("{} is longer than ten years", quote(text));
+        return Err(UnitError::range(message, TIME_MEND));
+    }
+    Ok(Millis(total))
+}
+
+/// A size in bytes: `256MiB`, `1GB`, `20G`, `1.5GiB`, `4096`.
+///
+/// # Errors
+/// An unknown unit, a part of a byte, or more than an exbibyte.
+pub fn size(text: &str) -> Result<u64, UnitError> {
+    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), SIZE_MEND);
+    let digits = number_length(text);
+    if digits == 0 {
+        return Err(bad("is no size"));
+    }
+    let unit = text[digits..].trim_start_matches(' ');
+    let known = SIZES.iter().find(|(name, _)| *name == unit);
+    let bytes = match known {
+        Some((_, bytes)) => *bytes,
+        None if unit.is_empty() => 1,
+        None => {
+            let mut error = bad("has a unit that is none of B, KB, KiB, MB, MiB, GB, GiB, TB, TiB");
+            let near = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(unit);
+            if let Some((name, _)) = SIZES.iter().find(near) {
+                error.mend = format!("did you mean `{}{name}`?", &text[..digits]);
+            }
+            return Err(error);
+        }
+    };
+    let total =
+        whole(&text[..digits], bytes).map_err(|unfit| unfit.explain(text, "bytes", SIZE_MEND))?;
+    if total > SIZE_BYTES_MAX {
+        let message = format!("{} is more than an exbibyte", quote(text));
+        return Err(UnitError::range(message, SIZE_MEND));
+    }
+    Ok(total)
+}
+
+/// A number with at most three decimals, in thousandths: `2` is 2000, `0.5` is 500.
+///
+/// # Errors
+/// Anything else, a sign and an exponent included.
+pub fn thousandths(text: &str) -> Result<u64, UnitError> {
+    const MEND: &str = "write a number with at most three decimals, such as 2 or 0.5";
+    if text.is_empty() || number_length(text) != text.len() {
+        return Err(UnitError::bad(
+            format!("{} is no such number", quote(text)),
+            MEND,
+        ));
+    }
+    whole(text, 1_000).map_err(|unfit| unfit.explain(text, "thousandths", MEND))
+}
+
+/// The two ends of `a..b`; a text without `..` has one end only. `a..` has an
+/// open end.
+pub(crate) fn ends(text: &str) -> (&str, Option<&str>) {
+    match text.split_once("..") {
+        Some((low, high)) => (low.trim(), Some(high.trim())),
+        None => (text.trim(), None),
+    }
+}
+
+/// How many bytes at the start are digits with at most one point.
+fn number_length(text: &str) -> usize {
+    let mut points = 0;
+    text.find(|c: char| {
+        points += usize::from(c == '.');
+        !(c.is_ascii_digit() || (c == '.' && points == 1))
+    })
+    .unwrap_or(text.len())
+}
+
+/// Why a decimal number of units is no whole number of the smallest one.
+enum Unfit {
+    NoNumber,
+    Fraction,
+    TooLarge,
+}
+
+impl Unfit {
+    fn explain(&self, text: &str, smallest: &str, mend: &str) -> UnitError {
+        let text = quote(text);
+        match self {
+            Self::NoNumber => UnitError::bad(format!("{text} has no number in it"), mend),
+            Self::Fraction => {
+                UnitError::bad(format!("{text} is no whole number of {smallest}"), mend)
+            }
+            Self::TooLarge => UnitError::range(format!("{text} is too large"), mend),
+        }
+    }
+}
+
+/// `number * unit`, where the number may have a fraction but the result may not.
+fn whole(number: &str, unit: u64) -> Result<u64, Unfit> {
+    let (integer, fraction) = match number.split_once('.') {
+        Some((_, "")) => return Err(Unfit::NoNumber),
+        Some((integer, fraction)) => (integer, fraction),
+        None => (number, ""),
+    };
+    // More digits than this mean either nothing or less than the smallest unit.
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > 15 {
+        return Err(Unfit::Fraction);
+    }
+    let integer: u128 = integer
+        .parse::<u64>()
+        .map_err(|error| match error.kind() {
+            std::num::IntErrorKind::PosOverflow => Unfit::TooLarge,
+            _ => Unfit::NoNumber,
+        })?
+        .into();
+    let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(15));
+    let fraction: u128 = match fraction {
+        "" => 0,
+        digits => digits.parse().map_err(|_| Unfit::NoNumber)?,
+    };
+    let total = (integer * scale + fraction) * u128::from(unit);
+    if !total.is_multiple_of(scale) {
+        return Err(Unfit::Fraction);
+    }
+    u64::try_from(total / scale).map_err(|_| Unfit::TooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_as_people_write_them() {
+        for (text, ms) in [
+            ("250ms", 250),
+            ("5s", 5_000),
+            ("10m", 600_000),
+            ("1h30m", 5_400_000),
+            ("1.5h", 5_400_000),
+            ("2d", 172_800_000),
+            ("1d1h1m1s1ms", 90_061_001),
+            ("0", 0),
+            ("0s", 0),
+            ("0.5s", 500),
+        ] {
+            assert_eq!(duration(text), Ok(Millis(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_duration_is_guessed() {
+        for (text, why) in [
+            ("", "is no duration"),
+            ("5", "has no unit"),
+            ("1h30", "has no unit"),
+            ("s", "is no duration"),
+            ("-5s", "is no duration"),
+            ("5 s", "has a space in it"),
+            ("5sec", "none of d, h, m, s, ms"),
+            ("30m1h", "from the longest to the shortest"),
+            ("5s5s", "from the longest to the shortest"),
+            ("0.5ms", "no whole number of milliseconds"),
+            ("1.s", "has no number"),
+            ("1.2.3s", "has no unit"),
+            ("5000d", "longer than ten years"),
+            ("99999999999999999999d", "is too large"),
+            ("١s", "is no duration"),
+        ] {
+            let error = duration(text).expect_err(text);
+            assert!(error.message.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        for (text, bytes) in [
+            ("4096", 4_096),
+            ("256MiB", 256 << 20),
+            ("1GB", 1_000_000_000),
+            ("20G", 20 << 30),
+            ("1.5GiB", 3 << 29),
+            ("1 GiB", 1 << 30),
+            ("0", 0),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_size_is_guessed() {
+        for (text, why) in [
+            ("", "is no size"),
+            ("MiB", "is no size"),
+            ("-1", "is no size"),
+            ("1mib", "did you mean `1MiB`?"),
+            ("1Mb", "did you mean `1MB`?"),
+            ("1 furlong", "none of B, KB"),
+            ("0.5B", "no whole number of bytes"),
+            ("2000000TiB", "more than an exbibyte"),
+            ("99999999999999999999", "is too large"),
+        ] {
+            let error = size(text).expect_err(text).to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn thousandths_keep_three_decimals_and_no_more() {
+        assert_eq!(thousandths("2"), Ok(2_000));
+        assert_eq!(thousandths("0.125"), Ok(125));
+        assert_eq!(thousandths("1.5000"), Ok(1_500));
+        for text in ["0.0001", "-1", "1e3", "", ".", "1.", "inf"] {
+            assert!(thousandths(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Templates: what is filled in, what stays as it is, and what is refused.
+
+use std::collections::BTreeMap;
+
+use baton_files::{Binding, Errors, Format, Kind, TaskFile, parse};
+use baton_model::task::{Run, TaskSpec};
+
+fn file(run: &str) -> TaskFile {
+    let json = serde_json::json!({
+        "task": "t",
+        "params": { "x": "X", "other": "{ braces }", "must-have": null },
+        "processes": [{ "name": "p", "run": ["echo", run] }],
+    });
+    parse(&json.to_string(), Format::Json, "t.json").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn binding() -> Binding {
+    Binding {
+        params: BTreeMap::from([("must-have".to_owned(), "M".to_owned())]),
+        ports: BTreeMap::from([("http".to_owned(), 80)]),
+        task_id: Some("t-1".to_owned()),
+    }
+}
+
+fn bind(run: &str) -> Result<TaskSpec, Errors> {
+    file(run).bind(&binding())
+}
+
+fn word(task: &TaskSpec) -> &str {
+    match &task.processes[0].run {
+        Run::Exec(words) => &words[1],
+        Run::Shell(command) => command,
+    }
+}
+
+#[test]
+fn references_are_filled_in_with_and_without_spaces() {
+    for (template, expected) in [
+        ("{{ params.x }}", "X"),
+        ("{{params.x}}", "X"),
+        ("a{{  params.x}}b{{params.x }}c", "aXbXc"),
+        ("{{ ports.http }}", "80"),
+        ("{{ task.id }}/{{ task.name }}", "t-1/t"),
+        ("{{ params.must-have }}", "M"),
+        ("plain", "plain"),
+        ("", ""),
+    ] {
+        let task = bind(template).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(word(&task), expected, "{template}");
+    }
+}
+
+#[test]
+fn doubled_braces_stand_for_themselves() {
+    for (template, expected) in [
+        ("{{{{.Names}}", "{{.Names}}"),
+        ("{{{{ params.x }}", "{{ params.x }}"),
+        ("{{{{{{ params.x }}", "{{X"),
+        ("} }} {", "} }} {"),
+        ("${HOME} {a,b}", "${HOME} {a,b}"),
+    ] {
+        let task = bind(template).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(word(&task), expected, "{template}");
+    }
+}
+
+#[test]
+fn what_is_filled_in_is_not_looked_at_again() {
+    let mut binding = binding();
+    let nested = "{{ task.id }}".to_owned();
+    binding.params.insert("x".to_owned(), nested.clone());
+    let task = file("{{ params.x }}").bind(&binding).expect("bound");
+    assert_eq!(word(&task), nested);
+}
+
+#[test]
+fn what_was_given_goes_before_the_default() {
+    let mut binding = binding();
+    binding.params.insert("x".to_owned(), "Y".to_owned());
+    let task = file("{{ params.x }}").bind(&binding).expect("bound");
+    assert_eq!(word(&task), "Y");
+    assert_eq!(task.processes[0].env["BATON_PARAM_X"], "Y");
+    assert_eq!(task.processes[0].env["BATON_PARAM_MUST_HAVE"], "M");
+}
+
+fn kinds(result: Result<TaskSpec, Errors>) -> Vec<Kind> {
+    let errors = result.expect_err("something is wrong");
+    errors.problems.iter().map(|problem| problem.kind).collect()
+}
+
+#[test]
+fn a_parameter_that_does_not_exist_is_refused_with_a_suggestion() {
+    let mut binding = binding();
+    binding.params.insert("must-hvae".to_owned(), String::new());
+    let errors = file("x").bind(&binding).expect_err("no such parameter");
+    assert_eq!(errors.problems[0].kind, Kind::UnknownParam);
+    assert_eq!(errors.problems[0].mend, "did you mean `must-have`?");
+}
+
+#[test]
+fn a_parameter_without_default_must_be_given_even_if_nobody_refers_to_it() {
+    assert_eq!(kinds(file("x").bind(&Binding::default())), [Kind::Unbound]);
+}
+
+#[test]
+fn every_missing_port_is_named_and_known_before() {
+    let file = file("{{ ports.b }} {{ ports.a }} {{ ports.http }}");
+    let ports: Vec<&str> = file.ports().into_iter().collect();
+    assert_eq!(ports, ["a", "b", "http"]);
+    let errors = file.bind(&binding()).expect_err("two are missing");
+    assert_eq!(errors.problems.len(), 2);
+    assert!(errors.to_string().contains("the given ports are: http"));
+}
+
+#[test]
+fn ids_and_ports_that_cannot_be_are_refused() {
+    for id in ["../up", "a b", "", ".x"] {
+        let mut binding = binding();
+        binding.task_id = Some(id.to_owned());
+        assert_eq!(kinds(file("x").bind(&binding)), [Kind::BadName], "{id}");
+    }
+    let mut binding = binding();
+    binding.ports.insert("http".to_owned(), 0);
+    assert_eq!(kinds(file("x").bind(&binding)), [Kind::OutOfRange]);
+}
+
+#[test]
+fn a_value_cannot_leave_the_sandbox_or_smuggle_a_request() {
+    let text = "
+        task: t
+        params: { dir: in, path: /ok }
+        processes:
+          - name: p
+            run: serve
+            cwd: site/{{ params.dir }}
+            ready: { http: { port: 80, path: '{{ params.path }}' } }
+    ";
+    let file = parse(text, Format::Yaml, "t").unwrap_or_else(|errors| panic!("{errors}"));
+    file.bind(&Binding::default())
+        .expect("the defaults are fine");
+    for (name, value) in [
+        ("dir", "../.."),
+        ("path", "relative"),
+        ("path", "/ HTTP/1.1\r\nX: y"),
+        ("dir", "a\0b"),
+    ] {
+        let binding = Binding {
+            params: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+            ..Binding::default()
+        };
+        let kinds = kinds(file.bind(&binding));
+        assert!(
+            kinds.contains(&Kind::BadValue),
+            "{name}={value:?}: {kinds:?}"
+        );
+    }
+}
+
+#[test]
+fn a_small_file_cannot_fill_the_memory() {
+    let mut binding = binding();
+    binding.params.insert("x".to_owned(), "x".repeat(100_000));
+    let many = "{{params.x}}".repeat(10_000);
+    assert!(kinds(file(&many).bind(&binding)).contains(&Kind::BadValue));
+
+    let variables: BTreeMap<String, String> = (0..10_000)
+        .map(|n| (format!("V{n}"), "x".repeat(20)))
+        .collect();
+    let processes: Vec<_> = (0..9_000)
+        .map(|n| serde_json::json!({ "name": format!("p{n}"), "run": "x" }))
+        .collect();
+    let json = serde_json::json!({ "task": "t", "env": variables, "processes": processes });
+    let file = parse(&json.to_string(), Format::Json, "t").expect("it is a good file");
+    assert_eq!(kinds(file.bind(&Binding::default())), [Kind::TooLarge]);
+}

@@ -1,0 +1,128 @@
+//! What people are told about a bad file: each file of `tests/errors` beside the
+//! text that it must produce. `BATON_REWRITE=1` writes the texts anew; read the
+//! difference before committing it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use baton_files::{Binding, Errors, Format, Kind, load, parse_bytes};
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
+    let mut cases: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the folder is part of the crate")
+        .map(|entry| entry.expect("it is readable").path())
+        .filter(|path| Format::of(path).is_some())
+        .collect();
+    cases.sort();
+    cases
+}
+
+/// What reading it, or else binding it to nothing, complains about.
+fn errors(path: &Path) -> Errors {
+    let name = path.file_name().expect("a file").to_string_lossy();
+    let bytes = fs::read(path).expect("it is readable");
+    let format = Format::of(path).expect("only such files are cases");
+    parse_bytes(&bytes, format, &name)
+        .and_then(|file| file.bind(&Binding::default()))
+        .map(|_| panic!("{name}: nothing is wrong with it"))
+        .unwrap_or_else(|errors| errors)
+}
+
+#[test]
+fn every_bad_file_is_explained_as_it_was_agreed() {
+    let rewrite = std::env::var_os("BATON_REWRITE").is_some();
+    let mut wrong = Vec::new();
+    for path in cases() {
+        let found = format!("{}\n", errors(&path));
+        let beside = PathBuf::from(format!("{}.txt", path.display()));
+        if rewrite {
+            fs::write(&beside, found).expect("it is writable");
+            continue;
+        }
+        let expected = fs::read_to_string(&beside).unwrap_or_default();
+        if found != expected {
+            wrong.push(format!(
+                "{}\n--- expected\n{expected}--- found\n{found}",
+                path.display()
+            ));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{}\nBATON_REWRITE=1 accepts this",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn every_problem_has_a_place_or_says_why_not_and_a_mend() {
+    for path in cases() {
+        for problem in errors(&path).problems {
+            let outside = problem.path.starts_with("params.") && problem.kind == Kind::Unbound;
+            assert!(
+                problem.position.is_some() || outside,
+                "{}: {problem:?}",
+                path.display()
+            );
+            assert!(!problem.message.is_empty() && !problem.mend.is_empty());
+            assert!(!problem.message.contains('\n') && !problem.mend.contains('\n'));
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_problem_has_a_case() {
+    let met: BTreeSet<Kind> = cases()
+        .iter()
+        .flat_map(|path| errors(path).problems)
+        .map(|problem| problem.kind)
+        .collect();
+    for kind in [
+        Kind::TooLarge,
+        Kind::NotUtf8,
+        Kind::Syntax,
+        Kind::TooDeep,
+        Kind::DuplicateKey,
+        Kind::UnknownField,
+        Kind::MissingField,
+        Kind::Conflict,
+        Kind::WrongType,
+        Kind::BadValue,
+        Kind::OutOfRange,
+        Kind::BadName,
+        Kind::DuplicateName,
+        Kind::NoProcesses,
+        Kind::UnknownProcess,
+        Kind::Cycle,
+        Kind::DaemonDependency,
+        Kind::EphemeralDependency,
+        Kind::FinalDependency,
+        Kind::Template,
+        Kind::UnknownReference,
+        Kind::Unbound,
+    ] {
+        assert!(met.contains(&kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_or_has_no_format_is_explained() {
+    let kind = |path: &str| load(path).expect_err("it cannot be read").problems[0].kind;
+    assert_eq!(kind("no-such-directory/task.yaml"), Kind::Unreadable);
+    assert_eq!(kind("task.txt"), Kind::UnknownFormat);
+    assert_eq!(kind("task"), Kind::UnknownFormat);
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_unread() {
+    let large = vec![b'#'; baton_files::limits::FILE_BYTES_MAX + 1];
+    for format in [Format::Yaml, Format::Toml, Format::Json] {
+        let errors = parse_bytes(&large, format, "large").expect_err("too large");
+        assert_eq!(errors.problems[0].kind, Kind::TooLarge);
+    }
+    let cut = "ä".repeat(baton_files::limits::FILE_BYTES_MAX);
+    let errors = parse_bytes(cut.as_bytes(), Format::Yaml, "large").expect_err("too large");
+    assert_eq!(errors.problems[0].kind, Kind::TooLarge);
+}

@@ -1,0 +1,355 @@
+//! One schema in three formats, and everything that a task file can say.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use baton_files::{Binding, Format, LaunchRate, Retry, TaskFile, load, parse};
+use baton_model::spec::Exclusive;
+use baton_model::task::{
+    Backoff, Check, Condition, LogDestination, LogMode, Logger, Probe, ProcessSpec, Resources,
+    Rlimit, Run, Stop, TaskSpec,
+};
+use baton_model::time::Millis;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn binding() -> Binding {
+    Binding {
+        params: BTreeMap::new(),
+        ports: BTreeMap::from([("http".to_owned(), 8080)]),
+        task_id: Some("full-1".to_owned()),
+    }
+}
+
+fn full(extension: &str) -> (TaskFile, TaskSpec) {
+    let path = folder("tests/full").with_extension(extension);
+    let file = load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+    let task = file
+        .bind(&binding())
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    (file, task)
+}
+
+fn process<'a>(task: &'a TaskSpec, name: &str) -> &'a ProcessSpec {
+    let found = task.processes.iter().find(|p| p.name.0 == name);
+    found.unwrap_or_else(|| panic!("no process {name}"))
+}
+
+#[test]
+fn the_same_task_in_three_formats_is_the_same_task() {
+    let (yaml_file, yaml) = full("yaml");
+    for extension in ["toml", "json"] {
+        let (file, task) = full(extension);
+        assert_eq!(task, yaml, "{extension}");
+        assert_eq!(file.policy, yaml_file.policy, "{extension}");
+        assert_eq!(file.params, yaml_file.params, "{extension}");
+    }
+}
+
+#[test]
+fn every_field_of_a_task_arrives() {
+    let (file, task) = full("yaml");
+    assert_eq!((file.name(), file.owner()), ("full", Some("analytics")));
+    assert_eq!(
+        (&*task.name, task.owner.as_deref()),
+        ("full", Some("analytics"))
+    );
+    assert_eq!(
+        task.resources,
+        Resources {
+            cpu_milli: 1_500,
+            memory_min: 256 << 20,
+            memory_max: 1 << 30,
+            disk: 2_000_000_000,
+            gpu: 1,
+            named: BTreeMap::from([("db/orders".to_owned(), 2)]),
+        }
+    );
+    assert_eq!((task.max_failures, task.max_concurrency), (2, 4));
+    assert_eq!(task.finalization_wait, Millis::from_secs(45));
+    assert_eq!(task.user.as_deref(), Some("nobody"));
+    assert_eq!(task.ports, binding().ports);
+    assert_eq!(file.ports().into_iter().collect::<Vec<_>>(), ["http"]);
+    assert_eq!(
+        file.process_names().collect::<Vec<_>>(),
+        ["fetch", "serve", "build", "cleanup"]
+    );
+}
+
+#[test]
+fn every_policy_arrives() {
+    let (file, _) = full("yaml");
+    let trigger = file.policy.trigger.expect("it has one");
+    assert_eq!(trigger.schedule.as_deref(), Some("every monday at 12:00"));
+    assert_eq!(trigger.timezone.as_deref(), Some("Europe/Berlin"));
+    assert_eq!(trigger.slack, Some(Millis::from_secs(600)));
+    assert_eq!(trigger.max_instances, Some(1));
+    let per = Millis::from_secs(1);
+    assert_eq!(trigger.launch_rate, Some(LaunchRate { count: 1, per }));
+    assert!(trigger.remote);
+    assert_eq!(
+        file.policy.retry,
+        Retry {
+            attempts: 3,
+            backoff: Some(Backoff {
+                first: Millis::from_secs(10),
+                growth_percent: 200,
+                max: Millis::from_secs(300),
+                jitter_percent: 10,
+            }),
+            scale_milli: BTreeMap::from([("memory".to_owned(), 1_500)]),
+        }
+    );
+    assert_eq!(file.policy.timeout, Some(Millis::from_secs(3_600)));
+    assert_eq!(file.policy.exclusive, Exclusive::Strict);
+}
+
+#[test]
+fn every_field_of_a_process_arrives() {
+    let (_, task) = full("yaml");
+    let serve = process(&task, "serve");
+    assert!(serve.daemon && serve.ephemeral && !serve.is_final);
+    assert_eq!(serve.max_failures, 0);
+    assert_eq!(serve.min_duration, Millis(250));
+    let backoff = Backoff {
+        first: Millis::from_secs(1),
+        growth_percent: 150,
+        max: Millis::from_secs(60),
+        jitter_percent: 20,
+    };
+    assert_eq!(serve.backoff, Some(backoff));
+    assert_eq!(serve.retryable, Some(vec![1, 75]));
+    assert_eq!(serve.timeout, Some(Millis(5_400_000)));
+    let grace = Millis::from_secs(3);
+    assert_eq!(serve.stop, Stop { signal: 2, grace });
+    assert_eq!((serve.umask, serve.nice), (Some(0o027), Some(-5)));
+    assert_eq!(serve.user.as_deref(), Some("www"));
+    assert_eq!(serve.cwd.as_deref(), Some("site/full"));
+    let limit = |resource: &str, soft, hard| Rlimit {
+        resource: resource.to_owned(),
+        soft,
+        hard,
+    };
+    assert_eq!(
+        serve.rlimits,
+        [
+            limit("as", 1 << 30, 1 << 30),
+            limit("core", u64::MAX, u64::MAX),
+            limit("nofile", 1_024, 4_096),
+        ]
+    );
+    let size = 10 << 20;
+    let mode = LogMode::Rotate { size, backups: 2 };
+    let destination = LogDestination::Both;
+    assert_eq!(serve.logger, Some(Logger { destination, mode }));
+}
+
+#[test]
+fn dependencies_checks_and_commands_arrive() {
+    let (_, task) = full("yaml");
+    let serve = process(&task, "serve");
+    assert_eq!(
+        serve.ready,
+        Some(Check {
+            probe: Probe::Http {
+                port: 8080,
+                path: "/ready".to_owned()
+            },
+            delay: Millis(0),
+            interval: Millis(1_000),
+            timeout: Millis(1_000),
+            successes_min: 1,
+            failures_max: 0,
+        })
+    );
+    assert_eq!(
+        serve.health,
+        Some(Check {
+            probe: Probe::Tcp { port: 8080 },
+            delay: Millis::from_secs(1),
+            interval: Millis::from_secs(2),
+            timeout: Millis::from_secs(3),
+            successes_min: 2,
+            failures_max: 4,
+        })
+    );
+    let build = process(&task, "build");
+    let after: Vec<_> = build
+        .after
+        .iter()
+        .map(|d| (&*d.process.0, d.condition))
+        .collect();
+    assert_eq!(
+        after,
+        [("fetch", Condition::Exit), ("fetch", Condition::Success)]
+    );
+    let words = [
+        "report",
+        "--day",
+        "2026-11-14",
+        "--scale",
+        "1.10",
+        "--id",
+        "full-1",
+    ];
+    assert_eq!(build.run, Run::Exec(words.map(str::to_owned).to_vec()));
+    assert_eq!(
+        process(&task, "fetch").run,
+        Run::Shell("curl -sf $URL --format '{{.Names}}' -o in.csv".to_owned())
+    );
+    assert!(process(&task, "cleanup").is_final);
+}
+
+#[test]
+fn defaults_are_those_of_thermos() {
+    let file = parse("task: a\nrun: [echo]\n", Format::Yaml, "a").expect("good");
+    let task = file.bind(&Binding::default()).expect("nothing to bind");
+    assert_eq!((task.max_failures, task.max_concurrency), (1, 0));
+    assert_eq!(task.finalization_wait, Millis::from_secs(30));
+    assert_eq!(task.resources, Resources::default());
+    let plain = ProcessSpec::new("a", Run::Exec(vec!["echo".to_owned()]));
+    assert_eq!(task.processes, [plain]);
+    assert_eq!(file.policy, baton_files::Policy::default());
+    let unnamed = "processes: [{ name: first, run: echo }, { name: b, run: echo }]";
+    let unnamed = parse(unnamed, Format::Yaml, "a").expect("good");
+    assert_eq!(unnamed.name(), "first");
+}
+
+#[test]
+fn variables_of_a_process_go_before_those_of_the_task_and_its_parameters() {
+    let (_, task) = full("yaml");
+    let env = &process(&task, "serve").env;
+    let get = |name: &str| env.get(name).map(String::as_str);
+    assert_eq!(get("LANG"), Some("C.UTF-8"));
+    assert_eq!(get("WHERE"), Some("process"));
+    assert_eq!(get("COUNTRY"), Some("no"));
+    assert_eq!(get("PORT"), Some("8080"));
+    assert_eq!(get("BATON_PARAM_DAY"), Some("2026-11-14"));
+    assert_eq!(get("BATON_PARAM_SCALE"), Some("1.10"));
+    assert_eq!(
+        process(&task, "fetch").env.get("WHERE").map(String::as_str),
+        Some("task")
+    );
+}
+
+#[test]
+fn a_text_of_yaml_is_what_was_written() {
+    let written = [
+        "1.10",
+        "+5",
+        "1_000",
+        "022",
+        "12e4567",
+        ".inf",
+        "1e3",
+        "yes",
+        "True",
+        "true",
+        "2026-11-14",
+        "12:30",
+        "-0",
+        "0.50",
+    ];
+    let text = format!("task: a\nrun: [echo, {}]\n", written.join(", "));
+    let file = parse(&text, Format::Yaml, "a").unwrap_or_else(|errors| panic!("{errors}"));
+    let task = file.bind(&Binding::default()).expect("nothing to bind");
+    let Run::Exec(words) = &task.processes[0].run else {
+        panic!("a list runs without a shell");
+    };
+    assert_eq!(words[1..], written);
+}
+
+#[test]
+fn the_example_of_the_design_is_a_task() {
+    let text = r#"
+        task: nightly-report
+        owner: analytics
+        resources: { cpu: 1, memory: 256MiB..1GiB }
+        params: { day: yesterday }
+        env: { LANG: C.UTF-8 }
+        processes:
+          - { name: fetch, run: "curl -sf $URL -o in.csv", max_failures: 3, min_duration: 5s }
+          - { name: build, run: ["python", "report.py", "{{ params.day }}"], after: [fetch] }
+          - { name: cleanup, run: "rm -f in.csv", final: true }
+        trigger: { schedule: "every monday at 12:00", timezone: Europe/Berlin, slack: 10m,
+                   max_instances: 1, launch_rate: 1/s, remote: true }
+        retry: { attempts: 3, backoff: 10s..5m, scale: { memory: 1.5 } }
+        timeout: 1h
+        exclusive: timed
+    "#;
+    let file = parse(text, Format::Yaml, "a").unwrap_or_else(|errors| panic!("{errors}"));
+    let task = file.bind(&Binding::default()).expect("nothing to bind");
+    assert_eq!(task.processes.len(), 3);
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_line_ends_do_no_harm() {
+    for (format, text) in [
+        (Format::Yaml, "\u{feff}task: a\r\nrun: echo\r\n"),
+        (Format::Toml, "\u{feff}task = 'a'\r\nrun = 'echo'\r\n"),
+        (
+            Format::Json,
+            "\u{feff}{\"task\": \"a\",\r\n\"run\": \"echo\"}\r\n",
+        ),
+    ] {
+        let file = parse(text, format, "a").unwrap_or_else(|errors| panic!("{errors}"));
+        let task = file.bind(&Binding::default()).expect("nothing to bind");
+        assert_eq!(task.processes[0].run, Run::Shell("echo".to_owned()));
+    }
+}
+
+#[test]
+fn every_example_can_be_run() {
+    let mut count = 0;
+    for entry in fs::read_dir(folder("../../examples")).expect("part of the repository") {
+        let path = entry.expect("readable").path();
+        if Format::of(&path).is_none() {
+            continue;
+        }
+        let file = load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        // Ports and an id are given when it runs; all the rest must be there.
+        let binding = Binding {
+            ports: file
+                .ports()
+                .into_iter()
+                .map(|n| (n.to_owned(), 80))
+                .collect(),
+            task_id: Some("example".to_owned()),
+            ..Binding::default()
+        };
+        let task = file
+            .bind(&binding)
+            .unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(!task.processes.is_empty());
+        count += 1;
+    }
+    assert!(count >= 4, "{count} examples");
+}
+
+#[test]
+fn the_small_example_is_the_same_in_three_formats() {
+    let bound = |name: &str| {
+        let file = load(folder("../../examples").join(name)).expect("an example");
+        file.bind(&Binding::default()).expect("nothing to bind")
+    };
+    assert_eq!(bound("hello.yaml"), bound("hello.toml"));
+    assert_eq!(bound("hello.yaml"), bound("hello.json"));
+}
+
+#[test]
+fn the_diamond_has_three_tiers() {
+    let file = load(folder("../../examples/diamond.yaml")).expect("an example");
+    let task = file.bind(&Binding::default()).expect("nothing to bind");
+    let after = |name: &str| -> Vec<String> {
+        let process = process(&task, name);
+        process.after.iter().map(|d| d.process.0.clone()).collect()
+    };
+    assert!(after("prepare").is_empty() && after("cleanup").is_empty());
+    for middle in ["odd", "even", "sum"] {
+        assert_eq!(after(middle), ["prepare"]);
+    }
+    assert_eq!(after("join"), ["odd", "even", "sum"]);
+}

@@ -1,0 +1,292 @@
+//! Whatever is in a file, reading it ends, without a panic.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use baton_files::{Binding, Format, parse, parse_bytes};
+use baton_model::task::{Condition, ProcessName, TaskSpec};
+
+/// splitmix64: a failing round can be named by its number, for ever.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        let bound = u64::try_from(bound.max(1)).expect("it fits");
+        usize::try_from(self.next() % bound).expect("it fits")
+    }
+}
+
+/// What tears a parser apart more often than a random byte does.
+const SPLINTERS: &[&str] = &[
+    "{{",
+    "}}",
+    "{{{{",
+    "{{ params.x }}",
+    "[",
+    "]",
+    "{",
+    "}",
+    "\"",
+    "'",
+    ": ",
+    "- ",
+    "\n",
+    "\t",
+    "&a ",
+    "*a",
+    "<<: *a",
+    "!!binary ",
+    "!t ",
+    "---\n",
+    "...\n",
+    "|\n",
+    ">\n",
+    "#",
+    "..",
+    "-1",
+    "99999999999999999999",
+    "1e999",
+    ".nan",
+    "0x",
+    "\u{0}",
+    "\u{feff}",
+    "\u{202e}",
+    "ä",
+    "null",
+    "~",
+    "[[processes]]\n",
+    "= ",
+    "\\u0000",
+    "\\ud800",
+    "%",
+    "/",
+    "after",
+    "run",
+    "name",
+    ",",
+];
+
+fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
+    let at = dice.below(bytes.len());
+    match dice.below(6) {
+        0 if !bytes.is_empty() => bytes[at] = u8::try_from(dice.below(256)).expect("a byte"),
+        1 if !bytes.is_empty() => {
+            bytes.remove(at);
+        }
+        2 => {
+            let to = (at + dice.below(40)).min(bytes.len());
+            bytes.drain(at.min(to)..to);
+        }
+        3 => {
+            let to = (at + dice.below(60)).min(bytes.len());
+            let copy = bytes[at.min(to)..to].to_vec();
+            let into = dice.below(bytes.len());
+            bytes.splice(into..into, copy);
+        }
+        4 if dice.below(4) == 0 => bytes.truncate(at),
+        _ => {
+            let splinter = SPLINTERS[dice.below(SPLINTERS.len())].bytes();
+            bytes.splice(at..at, splinter);
+        }
+    }
+}
+
+fn corpus() -> Vec<(Format, Vec<u8>)> {
+    let mut corpus = Vec::new();
+    // Good files several times: a mutated one reaches further than a bad one.
+    for folder in [
+        "tests",
+        "tests",
+        "tests",
+        "tests",
+        "../../examples",
+        "tests/errors",
+    ] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in fs::read_dir(folder).expect("part of the repository") {
+            let path = entry.expect("readable").path();
+            // Unfolding it thousands of times proves nothing more.
+            let bomb = path.ends_with("alias-bomb.yaml");
+            if let Some(format) = Format::of(&path).filter(|_| !bomb) {
+                corpus.push((path.clone(), format, fs::read(&path).expect("readable")));
+            }
+        }
+    }
+    // The order of a directory differs between hosts; a round must not.
+    corpus.sort_by(|a, b| a.0.file_name().cmp(&b.0.file_name()));
+    corpus
+        .into_iter()
+        .map(|(_, format, bytes)| (format, bytes))
+        .collect()
+}
+
+#[test]
+fn no_mutated_file_makes_the_reader_panic() {
+    let corpus = corpus();
+    let binding = Binding {
+        params: BTreeMap::new(),
+        ports: BTreeMap::from([("http".to_owned(), 80)]),
+        task_id: Some("t".to_owned()),
+    };
+    let mut read = 0;
+    for round in 0..20_000_u64 {
+        let mut dice = Dice(round);
+        let (format, original) = &corpus[dice.below(corpus.len())];
+        let mut bytes = original.clone();
+        for _ in 0..=dice.below(4) {
+            mutate(&mut bytes, &mut dice);
+        }
+        let result = std::panic::catch_unwind(|| {
+            parse_bytes(&bytes, *format, "mutated").and_then(|file| file.bind(&binding))
+        });
+        match result {
+            Ok(Ok(task)) => {
+                assert_invariants(&task, round);
+                read += 1;
+            }
+            Ok(Err(errors)) => {
+                assert!(!errors.problems.is_empty(), "round {round}");
+                assert!(!errors.to_string().contains('\u{1b}'), "round {round}");
+            }
+            Err(_) => panic!("round {round}: {}", String::from_utf8_lossy(&bytes)),
+        }
+    }
+    // Otherwise the mutator only ever tests the parsers.
+    assert!(read > 200, "only {read} mutated files were good ones");
+}
+
+/// What the plan relies on, as far as it is easily said again.
+fn assert_invariants(task: &TaskSpec, round: u64) {
+    let find = |name: &ProcessName| task.processes.iter().position(|p| p.name == *name);
+    assert!(!task.processes.is_empty(), "round {round}");
+    for (index, process) in task.processes.iter().enumerate() {
+        assert_eq!(find(&process.name), Some(index), "round {round}");
+        for dependency in &process.after {
+            let on = find(&dependency.process).map(|at| &task.processes[at]);
+            let on = on.unwrap_or_else(|| panic!("round {round}: unknown dependency"));
+            assert_eq!(on.is_final, process.is_final, "round {round}");
+            assert!(process.ephemeral || !on.ephemeral, "round {round}");
+            let ends = matches!(dependency.condition, Condition::Success | Condition::Exit);
+            assert!(!(on.daemon && ends), "round {round}");
+        }
+    }
+}
+
+/// About a mebibyte of `piece`, with `{}` replaced by a number.
+fn many(head: &str, piece: &str, tail: &str) -> String {
+    let mut text = head.to_owned();
+    let mut number = 0;
+    while text.len() + piece.len() + tail.len() + 8 < baton_files::limits::FILE_BYTES_MAX {
+        let _ = write!(text, "{}", piece.replace("@", &number.to_string()));
+        number += 1;
+    }
+    text + tail
+}
+
+/// What would take minutes if reading it cost the square of its length.
+fn mistakes() -> Vec<(&'static str, Format, String)> {
+    let processes = {
+        let mut text = "processes:\n".to_owned();
+        for n in 0..5_000 {
+            let _ = writeln!(text, "  - {{ name: process-{n}, run: x }}");
+        }
+        text
+    };
+    vec![
+        ("fields", Format::Yaml, many("", "field@: 1\n", "")),
+        ("fields", Format::Json, many("{", "\"f@\": 1,", "\"x\": 1}")),
+        ("fields", Format::Toml, many("", "f@ = 1\n", "")),
+        (
+            "names",
+            Format::Yaml,
+            many("task: a\nprocesses:\n", "- {name: a, run: x}\n", ""),
+        ),
+        (
+            "loops",
+            Format::Yaml,
+            many(
+                "task: a\nprocesses:\n",
+                "- {name: p@, run: x, after: [p@]}\n",
+                "",
+            ),
+        ),
+        (
+            "dependencies",
+            Format::Yaml,
+            many(
+                &(processes.clone() + "  - { name: z, run: x, after: ["),
+                "proces-@,",
+                "] }\n",
+            ),
+        ),
+        (
+            "chains",
+            Format::Yaml,
+            many(
+                &(processes.clone() + "order: ["),
+                "[process-1,process-@],",
+                "]\n",
+            ),
+        ),
+        (
+            "references",
+            Format::Yaml,
+            many("task: a\nrun: \"", "{{parms.x@}}", "\"\n"),
+        ),
+        (
+            "limits",
+            Format::Yaml,
+            many("processes: [{name: a, run: x, rlimits: {", "n@: 1,", "}}]"),
+        ),
+        (
+            "resources",
+            Format::Yaml,
+            many("task: a\nresources: {", "cp@: x,", "}\n"),
+        ),
+        ("depth", Format::Json, many("", "[", "")),
+        ("depth", Format::Toml, many("run = ", "[", "")),
+        ("depth", Format::Yaml, many("run: ", "[", "")),
+        ("depth", Format::Yaml, many("run: ", "{a: ", "")),
+        ("depth", Format::Yaml, many("", "- ", "x")),
+        ("quotes", Format::Yaml, many("run: \"", "\\n", "")),
+    ]
+}
+
+#[test]
+fn a_file_full_of_mistakes_is_refused() {
+    for (what, format, text) in mistakes() {
+        assert!(parse(&text, format, "hostile").is_err(), "{what}");
+    }
+}
+
+#[test]
+fn references_to_many_parameters_are_refused() {
+    let mut text = "task: a\nparams:\n".to_owned();
+    for n in 0..20_000 {
+        let _ = writeln!(text, "  parameter{n}:");
+    }
+    let text = many(&(text + "run: \""), "{{params.paramater@}}", "\"\n");
+    let file = parse(&text, Format::Yaml, "hostile").expect("it can be read");
+    assert!(file.bind(&Binding::default()).is_err());
+}
+
+#[test]
+fn a_chain_as_long_as_is_allowed_is_read() {
+    let mut text = "task: long\nprocesses:\n  - { name: p0, run: x }\n".to_owned();
+    for n in 1..baton_files::limits::PROCESSES_MAX {
+        let _ = writeln!(text, "  - {{ name: p{n}, run: x, after: [p{}] }}", n - 1);
+    }
+    let file = parse(&text, Format::Yaml, "long").unwrap_or_else(|errors| panic!("{errors}"));
+    let task = file.bind(&Binding::default()).expect("nothing to bind");
+    assert_eq!(task.processes.len(), baton_files::limits::PROCESSES_MAX);
+}
