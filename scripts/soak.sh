@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# A long simulation: SEEDS seeds of the real system, which must all hold, and
+# then BUG_SEEDS seeds of each seeded bug, every one of which must be caught.
+#
+# The simulator exits with 0 if every checker held on every seed, with 1 if one
+# did not, and with anything else if it could not do its work. For a seeded bug,
+# 1 is therefore the good answer, and it must not be confused with a crash.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+seeds=${SEEDS:-20000}
+bug_seeds=${BUG_SEEDS:-2000}
+
+sim() {
+    cargo run --quiet --release --package baton-sim -- "$@"
+}
+
+cargo build --quiet --release --package baton-sim
+
+echo "== $seeds seeds"
+sim --seeds "$seeds"
+
+bugs=$(sim --list-bugs | awk 'NF { print $1 }')
+if [[ -z $bugs ]]; then
+    echo "soak: the simulator lists no seeded bugs, so it proves nothing" >&2
+    exit 1
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+missed=()
+for bug in $bugs; do
+    status=0
+    sim --bug "$bug" --seeds "$bug_seeds" >"$log" 2>&1 || status=$?
+    case $status in
+        0)
+            echo "missed  $bug"
+            missed+=("$bug")
+            ;;
+        1) echo "caught  $bug" ;;
+        *)
+            cat "$log" >&2
+            echo "soak: the simulator ended with status $status on the bug $bug" >&2
+            exit 1
+            ;;
+    esac
+done
+
+if ((${#missed[@]} > 0)); then
+    echo "soak: not caught within $bug_seeds seeds: ${missed[*]}" >&2
+    exit 1
+fi
+echo "soak passed"
