@@ -422,3 +422,39 @@ fn mail_is_read_before_the_clock() {
     leader.give(Input::Tick);
     assert_eq!(leader.state(1), UniversalState::Done);
 }
+
+#[test]
+fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
+    use baton_model::message::Status;
+    use baton_model::outcome::Outcome;
+
+    let mut leader = Leader::new(StoreMode::Memory, 2);
+    let mut w = Remote::new("w", 1, 1);
+    leader.heartbeat(&mut w, WorkerState::New);
+    leader.heartbeat(&mut w, WorkerState::MustDie);
+    let (lease, association) = (
+        Ledger::default().next_lease(InstanceId(1), Epoch(1)),
+        w.association(),
+    );
+    let told = || ToScheduler::UpdateStatus {
+        association,
+        statuses: vec![(lease, Status::Ended(Outcome::Exited(0)))],
+    };
+    let acknowledged = |effects: &[Effect]| {
+        effects
+            .iter()
+            .any(|it| matches!(it, Effect::Send(_, ToWorker::StatusAck { .. })))
+    };
+    assert!(!acknowledged(&leader.give(Input::Message(told()))));
+    let held = vec![Held {
+        lease,
+        spec: Arc::default(),
+        ended: Some(Outcome::Exited(0)),
+    }];
+    leader.give(Input::Message(ToScheduler::RunningTasks {
+        association,
+        held,
+    }));
+    assert_eq!(leader.state(1), UniversalState::Done);
+    assert!(acknowledged(&leader.give(Input::Message(told()))));
+}
