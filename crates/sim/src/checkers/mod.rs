@@ -56,7 +56,7 @@ impl Checkers {
     }
 
     /// A process was started. `leased` says whether the store knows its lease.
-    pub fn started(&mut self, at: Time, lease: LeaseId, execution: Execution, leased: bool) {
+    pub fn started(&mut self, lease: LeaseId, execution: Execution, leased: bool) {
         let instance = lease.attempt.instance;
         let excused = execution.excused && execution.exclusive == Exclusive::Timed;
         if !leased && !excused {
@@ -78,7 +78,7 @@ impl Checkers {
                 self.violate("overlap", what);
             }
         }
-        self.truth.start(at, lease, execution);
+        self.truth.start(lease, execution);
     }
 
     /// A fact became durable (or, without a store, was decided).

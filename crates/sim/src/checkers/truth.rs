@@ -35,7 +35,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    pub(super) fn start(&mut self, _at: Time, lease: LeaseId, execution: Execution) {
+    pub(super) fn start(&mut self, lease: LeaseId, execution: Execution) {
         self.executions.insert(lease, execution);
         self.live
             .entry(lease.attempt.instance)

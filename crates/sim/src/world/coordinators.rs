@@ -129,7 +129,7 @@ impl World {
             outcome: None,
         };
         self.note(&lease, || format!("h{index} starts {lease}"));
-        self.checkers.started(self.now, lease, execution, leased);
+        self.checkers.started(lease, execution, leased);
         let host = &mut self.hosts[index];
         host.records.insert(lease, DiskRecord { spec, ended: None });
         host.children.insert(lease, child);

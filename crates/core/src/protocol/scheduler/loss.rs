@@ -65,7 +65,7 @@ impl Protocol {
         }
         if let Some(name) = self.seated.get(&incarnation).cloned() {
             // Its last heartbeat is a whole lease ago; nothing can delay this.
-            self.condemn_if_not_yet(cx, &name);
+            self.condemn_as(cx, &name, Condemnation::Unhealthy);
         }
         for lease in self.holdings.leases(incarnation) {
             if self.ends_by_time(cx, lease) {
@@ -134,10 +134,6 @@ impl Protocol {
             self.holdings.0.remove(&incarnation);
             self.timers.disarm(&Timer::Holding(incarnation));
         }
-    }
-
-    fn condemn_if_not_yet(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
-        self.condemn_as(cx, name, Condemnation::Unhealthy);
     }
 
     fn condemn_as(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {

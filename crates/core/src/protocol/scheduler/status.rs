@@ -77,9 +77,10 @@ impl Protocol {
     /// What is closed stays closed: neither a conclusion nor a late result can
     /// change it.
     pub(super) fn end_attempt(&mut self, cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd) {
-        let lease = match self.same_attempt(cx, lease) {
-            Some(other) if cx.config.bugs.has(Bug::StatusEpochUnchecked) => other,
-            _ => lease,
+        let lease = if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
+            self.same_attempt(cx, lease).unwrap_or(lease)
+        } else {
+            lease
         };
         let Some(open) = cx.ledger.open_lease(lease) else {
             cx.counts.notice("end-after-lease");
