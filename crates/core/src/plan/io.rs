@@ -125,6 +125,12 @@ pub enum Order {
     /// Kill every process of the task, daemonised ones included, before any
     /// further order is carried out. Answer with `Exited` for each live run.
     KillEverything,
+    /// End what has slipped away from runs that are over: ask it to stop, and kill
+    /// it after the grace, before any further order is carried out. No run is live.
+    KillLeftovers {
+        /// For what does not stop at once.
+        grace: Millis,
+    },
     /// Begin the readiness and health checks of this run.
     StartChecks {
         /// Of whom.

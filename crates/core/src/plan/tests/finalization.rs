@@ -11,7 +11,8 @@ fn final_processes_run_after_success_and_after_failure() {
         rig.exit("a", code);
         assert_eq!(rig.state(), AttemptState::Finalizing);
         let orders = rig.taken();
-        assert_eq!(orders[0], Order::KillEverything, "nothing is left over");
+        let grace = Millis::from_secs(2);
+        assert_eq!(orders[0], Order::KillLeftovers { grace });
         assert!(matches!(orders[1], Order::Launch { .. }));
         rig.exit("clean", 0);
         rig.assert_finished(match code {
@@ -152,4 +153,18 @@ fn a_final_process_that_times_out_is_stopped_within_the_budget() {
         matches!(orders[..], [Order::Stop { grace, .. }] if grace == Millis(5_000)),
         "{orders:?}"
     );
+}
+
+#[test]
+fn what_has_slipped_away_gets_no_more_time_than_is_left() {
+    let mut spec = task(vec![process("a"), process("b"), last("x", &[])]);
+    spec.finalization_wait = Millis(1_500);
+    let mut rig = Rig::new(spec);
+    rig.start("b");
+    rig.exit("a", 1);
+    rig.advance(1_000);
+    rig.taken();
+    rig.killed("b");
+    let grace = Millis(500);
+    assert_eq!(rig.taken()[0], Order::KillLeftovers { grace });
 }

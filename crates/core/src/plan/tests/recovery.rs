@@ -94,9 +94,13 @@ fn the_killing_before_final_processes_is_repeated_if_none_has_begun() {
     rig.exit("a", 0);
     rig.crash_and_resume();
     let (process, run) = rig.live("x");
+    let grace = Millis::from_secs(2);
     assert_eq!(
         rig.taken(),
-        [Order::KillEverything, Order::Launch { process, run }]
+        [
+            Order::KillLeftovers { grace },
+            Order::Launch { process, run }
+        ]
     );
 }
 

@@ -258,7 +258,7 @@ impl World {
                     self.children.remove(&process);
                 }
             }
-            Order::KillEverything => {
+            Order::KillEverything | Order::KillLeftovers { .. } => {
                 for (process, child) in std::mem::take(&mut self.children) {
                     self.child_ends(process, child.run, Outcome::Killed(KillCause::Requested));
                 }

@@ -12,6 +12,10 @@ use super::{Order, Turn};
 use crate::fsm::{Attempt, AttemptEvent, Transition, transition};
 use crate::plan::agenda::{Lane, numbered};
 
+/// What a daemonised process gets to put things in order once its task is over.
+/// The whole budget would let one that ignores the signal hold up every end.
+const LEFTOVERS_GRACE_MAX: Millis = Millis::from_secs(2);
+
 impl Turn<'_> {
     /// The regular processes: is it over, and if not, what may start? Answers
     /// whether the phase has changed.
@@ -40,7 +44,7 @@ impl Turn<'_> {
         self.record(PlanChange::FinalizingBegun);
         if self.fold().agenda.queue(Lane::Final).open > 0 && self.fold().lane().is_some() {
             // What has slipped away from its run must not meet the final processes.
-            self.order(Order::KillEverything);
+            self.kill_leftovers();
         }
         true
     }
@@ -125,8 +129,10 @@ impl Turn<'_> {
         }
         self.record(PlanChange::Resumed { boot_changed });
         let killing = self.fold().kept.ending.is_some_and(|ending| ending.killing);
-        if killing || self.finalizing_unstarted() {
+        if killing {
             self.order(Order::KillEverything);
+        } else if self.finalizing_unstarted() {
+            self.kill_leftovers();
         }
         if !boot_changed {
             self.repeat_kills();
@@ -202,8 +208,21 @@ impl Turn<'_> {
     }
 
     fn tell_end(&mut self) {
-        self.order(Order::KillEverything);
+        self.kill_leftovers();
         self.order(Order::Finish(self.fold().kept.state));
+    }
+
+    /// No run is live; what is left has had its time, or gets a little of what is
+    /// left of the budget.
+    fn kill_leftovers(&mut self) {
+        let ending = self.fold().kept.ending;
+        let ending = ending.filter(|ending| !ending.killing);
+        match ending.map(|ending| ending.deadline.since(self.at.mono)) {
+            None | Some(Millis(0)) => self.order(Order::KillEverything),
+            Some(left) => self.order(Order::KillLeftovers {
+                grace: left.min(LEFTOVERS_GRACE_MAX),
+            }),
+        }
     }
 
     fn late_kill(&mut self) {
