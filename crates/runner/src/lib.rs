@@ -1,0 +1,30 @@
+//! Runs one task of processes on this host, and survives `kill -9` of anything.
+//!
+//! ```text
+//!   baton local run                          one process, may die at any time
+//!   ┌──────────────────────────────┐
+//!   │ task: plan, log, checks,     │──▶ checkpoints/ID/runner        what was decided
+//!   │ samples, control socket      │──▶ checkpoints/ID/samples
+//!   └──────────────┬───────────────┘
+//!                  │ unix socket: `wire`
+//!   ┌──────────────┴───────────────┐
+//!   │ coordinator: parent of all,  │──▶ checkpoints/ID/coordinator   what was seen
+//!   │ reaps, kills, dead-man timer │
+//!   └──────────────┬───────────────┘    one small process, outlives the runner
+//!                  │ clone(CLONE_VFORK)
+//!          processes of the task ──────▶ SANDBOX/.logs/PROCESS/RUN/{stdout,stderr}
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`wire`] | what the two say to each other |
+//! | [`log`] | the checkpoint log: records that survive a crash at any byte |
+//! | [`record`] | what is written into the two logs |
+//!
+//! It decides nothing about the task itself: that is `baton_core::plan`. It reads no
+//! task files: that is `baton-files`. There is no async runtime here and no thread;
+//! each process is one loop around `poll`.
+
+pub mod log;
+pub mod record;
+pub mod wire;

@@ -1,0 +1,200 @@
+//! What can go wrong with a log, in words that a person can act on.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::damage::Damage;
+use super::format::{HEADER_BYTES, Kind, VERSION};
+
+/// Why a log cannot be used. It can be cloned, because a log that has failed gives
+/// the same error for ever.
+#[derive(Clone, Debug)]
+pub enum LogError {
+    /// The operating system refused.
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried, as in "cannot …".
+        doing: &'static str,
+        /// What it said.
+        source: Arc<io::Error>,
+    },
+    /// Shorter than a header.
+    Short {
+        /// The file.
+        path: PathBuf,
+        /// How much is there.
+        bytes: u64,
+    },
+    /// Not a log of Baton.
+    NotALog {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Of a version that this program does not know.
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Which.
+        version: u32,
+    },
+    /// A log of another kind.
+    WrongKind {
+        /// The file.
+        path: PathBuf,
+        /// What it is; `None` for a kind that this program does not know.
+        found: Option<Kind>,
+        /// What it should be.
+        wanted: Kind,
+    },
+    /// Something is wrong, with whole records behind it.
+    Damaged(Box<Damage>),
+    /// A record is as it was written, but means nothing to this program.
+    Undecodable {
+        /// The file.
+        path: PathBuf,
+        /// Where the record begins.
+        offset: u64,
+        /// Its number.
+        sequence: u64,
+        /// What does not fit.
+        source: Arc<serde_json::Error>,
+    },
+    /// A record that cannot be written as JSON. Nothing was written.
+    Unencodable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Arc<serde_json::Error>,
+    },
+    /// A record that is longer than a record may be. Nothing was written.
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that a record may hold.
+        bytes_max: usize,
+    },
+}
+
+impl LogError {
+    pub(super) fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            doing,
+            source: Arc::new(source),
+        }
+    }
+
+    /// What the operating system said, if it was that.
+    #[must_use]
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    /// No room: the disk is full, or the user's share of it.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(
+            self.io_kind(),
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        )
+    }
+
+    /// There is no such file.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        self.io_kind() == Some(io::ErrorKind::NotFound)
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io {
+                path,
+                doing,
+                source,
+            } => {
+                write!(f, "cannot {doing} {}: {source}", path.display())?;
+                if self.is_full() {
+                    f.write_str("; make room on that disk and start again")?;
+                }
+                Ok(())
+            }
+            Self::Short { path, bytes } => write!(
+                f,
+                "{} is not a whole log: it has {bytes} bytes, and a header alone has {HEADER_BYTES}. \
+                 Baton never leaves one like that; put a good copy back, or remove it",
+                path.display()
+            ),
+            Self::NotALog { path } => write!(
+                f,
+                "{} is not a log of Baton: it does not begin like one",
+                path.display()
+            ),
+            Self::Version { path, version } => write!(
+                f,
+                "{} has format {version}, and this version of Baton reads format {VERSION} only; \
+                 use the version of Baton that wrote it, or a later one",
+                path.display()
+            ),
+            Self::WrongKind {
+                path,
+                found,
+                wanted,
+            } => match found {
+                Some(found) => write!(
+                    f,
+                    "{} is the log of a {found}, not of a {wanted}",
+                    path.display()
+                ),
+                None => write!(
+                    f,
+                    "{} is a log of a kind that this version of Baton does not know, not of a {wanted}",
+                    path.display()
+                ),
+            },
+            Self::Damaged(damage) => damage.fmt(f),
+            Self::Undecodable {
+                path,
+                offset,
+                sequence,
+                source,
+            } => write!(
+                f,
+                "record {sequence} at byte {offset} of {} is whole, but this version of Baton \
+                 does not understand it ({source}); use the version of Baton that wrote it, or a later one. \
+                 The file was not changed",
+                path.display()
+            ),
+            Self::Unencodable { path, source } => write!(
+                f,
+                "cannot make a record for {}: {source}; nothing was written",
+                path.display()
+            ),
+            Self::TooLong { path, bytes_max } => write!(
+                f,
+                "a record for {} is longer than {bytes_max} bytes; nothing was written",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl Error for LogError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source.as_ref()),
+            Self::Undecodable { source, .. } | Self::Unencodable { source, .. } => {
+                Some(source.as_ref())
+            }
+            _ => None,
+        }
+    }
+}

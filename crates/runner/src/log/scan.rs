@@ -1,0 +1,177 @@
+//! What the bytes of a log are: records, then nothing, a torn tail, or damage.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::damage::{Damage, Flaw, Whereabouts};
+use super::error::LogError;
+use super::format::{self, HEAD_BYTES, HEADER_BYTES, Header, Kind, Record};
+use super::read::Recovered;
+
+/// What comes after the last good record.
+#[derive(Debug)]
+pub(super) enum Rest {
+    /// The end of the file.
+    Nothing,
+    /// So many bytes, and no record among them.
+    Torn(u64),
+    /// Something that is wrong, and records behind it.
+    Damaged(Box<Damage>),
+}
+
+/// A log, looked through.
+#[derive(Debug)]
+pub(super) struct Scan<'a> {
+    pub(super) first: u64,
+    pub(super) records: Vec<(usize, Record<'a>)>,
+    /// The end of the last good record.
+    pub(super) end: usize,
+    pub(super) rest: Rest,
+}
+
+/// Looks through a whole file.
+pub(super) fn scan<'a>(path: &Path, bytes: &'a [u8], kind: Kind) -> Result<Scan<'a>, LogError> {
+    let owned = || path.to_owned();
+    match format::read_header(bytes) {
+        Header::Short => Err(LogError::Short {
+            path: owned(),
+            bytes: bytes.len() as u64,
+        }),
+        Header::Foreign => Err(LogError::NotALog { path: owned() }),
+        Header::Unknown(version) => Err(LogError::Version {
+            path: owned(),
+            version,
+        }),
+        Header::Whole { kind: found, .. } if found != Some(kind) => Err(LogError::WrongKind {
+            path: owned(),
+            found,
+            wanted: kind,
+        }),
+        Header::Whole { first, .. } => Ok(records(path, bytes, first)),
+        Header::Damaged => {
+            let after = survivors(bytes, HEADER_BYTES, 1..=u64::MAX);
+            Ok(Scan {
+                first: 1,
+                records: Vec::new(),
+                end: 0,
+                rest: Rest::Damaged(damage(path, Flaw::Header, 0, 1, 0, after)),
+            })
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// The number of the last good record, or the one before the first.
+    pub(super) const fn last(&self) -> u64 {
+        self.first - 1 + self.records.len() as u64
+    }
+
+    /// The good records, as what they stand for.
+    pub(super) fn decode<T: DeserializeOwned>(
+        &self,
+        path: &Path,
+    ) -> Result<Recovered<T>, LogError> {
+        let decode = |&(offset, record): &(usize, Record<'_>)| {
+            serde_json::from_slice(record.body).map_err(|source| LogError::Undecodable {
+                path: path.to_owned(),
+                offset: offset as u64,
+                sequence: record.sequence,
+                source: Arc::new(source),
+            })
+        };
+        Ok(Recovered {
+            records: self.records.iter().map(decode).collect::<Result<_, _>>()?,
+            first_sequence: self.first,
+            torn_bytes: match self.rest {
+                Rest::Torn(bytes) => bytes,
+                Rest::Nothing | Rest::Damaged(_) => 0,
+            },
+        })
+    }
+}
+
+fn records<'a>(path: &Path, bytes: &'a [u8], first: u64) -> Scan<'a> {
+    let mut records = Vec::new();
+    let mut end = HEADER_BYTES;
+    let mut next = first;
+    while let Some(record) = format::record_at(bytes, end, next..=next) {
+        records.push((end, record));
+        end += record.bytes();
+        next += 1;
+    }
+    let rest = rest(path, bytes, end, next, records.len() as u64);
+    Scan {
+        first,
+        records,
+        end,
+        rest,
+    }
+}
+
+fn rest(path: &Path, bytes: &[u8], end: usize, next: u64, before: u64) -> Rest {
+    let left = bytes.len() - end;
+    if left == 0 {
+        return Rest::Nothing;
+    }
+    // A number far above what this file has room for is chance, not a record. One
+    // below `next` is of another log, or a repetition, and must not be cut off either.
+    let greatest = next + (left / HEAD_BYTES) as u64;
+    let after = survivors(bytes, end, 1..=greatest);
+    let Some(resumed) = after.first else {
+        return Rest::Torn(left as u64);
+    };
+    let flaw = if resumed.0 == end {
+        Flaw::OutOfOrder { found: resumed.1 }
+    } else {
+        Flaw::NoRecord
+    };
+    Rest::Damaged(damage(path, flaw, end as u64, next, before, after))
+}
+
+/// Whole records behind the first wrong byte.
+struct Survivors {
+    count: u64,
+    /// Offset and number of the first.
+    first: Option<(usize, u64)>,
+}
+
+fn survivors(bytes: &[u8], from: usize, sequences: std::ops::RangeInclusive<u64>) -> Survivors {
+    let mut found = Survivors {
+        count: 0,
+        first: None,
+    };
+    let mut offset = from;
+    while offset < bytes.len() {
+        match format::record_at(bytes, offset, sequences.clone()) {
+            Some(record) => {
+                found.count += 1;
+                found.first.get_or_insert((offset, record.sequence));
+                offset += record.bytes();
+            }
+            None => offset += 1,
+        }
+    }
+    found
+}
+
+fn damage(
+    path: &Path,
+    flaw: Flaw,
+    offset: u64,
+    sequence: u64,
+    records_before: u64,
+    after: Survivors,
+) -> Box<Damage> {
+    Box::new(Damage {
+        path: path.to_owned(),
+        whereabouts: Whereabouts::Untouched,
+        flaw,
+        offset,
+        sequence,
+        records_before,
+        records_after: after.count,
+        resumes_at: after.first.map(|(offset, _)| offset as u64),
+    })
+}

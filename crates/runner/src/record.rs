@@ -1,0 +1,92 @@
+//! What is written into the two logs of a task.
+//!
+//! The runner's log is the authority: what was decided. The coordinator's log is
+//! evidence: what was seen, kept until the runner has taken it over.
+
+use baton_model::ids::BootId;
+use baton_model::task::{Identity, Moment, PlanEvent, PlanSnapshot, TaskSpec};
+use serde::{Deserialize, Serialize};
+
+use crate::wire::{Ended, RunKey};
+
+/// What a task began with; the first record of the runner's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Its id: the name of its files.
+    pub task_id: String,
+    /// What it runs.
+    pub spec: TaskSpec,
+    /// When it began.
+    pub began: Moment,
+    /// Where it runs, as an absolute path.
+    pub sandbox: String,
+    /// The machine it began on.
+    pub host: String,
+    /// Who began it.
+    pub user: String,
+    /// Their number.
+    pub uid: u32,
+    /// Added to the environment of every process.
+    pub env: Vec<(String, String)>,
+    /// A random word that every process of the task carries in its environment,
+    /// so that it can be found when everybody who knew it is gone.
+    pub mark: String,
+    /// The version of Baton that began it.
+    pub version: String,
+}
+
+/// One life of the runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Life {
+    /// The boot that it lives in.
+    pub boot: BootId,
+    /// Its number.
+    pub pid: u32,
+    /// When it began.
+    pub began: Moment,
+}
+
+/// One record of the runner's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunnerRecord {
+    /// The first record.
+    Begun(Box<Header>),
+    /// Stands for all events before it; second, where the log was compacted.
+    Snapshot(PlanSnapshot),
+    /// Another life of the runner has begun.
+    Life(Life),
+    /// The plan has changed.
+    Event(PlanEvent),
+}
+
+/// One record of the coordinator's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoordinatorRecord {
+    /// The first record: whose coordinator, in which boot.
+    Begun {
+        /// The mark of the task.
+        mark: String,
+        /// The boot.
+        boot: BootId,
+        /// The number of the coordinator.
+        pid: u32,
+    },
+    /// A run was launched and its process is there.
+    Started {
+        /// Which.
+        run: RunKey,
+        /// When.
+        at: Moment,
+        /// Who it is.
+        identity: Identity,
+    },
+    /// A run is over, or could not be launched.
+    Ended(Ended),
+    /// The runner has taken the end of this run over.
+    Forgotten {
+        /// Which.
+        run: RunKey,
+    },
+}

@@ -1,0 +1,361 @@
+//! What the runner and its coordinator say to each other.
+//!
+//! One unix stream socket, full duplex. A frame is a length of four bytes, little
+//! endian, and that many bytes of JSON. The coordinator speaks first: [`Reply::Hello`]
+//! with everything that it knows. A later connection replaces the earlier one, whose sender
+//! is taken for dead: what it had asked for is carried out before the greeting or never,
+//! and its successor repeats what matters.
+//!
+//! Every request about a run may come twice: (process, run) says whether it was
+//! carried out. Replies may be lost with a connection; the next Hello repeats what they
+//! said until [`Request::Forget`].
+
+use std::fmt;
+use std::io;
+
+use baton_core::protocol::worker::io::GuardOrder;
+use baton_model::ids::Epoch;
+use baton_model::outcome::Outcome;
+use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
+use baton_model::time::{Millis, Mono, Stamp};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The version of this protocol. A coordinator outlives the runner that started it,
+/// and so may meet a later version of it.
+pub const VERSION: u32 = 1;
+
+/// The longest frame. A command line and an environment may be about 2 MiB each.
+pub const FRAME_BYTES_MAX: usize = 16 << 20;
+
+/// One run of one process of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunKey {
+    /// Of whom.
+    pub process: ProcessNo,
+    /// Which.
+    pub run: RunNo,
+}
+
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.process, self.run)
+    }
+}
+
+/// Where one stream of output goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sink {
+    /// Nowhere.
+    Null,
+    /// To the end of the run's log file.
+    File,
+    /// To the run's log file through a process that rotates it.
+    Rotate {
+        /// Bytes in one file.
+        size: u64,
+        /// Old files kept.
+        backups: u32,
+    },
+}
+
+/// Who a process runs as.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// All other groups.
+    pub groups: Vec<u32>,
+}
+
+/// A limit of the kernel, with the kernel's number of the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Which: `RLIMIT_…`.
+    pub resource: u32,
+    /// The soft limit; `u64::MAX` for none.
+    pub soft: u64,
+    /// The hard limit; `u64::MAX` for none.
+    pub hard: u64,
+}
+
+/// Everything that a launch needs. Names are resolved: users, signals and limits are
+/// numbers, the program is a path or is looked for along `PATH` of its environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// The working directory: the sandbox, or one below it.
+    pub cwd: String,
+    /// Somebody else than the coordinator's own user.
+    pub credentials: Option<Credentials>,
+    /// The mask of file modes.
+    pub umask: Option<u32>,
+    /// The priority.
+    pub nice: Option<i32>,
+    /// Limits of the kernel.
+    pub limits: Vec<Limit>,
+    /// The directory of the process' logs, below the sandbox's `.logs`: its name.
+    pub log: String,
+    /// Standard output.
+    pub stdout: Sink,
+    /// Standard error.
+    pub stderr: Sink,
+}
+
+/// The dead-man timer's order, as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guard {
+    /// When to begin killing.
+    pub deadline: Mono,
+    /// From SIGTERM to SIGKILL.
+    pub grace: Millis,
+    /// The leader that is obeyed.
+    pub epoch: Epoch,
+    /// The heartbeat that was answered.
+    pub stamp: Stamp,
+}
+
+impl From<Guard> for GuardOrder {
+    fn from(guard: Guard) -> Self {
+        Self {
+            deadline: guard.deadline,
+            grace: guard.grace,
+            epoch: guard.epoch,
+            stamp: guard.stamp,
+        }
+    }
+}
+
+/// From the runner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Start a run. Answered by `Started` or `Ended`.
+    Launch {
+        /// Which.
+        run: RunKey,
+        /// How.
+        launch: Box<Launch>,
+    },
+    /// Ask a run to stop, and kill all of it after the grace. Answered by `Ended`, or by
+    /// `Unknown`.
+    Stop {
+        /// Which.
+        run: RunKey,
+        /// The first signal.
+        signal: i32,
+        /// From it to SIGKILL.
+        grace: Millis,
+    },
+    /// Kill whatever is left of a run that counts as over. Not answered, but nothing
+    /// after it is carried out before.
+    KillRun {
+        /// Which.
+        run: RunKey,
+    },
+    /// End every process of the task: SIGTERM first where there is a grace, and SIGKILL
+    /// after it. Answered by `Ended` for each run, then by `EverythingKilled`.
+    KillEverything {
+        /// Not 0; comes back with the answer.
+        id: u64,
+        /// For what is not yet gone.
+        grace: Millis,
+    },
+    /// Try a command, as a check. Answered by `Probed`.
+    Probe {
+        /// Chosen by the runner.
+        id: u64,
+        /// For whom.
+        run: RunKey,
+        /// How; its output goes nowhere.
+        launch: Box<Launch>,
+        /// When it counts as failed, and is killed.
+        timeout: Millis,
+    },
+    /// Take a run over that was launched by a coordinator which is dead. Answered by
+    /// `Ended` in the end, or by `Unknown` if it is gone and nobody knows how.
+    Adopt {
+        /// Which.
+        run: RunKey,
+        /// When it was launched.
+        at: Moment,
+        /// Who it is.
+        identity: Identity,
+    },
+    /// The end of this run is in the runner's log.
+    Forget {
+        /// Which.
+        run: RunKey,
+    },
+    /// Move the deadline of the dead-man timer.
+    Guard(Guard),
+    /// End, once everything is gone.
+    Exit,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Which.
+    pub run: RunKey,
+    /// When.
+    pub at: Moment,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// A run as the coordinator knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Which.
+    pub run: RunKey,
+    /// Its process, unless it could not be launched.
+    pub started: Option<(Moment, Identity)>,
+    /// Its end, if it is over.
+    pub ended: Option<Ended>,
+}
+
+/// From the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// First of all: everything that it knows and was not told to forget.
+    Hello {
+        /// [`VERSION`] of the coordinator.
+        version: u32,
+        /// Whose coordinator it is.
+        mark: String,
+        /// Its number.
+        pid: u32,
+        /// The dead-man timer has fired: nothing is launched any more.
+        fired: bool,
+        /// The runs.
+        runs: Vec<Known>,
+    },
+    /// A run's process is there.
+    Started {
+        /// Which.
+        run: RunKey,
+        /// When.
+        at: Moment,
+        /// Who it is.
+        identity: Identity,
+    },
+    /// A run is over, or could not be launched.
+    Ended(Ended),
+    /// There is no such run here, or nobody knows how it ended.
+    Unknown {
+        /// Which.
+        run: RunKey,
+    },
+    /// It was not launched, because the dead-man timer is not set or has run out.
+    Refused {
+        /// Which.
+        run: RunKey,
+    },
+    /// The dead-man timer has run out; the killing has begun.
+    GuardFired,
+    /// No process of the task is left, or these many could not be killed.
+    EverythingKilled {
+        /// Which order.
+        id: u64,
+        /// Still there: stuck in the kernel, or somebody else's.
+        left: u32,
+    },
+    /// A check was tried.
+    Probed {
+        /// Which.
+        id: u64,
+        /// It exited with 0 in time.
+        well: bool,
+    },
+}
+
+/// Appends a message as a frame.
+///
+/// # Errors
+/// If it is longer than a frame may be.
+pub fn encode(message: &impl Serialize, out: &mut Vec<u8>) -> io::Result<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    serde_json::to_writer(&mut *out, message)?;
+    let length = out.len() - start - 4;
+    if length > FRAME_BYTES_MAX {
+        out.truncate(start);
+        let text = format!("a message of {length} bytes; the most is {FRAME_BYTES_MAX}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let prefix = u32::try_from(length).map_err(io::Error::other)?;
+    out[start..start + 4].copy_from_slice(&prefix.to_le_bytes());
+    Ok(())
+}
+
+/// Takes the first whole frame out of what was read; `None` if there is none yet.
+///
+/// # Errors
+/// If it is too long, or not a message.
+pub fn decode<T: DeserializeOwned>(read: &[u8]) -> io::Result<Option<(T, usize)>> {
+    let Some(prefix) = read.first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*prefix) as usize;
+    if length > FRAME_BYTES_MAX {
+        let text = format!("a frame of {length} bytes; the most is {FRAME_BYTES_MAX}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    let Some(body) = read.get(4..4 + length) else {
+        return Ok(None);
+    };
+    Ok(Some((serde_json::from_slice(body)?, 4 + length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forget(run: u64) -> Request {
+        Request::Forget {
+            run: RunKey {
+                process: ProcessNo(3),
+                run: RunNo(run),
+            },
+        }
+    }
+
+    #[test]
+    fn frames_come_out_as_they_went_in_however_they_are_cut() {
+        let mut bytes = Vec::new();
+        for run in 0..3 {
+            encode(&forget(run), &mut bytes).expect("short enough");
+        }
+        for cut in 0..=bytes.len() {
+            let (mut left, mut taken) = (&bytes[..cut], Vec::new());
+            while let Some((message, length)) = decode::<Request>(left).expect("well formed") {
+                taken.push(message);
+                left = &left[length..];
+            }
+            let whole: Vec<Request> = (0..taken.len() as u64).map(forget).collect();
+            assert_eq!(taken, whole);
+            assert!(cut < bytes.len() || taken.len() == 3);
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_is_refused_before_it_is_waited_for() {
+        let error = decode::<Request>(&u32::MAX.to_le_bytes()).expect_err("too long");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn what_is_not_a_message_is_refused() {
+        let mut bytes = Vec::new();
+        encode(&"nonsense", &mut bytes).expect("short enough");
+        assert!(decode::<Request>(&bytes).is_err());
+    }
+}
