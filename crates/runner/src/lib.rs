@@ -20,6 +20,7 @@
 //! | [`wire`] | what the two say to each other |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
 //! | [`record`] | what is written into the two logs |
+//! | [`sys`] | the kernel: launching, identity, signals, trees, cgroups, users |
 //!
 //! It decides nothing about the task itself: that is `baton_core::plan`. It reads no
 //! task files: that is `baton-files`. There is no async runtime here and no thread;
@@ -27,4 +28,5 @@
 
 pub mod log;
 pub mod record;
+pub mod sys;
 pub mod wire;

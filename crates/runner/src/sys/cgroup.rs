@@ -1,0 +1,215 @@
+//! Control groups of version 2, where they are there and writable.
+//!
+//! A process that joins a group before exec cannot leave it by any number of forks, and
+//! `cgroup.kill` ends all of it at once, forks that are under way included. Everything
+//! here is a help that may be missing: then trees are swept, see [`kill`](super::kill).
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+/// A group of ours.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    procs: File,
+}
+
+/// Makes a group of this name below our own, or takes the one that is there. `None` where
+/// that is not possible: no version 2, not writable, or a kernel that cannot kill groups.
+#[must_use]
+pub fn create(name: &str) -> Option<Cgroup> {
+    let mut parts = Path::new(name).components();
+    let plain = matches!(parts.next(), Some(Component::Normal(part)) if part == name);
+    if !plain || parts.next().is_some() {
+        return None;
+    }
+    let ours = own_directory(
+        &fs::read_to_string("/proc/self/mountinfo").ok()?,
+        &fs::read_to_string("/proc/self/cgroup").ok()?,
+    )?;
+    // To move a process needs the right to write here too, not only where it goes.
+    access(ours.join("cgroup.procs"), Access::WRITE_OK).ok()?;
+    let path = ours.join(name);
+    let made = match fs::create_dir(&path) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(_) => return None,
+    };
+    let group = open(&path);
+    if group.is_none() && made {
+        // It is empty and harmless; that it stays is no reason to fail.
+        let _ = fs::remove_dir(&path);
+    }
+    group
+}
+
+/// A group that was made before; `None` if it is gone, or cannot be used.
+#[must_use]
+pub fn open(path: &Path) -> Option<Cgroup> {
+    access(path.join("cgroup.kill"), Access::WRITE_OK).ok()?;
+    let procs = OpenOptions::new()
+        .write(true)
+        .open(path.join("cgroup.procs"))
+        .ok()?;
+    let path = path.to_owned();
+    Some(Cgroup { path, procs })
+}
+
+impl Cgroup {
+    /// Its directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a process joins by: see [`Command::cgroup`](super::spawn::Command::cgroup).
+    #[must_use]
+    pub fn procs(&self) -> BorrowedFd<'_> {
+        self.procs.as_fd()
+    }
+
+    /// Kills every process in it and in the groups below it. They end soon after.
+    ///
+    /// # Errors
+    /// If the group is gone.
+    pub fn kill(&self) -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .open(self.path.join("cgroup.kill"))?;
+        file.write_all(b"1")
+    }
+
+    /// True if there is a process in it, or in a group below it; zombies do not count.
+    ///
+    /// # Errors
+    /// If the group is gone.
+    pub fn populated(&self) -> io::Result<bool> {
+        let events = fs::read_to_string(self.path.join("cgroup.events"))?;
+        let value = events
+            .lines()
+            .find_map(|line| line.strip_prefix("populated "));
+        Ok(value != Some("0"))
+    }
+
+    /// Takes the group away, with the empty groups below it.
+    ///
+    /// # Errors
+    /// If there are processes in it.
+    pub fn remove(self) -> io::Result<()> {
+        remove(&self.path)
+    }
+}
+
+/// Groups only hold groups and the kernel's own files, which go with them.
+fn remove(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove(&entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
+}
+
+/// Our own group, as a directory. The mount may show only a part of all groups, beginning
+/// at its root.
+fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let ours = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);
+    let (root, point) = mounts.lines().find_map(cgroup2_mount)?;
+    let below = ours.strip_prefix(root).ok()?;
+    let plain = |part| matches!(part, Component::Normal(_));
+    if !below.components().all(plain) {
+        // Beyond the root of our namespace: not ours to write.
+        return None;
+    }
+    Some(point.join(below))
+}
+
+/// Root and mount point, if a line of mountinfo is of that kind.
+fn cgroup2_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
+    let (left, right) = line.split_once(" - ")?;
+    if right.split(' ').next() != Some("cgroup2") {
+        return None;
+    }
+    let mut fields = left.split(' ').skip(3);
+    Some((unescape(fields.next()?), unescape(fields.next()?)))
+}
+
+/// Spaces and the like stand as a backslash and three octal digits.
+fn unescape(field: &str) -> PathBuf {
+    let mut text = String::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((before, after)) = rest.split_once('\\') {
+        text.push_str(before);
+        let code = after
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(u8::is_ascii) {
+            Some(code) => {
+                text.push(char::from(code));
+                rest = &after[3..];
+            }
+            None => {
+                text.push('\\');
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    PathBuf::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn our_group_is_found_where_version_2_is_mounted() {
+        let groups = "4:memory:/x\n0::/a.slice/b\n";
+        let found = own_directory(HYBRID, groups);
+        assert_eq!(
+            found.as_deref(),
+            Some(Path::new("/sys/fs/cgroup/unified/a.slice/b"))
+        );
+        let found = own_directory(HYBRID, "0::/\n");
+        assert_eq!(found.as_deref(), Some(Path::new("/sys/fs/cgroup/unified")));
+    }
+
+    #[test]
+    fn a_mount_of_a_part_begins_at_its_root() {
+        let mounts = "1 2 0:3 /pod/x /c\\040g rw - cgroup2 none rw";
+        let found = own_directory(mounts, "0::/pod/x/y\n");
+        assert_eq!(found.as_deref(), Some(Path::new("/c g/y")));
+        assert_eq!(own_directory(mounts, "0::/else\n"), None);
+    }
+
+    #[test]
+    fn no_version_2_and_a_place_outside_are_nothing() {
+        assert_eq!(own_directory("", "0::/\n"), None);
+        assert_eq!(own_directory(HYBRID, "1:name=systemd:/\n"), None);
+        assert_eq!(own_directory(HYBRID, "0::/../other\n"), None);
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_refused() {
+        for name in ["", ".", "..", "a/b", "/a", "../a", "a/"] {
+            assert!(create(name).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_escape_stays() {
+        assert_eq!(unescape("a\\z\\04"), Path::new("a\\z\\04"));
+        assert_eq!(unescape("a\\134b"), Path::new("a\\b"));
+    }
+}

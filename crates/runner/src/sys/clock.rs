@@ -1,0 +1,44 @@
+//! Both clocks, read together.
+
+use baton_model::time::{Mono, Now, Wall};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// What time it is. The monotonic clock is the same for all processes of a boot, so
+/// readings of it may be compared between a runner and its coordinator.
+#[must_use]
+pub fn now() -> Now {
+    Now {
+        mono: Mono(millis(clock_gettime(ClockId::Monotonic))),
+        wall: Wall(millis(clock_gettime(ClockId::Realtime))),
+    }
+}
+
+/// A clock set before 1970 reads as 1970.
+fn millis(time: Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000)
+        .saturating_add(nanos / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monotonic_time_never_goes_back_and_wall_time_is_of_this_century() {
+        let (first, second) = (now(), now());
+        assert!(second.mono >= first.mono);
+        assert!(first.wall > Wall(978_307_200_000));
+    }
+
+    #[test]
+    fn a_time_before_the_epoch_is_the_epoch() {
+        let time = Timespec {
+            tv_sec: -1,
+            tv_nsec: 0,
+        };
+        assert_eq!(millis(time), 0);
+    }
+}

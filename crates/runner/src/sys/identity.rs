@@ -1,0 +1,324 @@
+//! Who a process is, and how it ended.
+//!
+//! A pid names a stranger as soon as it is used again. An [`Identity`] is a pid with the
+//! boot and the start time; a [`Handle`] is an identity held by a pidfd, so that what
+//! was checked cannot change under the hand. The order is what makes it safe: the pidfd
+//! is opened *first*, and then the start time of whoever has the pid is read. If it is
+//! the right one, then the pidfd is the right one too, since the process was there both
+//! before and after.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use baton_model::ids::BootId;
+use baton_model::task::Identity;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::proc;
+use super::raw::{self, Child};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// By itself.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+/// What can be known of the end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It runs; or it has ended, but its parent has not noticed yet.
+    Running,
+    /// It has ended like this.
+    Status(ExitStatus),
+    /// It has ended, was not our child, and this kernel does not tell more.
+    Unknowable,
+}
+
+/// This boot of this machine.
+///
+/// # Errors
+/// If `/proc` is not there, or says something unheard-of.
+pub fn boot_id() -> io::Result<BootId> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    parse_boot_id(&text).ok_or_else(|| {
+        let text = format!("`{}` is not a boot id", text.trim_end().escape_debug());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
+
+/// The first eight bytes of a uuid: enough to tell the boots of one machine apart.
+fn parse_boot_id(text: &str) -> Option<BootId> {
+    let digits: String = text.chars().filter(|c| *c != '-').take(16).collect();
+    let whole = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    whole.then(|| u64::from_str_radix(&digits, 16).ok().map(BootId))?
+}
+
+/// Who has this pid now; `None` if nobody. A child that has ended and was not reaped
+/// still has its pid, and its identity.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn identify(boot: BootId, pid: u32) -> io::Result<Option<Identity>> {
+    Ok(proc::stat(pid)?.map(|stat| Identity {
+        boot,
+        pid,
+        start_ticks: stat.start_ticks,
+    }))
+}
+
+/// True if this process runs: nobody else with its pid, and not one that has ended.
+/// What cannot be read does not count as running.
+#[must_use]
+pub fn is_alive(identity: &Identity, boot: BootId) -> bool {
+    if identity.boot != boot {
+        return false;
+    }
+    matches!(proc::stat(identity.pid), Ok(Some(stat))
+        if stat.start_ticks == identity.start_ticks && !stat.is_over())
+}
+
+/// One process and no other, for as long as it is held.
+#[derive(Debug)]
+pub struct Handle {
+    pidfd: OwnedFd,
+    identity: Identity,
+}
+
+impl Handle {
+    /// Takes hold of a process; `None` if it is gone, even if somebody has its pid. One
+    /// that has ended and was not reaped can be held.
+    ///
+    /// # Errors
+    /// If there are too many descriptors, or `/proc` cannot be read.
+    pub fn open(identity: &Identity, boot: BootId) -> io::Result<Option<Self>> {
+        if identity.boot != boot {
+            return Ok(None);
+        }
+        let Some(pidfd) = hold(identity.pid)? else {
+            return Ok(None);
+        };
+        let there = proc::stat(identity.pid)?;
+        if there.is_none_or(|stat| stat.start_ticks != identity.start_ticks) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            pidfd,
+            identity: *identity,
+        }))
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Sends a signal; false if the process is gone.
+    ///
+    /// # Errors
+    /// If it may not be signalled, or there is no such signal.
+    pub fn signal(&self, signal: i32) -> io::Result<bool> {
+        send(self.pidfd.as_fd(), signal)
+    }
+
+    /// How it ended. Reaps it if it is our child. A descriptor of it polls readable as
+    /// soon as it ends; somebody else's child is then `Running` until its parent has
+    /// reaped it, and only then can its status be asked for, which shows as a hangup.
+    ///
+    /// # Errors
+    /// If the kernel refuses for another reason than being too old.
+    pub fn exit(&self) -> io::Result<Exit> {
+        match raw::wait_exited(&Child::Pidfd(self.pidfd.as_fd()), libc::WNOHANG) {
+            Ok(None) => return Ok(Exit::Running),
+            Ok(Some((_, status))) => return Ok(Exit::Status(status)),
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
+            Err(error) => return Err(error),
+        }
+        match raw::pidfd_exit(self.pidfd.as_fd()) {
+            Ok(Some(status)) => return Ok(Exit::Status(status)),
+            Ok(None) => return Ok(Exit::Running),
+            // Whatever the reason, nobody but the parent can know then. What is left to
+            // ask is whether it is still there.
+            Err(_) => {}
+        }
+        match send(self.pidfd.as_fd(), 0) {
+            Ok(false) => Ok(Exit::Unknowable),
+            Ok(true) => Ok(Exit::Running),
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Exit::Running),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+/// A pidfd of whoever has this pid now; `None` if no process has it. The caller has yet
+/// to check who that is.
+pub(super) fn hold(pid: u32) -> io::Result<Option<OwnedFd>> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(None);
+    };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok(Some(pidfd)),
+        // The last two: the number is now that of a thread.
+        Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends a signal through a pidfd; false if the process is gone.
+pub(super) fn send(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<bool> {
+    match raw::pidfd_send_signal(pidfd, signal) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::{Child as Process, Command, Stdio};
+
+    use super::*;
+    use crate::sys::reap;
+
+    fn start(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).spawn().expect("a shell")
+    }
+
+    fn who(pid: u32) -> (Identity, BootId) {
+        let boot = boot_id().expect("readable");
+        let found = identify(boot, pid).expect("readable");
+        (found.expect("it is there"), boot)
+    }
+
+    fn wait_for_exit(handle: &Handle) -> Exit {
+        loop {
+            match handle.exit().expect("asked") {
+                Exit::Running => std::thread::yield_now(),
+                exit => return exit,
+            }
+        }
+    }
+
+    #[test]
+    fn a_boot_id_is_the_first_half_of_the_uuid() {
+        let text = "0123abcd-4567-89ef-0000-000000000000\n";
+        assert_eq!(parse_boot_id(text), Some(BootId(0x0123_abcd_4567_89ef)));
+        assert_eq!(parse_boot_id("0123abcd-4567"), None);
+        assert_eq!(parse_boot_id("+123abcd-4567-89ef-0000"), None);
+        assert_eq!(boot_id().expect("readable"), boot_id().expect("readable"));
+    }
+
+    #[test]
+    fn another_start_time_or_boot_is_another_process() {
+        let mut child = start("read line");
+        let (identity, boot) = who(child.id());
+        assert!(is_alive(&identity, boot));
+        let open = |identity, boot| Handle::open(identity, boot).expect("no error");
+        assert!(open(&identity, boot).is_some());
+
+        let mut later = identity;
+        later.start_ticks += 1;
+        assert!(open(&later, boot).is_none());
+        assert!(!is_alive(&later, boot));
+        let other = BootId(boot.0 ^ 1);
+        assert!(open(&identity, other).is_none());
+        assert!(!is_alive(&identity, other));
+        let mut elsewhere = identity;
+        elsewhere.pid = u32::MAX;
+        assert!(open(&elsewhere, boot).is_none());
+
+        drop(child.stdin.take());
+        child.wait().expect("our child");
+        assert!(open(&identity, boot).is_none());
+    }
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "the handle reaps it")]
+    fn a_child_keeps_its_identity_until_its_status_is_taken() {
+        let mut child = start("read line; exit 7");
+        let (identity, boot) = who(child.id());
+        let handle = Handle::open(&identity, boot)
+            .expect("no error")
+            .expect("alive");
+        assert_eq!(handle.exit().expect("asked"), Exit::Running);
+        assert_eq!(handle.identity(), &identity);
+        drop(child.stdin.take());
+
+        let mut fds = [rustix::event::PollFd::new(
+            &handle,
+            rustix::event::PollFlags::IN,
+        )];
+        rustix::event::poll(&mut fds, None).expect("it ends");
+        assert!(!is_alive(&identity, boot));
+        assert_eq!(
+            identify(boot, identity.pid).expect("readable"),
+            Some(identity)
+        );
+        assert!(reap::is_child(identity.pid));
+        assert_eq!(
+            handle.exit().expect("asked"),
+            Exit::Status(ExitStatus::Code(7))
+        );
+        assert!(!reap::is_child(identity.pid));
+        assert!(!handle.signal(libc::SIGTERM).expect("no error"));
+    }
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "the handle reaps it")]
+    fn a_signal_goes_to_the_process_that_is_held() {
+        let child = start("read line");
+        let (identity, boot) = who(child.id());
+        let handle = Handle::open(&identity, boot)
+            .expect("no error")
+            .expect("alive");
+        assert!(handle.signal(4711).is_err());
+        assert!(handle.signal(libc::SIGTERM).expect("ours"));
+        let status = ExitStatus::Signal(libc::SIGTERM);
+        assert_eq!(wait_for_exit(&handle), Exit::Status(status));
+    }
+
+    #[test]
+    fn the_status_of_somebody_elses_child_is_known_where_the_kernel_tells() {
+        let script = "exec 3<&0; sh -c 'read line; exit 7' <&3 & echo $!; wait";
+        for (end, wanted) in [
+            (None, ExitStatus::Code(7)),
+            (Some(9), ExitStatus::Signal(9)),
+        ] {
+            let mut child = start(script);
+            let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+            let pid = lines.next().expect("a line").expect("text");
+            let (identity, boot) = who(pid.parse().expect("a number"));
+            let handle = Handle::open(&identity, boot)
+                .expect("no error")
+                .expect("alive");
+            assert!(!reap::is_child(identity.pid));
+            assert_eq!(handle.exit().expect("asked"), Exit::Running);
+            match end {
+                Some(signal) => assert!(handle.signal(signal).expect("ours")),
+                None => {
+                    let mut stdin = child.stdin.take().expect("piped");
+                    stdin.write_all(b"go\n").expect("it reads");
+                }
+            }
+            match wait_for_exit(&handle) {
+                Exit::Unknowable => println!("skipped: this kernel does not tell"),
+                exit => assert_eq!(exit, Exit::Status(wanted)),
+            }
+            child.wait().expect("our child");
+        }
+    }
+}

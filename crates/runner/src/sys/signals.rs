@@ -1,0 +1,187 @@
+//! Signals as a descriptor, and their names.
+//!
+//! A signal that is listened to is blocked, and waits in the descriptor until it is
+//! taken; no handler runs anywhere in Baton. Several of one kind may arrive as one.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// The signals that have a name, by number.
+const NAMES: [(&str, i32); 31] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ILL", libc::SIGILL),
+    ("TRAP", libc::SIGTRAP),
+    ("ABRT", libc::SIGABRT),
+    ("BUS", libc::SIGBUS),
+    ("FPE", libc::SIGFPE),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("SEGV", libc::SIGSEGV),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("STKFLT", libc::SIGSTKFLT),
+    ("CHLD", libc::SIGCHLD),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("TSTP", libc::SIGTSTP),
+    ("TTIN", libc::SIGTTIN),
+    ("TTOU", libc::SIGTTOU),
+    ("URG", libc::SIGURG),
+    ("XCPU", libc::SIGXCPU),
+    ("XFSZ", libc::SIGXFSZ),
+    ("VTALRM", libc::SIGVTALRM),
+    ("PROF", libc::SIGPROF),
+    ("WINCH", libc::SIGWINCH),
+    ("IO", libc::SIGIO),
+    ("PWR", libc::SIGPWR),
+    ("SYS", libc::SIGSYS),
+];
+
+/// The name of a signal: `TERM`.
+#[must_use]
+pub fn name(signal: i32) -> Option<&'static str> {
+    let found = NAMES.iter().find(|(_, number)| *number == signal);
+    found.map(|(name, _)| *name)
+}
+
+/// The number of a signal, of which the name may begin with `SIG`.
+#[must_use]
+pub fn number(name: &str) -> Option<i32> {
+    let name = name.strip_prefix("SIG").unwrap_or(name);
+    let found = NAMES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, number)| *number)
+}
+
+/// A set of signals that wait to be taken.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Blocks these signals in this thread, for good, and collects them instead. They
+    /// must be blocked before any other thread begins. One that is ignored is never
+    /// collected.
+    ///
+    /// # Errors
+    /// If there is no such signal, or too many descriptors.
+    pub fn listen(signals: &[i32]) -> io::Result<Self> {
+        let set = set_of(signals)?;
+        // SAFETY: the set was made by sigemptyset.
+        let result = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut()) };
+        if result != 0 {
+            return Err(io::Error::from_raw_os_error(result));
+        }
+        // SAFETY: as above; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: new, open, and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd })
+    }
+
+    /// Takes what has arrived; nothing, if nothing has.
+    ///
+    /// # Errors
+    /// None are known.
+    pub fn take(&mut self) -> io::Result<Vec<i32>> {
+        let mut taken = Vec::new();
+        while let Some(signal) = self.take_one()? {
+            taken.push(signal);
+        }
+        Ok(taken)
+    }
+
+    fn take_one(&mut self) -> io::Result<Option<i32>> {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        let size = mem::size_of_val(&info);
+        loop {
+            // SAFETY: the space is as large as said.
+            let read = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+            if usize::try_from(read) == Ok(size) {
+                // SAFETY: the kernel has written all of it.
+                let info = unsafe { info.assume_init() };
+                return Ok(i32::try_from(info.ssi_signo).ok());
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Ignores these signals from now on. Processes that are spawned do not inherit that.
+/// Numbers that are no signals, and those that cannot be ignored, change nothing.
+pub fn ignore(signals: &[i32]) {
+    for signal in signals {
+        // SAFETY: no handler is installed. The one error is of a number as said above.
+        unsafe { libc::signal(*signal, libc::SIG_IGN) };
+    }
+}
+
+fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: initialises the set, and cannot fail.
+    let mut set = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    };
+    for signal in signals {
+        // SAFETY: the set is initialised; a bad number is refused.
+        if unsafe { libc::sigaddset(&mut set, *signal) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_belong_together() {
+        assert_eq!(name(15), Some("TERM"));
+        assert_eq!((number("TERM"), number("SIGKILL")), (Some(15), Some(9)));
+        assert_eq!((name(0), name(40), number("term")), (None, None, None));
+        for (known, signal) in NAMES {
+            assert_eq!((name(signal), number(known)), (Some(known), Some(signal)));
+        }
+    }
+
+    #[test]
+    fn a_signal_waits_until_it_is_taken() {
+        let mut signals = Signals::listen(&[libc::SIGUSR1, libc::SIGUSR2]).expect("known signals");
+        assert!(signals.take().expect("readable").is_empty());
+        // To this thread: another one of this test program has it not blocked.
+        // SAFETY: a signal that is blocked, to ourselves.
+        let sent = unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
+        assert_eq!(sent, 0);
+        assert_eq!(signals.take().expect("readable"), [libc::SIGUSR2]);
+        assert!(signals.take().expect("readable").is_empty());
+    }
+
+    #[test]
+    fn a_number_that_is_no_signal_is_refused() {
+        assert!(Signals::listen(&[4711]).is_err());
+    }
+}

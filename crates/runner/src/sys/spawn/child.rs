@@ -1,0 +1,219 @@
+//! What the child does between clone and exec.
+//!
+//! It runs in our memory, on its own stack, while we stand still. Hence only system calls
+//! on what the plan holds: no allocation, no lock, no panic (no indexing, no arithmetic
+//! that may overflow), no function of the C library that keeps state or tells other
+//! threads. What it leaves behind is a [`Fault`], or nothing.
+
+use std::convert::Infallible;
+use std::ffi::{c_int, c_long, c_void};
+use std::ptr;
+
+use super::plan::{Fault, Gift, Place, Plan, Who};
+
+/// The last signal of the kernel.
+const SIGNAL_MAX: c_int = 64;
+
+/// A kernel's `sigaction` for the default: all of it zero. It has four words.
+static DEFAULT: [u64; 4] = [0; 4];
+
+/// The function that the child begins with. What it returns is its exit code, which
+/// nobody looks at.
+pub(super) extern "C" fn run(plan: *mut c_void) -> c_int {
+    // SAFETY: `spawn` gives its plan, and does not touch it before we are gone.
+    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    let Err(fault) = launch(plan);
+    plan.fault = Some(fault);
+    127
+}
+
+fn launch(plan: &mut Plan) -> Result<Infallible, Fault> {
+    reset_signals();
+    // SAFETY: numbers only.
+    check(unsafe { libc::syscall(libc::SYS_setsid) }, Place::Session)?;
+    if let Some(fd) = plan.cgroup {
+        // SAFETY: one byte of a literal.
+        let written = unsafe { libc::syscall(libc::SYS_write, fd, c"0".as_ptr(), 1) };
+        check(written, Place::Cgroup)?;
+    }
+    give(&mut plan.gifts, plan.above)?;
+    for (first, last) in &plan.gaps {
+        close(*first, *last, plan.descriptors_end);
+    }
+    if let Some(mask) = plan.umask {
+        // SAFETY: numbers only. It cannot fail.
+        unsafe { libc::syscall(libc::SYS_umask, mask) };
+    }
+    if let Some(nice) = plan.nice {
+        // SAFETY: numbers only.
+        let set = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice) };
+        check(set, Place::Nice)?;
+    }
+    for (resource, limit) in &plan.limits {
+        let old: *mut libc::rlimit64 = ptr::null_mut();
+        // SAFETY: the limit is the plan's, and has the kernel's layout.
+        let set =
+            unsafe { libc::syscall(libc::SYS_prlimit64, 0, *resource, ptr::from_ref(limit), old) };
+        check(set, Place::Limit(*resource))?;
+    }
+    if let Some(who) = &plan.who {
+        become_user(who)?;
+    }
+    if let Some(cwd) = &plan.cwd {
+        // SAFETY: a string of the plan.
+        let entered = unsafe { libc::syscall(libc::SYS_chdir, cwd.as_ptr()) };
+        check(entered, Place::Directory)?;
+    }
+    if plan.who.is_some() {
+        // SAFETY: numbers only.
+        let set = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        check(set, Place::Privileges)?;
+    }
+    execute(plan)
+}
+
+/// Sets every signal to its default: exec would keep those that we ignore. That no
+/// handler is left is also what makes it safe to unblock them later.
+fn reset_signals() {
+    for signal in 1..=SIGNAL_MAX {
+        let old: *mut c_void = ptr::null_mut();
+        // SAFETY: reads the four words of `DEFAULT`. It fails for the two signals whose
+        // action cannot be changed, and these are at their default.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                DEFAULT.as_ptr(),
+                old,
+                size_of::<u64>(),
+            )
+        };
+    }
+}
+
+/// Puts the descriptors where they belong. Sources that lie among the targets are moved
+/// above them first, so that none is overwritten before it was used.
+fn give(gifts: &mut [Gift], above: c_int) -> Result<(), Fault> {
+    for gift in gifts.iter_mut().filter(|gift| gift.source < above) {
+        // SAFETY: numbers only.
+        let moved =
+            unsafe { libc::syscall(libc::SYS_fcntl, gift.source, libc::F_DUPFD_CLOEXEC, above) };
+        let moved = check(moved, Place::Descriptor(gift.target))?;
+        gift.source = c_int::try_from(moved).unwrap_or(-1);
+    }
+    for gift in gifts {
+        // SAFETY: numbers only.
+        let given = unsafe { libc::syscall(libc::SYS_dup3, gift.source, gift.target, 0) };
+        check(given, Place::Descriptor(gift.target))?;
+    }
+    Ok(())
+}
+
+fn close(first: u32, last: u32, end: u32) {
+    // SAFETY: numbers only; what is closed is the child's alone.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    for fd in first..=last.min(end) {
+        // SAFETY: as above. Most of them are not open, and that is the only error.
+        unsafe { libc::syscall(libc::SYS_close, fd) };
+    }
+}
+
+/// By system calls: those of the C library do it for all threads, and they are not ours.
+/// Groups and group first, since the user is then no longer allowed to.
+fn become_user(who: &Who) -> Result<(), Fault> {
+    // SAFETY: as many numbers as there are.
+    let set = unsafe { libc::syscall(libc::SYS_setgroups, who.groups.len(), who.groups.as_ptr()) };
+    check(set, Place::Groups)?;
+    // SAFETY: numbers only.
+    let set = unsafe { libc::syscall(libc::SYS_setresgid, who.gid, who.gid, who.gid) };
+    check(set, Place::Group)?;
+    // SAFETY: numbers only.
+    let set = unsafe { libc::syscall(libc::SYS_setresuid, who.uid, who.uid, who.uid) };
+    check(set, Place::User)?;
+
+    let (mut real, mut effective, mut saved) = (0_u32, 0_u32, 0_u32);
+    let ids = (&raw mut real, &raw mut effective, &raw mut saved);
+    // SAFETY: three numbers on our stack.
+    let got = unsafe { libc::syscall(libc::SYS_getresgid, ids.0, ids.1, ids.2) };
+    check(got, Place::Group)?;
+    verify([real, effective, saved] == [who.gid; 3], Place::Group)?;
+    // SAFETY: three numbers on our stack.
+    let got = unsafe { libc::syscall(libc::SYS_getresuid, ids.0, ids.1, ids.2) };
+    check(got, Place::User)?;
+    verify([real, effective, saved] == [who.uid; 3], Place::User)?;
+    let none: *mut u32 = ptr::null_mut();
+    // SAFETY: with a size of zero the kernel only counts.
+    let count = unsafe { libc::syscall(libc::SYS_getgroups, 0, none) };
+    let count = check(count, Place::Groups)?;
+    verify(
+        usize::try_from(count) == Ok(who.groups.len()),
+        Place::Groups,
+    )
+}
+
+/// Tries the candidates in turn. A file that is there but may not be executed is what
+/// people want to hear of, rather than of the places where there was none.
+fn execute(plan: &Plan) -> Result<Infallible, Fault> {
+    let (none, old) = (0_u64, ptr::null_mut::<u64>());
+    // SAFETY: a set of eight bytes, as said. It cannot fail.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const none,
+            old,
+            size_of::<u64>(),
+        )
+    };
+    let mut errno = libc::ENOENT;
+    for file in &plan.candidates {
+        // SAFETY: strings and arrays of the plan, each ended by a null.
+        unsafe {
+            libc::syscall(
+                libc::SYS_execve,
+                file.as_ptr(),
+                plan.argv.as_ptr(),
+                plan.env.as_ptr(),
+            )
+        };
+        match last_errno() {
+            absent @ (libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV) => {
+                if errno != libc::EACCES {
+                    errno = absent;
+                }
+            }
+            libc::EACCES => errno = libc::EACCES,
+            other => {
+                errno = other;
+                break;
+            }
+        }
+    }
+    Err(Fault {
+        place: Place::Program,
+        errno,
+    })
+}
+
+fn check(result: c_long, place: Place) -> Result<c_long, Fault> {
+    if result < 0 {
+        let errno = last_errno();
+        return Err(Fault { place, errno });
+    }
+    Ok(result)
+}
+
+fn verify(right: bool, place: Place) -> Result<(), Fault> {
+    if right {
+        return Ok(());
+    }
+    let errno = libc::EPERM;
+    Err(Fault { place, errno })
+}
+
+fn last_errno() -> c_int {
+    // SAFETY: the errno of the thread that stands still for us.
+    unsafe { *libc::__errno_location() }
+}

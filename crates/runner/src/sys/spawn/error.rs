@@ -1,0 +1,162 @@
+//! Why a launch failed, in words.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use super::Command;
+use super::plan::{Fault, Place, Plan};
+
+/// What a launch failed at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing was tried: what was asked for cannot be said to the kernel.
+    Prepare,
+    /// Making the process.
+    Clone,
+    /// Its own session.
+    Session,
+    /// Joining the control group.
+    Cgroup,
+    /// Giving it this descriptor.
+    Descriptor(i32),
+    /// This priority.
+    Nice(i32),
+    /// The limit of this resource.
+    Limit(u32),
+    /// The list of groups.
+    Groups,
+    /// This group.
+    Group(u32),
+    /// This user.
+    User(u32),
+    /// Entering this directory.
+    Directory(String),
+    /// Giving up ever gaining privileges.
+    Privileges,
+    /// Executing this program.
+    Program(String),
+    /// The program is there, but what its first line names, or its loader, is not.
+    Interpreter(String),
+}
+
+/// A launch that failed. There is no process.
+#[derive(Debug)]
+pub struct SpawnError {
+    /// At what.
+    pub step: Step,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl SpawnError {
+    pub(super) fn from_fault(fault: Fault, command: &Command<'_>, plan: &Plan) -> Self {
+        let (uid, gid) = command.credentials.map_or((0, 0), |who| (who.uid, who.gid));
+        let step = match fault.place {
+            Place::Session => Step::Session,
+            Place::Cgroup => Step::Cgroup,
+            Place::Descriptor(target) => Step::Descriptor(target),
+            Place::Nice => Step::Nice(command.nice.unwrap_or_default()),
+            Place::Limit(resource) => Step::Limit(resource),
+            Place::Groups => Step::Groups,
+            Place::Group => Step::Group(gid),
+            Place::User => Step::User(uid),
+            Place::Directory => Step::Directory(command.cwd.unwrap_or_default().to_owned()),
+            Place::Privileges => Step::Privileges,
+            Place::Program => {
+                let name = command.argv.first().cloned().unwrap_or_default();
+                if fault.errno == libc::ENOENT && is_there(command, plan) {
+                    Step::Interpreter(name)
+                } else {
+                    Step::Program(name)
+                }
+            }
+        };
+        Self {
+            step,
+            error: io::Error::from_raw_os_error(fault.errno),
+        }
+    }
+}
+
+/// True if any of the files that could not be found can be.
+fn is_there(command: &Command<'_>, plan: &Plan) -> bool {
+    let cwd = Path::new(command.cwd.unwrap_or("."));
+    let mut paths = plan.candidates.iter().filter_map(|path| path.to_str().ok());
+    paths.any(|path| cwd.join(path).is_file())
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.step {
+            Step::Prepare => write!(f, "cannot be started")?,
+            Step::Clone => write!(f, "cannot make a process")?,
+            Step::Session => write!(f, "cannot begin a session")?,
+            Step::Cgroup => write!(f, "cannot join the control group")?,
+            Step::Descriptor(number) => write!(f, "cannot set descriptor {number}")?,
+            Step::Nice(nice) => write!(f, "cannot set the priority to {nice}")?,
+            Step::Limit(resource) => match limit_name(*resource) {
+                Some(name) => write!(f, "cannot set the limit `{name}`")?,
+                None => write!(f, "cannot set limit {resource}")?,
+            },
+            Step::Groups => write!(f, "cannot set the groups")?,
+            Step::Group(gid) => write!(f, "cannot change to group {gid}")?,
+            Step::User(uid) => write!(f, "cannot change to user {uid}")?,
+            Step::Directory(path) => write!(f, "cannot enter `{path}`")?,
+            Step::Privileges => write!(f, "cannot give up privileges")?,
+            Step::Program(name) => write!(f, "cannot start `{name}`")?,
+            Step::Interpreter(name) => {
+                return write!(f, "cannot start `{name}`: its interpreter is missing");
+            }
+        }
+        write!(f, ": {}", words(&self.error))?;
+        if self.error.raw_os_error() == Some(libc::ENOEXEC) {
+            write!(f, " (a script needs a first line such as `#!/bin/sh`)")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// The words of an error, as they stand in the middle of a sentence.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    if error.raw_os_error().is_none() {
+        return text;
+    }
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
+
+/// What people call a limit.
+fn limit_name(resource: u32) -> Option<&'static str> {
+    let names = [
+        (libc::RLIMIT_AS, "as"),
+        (libc::RLIMIT_CORE, "core"),
+        (libc::RLIMIT_CPU, "cpu"),
+        (libc::RLIMIT_DATA, "data"),
+        (libc::RLIMIT_FSIZE, "fsize"),
+        (libc::RLIMIT_LOCKS, "locks"),
+        (libc::RLIMIT_MEMLOCK, "memlock"),
+        (libc::RLIMIT_MSGQUEUE, "msgqueue"),
+        (libc::RLIMIT_NICE, "nice"),
+        (libc::RLIMIT_NOFILE, "nofile"),
+        (libc::RLIMIT_NPROC, "nproc"),
+        (libc::RLIMIT_RSS, "rss"),
+        (libc::RLIMIT_RTPRIO, "rtprio"),
+        (libc::RLIMIT_RTTIME, "rttime"),
+        (libc::RLIMIT_SIGPENDING, "sigpending"),
+        (libc::RLIMIT_STACK, "stack"),
+    ];
+    let found = names.iter().find(|(number, _)| *number == resource);
+    found.map(|(_, name)| *name)
+}

@@ -1,0 +1,216 @@
+//! Everything that a child needs, made before there is one.
+
+use std::ffi::{CString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr;
+
+use super::Command;
+
+/// Where a program is looked for when the environment does not say.
+const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The descriptors that are closed one by one where the kernel cannot close a range: as
+/// many as a process may have, unless an administrator has raised the kernel's own limit.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+
+/// Where the child failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Session,
+    Cgroup,
+    Descriptor(i32),
+    Nice,
+    Limit(u32),
+    Groups,
+    Group,
+    User,
+    Directory,
+    Privileges,
+    Program,
+}
+
+/// What the child leaves behind when it fails.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault {
+    pub(super) place: Place,
+    pub(super) errno: i32,
+}
+
+/// A descriptor of ours that becomes one of the child's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gift {
+    pub(super) source: RawFd,
+    pub(super) target: RawFd,
+}
+
+/// A user, as the kernel takes it.
+#[derive(Debug)]
+pub(super) struct Who {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) groups: Vec<u32>,
+}
+
+/// What the child does, and what became of it. The child writes `gifts` and `fault`.
+pub(super) struct Plan {
+    /// The files that may be the program, in the order in which they are tried.
+    pub(super) candidates: Vec<CString>,
+    pub(super) argv: Strings,
+    pub(super) env: Strings,
+    pub(super) cwd: Option<CString>,
+    pub(super) gifts: Vec<Gift>,
+    /// The first descriptor above all targets.
+    pub(super) above: RawFd,
+    /// The descriptors to close: everything between and above the targets.
+    pub(super) gaps: Vec<(u32, u32)>,
+    /// Where closing one by one ends.
+    pub(super) descriptors_end: u32,
+    pub(super) umask: Option<u32>,
+    pub(super) nice: Option<i32>,
+    pub(super) limits: Vec<(u32, libc::rlimit64)>,
+    pub(super) who: Option<Who>,
+    pub(super) cgroup: Option<RawFd>,
+    pub(super) fault: Option<Fault>,
+}
+
+impl Plan {
+    pub(super) fn new(command: &Command<'_>, null: BorrowedFd<'_>) -> io::Result<Self> {
+        let program = command.argv.first().ok_or_else(|| invalid("no program"))?;
+        let argv = command
+            .argv
+            .iter()
+            .map(|word| c_string(word, "an argument"));
+        let env = command.env.iter().map(|(name, value)| {
+            if name.is_empty() || name.contains('=') {
+                return Err(invalid(&format!("`{name}` cannot be a variable's name")));
+            }
+            c_string(&format!("{name}={value}"), "the environment")
+        });
+        let cwd = command.cwd.map(|cwd| c_string(cwd, "the directory"));
+        let gifts = gifts(command, null)?;
+        let above = gifts.iter().map(|gift| gift.target).max().unwrap_or(2);
+        let above = above
+            .checked_add(1)
+            .ok_or_else(|| invalid("too high a descriptor"))?;
+        Ok(Self {
+            candidates: candidates(program, command.env)?,
+            argv: Strings::new(argv.collect::<io::Result<_>>()?),
+            env: Strings::new(env.collect::<io::Result<_>>()?),
+            cwd: cwd.transpose()?,
+            gaps: gaps(&gifts),
+            gifts,
+            above,
+            descriptors_end: descriptors_end(),
+            umask: command.umask,
+            nice: command.nice,
+            limits: limits(command),
+            who: command.credentials.map(|who| Who {
+                uid: who.uid,
+                gid: who.gid,
+                groups: who.groups.clone(),
+            }),
+            cgroup: command.cgroup.map(|fd| fd.as_raw_fd()),
+            fault: None,
+        })
+    }
+}
+
+/// Strings as exec takes them: pointers, and a null at the end.
+pub(super) struct Strings {
+    pointers: Vec<*const c_char>,
+    /// What the pointers point to.
+    _strings: Vec<CString>,
+}
+
+impl Strings {
+    fn new(strings: Vec<CString>) -> Self {
+        let mut pointers: Vec<_> = strings.iter().map(|text| text.as_ptr()).collect();
+        pointers.push(ptr::null());
+        Self {
+            pointers,
+            _strings: strings,
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+fn gifts(command: &Command<'_>, null: BorrowedFd<'_>) -> io::Result<Vec<Gift>> {
+    let standard = [command.stdin, command.stdout, command.stderr];
+    let standard = standard.into_iter().zip(0..).map(|(fd, target)| Gift {
+        source: fd.unwrap_or(null).as_raw_fd(),
+        target,
+    });
+    let extra = command.extra.iter().map(|(fd, target)| Gift {
+        source: fd.as_raw_fd(),
+        target: *target,
+    });
+    let mut gifts: Vec<Gift> = standard.chain(extra).collect();
+    gifts.sort_by_key(|gift| gift.target);
+    let twice = gifts
+        .windows(2)
+        .any(|pair| pair[0].target == pair[1].target);
+    if twice || gifts.first().is_some_and(|gift| gift.target < 0) {
+        return Err(invalid("two descriptors of one number, or a negative one"));
+    }
+    Ok(gifts)
+}
+
+/// What lies between the targets, which are in order, and above them.
+fn gaps(gifts: &[Gift]) -> Vec<(u32, u32)> {
+    let mut gaps = Vec::new();
+    let mut next = 0;
+    for gift in gifts {
+        let target = gift.target.unsigned_abs();
+        if target > next {
+            gaps.push((next, target - 1));
+        }
+        next = target + 1;
+    }
+    gaps.push((next, u32::MAX));
+    gaps
+}
+
+fn descriptors_end() -> u32 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let end = limit.current.unwrap_or(DESCRIPTORS_MAX);
+    u32::try_from(end.min(DESCRIPTORS_MAX)).unwrap_or(u32::MAX)
+}
+
+fn limits(command: &Command<'_>) -> Vec<(u32, libc::rlimit64)> {
+    let limits = command.limits.iter().map(|limit| {
+        let value = libc::rlimit64 {
+            rlim_cur: limit.soft,
+            rlim_max: limit.hard,
+        };
+        (limit.resource, value)
+    });
+    limits.collect()
+}
+
+/// An empty part of `PATH` is the current directory, as for a shell; an empty `PATH` is
+/// none at all.
+fn candidates(program: &str, env: &[(String, String)]) -> io::Result<Vec<CString>> {
+    if program.is_empty() || program.contains('/') {
+        return Ok(vec![c_string(program, "the program")?]);
+    }
+    let path = env.iter().find(|(name, _)| name == "PATH");
+    let path = path.map_or("", |(_, value)| value.as_str());
+    let path = if path.is_empty() { PATH_DEFAULT } else { path };
+    let files = path.split(':').map(|directory| match directory {
+        "" => c_string(&format!("./{program}"), "the program"),
+        _ => c_string(&format!("{directory}/{program}"), "the program"),
+    });
+    files.collect()
+}
+
+fn c_string(text: &str, what: &str) -> io::Result<CString> {
+    CString::new(text).map_err(|_| invalid(&format!("{what} holds a zero byte")))
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text.to_owned())
+}

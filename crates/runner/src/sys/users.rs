@@ -1,0 +1,173 @@
+//! Users and their groups, and the name of this machine.
+//!
+//! Asked of the C library, since only it knows where else than in `/etc/passwd` they are
+//! kept. It may ask a server, and take its time.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use crate::wire::Credentials;
+
+/// The largest entry that is accepted, in bytes.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+
+/// The most groups of one user: as many as the kernel takes.
+const GROUPS_MAX: usize = 65_536;
+
+/// A user of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Their name.
+    pub name: String,
+    /// Their number.
+    pub uid: u32,
+    /// Their first group.
+    pub gid: u32,
+    /// Their home directory.
+    pub home: String,
+    /// All their groups, the first among them.
+    pub groups: Vec<u32>,
+}
+
+impl User {
+    /// As this user a process may run.
+    #[must_use]
+    pub fn credentials(&self) -> Credentials {
+        Credentials {
+            uid: self.uid,
+            gid: self.gid,
+            groups: self.groups.clone(),
+        }
+    }
+}
+
+/// The user of a name; `None` if there is none.
+///
+/// # Errors
+/// If the list of users cannot be read.
+pub fn by_name(name: &str) -> io::Result<Option<User>> {
+    // A name with a zero byte is nobody's.
+    let Ok(name) = CString::new(name) else {
+        return Ok(None);
+    };
+    find(|entry, space, size, result| {
+        // SAFETY: `find` gives good pointers.
+        unsafe { libc::getpwnam_r(name.as_ptr(), entry, space, size, result) }
+    })
+}
+
+/// The user of a number; `None` if there is none.
+///
+/// # Errors
+/// If the list of users cannot be read.
+pub fn by_uid(uid: u32) -> io::Result<Option<User>> {
+    find(|entry, space, size, result| {
+        // SAFETY: `find` gives good pointers.
+        unsafe { libc::getpwuid_r(uid, entry, space, size, result) }
+    })
+}
+
+/// Whose rights we have.
+#[must_use]
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The name of this machine.
+#[must_use]
+pub fn hostname() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
+/// Asks with more and more space until the entry fits.
+fn find(
+    ask: impl Fn(*mut libc::passwd, *mut c_char, usize, *mut *mut libc::passwd) -> i32,
+) -> io::Result<Option<User>> {
+    let mut space: Vec<c_char> = vec![0; 1024];
+    loop {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let mut result = ptr::null_mut();
+        let code = ask(
+            entry.as_mut_ptr(),
+            space.as_mut_ptr(),
+            space.len(),
+            &mut result,
+        );
+        match code {
+            0 if result.is_null() => return Ok(None),
+            // SAFETY: a result means that the entry is filled in.
+            0 => return user(unsafe { entry.assume_init_ref() }).map(Some),
+            libc::EINTR => {}
+            libc::ERANGE if space.len() < ENTRY_BYTES_MAX => space.resize(space.len() * 2, 0),
+            // Some sources of users say so when they do not know one.
+            libc::ENOENT | libc::ESRCH => return Ok(None),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+fn user(entry: &libc::passwd) -> io::Result<User> {
+    // SAFETY: the strings of an entry end with a zero byte, and lie in the space that
+    // `find` still holds.
+    let (name, home) = unsafe { (CStr::from_ptr(entry.pw_name), CStr::from_ptr(entry.pw_dir)) };
+    Ok(User {
+        groups: groups(name, entry.pw_gid)?,
+        name: name.to_string_lossy().into_owned(),
+        uid: entry.pw_uid,
+        gid: entry.pw_gid,
+        home: home.to_string_lossy().into_owned(),
+    })
+}
+
+fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; 32];
+    loop {
+        let mut count = i32::try_from(groups.len()).map_err(io::Error::other)?;
+        // SAFETY: the space holds as many groups as said.
+        let result =
+            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
+        let count = usize::try_from(count).unwrap_or(0);
+        if result >= 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        if groups.len() >= GROUPS_MAX {
+            let text = format!("more than {GROUPS_MAX} groups");
+            return Err(io::Error::other(text));
+        }
+        let wanted = count.max(groups.len() * 2).min(GROUPS_MAX);
+        groups.resize(wanted, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_found_by_name_and_by_number() {
+        let root = by_name("root").expect("readable").expect("always there");
+        assert_eq!((root.uid, root.gid), (0, 0));
+        assert!(root.groups.contains(&0));
+        assert!(root.home.starts_with('/'));
+        assert_eq!(by_uid(0).expect("readable"), Some(root.clone()));
+        assert_eq!(root.credentials().groups, root.groups);
+    }
+
+    #[test]
+    fn a_stranger_is_nobody_and_not_an_error() {
+        assert_eq!(by_name("no-such-user").expect("readable"), None);
+        assert_eq!(by_name("ro\0ot").expect("readable"), None);
+        assert_eq!(by_uid(4_000_000_000).expect("readable"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_name() {
+        assert!(!hostname().is_empty());
+    }
+}
