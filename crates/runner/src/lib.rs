@@ -20,13 +20,19 @@
 //! | [`wire`] | what the two say to each other |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
 //! | [`record`] | what is written into the two logs |
+//! | [`checks`] | readiness and health: when to try, what to make of it |
+//! | [`samples`] | what a task uses, in a ring on disk |
+//! | [`helpers`] | the two other small processes: rotating logs, trying a port |
 //! | [`sys`] | the kernel: launching, identity, signals, trees, cgroups, users |
 //!
 //! It decides nothing about the task itself: that is `baton_core::plan`. It reads no
 //! task files: that is `baton-files`. There is no async runtime here and no thread;
 //! each process is one loop around `poll`.
 
+pub mod checks;
+pub mod helpers;
 pub mod log;
 pub mod record;
+pub mod samples;
 pub mod sys;
 pub mod wire;

@@ -1,0 +1,46 @@
+//! The two other small processes: one that rotates logs, one that tries a port.
+//!
+//! They are hidden commands of the same binary, so that one file is all there is to
+//! install, and a helper is always of the same version as who starts it. Nobody types
+//! them: the coordinator does. Each is a process of its own for a reason:
+//!
+//! * `__rotate` stands between a process and its log file. Were it a part of the
+//!   coordinator, the coordinator's death would break the pipe.
+//! * `__probe` may hang in a connection. It is launched, timed and killed like any
+//!   command that checks a process.
+
+mod command;
+mod probe;
+mod rotate;
+
+pub(crate) use command::{http_command, is_rotator, rotate_command, tcp_command};
+pub use probe::probe;
+pub use rotate::{LOG_DIRECTORY_FD, rotate};
+
+/// The exit status of a helper that was called wrongly.
+const BAD_USAGE: i32 = 2;
+
+/// Runs the helper of this name with the arguments after it, and returns its exit status;
+/// `None` if there is no such helper.
+#[must_use]
+pub fn main(name: &str, args: &[String]) -> Option<i32> {
+    match name {
+        "__rotate" => Some(rotate(args)),
+        "__probe" => Some(probe(args)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hidden_names_are_helpers() {
+        assert_eq!(main("__probe", &[]), Some(BAD_USAGE));
+        assert_eq!(main("__rotate", &[]), Some(BAD_USAGE));
+        for other in ["rotate", "probe", "run", "", "__other"] {
+            assert_eq!(main(other, &[]), None);
+        }
+    }
+}
