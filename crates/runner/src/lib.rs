@@ -20,6 +20,7 @@
 //! | [`wire`] | what the two say to each other |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
 //! | [`record`] | what is written into the two logs |
+//! | [`root`] | where everything lies, what there is, and how it is cleared away |
 //! | [`checks`] | readiness and health: when to try, what to make of it |
 //! | [`samples`] | what a task uses, in a ring on disk |
 //! | [`helpers`] | the two other small processes: rotating logs, trying a port |
@@ -33,6 +34,7 @@ pub mod checks;
 pub mod helpers;
 pub mod log;
 pub mod record;
+pub mod root;
 pub mod samples;
 pub mod sys;
 pub mod wire;

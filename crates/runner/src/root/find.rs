@@ -1,0 +1,186 @@
+//! Finding tasks by what people type: an exact id, a pattern with `*` and `?`, or the
+//! beginning of one id.
+
+use super::{Entry, Root, RootError, TaskId};
+
+impl Root {
+    /// Every task that one of the patterns names, in the order of ids; all tasks if
+    /// there is no pattern.
+    ///
+    /// # Errors
+    /// If a pattern names nothing, or is the beginning of more than one id.
+    pub fn find<P: AsRef<str>>(&self, patterns: &[P]) -> Result<Vec<Entry>, RootError> {
+        let all = self.list()?;
+        if patterns.is_empty() {
+            return Ok(all);
+        }
+        let mut found = Vec::new();
+        for pattern in patterns {
+            found.extend(self.matches(&all, pattern.as_ref())?);
+        }
+        found.sort();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The one task that the pattern names.
+    ///
+    /// # Errors
+    /// If it names nothing, or more than one.
+    pub fn find_one(&self, pattern: &str) -> Result<Entry, RootError> {
+        let mut found = self.matches(&self.list()?, pattern)?;
+        match found.pop() {
+            Some(only) if found.is_empty() => Ok(only),
+            Some(last) => {
+                found.push(last);
+                Err(several(pattern, found))
+            }
+            None => Err(self.nothing(pattern)),
+        }
+    }
+
+    fn matches(&self, all: &[Entry], pattern: &str) -> Result<Vec<Entry>, RootError> {
+        let chosen = |keep: &dyn Fn(&str) -> bool| -> Vec<Entry> {
+            let kept = all.iter().filter(|entry| keep(entry.id.as_str()));
+            kept.cloned().collect()
+        };
+        let exact = chosen(&|id| id == pattern);
+        if !exact.is_empty() {
+            return Ok(exact);
+        }
+        let is_glob = pattern.contains(['*', '?']);
+        let found = match is_glob {
+            true => chosen(&|id| glob(pattern.as_bytes(), id.as_bytes())),
+            // Nothing typed means nothing, not everything.
+            false => chosen(&|id| !pattern.is_empty() && id.starts_with(pattern)),
+        };
+        match found.len() {
+            0 => Err(self.nothing(pattern)),
+            1 => Ok(found),
+            _ if is_glob => Ok(found),
+            _ => Err(several(pattern, found)),
+        }
+    }
+
+    fn nothing(&self, pattern: &str) -> RootError {
+        RootError::Nothing {
+            pattern: pattern.to_owned(),
+            root: self.path().to_owned(),
+        }
+    }
+}
+
+fn several(pattern: &str, found: Vec<Entry>) -> RootError {
+    let candidates: Vec<TaskId> = found.into_iter().map(|entry| entry.id).collect();
+    RootError::Several {
+        pattern: pattern.to_owned(),
+        candidates,
+    }
+}
+
+/// `*` stands for any text, `?` for one character. Going back to the last `*` alone is
+/// enough, so no pattern takes longer than the product of both lengths.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    p = at + 1;
+                    t = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{header, temp_root};
+    use super::*;
+
+    fn with_tasks(ids: &[&str]) -> (tempfile::TempDir, Root) {
+        let (dir, root) = temp_root();
+        for id in ids {
+            root.prepare(&TaskId::new(id).expect("good")).expect("made");
+            root.register(&header(&root, id, 0)).expect("written");
+        }
+        (dir, root)
+    }
+
+    fn names(found: Result<Vec<Entry>, RootError>) -> Vec<String> {
+        let found = found.expect("something matches");
+        found.iter().map(|entry| entry.id.to_string()).collect()
+    }
+
+    #[test]
+    fn an_exact_id_wins_over_longer_ones() {
+        let (_dir, root) = with_tasks(&["etl", "etl-2", "etl-3"]);
+        assert_eq!(names(root.find(&["etl"])), ["etl"]);
+        assert_eq!(root.find_one("etl").expect("exact").id.as_str(), "etl");
+    }
+
+    #[test]
+    fn a_unique_beginning_is_enough_and_a_shared_one_is_not() {
+        let (_dir, root) = with_tasks(&["alpha-1", "alpha-2", "beta-1"]);
+        assert_eq!(names(root.find(&["b"])), ["beta-1"]);
+        let error = root.find(&["alpha"]).expect_err("two of them");
+        assert_eq!(
+            error.to_string(),
+            "`alpha` matches several tasks: alpha-1 alpha-2; write more of the one you mean"
+        );
+    }
+
+    #[test]
+    fn patterns_find_many_and_each_task_once() {
+        let (_dir, root) = with_tasks(&["a-1", "a-2", "b-1"]);
+        assert_eq!(names(root.find(&["*-1", "a-?"])), ["a-1", "a-2", "b-1"]);
+        assert_eq!(names(root.find::<&str>(&[])), ["a-1", "a-2", "b-1"]);
+        assert_eq!(root.find_one("b*").expect("one").id.as_str(), "b-1");
+        assert!(matches!(
+            root.find_one("a*"),
+            Err(RootError::Several { candidates, .. }) if candidates.len() == 2
+        ));
+    }
+
+    #[test]
+    fn a_pattern_that_names_nothing_is_named() {
+        let (_dir, root) = with_tasks(&["a-1"]);
+        for pattern in ["x", "x*", ""] {
+            let error = root.find(&["a-1", pattern]).expect_err("no such task");
+            assert!(error.to_string().contains(&format!("matches `{pattern}`")));
+        }
+    }
+
+    #[test]
+    fn globs_match_whole_names() {
+        for (pattern, text, fits) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abcd", false),
+            ("*b*d", "abcbd", true),
+            ("a?c", "abc", true),
+            ("a?", "a", false),
+            ("?*", "a", true),
+            ("abc", "ab", false),
+        ] {
+            assert_eq!(
+                glob(pattern.as_bytes(), text.as_bytes()),
+                fits,
+                "{pattern} {text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Removing what a plan lists.
+//!
+//! Of each task the entry goes last, after the removal of everything else is
+//! durable: a crash in between leaves a finished task that the next plan lists again.
+
+use super::super::tree::Dir;
+use super::super::{CHECKPOINTS, LOGS_DIR, Phase, Root, RootError, SANDBOXES, TASKS, TaskId};
+use super::{GcPlan, SandboxFate};
+
+/// What has come of a plan.
+#[derive(Debug, Default)]
+pub struct GcReport {
+    /// Gone, leftovers included.
+    pub removed: Vec<TaskId>,
+    /// Bytes on disk that went with them.
+    pub bytes: u64,
+    /// Not gone, or not wholly.
+    pub failures: Vec<(TaskId, RootError)>,
+}
+
+impl GcPlan {
+    /// Removes what the plan lists. What cannot be removed is reported, and the rest
+    /// goes all the same.
+    ///
+    /// # Errors
+    /// If the root cannot be opened; nothing is removed then.
+    pub fn apply(&self) -> Result<GcReport, RootError> {
+        let mut report = GcReport::default();
+        if self.is_empty() {
+            return Ok(report);
+        }
+        let clearing = Clearing {
+            root: &self.root,
+            dir: Dir::open(self.root.path())
+                .map_err(|error| RootError::io("open", self.root.path(), error))?,
+        };
+        for task in &self.tasks {
+            let result = clearing.task(&task.id, task.sandbox);
+            report.take(&task.id, task.bytes, result);
+        }
+        for leftover in self.leftovers.iter().filter(|leftover| leftover.remove) {
+            let result = clearing.leftover(&leftover.id);
+            report.take(&leftover.id, leftover.bytes, result);
+        }
+        Ok(report)
+    }
+}
+
+impl GcReport {
+    fn take(&mut self, id: &TaskId, bytes: u64, result: Result<(), RootError>) {
+        match result {
+            Ok(()) => {
+                self.removed.push(id.clone());
+                self.bytes += bytes;
+            }
+            Err(error) => self.failures.push((id.clone(), error)),
+        }
+    }
+}
+
+struct Clearing<'a> {
+    root: &'a Root,
+    dir: Dir,
+}
+
+impl Clearing<'_> {
+    fn task(&self, id: &TaskId, sandbox: SandboxFate) -> Result<(), RootError> {
+        match self.root.phase(id)? {
+            Some(Phase::Finished) => {}
+            // Gone meanwhile, by another clearing.
+            None => return Ok(()),
+            Some(Phase::Active) => return Err(RootError::Driven(id.clone())),
+        }
+        // Held until everything is gone, so that nobody takes it up again.
+        let _lock = self.root.lock_existing(id)?;
+        match sandbox {
+            SandboxFate::Remove => self.in_part(SANDBOXES, |dir| dir.remove(id.as_str()))?,
+            SandboxFate::KeepLogs => {
+                self.in_part(SANDBOXES, |dir| dir.clear(id.as_str(), LOGS_DIR))?;
+            }
+            SandboxFate::Keep => {}
+        }
+        self.in_part(CHECKPOINTS, |dir| dir.remove(id.as_str()))?;
+        // Where both are there, one that is alone must not say that the task is active.
+        for phase in [Phase::Active, Phase::Finished] {
+            self.in_part(TASKS, |tasks| {
+                let Some(entries) = tasks.part(phase.word())? else {
+                    return Ok(());
+                };
+                entries.remove(id.as_str())?;
+                entries.sync()
+            })?;
+        }
+        Ok(())
+    }
+
+    fn leftover(&self, id: &TaskId) -> Result<(), RootError> {
+        if self.root.phase(id)?.is_some() {
+            return Err(RootError::Driven(id.clone()));
+        }
+        let _lock = self.root.lock_existing(id)?;
+        self.in_part(CHECKPOINTS, |dir| dir.remove(id.as_str()))
+    }
+
+    fn in_part(
+        &self,
+        name: &str,
+        act: impl FnOnce(&Dir) -> std::io::Result<()>,
+    ) -> Result<(), RootError> {
+        let path = self.root.path().join(name);
+        let refused = |error| RootError::io("clear", &path, error);
+        let Some(dir) = self.dir.part(name).map_err(refused)? else {
+            return Ok(());
+        };
+        act(&dir).and_then(|()| dir.sync()).map_err(refused)
+    }
+}

@@ -1,0 +1,202 @@
+//! Where everything of a task lies, what tasks there are, and how they are
+//! cleared away.
+//!
+//! ```text
+//! ROOT/tasks/active/ID            the header as JSON: the task exists
+//! ROOT/tasks/finished/ID          the same file, renamed: the task has ended
+//! ROOT/checkpoints/ID/runner      its log
+//!                    /runner.lock locked while a runner drives it
+//!                    /coordinator, coordinator.sock, control.sock, samples
+//! ROOT/sandboxes/ID               where it runs, unless told otherwise
+//! SANDBOX/.logs/PROCESS/RUN/{stdout,stderr}[.N]
+//! ```
+//!
+//! **Invariants.** An entry appears whole or not at all, and is renamed once, when
+//! the task has ended. Where both entries are there, the task has ended. Nothing here
+//! writes a log: looking at a task changes nothing of it. Nothing outside of the root
+//! is ever removed, and no symbolic link below the root is followed to remove.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `id` | what may be the id of a task |
+//! | `place` | where the root is, if nobody says |
+//! | `entries` | registering, finishing, listing |
+//! | `lock` | who drives a task |
+//! | `find` | tasks by exact id, pattern or prefix |
+//! | `view` | one task as its log tells it |
+//! | `logs` | the output of its processes |
+//! | `gc` | which finished tasks go, and their removal |
+//! | `tree` | measuring and removing directories without leaving them |
+//! | `utc` | dates |
+//!
+//! Elsewhere: the format of the log ([`crate::log`]), driving a task (`task`).
+
+mod entries;
+mod error;
+mod find;
+mod gc;
+mod id;
+mod lock;
+mod logs;
+mod place;
+mod tree;
+mod utc;
+mod view;
+
+#[cfg(test)]
+mod testing;
+
+use std::path::{Path, PathBuf};
+
+pub use entries::{Entry, Phase};
+pub use error::RootError;
+pub use gc::{
+    GcPlan, GcPolicy, GcReport, LEFTOVER_AGE_MIN, Leftover, Removal, SandboxFate, Why, plan_gc,
+};
+pub use id::TaskId;
+pub use lock::RunnerLock;
+pub use logs::{LOGS_DIR, RunLogs, Stream, log_dir, open_log, run_dirs};
+pub use place::default_place;
+pub use utc::Utc;
+pub use view::{History, Misfit, Step, TaskView, ViewError};
+
+/// A directory with tasks in it. It need not exist before [`Root::prepare`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    path: PathBuf,
+}
+
+impl Root {
+    /// The root at this place; a relative path counts from the working directory.
+    ///
+    /// # Errors
+    /// If the path is empty, or the working directory cannot be told.
+    pub fn new(path: impl AsRef<Path>) -> Result<Self, RootError> {
+        let path = path.as_ref();
+        let absolute = std::path::absolute(path)
+            .map_err(|error| RootError::io("make absolute", path, error))?;
+        Ok(Self { path: absolute })
+    }
+
+    /// Where it is, as an absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What everybody who runs or looks at the task writes and reads.
+    #[must_use]
+    pub fn checkpoint(&self, id: &TaskId) -> PathBuf {
+        self.checkpoints().join(id.as_str())
+    }
+
+    /// The runner's log.
+    #[must_use]
+    pub fn runner_log(&self, id: &TaskId) -> PathBuf {
+        self.checkpoint(id).join("runner")
+    }
+
+    /// Locked while a runner drives the task.
+    #[must_use]
+    pub fn runner_lock(&self, id: &TaskId) -> PathBuf {
+        self.checkpoint(id).join(LOCK_NAME)
+    }
+
+    /// The coordinator's log.
+    #[must_use]
+    pub fn coordinator_log(&self, id: &TaskId) -> PathBuf {
+        self.checkpoint(id).join("coordinator")
+    }
+
+    /// Where the coordinator listens for the runner.
+    #[must_use]
+    pub fn coordinator_socket(&self, id: &TaskId) -> PathBuf {
+        self.checkpoint(id).join("coordinator.sock")
+    }
+
+    /// Where the runner listens for people.
+    #[must_use]
+    pub fn control_socket(&self, id: &TaskId) -> PathBuf {
+        self.checkpoint(id).join("control.sock")
+    }
+
+    /// What the task uses, over time.
+    #[must_use]
+    pub fn samples(&self, id: &TaskId) -> PathBuf {
+        self.checkpoint(id).join("samples")
+    }
+
+    /// The entry of a task in this phase.
+    #[must_use]
+    pub fn entry(&self, id: &TaskId, phase: Phase) -> PathBuf {
+        self.entries(phase).join(id.as_str())
+    }
+
+    /// Where a task runs, unless told otherwise.
+    #[must_use]
+    pub fn sandbox(&self, id: &TaskId) -> PathBuf {
+        self.sandboxes().join(id.as_str())
+    }
+
+    fn checkpoints(&self) -> PathBuf {
+        self.path.join(CHECKPOINTS)
+    }
+
+    fn entries(&self, phase: Phase) -> PathBuf {
+        self.path.join(TASKS).join(phase.word())
+    }
+
+    fn sandboxes(&self) -> PathBuf {
+        self.path.join(SANDBOXES)
+    }
+}
+
+const CHECKPOINTS: &str = "checkpoints";
+const TASKS: &str = "tasks";
+const SANDBOXES: &str = "sandboxes";
+const LOCK_NAME: &str = "runner.lock";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_of_a_task_lies_where_the_design_says() {
+        let root = Root::new("/r").expect("absolute");
+        let id = TaskId::new("a-1").expect("a good id");
+        let below = |path: PathBuf| {
+            path.strip_prefix("/r")
+                .expect("below")
+                .display()
+                .to_string()
+        };
+        assert_eq!(below(root.runner_log(&id)), "checkpoints/a-1/runner");
+        assert_eq!(below(root.runner_lock(&id)), "checkpoints/a-1/runner.lock");
+        assert_eq!(
+            below(root.coordinator_log(&id)),
+            "checkpoints/a-1/coordinator"
+        );
+        assert_eq!(
+            below(root.coordinator_socket(&id)),
+            "checkpoints/a-1/coordinator.sock"
+        );
+        assert_eq!(
+            below(root.control_socket(&id)),
+            "checkpoints/a-1/control.sock"
+        );
+        assert_eq!(below(root.samples(&id)), "checkpoints/a-1/samples");
+        assert_eq!(below(root.entry(&id, Phase::Active)), "tasks/active/a-1");
+        assert_eq!(
+            below(root.entry(&id, Phase::Finished)),
+            "tasks/finished/a-1"
+        );
+        assert_eq!(below(root.sandbox(&id)), "sandboxes/a-1");
+    }
+
+    #[test]
+    fn a_relative_root_becomes_absolute_and_an_empty_one_is_refused() {
+        let root = Root::new("here").expect("a working directory");
+        assert!(root.path().is_absolute() && root.path().ends_with("here"));
+        assert!(Root::new("").is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! Where the root is, if nobody says.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::RootError;
+
+/// The place of the root from the environment, which `lookup` reads: `BATON_ROOT`,
+/// else `baton` in the user's state directory. An empty variable counts as none, and
+/// so does a relative `XDG_STATE_HOME`, as its standard demands.
+///
+/// # Errors
+/// If no variable says it.
+pub fn default_place(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, RootError> {
+    let given = |name| lookup(name).filter(|value| !value.is_empty());
+    if let Some(root) = given("BATON_ROOT") {
+        return Ok(root.into());
+    }
+    let state = given("XDG_STATE_HOME").filter(|value| Path::new(value).is_absolute());
+    if let Some(state) = state {
+        return Ok(Path::new(&state).join("baton"));
+    }
+    let home = given("HOME").ok_or(RootError::NoPlace)?;
+    Ok(Path::new(&home).join(".local/state/baton"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(variables: &[(&str, &str)]) -> Option<String> {
+        let lookup = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        let place = default_place(lookup).ok()?;
+        Some(place.display().to_string())
+    }
+
+    #[test]
+    fn the_nearest_variable_wins() {
+        let all = [
+            ("BATON_ROOT", "/b"),
+            ("XDG_STATE_HOME", "/x"),
+            ("HOME", "/h"),
+        ];
+        assert_eq!(place(&all).as_deref(), Some("/b"));
+        assert_eq!(place(&all[1..]).as_deref(), Some("/x/baton"));
+        assert_eq!(place(&all[2..]).as_deref(), Some("/h/.local/state/baton"));
+        assert_eq!(place(&[]), None);
+    }
+
+    #[test]
+    fn empty_variables_and_a_relative_state_directory_say_nothing() {
+        let odd = [("BATON_ROOT", ""), ("XDG_STATE_HOME", "x"), ("HOME", "/h")];
+        assert_eq!(place(&odd).as_deref(), Some("/h/.local/state/baton"));
+        assert_eq!(place(&[("HOME", "")]), None);
+    }
+}

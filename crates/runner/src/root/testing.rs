@@ -1,0 +1,120 @@
+//! Roots with tasks in them, for tests.
+
+use std::sync::Arc;
+
+use baton_core::plan::{Input, Plan};
+use baton_model::ids::BootId;
+use baton_model::outcome::Outcome;
+use baton_model::task::{Moment, ProcessNo, ProcessSpec, Resources, Run, RunNo, TaskSpec};
+use baton_model::time::{Millis, Mono, Now, Wall};
+
+use super::{Entry, Phase, Root, TaskId};
+use crate::log::{Kind, Log};
+use crate::record::{Header, Life, RunnerRecord};
+
+/// When tasks of tests begin.
+pub(super) const BEGAN: u64 = 1_700_000_000_000;
+
+pub(super) fn temp_root() -> (tempfile::TempDir, Root) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let root = Root::new(dir.path().join("root")).expect("a path");
+    (dir, root)
+}
+
+pub(super) fn entry(id: &str, phase: Phase) -> Entry {
+    let id = TaskId::new(id).expect("a good id");
+    Entry { id, phase }
+}
+
+/// A task of one process, in its default sandbox.
+pub(super) fn header(root: &Root, id: &str, began: u64) -> Header {
+    let task = TaskId::new(id).expect("a good id");
+    Header {
+        task_id: id.to_owned(),
+        spec: TaskSpec {
+            name: "test".to_owned(),
+            owner: None,
+            processes: vec![ProcessSpec::new("p", Run::Shell("true".to_owned()))],
+            max_failures: 1,
+            max_concurrency: 0,
+            finalization_wait: Millis::from_secs(30),
+            user: None,
+            resources: Resources::default(),
+            ports: std::collections::BTreeMap::new(),
+        },
+        began: moment(began),
+        sandbox: root.sandbox(&task).display().to_string(),
+        host: "host".to_owned(),
+        user: "user".to_owned(),
+        uid: 0,
+        env: Vec::new(),
+        mark: "mark".to_owned(),
+        version: "0".to_owned(),
+    }
+}
+
+/// A task of which one process runs; active, and without a runner.
+pub(super) fn started_task(root: &Root, id: &str) {
+    let header = header(root, id, BEGAN);
+    write(root, &header, &[(BEGAN, Input::Tick)]);
+}
+
+/// A task that has ended well at this time, and is filed so.
+pub(super) fn ended_task(root: &Root, id: &str, ended: Wall) {
+    let header = header(root, id, BEGAN);
+    ended_task_of(root, &header, ended);
+}
+
+/// The same, with this header.
+pub(super) fn ended_task_of(root: &Root, header: &Header, ended: Wall) {
+    let started = Input::Started {
+        process: ProcessNo(0),
+        run: RunNo(0),
+        at: now(BEGAN),
+        identity: None,
+    };
+    let exited = Input::Exited {
+        process: ProcessNo(0),
+        run: RunNo(0),
+        at: now(ended.0),
+        outcome: Outcome::Exited(0),
+        random: 0,
+    };
+    let inputs = [(BEGAN, Input::Tick), (BEGAN, started), (ended.0, exited)];
+    write(root, header, &inputs);
+    let id = TaskId::new(&header.task_id).expect("a good id");
+    root.finish(&id).expect("registered");
+}
+
+fn write(root: &Root, header: &Header, inputs: &[(u64, Input)]) {
+    let id = TaskId::new(&header.task_id).expect("a good id");
+    root.prepare(&id).expect("made");
+    root.register(header).expect("written");
+    let mut plan = Plan::new(Arc::new(header.spec.clone()), now(BEGAN)).expect("a good task");
+    let life = Life {
+        boot: BootId(1),
+        pid: 7,
+        began: moment(BEGAN),
+    };
+    let mut records = vec![
+        RunnerRecord::Begun(Box::new(header.clone())),
+        RunnerRecord::Life(life),
+    ];
+    for (at, input) in inputs {
+        let step = plan.handle(now(*at), *input);
+        records.extend(step.facts().iter().cloned().map(RunnerRecord::Event));
+    }
+    let mut log = Log::create(&root.runner_log(&id), Kind::Runner, &records).expect("written");
+    log.sync().expect("synced");
+}
+
+fn now(at: u64) -> Now {
+    Now {
+        mono: Mono(at.saturating_sub(BEGAN)),
+        wall: Wall(at),
+    }
+}
+
+fn moment(at: u64) -> Moment {
+    Moment::from(now(at))
+}

@@ -1,0 +1,346 @@
+//! One task as its log tells it.
+//!
+//! Reading a log changes nothing: no record is written, nothing is signalled, and
+//! the plan that comes of it is only looked at.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use baton_core::plan::{ApplyError, Plan, PlanError};
+use baton_model::state::AttemptState;
+use baton_model::task::{Moment, PlanEvent};
+use baton_model::time::{Millis, Now, Wall};
+
+use super::{Entry, Phase, Root, RootError};
+use crate::log::{self, Kind, LogError};
+use crate::record::{Header, Life, RunnerRecord};
+
+/// A task that was looked at.
+#[derive(Clone, Debug)]
+pub struct TaskView {
+    /// Which, and whether it is filed as ended.
+    pub entry: Entry,
+    /// What its log says.
+    pub history: History,
+    /// A runner drives it.
+    pub driven: bool,
+    /// Bytes at the end of the log that are no whole record: a write was cut off.
+    pub torn_bytes: u64,
+    samples: PathBuf,
+}
+
+/// What the records of a runner's log add up to.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// What the task began with.
+    pub header: Header,
+    /// The log was compacted: what happened before is known in sum only.
+    pub compacted: bool,
+    /// What happened, in order.
+    pub steps: Vec<Step>,
+    /// Where that has led.
+    pub plan: Plan,
+}
+
+/// One record that changed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Another life of the runner began.
+    Life(Life),
+    /// The plan changed.
+    Event(PlanEvent),
+}
+
+/// A record that does not follow from the ones before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Its place in the log, from 0.
+    pub record: usize,
+    /// Why not.
+    pub why: ApplyError,
+}
+
+/// Why a task cannot be shown.
+#[derive(Debug)]
+pub enum ViewError {
+    /// There is no log yet, or no longer.
+    NoLog(PathBuf),
+    /// The log cannot be read.
+    Log(LogError),
+    /// The log does not begin with a header.
+    NoHeader,
+    /// The definition or the snapshot in the log is not one.
+    Plan(PlanError),
+    /// The log contradicts itself.
+    Misfit(Misfit),
+    /// Something else of the task cannot be read.
+    Root(RootError),
+}
+
+impl History {
+    /// Replays records as far as they fit together. What follows a record that does
+    /// not fit is left out, and that record is reported.
+    ///
+    /// # Errors
+    /// If not even a beginning can be made of them.
+    pub fn replay(records: Vec<RunnerRecord>) -> Result<(Self, Option<Misfit>), ViewError> {
+        let mut records = records.into_iter().enumerate().peekable();
+        let Some((_, RunnerRecord::Begun(header))) = records.next() else {
+            return Err(ViewError::NoHeader);
+        };
+        let spec = Arc::new(header.spec.clone());
+        let snapshot = match records.peek() {
+            Some((_, RunnerRecord::Snapshot(snapshot))) => Some(snapshot.clone()),
+            _ => None,
+        };
+        let compacted = snapshot.is_some();
+        let plan = match snapshot {
+            Some(snapshot) => {
+                records.next();
+                Plan::from_snapshot(spec, snapshot)
+            }
+            None => Plan::new(spec, now_of(header.began)).map_err(PlanError::Spec),
+        };
+        let mut history = Self {
+            header: *header,
+            compacted,
+            steps: Vec::new(),
+            plan: plan.map_err(ViewError::Plan)?,
+        };
+        for (place, record) in records {
+            if let Err(why) = history.take(record) {
+                return Ok((history, Some(Misfit { record: place, why })));
+            }
+        }
+        Ok((history, None))
+    }
+
+    fn take(&mut self, record: RunnerRecord) -> Result<(), ApplyError> {
+        match record {
+            RunnerRecord::Life(life) => self.steps.push(Step::Life(life)),
+            RunnerRecord::Event(event) => {
+                self.plan.apply(&event)?;
+                self.steps.push(Step::Event(event));
+            }
+            RunnerRecord::Begun(_) => {
+                return Err(ApplyError::Misplaced("a header within the log"));
+            }
+            RunnerRecord::Snapshot(_) => {
+                return Err(ApplyError::Misplaced("a snapshot within the log"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lives of the runner that the log knows of.
+    pub fn lives(&self) -> impl Iterator<Item = &Life> + '_ {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Life(life) => Some(life),
+            Step::Event(_) => None,
+        })
+    }
+
+    /// The changes of the plan that the log knows of.
+    pub fn events(&self) -> impl Iterator<Item = &PlanEvent> + '_ {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Event(event) => Some(event),
+            Step::Life(_) => None,
+        })
+    }
+
+    /// When the log was last written.
+    #[must_use]
+    pub fn last(&self) -> Moment {
+        self.plan.snapshot().at
+    }
+
+    /// When the task ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<Moment> {
+        self.plan.outcome().map(|_| self.last())
+    }
+
+    /// A time on the clock of the log, for asking the plan. It is as good as the wall
+    /// clock: the monotonic one of the task's boot may not exist any more.
+    #[must_use]
+    pub fn now(&self, wall: Wall) -> Now {
+        let last = self.last();
+        let passed = Millis(wall.0.saturating_sub(last.wall.0));
+        Now {
+            mono: last.mono + passed,
+            wall,
+        }
+    }
+}
+
+impl TaskView {
+    /// Looks at a task.
+    ///
+    /// # Errors
+    /// [`ViewError`] if its log cannot be read, or makes no sense.
+    pub fn load(root: &Root, entry: Entry) -> Result<Self, ViewError> {
+        // Before the log: a runner that ends in between has written its end by then,
+        // and the task is not mistaken for one that nobody drives.
+        let driven = root.is_driven(&entry.id).map_err(ViewError::Root)?;
+        let path = root.runner_log(&entry.id);
+        // What cannot be looked at is left to the reading, which says why.
+        if !path.try_exists().unwrap_or(true) {
+            return Err(ViewError::NoLog(path));
+        }
+        let read = log::read::<RunnerRecord>(&path, Kind::Runner).map_err(ViewError::Log)?;
+        let torn_bytes = read.torn_bytes;
+        let history = match History::replay(read.records)? {
+            (history, None) => history,
+            (_, Some(misfit)) => return Err(ViewError::Misfit(misfit)),
+        };
+        Ok(Self {
+            samples: root.samples(&entry.id),
+            entry,
+            history,
+            driven,
+            torn_bytes,
+        })
+    }
+
+    /// Where the task is.
+    #[must_use]
+    pub fn state(&self) -> AttemptState {
+        self.history.plan.state()
+    }
+
+    /// True if it has ended, whether or not it is filed so.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.entry.phase == Phase::Finished || self.history.plan.outcome().is_some()
+    }
+
+    /// True if it has not ended, and nobody drives it.
+    #[must_use]
+    pub fn is_orphaned(&self) -> bool {
+        !self.driven && !self.is_over()
+    }
+
+    /// The ring of what the task used, for whoever reads samples.
+    #[must_use]
+    pub fn samples_path(&self) -> &std::path::Path {
+        &self.samples
+    }
+}
+
+fn now_of(moment: Moment) -> Now {
+    Now {
+        mono: moment.mono,
+        wall: moment.wall,
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { record, why } = self;
+        write!(
+            f,
+            "record {record} does not follow from the ones before: {why}"
+        )
+    }
+}
+
+impl fmt::Display for ViewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLog(path) => write!(f, "there is no log at {}", path.display()),
+            Self::Log(error) => error.fmt(f),
+            Self::NoHeader => f.write_str("the log does not begin with a header"),
+            Self::Plan(error) => error.fmt(f),
+            Self::Misfit(misfit) => misfit.fmt(f),
+            Self::Root(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ViewError {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TaskId;
+    use super::super::testing::{BEGAN, ended_task, entry, header, started_task, temp_root};
+    use super::*;
+
+    #[test]
+    fn a_view_tells_what_the_log_adds_up_to() {
+        let (_dir, root) = temp_root();
+        ended_task(&root, "a", Wall(BEGAN + 5_000));
+        let view = TaskView::load(&root, entry("a", Phase::Finished)).expect("readable");
+        assert_eq!(view.state(), AttemptState::Success);
+        assert_eq!(
+            view.history.ended().map(|at| at.wall),
+            Some(Wall(BEGAN + 5_000))
+        );
+        assert!(view.is_over() && !view.driven && !view.is_orphaned());
+        assert_eq!(view.history.lives().count(), 1);
+        assert!(view.history.events().count() > 3);
+        let at = view.history.now(Wall(BEGAN + 6_000));
+        assert_eq!(at.mono.since(view.history.last().mono), Millis(1_000));
+    }
+
+    #[test]
+    fn a_task_that_runs_without_a_runner_is_orphaned() {
+        let (_dir, root) = temp_root();
+        started_task(&root, "a");
+        let active = entry("a", Phase::Active);
+        let view = TaskView::load(&root, active.clone()).expect("readable");
+        assert!(view.is_orphaned() && view.history.ended().is_none());
+        let _lock = root.lock(&active.id).expect("free");
+        let view = TaskView::load(&root, active).expect("readable");
+        assert!(view.driven && !view.is_orphaned());
+    }
+
+    #[test]
+    fn looking_changes_nothing() {
+        let (_dir, root) = temp_root();
+        started_task(&root, "a");
+        let path = root.runner_log(&TaskId::new("a").expect("good"));
+        let before = std::fs::read(&path).expect("there");
+        for _ in 0..2 {
+            TaskView::load(&root, entry("a", Phase::Active)).expect("readable");
+        }
+        assert_eq!(std::fs::read(&path).expect("there"), before);
+    }
+
+    #[test]
+    fn records_that_do_not_fit_are_reported_after_what_does() {
+        let (_dir, root) = temp_root();
+        let begun = || RunnerRecord::Begun(Box::new(header(&root, "a", 0)));
+        let (history, misfit) = History::replay(vec![begun(), begun()]).expect("a beginning");
+        assert_eq!(
+            (history.steps.len(), misfit.map(|m| m.record)),
+            (0, Some(1))
+        );
+        assert!(matches!(
+            History::replay(Vec::new()),
+            Err(ViewError::NoHeader)
+        ));
+    }
+
+    #[test]
+    fn a_task_without_a_log_says_so() {
+        let (_dir, root) = temp_root();
+        let error = TaskView::load(&root, entry("a", Phase::Active));
+        assert!(matches!(error, Err(ViewError::NoLog(_))));
+    }
+
+    #[test]
+    fn a_compacted_log_goes_on_from_its_snapshot() {
+        let (_dir, root) = temp_root();
+        ended_task(&root, "a", Wall(BEGAN + 5_000));
+        let view = TaskView::load(&root, entry("a", Phase::Finished)).expect("readable");
+        let records = vec![
+            RunnerRecord::Begun(Box::new(view.history.header.clone())),
+            RunnerRecord::Snapshot(view.history.plan.snapshot()),
+        ];
+        let (history, misfit) = History::replay(records).expect("a snapshot");
+        assert_eq!(misfit, None);
+        assert!(history.compacted && history.steps.is_empty());
+        assert_eq!(history.plan.snapshot(), view.history.plan.snapshot());
+    }
+}
