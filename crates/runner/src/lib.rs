@@ -17,6 +17,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`coordinator`] | the small parent of all processes of a task |
 //! | [`wire`] | what the two say to each other |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
 //! | [`record`] | what is written into the two logs |
@@ -30,7 +31,9 @@
 //! task files: that is `baton-files`. There is no async runtime here and no thread;
 //! each process is one loop around `poll`.
 
+mod channel;
 pub mod checks;
+pub mod coordinator;
 pub mod helpers;
 pub mod log;
 pub mod record;

@@ -1,0 +1,216 @@
+//! How runs and checks end: by themselves, because they were asked to, or late.
+//!
+//! A run that was asked to stop is over when all of it is gone, not when its first
+//! process is: a shell that dies at once must not cost its children their grace.
+
+use std::io;
+
+use baton_model::outcome::KillCause;
+use baton_model::time::{Millis, Mono};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::runs::{Body, Due, Probe, Role};
+use super::serve::Coordinator;
+use crate::sys::identity::{Exit, ExitStatus};
+use crate::sys::{clock, kill, reap};
+use crate::wire::{Ended, Launch, Reply, RunKey};
+
+/// How often something is looked at of which nobody tells us.
+const LOOK_EVERY: Millis = Millis(20);
+/// How long the parent of an adopted process may take to notice that it has ended.
+const NOTICE_MAX: Millis = Millis::from_secs(10);
+
+impl Coordinator {
+    /// Takes every child that has ended. The group of a run is killed while its first
+    /// process is not yet reaped, so that its number cannot be somebody else's.
+    pub(super) fn reap_children(&mut self) -> io::Result<()> {
+        while let Some((pid, status)) = reap::next_exited()? {
+            match self.table.children.remove(&pid) {
+                Some(Role::Run(run)) => self.root_exited(run, pid, status)?,
+                Some(Role::Probe(id)) => {
+                    kill::group(pid, libc::SIGKILL)?;
+                    reap::reap(pid)?;
+                    self.probe_exited(id, status);
+                }
+                // Rotators, and orphans of somebody's: only their exit was missing.
+                Some(Role::Rotator) | None => reap::reap(pid)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn root_exited(&mut self, key: RunKey, pid: u32, status: ExitStatus) -> io::Result<()> {
+        let now = clock::now();
+        let run = self.table.runs.get(&key);
+        let in_grace = run.is_some_and(|run| run.kill_at.is_some_and(|at| now.mono < at));
+        if in_grace && !self.members(key, pid)?.is_empty() {
+            reap::reap(pid)?;
+            if let Some(run) = self.table.runs.get_mut(&key) {
+                run.body = Body::Gone(status);
+            }
+            self.table.schedule(now.mono + LOOK_EVERY, Due::Look(key));
+            return Ok(());
+        }
+        kill::group(pid, libc::SIGKILL)?;
+        reap::reap(pid)?;
+        self.run_ended(key, status);
+        Ok(())
+    }
+
+    /// Asks a run to stop.
+    pub(super) fn stop(&mut self, key: RunKey, signal: i32, kill_at: Mono) {
+        let Some(run) = self.table.runs.get_mut(&key) else {
+            return self.say(Reply::Unknown { run: key });
+        };
+        if let Some(ended) = run.ended.clone() {
+            return self.say(Reply::Ended(ended));
+        }
+        // Asked again after a recovery of the runner: the signal was sent already, and
+        // many programs take a second one for impatience.
+        let first = run.kill_at.is_none();
+        let kill_at = run.kill_at.map_or(kill_at, |at| at.min(kill_at));
+        run.kill_at = Some(kill_at);
+        run.signalled.get_or_insert(KillCause::Requested);
+        self.table.schedule(kill_at, Due::Kill(key));
+        if first {
+            self.signal_run(key, signal);
+        }
+    }
+
+    /// The grace of a run is over.
+    pub(super) fn kill_stopped(&mut self, key: RunKey) {
+        let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
+            return;
+        };
+        let lingering = match run.body {
+            Body::Gone(status) => Some(status),
+            Body::Child | Body::Adopted(_) | Body::Ending(..) => None,
+        };
+        self.kill_members(key);
+        if let Some(status) = lingering {
+            self.run_ended(key, status);
+        }
+    }
+
+    /// Looks whether a run of which something lingers, or an adopted one, is over.
+    pub(super) fn look(&mut self, key: RunKey) {
+        let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
+            return;
+        };
+        let pid = run.pid().unwrap_or_default();
+        match run.body {
+            Body::Gone(status) => {
+                let gone = self.members(key, pid).is_ok_and(|left| left.is_empty());
+                if gone {
+                    self.run_ended(key, status);
+                } else {
+                    let next = clock::now().mono + LOOK_EVERY;
+                    self.table.schedule(next, Due::Look(key));
+                }
+            }
+            Body::Ending(..) => self.look_at_one(key),
+            Body::Child | Body::Adopted(_) => {}
+        }
+    }
+
+    /// Whether an adopted process has ended is told by its descriptor.
+    pub(super) fn look_at_adopted(&mut self) {
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        let mut keys = Vec::new();
+        for (key, handle) in self.table.adopted() {
+            fds.push(PollFd::new(handle, PollFlags::IN));
+            keys.push(key);
+        }
+        if fds.is_empty() || !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1..)) {
+            return;
+        }
+        let ended: Vec<RunKey> = keys
+            .into_iter()
+            .zip(&fds)
+            .filter(|(_, fd)| !fd.revents().is_empty())
+            .map(|(key, _)| key)
+            .collect();
+        for key in ended {
+            self.look_at_one(key);
+        }
+    }
+
+    /// Takes the end of an adopted process, once it can be known.
+    fn look_at_one(&mut self, key: RunKey) {
+        let now = clock::now().mono;
+        let Some(run) = self.table.runs.get_mut(&key) else {
+            return;
+        };
+        let body = std::mem::replace(&mut run.body, Body::Child);
+        let (handle, until) = match body {
+            Body::Adopted(handle) => (handle, now + NOTICE_MAX),
+            Body::Ending(handle, until) => (handle, until),
+            body @ (Body::Child | Body::Gone(_)) => {
+                run.body = body;
+                return;
+            }
+        };
+        let exit = handle.exit();
+        run.body = Body::Ending(handle, until);
+        match exit {
+            Ok(Exit::Status(status)) => {
+                self.kill_members(key);
+                self.run_ended(key, status);
+            }
+            Ok(Exit::Running) if now < until => {
+                self.table.schedule(now + LOOK_EVERY, Due::Look(key));
+            }
+            Ok(Exit::Running | Exit::Unknowable) | Err(_) => {
+                self.kill_members(key);
+                self.table.runs.remove(&key);
+                self.say(Reply::Unknown { run: key });
+            }
+        }
+    }
+
+    fn run_ended(&mut self, key: RunKey, status: ExitStatus) {
+        let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
+            return;
+        };
+        let outcome = run.outcome(status);
+        self.ended(Ended {
+            run: key,
+            at: clock::now().into(),
+            outcome,
+        });
+    }
+
+    /// Tries a command as a check.
+    pub(super) fn probe(&mut self, id: u64, run: RunKey, launch: &Launch, late_at: Mono) {
+        let watched = self.table.runs.get(&run).is_some_and(|run| run.is_live());
+        let pid = if watched {
+            self.launcher.start_probe(launch).ok()
+        } else {
+            None
+        };
+        let Some(pid) = pid else {
+            return self.say(Reply::Probed { id, well: false });
+        };
+        self.table.children.insert(pid, Role::Probe(id));
+        self.table.probes.insert(id, Probe { pid, late: false });
+        self.table.schedule(late_at, Due::Probe(id));
+    }
+
+    /// A check has taken too long: it has failed, whatever it says when it dies.
+    pub(super) fn probe_is_late(&mut self, id: u64) {
+        if let Some(probe) = self.table.probes.get_mut(&id) {
+            probe.late = true;
+            // Its number is ours: it is not reaped yet.
+            if let Err(error) = kill::group(probe.pid, libc::SIGKILL) {
+                eprintln!("coordinator: a check that is late cannot be killed: {error}");
+            }
+        }
+    }
+
+    fn probe_exited(&mut self, id: u64, status: ExitStatus) {
+        if let Some(probe) = self.table.probes.remove(&id) {
+            let well = !probe.late && status == ExitStatus::Code(0);
+            self.say(Reply::Probed { id, well });
+        }
+    }
+}

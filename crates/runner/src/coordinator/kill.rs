@@ -1,0 +1,294 @@
+//! Who belongs to whom, and the killing of it.
+//!
+//! Three ways to find a process, each of which finds what another misses: it descends
+//! from the coordinator (which is the subreaper, so this finds what has daemonised), or
+//! from the runner (to which the children of a dead coordinator go); it carries the
+//! task's mark in its environment (which finds what has no parent of ours any more); it
+//! is in the task's cgroup, where there is one.
+
+use std::io;
+
+use baton_model::outcome::KillCause;
+use baton_model::time::{Millis, Mono};
+
+use super::runs::{Body, Run, parse_mark};
+use super::serve::Coordinator;
+use crate::helpers;
+use crate::sys::kill::{self, Sweep};
+use crate::sys::proc::{self, Stat};
+use crate::sys::{clock, reap};
+use crate::wire::{Reply, RunKey};
+
+/// How long a killing may take before what is left is reported as left.
+const KILL_MAX: Millis = Millis::from_secs(5);
+/// How long the rotators get to write what is in their pipes.
+const ROTATORS_MAX: Millis = Millis::from_secs(1);
+/// How often it is looked whether everything has gone.
+const LOOK_EVERY: Millis = Millis(10);
+
+/// An order to kill everything, under way. Nothing else is carried out meanwhile.
+#[derive(Debug)]
+pub(super) struct Killing {
+    id: u64,
+    stage: Stage,
+    /// When this stage ends.
+    deadline: Mono,
+    look_at: Mono,
+    left: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Everything was asked to stop.
+    Asked,
+    /// Everything is gone but the rotators, which end by themselves.
+    Rotators,
+}
+
+impl Killing {
+    pub(super) fn look_at(&self) -> Mono {
+        self.look_at
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(super) fn disown(&mut self) {
+        self.id = 0;
+    }
+}
+
+impl Coordinator {
+    /// Begins to end every process of the task.
+    pub(super) fn kill_everything(&mut self, now: Mono, grace: Millis, id: u64) {
+        let killing = Killing {
+            id,
+            stage: Stage::Asked,
+            deadline: now + grace,
+            look_at: now,
+            left: 0,
+        };
+        self.killing = Some(killing);
+        if grace > Millis(0) && !self.is_alone() {
+            self.signal_everything(libc::SIGTERM, KillCause::Requested);
+        }
+        self.go_on_killing(now);
+    }
+
+    /// Goes on with it, until it is done.
+    pub(super) fn go_on_killing(&mut self, now: Mono) {
+        let Some(mut killing) = self.killing.take() else {
+            return;
+        };
+        killing.look_at = now + LOOK_EVERY;
+        if killing.stage == Stage::Asked {
+            let gone = self.is_alone() || self.find_everything().is_ok_and(|left| left.is_empty());
+            if !gone && now < killing.deadline {
+                self.killing = Some(killing);
+                return;
+            }
+            if !gone {
+                killing.left = self.kill_all(KillCause::Requested);
+            }
+            killing.stage = Stage::Rotators;
+            killing.deadline = now + ROTATORS_MAX;
+        }
+        // What has just been killed is taken notice of before it is answered for.
+        if let Err(error) = self.reap_children() {
+            eprintln!("coordinator: {error}");
+        }
+        self.end_lingering();
+        let rotators = self.rotators();
+        if !rotators.is_empty() && now < killing.deadline {
+            self.killing = Some(killing);
+            return;
+        }
+        for pid in rotators {
+            self.report(kill::group(pid, libc::SIGKILL));
+        }
+        if killing.id != 0 {
+            let left = u32::try_from(killing.left).unwrap_or(u32::MAX);
+            self.say(Reply::EverythingKilled {
+                id: killing.id,
+                left,
+            });
+        }
+    }
+
+    /// Asks everything to stop, because the dead-man timer has run out.
+    pub(super) fn terminate_for_guard(&mut self) {
+        self.signal_everything(libc::SIGTERM, KillCause::LeaseLapsed);
+    }
+
+    /// Kills everything, for the same reason.
+    pub(super) fn kill_for_guard(&mut self) {
+        let left = self.kill_all(KillCause::LeaseLapsed);
+        if left > 0 {
+            eprintln!("coordinator: {left} processes could not be killed");
+        }
+    }
+
+    /// Signals every process of one run.
+    pub(super) fn signal_run(&mut self, key: RunKey, signal: i32) {
+        let Some(run) = self.table.runs.get(&key) else {
+            return;
+        };
+        let pid = run.pid().unwrap_or_default();
+        // At once for the group, where its number is ours; one by one for the others.
+        let whole_group = matches!(run.body, Body::Child);
+        if whole_group {
+            self.report(kill::group(pid, signal));
+        }
+        let done = |stat: &Stat| whole_group && stat.pgrp == pid;
+        let result = self.in_run(key, pid, &done, |sweep| sweep.signal(signal));
+        self.report(result);
+    }
+
+    /// Kills every process of one run.
+    pub(super) fn kill_members(&mut self, key: RunKey) {
+        let Some(run) = self.table.runs.get(&key) else {
+            return;
+        };
+        let pid = run.pid().unwrap_or_default();
+        if matches!(run.body, Body::Child) {
+            self.report(kill::group(pid, libc::SIGKILL));
+        }
+        let deadline = clock::now().mono + KILL_MAX;
+        let result = self.in_run(key, pid, &|_| false, |sweep| sweep.kill(deadline));
+        self.report(result);
+    }
+
+    /// What is there of one run.
+    pub(super) fn members(&self, key: RunKey, pid: u32) -> io::Result<Vec<Stat>> {
+        self.in_run(key, pid, &|_| false, |sweep| sweep.find())
+    }
+
+    /// Kills whatever there may be of a run that counts as over.
+    pub(super) fn kill_run(&mut self, key: RunKey) {
+        if self.table.runs.get(&key).is_some_and(Run::is_live) {
+            // It was alive after all; its end will be told, and be late.
+            return self.kill_members(key);
+        }
+        self.kill_marked(|run| run == key);
+    }
+
+    /// Kills what earlier runs of the same process have left behind.
+    pub(super) fn kill_predecessors(&mut self, key: RunKey) {
+        self.kill_marked(|run| run.process == key.process && run.run < key.run);
+    }
+
+    fn kill_marked(&mut self, wanted: impl Fn(RunKey) -> bool) {
+        let mark = &self.config.mark;
+        let sweep = Sweep {
+            roots: &[],
+            spare: &|_| false,
+            mark: Some(&|text| parse_mark(mark, text).is_some_and(&wanted)),
+        };
+        let result = sweep.kill(clock::now().mono + KILL_MAX);
+        self.report(result);
+    }
+
+    /// Does something to the processes of one run: those that carry its mark, and those of
+    /// ours that are in its session or group.
+    fn in_run<T>(
+        &self,
+        key: RunKey,
+        pid: u32,
+        done: &dyn Fn(&Stat) -> bool,
+        act: impl FnOnce(&Sweep<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mark = &self.config.mark;
+        let is_marked = |text: &str| parse_mark(mark, text) == Some(key);
+        let is_member = |stat: &Stat| {
+            let near = stat.session == pid || stat.pgrp == pid;
+            near || proc::mark(stat.pid).is_some_and(|text| is_marked(&text))
+        };
+        act(&Sweep {
+            roots: &self.roots(),
+            spare: &|stat| done(stat) || !is_member(stat),
+            mark: Some(&is_marked),
+        })
+    }
+
+    fn find_everything(&self) -> io::Result<Vec<Stat>> {
+        self.everything(|sweep| sweep.find())
+    }
+
+    fn signal_everything(&mut self, signal: i32, cause: KillCause) {
+        self.mark_signalled(cause);
+        let result = self.everything(|sweep| sweep.signal(signal));
+        self.report(result);
+    }
+
+    fn kill_all(&mut self, cause: KillCause) -> usize {
+        self.mark_signalled(cause);
+        self.launcher.kill_cgroup();
+        let deadline = clock::now().mono + KILL_MAX;
+        match self.everything(|sweep| sweep.kill(deadline)) {
+            Ok(left) => left,
+            Err(error) => {
+                eprintln!("coordinator: cannot look for what is left: {error}");
+                1
+            }
+        }
+    }
+
+    /// Does something to every process of the task.
+    fn everything<T>(&self, act: impl FnOnce(&Sweep<'_>) -> io::Result<T>) -> io::Result<T> {
+        let me = std::process::id();
+        let mark = &self.config.mark;
+        let is_marked = |text: &str| parse_mark(mark, text).is_some();
+        // What descends from us is found without it, and reading every environment of the
+        // machine is not for nothing.
+        let marked: Option<&dyn Fn(&str) -> bool> = Some(&is_marked);
+        act(&Sweep {
+            roots: &self.roots(),
+            spare: &|stat| stat.pid == me || self.is_a_rotator(stat.pid),
+            mark: marked.filter(|_| self.config.successor),
+        })
+    }
+
+    /// Whose descendants are the task's: ours, and those of the runner, to which the
+    /// children of a coordinator before us have gone.
+    fn roots(&self) -> Vec<u32> {
+        let client = self.client_pid().filter(|_| self.config.successor);
+        client.into_iter().chain([std::process::id()]).collect()
+    }
+
+    /// Rotators are not of the task: they end when what they write down has ended. Those
+    /// of a coordinator before us are known by their command line.
+    fn is_a_rotator(&self, pid: u32) -> bool {
+        self.is_rotator(pid) || (self.config.successor && helpers::is_rotator(pid))
+    }
+
+    fn mark_signalled(&mut self, cause: KillCause) {
+        let runs = self.table.runs.values_mut();
+        for run in runs.filter(|run| run.is_live()) {
+            run.signalled.get_or_insert(cause);
+        }
+    }
+
+    /// What lingers of runs whose first process has gone is gone too.
+    fn end_lingering(&mut self) {
+        let live: Vec<RunKey> = self.table.live().map(|(key, _)| key).collect();
+        for key in live {
+            self.look(key);
+        }
+    }
+
+    /// True if nothing can be left: we have no child, and nobody before us had one.
+    fn is_alone(&self) -> bool {
+        !self.config.successor && !reap::has_children().unwrap_or(true)
+    }
+
+    fn rotators(&self) -> Vec<u32> {
+        let children = self.table.children.keys().copied();
+        children.filter(|pid| self.is_rotator(*pid)).collect()
+    }
+
+    /// A signal that cannot be sent is not the end of the task: the killing looks again
+    /// and says what is left.
+    fn report<T>(&self, result: io::Result<T>) {
+        if let Err(error) = result {
+            eprintln!("coordinator: {error}");
+        }
+    }
+}

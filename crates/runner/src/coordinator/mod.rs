@@ -1,0 +1,143 @@
+//! The coordinator: the small parent of all processes of a task.
+//!
+//! It launches on request, sees every end, kills whole trees, and holds the dead-man
+//! timer. It knows nothing about the task's plan. It is a process of its own, in its own
+//! session, so that it outlives the runner: a later runner connects, is told everything,
+//! and goes on.
+//!
+//! ```text
+//!            ┌──────────── poll ───────────┐
+//!   SIGCHLD ─▶ reap: root of a run, check, │
+//!            │ orphan of somebody          │      records ─▶ coordinator log
+//!   socket ──▶ requests, one connection    ├──▶      then
+//!            │ at a time                   │      replies ─▶ socket
+//!   time ────▶ stops, checks, dead-man     │
+//!            └─────────────────────────────┘
+//! ```
+//!
+//! **Invariants.**
+//! * A record is in the log before its reply is on the socket. The log is synced only
+//!   while nobody is connected: a connected runner keeps its own, synced one.
+//! * A run is launched once, however often it is ordered.
+//! * What descends from the coordinator stays below it (it is the subreaper), so a walk
+//!   of the tree finds daemonised processes too. What an earlier, dead coordinator left
+//!   behind is found by the mark in its environment.
+//! * No signal goes to a number that may have been given to somebody else.
+//! * What a run leaves in its process group dies with it. What has left the group dies at
+//!   the end of the task, or before the next run of the same process.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `serve` | the loop: connection, requests, replies, records |
+//! | `runs` | what is known about each run |
+//! | `launch` | log files, rotation, starting |
+//! | `endings` | exits, stops, checks that take too long |
+//! | `kill` | who belongs to whom, and the killing of it |
+//! | `start` | the runner's side: beginning a coordinator, or finding the one there is |
+
+mod endings;
+mod kill;
+mod launch;
+mod runs;
+mod serve;
+mod start;
+
+use std::path::PathBuf;
+
+pub use start::{Found, Greeting, Link, Start, Vacancy};
+
+pub(crate) use runs::run_mark;
+
+/// The hidden command that a coordinator is started with.
+pub const COMMAND: &str = "__coordinator";
+
+/// The descriptors that a coordinator inherits.
+pub(crate) const LOCK_FD: i32 = 3;
+pub(crate) const LISTENER_FD: i32 = 4;
+
+/// What a coordinator is told when it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    /// Where its log is.
+    checkpoint: PathBuf,
+    /// Where processes run and log.
+    sandbox: PathBuf,
+    /// The mark of the task.
+    mark: String,
+    /// An earlier coordinator may have left something behind.
+    successor: bool,
+    /// Nothing is launched without a deadline of the dead-man timer.
+    guarded: bool,
+    /// The cgroup that processes join, if there is one.
+    cgroup: Option<PathBuf>,
+}
+
+impl Config {
+    fn to_args(&self) -> Vec<String> {
+        let flag = |set: bool, name: &str| if set { name } else { "-" }.to_owned();
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        vec![
+            text(&self.checkpoint),
+            text(&self.sandbox),
+            self.mark.clone(),
+            flag(self.successor, "successor"),
+            flag(self.guarded, "guarded"),
+            self.cgroup.as_ref().map_or_else(|| "-".to_owned(), text),
+        ]
+    }
+
+    fn from_args(args: &[String]) -> Option<Self> {
+        let [checkpoint, sandbox, mark, successor, guarded, cgroup] = args else {
+            return None;
+        };
+        Some(Self {
+            checkpoint: checkpoint.into(),
+            sandbox: sandbox.into(),
+            mark: mark.clone(),
+            successor: successor == "successor",
+            guarded: guarded == "guarded",
+            cgroup: Some(cgroup).filter(|path| *path != "-").map(PathBuf::from),
+        })
+    }
+}
+
+/// What `baton __coordinator …` runs. Answers its exit status.
+#[must_use]
+pub fn main(args: &[String]) -> i32 {
+    let Some(config) = Config::from_args(args) else {
+        eprintln!("{COMMAND} is started by baton itself, not by hand");
+        return 2;
+    };
+    match serve::run(config) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("coordinator: {error}");
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_is_told_arrives() {
+        let config = Config {
+            checkpoint: "/c p".into(),
+            sandbox: "/s".into(),
+            mark: "m".to_owned(),
+            successor: true,
+            guarded: false,
+            cgroup: Some("/g".into()),
+        };
+        assert_eq!(Config::from_args(&config.to_args()), Some(config.clone()));
+        let other = Config {
+            successor: false,
+            guarded: true,
+            cgroup: None,
+            ..config
+        };
+        assert_eq!(Config::from_args(&other.to_args()), Some(other));
+    }
+}

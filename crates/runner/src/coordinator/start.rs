@@ -1,0 +1,256 @@
+//! The runner's side: finding the coordinator that there is, or beginning one.
+//!
+//! A lock says whether there is one. The runner takes it, opens the socket on which the
+//! coordinator will listen, and hands both over by inheritance. So from the instant at
+//! which a coordinator exists the lock is held and the socket takes connections: there is
+//! no moment at which a second runner could mistake one that is starting for none.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::serve::log_path;
+use super::{COMMAND, Config, LISTENER_FD, LOCK_FD};
+use crate::channel::Channel;
+use crate::log::{self, Kind, LogError};
+use crate::record::CoordinatorRecord;
+use crate::sys::socket;
+use crate::sys::spawn::{Command, Spawner};
+use crate::wire::{Known, Reply, Request, VERSION};
+
+const LOCK: &str = "coordinator.lock";
+const SOCKET: &str = "coordinator.sock";
+const STDERR: &str = "coordinator.err";
+
+/// How long a coordinator may take to greet. It may be in the middle of a killing.
+const GREETING_MAX: Duration = Duration::from_secs(15);
+
+/// How to begin a coordinator.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The binary that knows the hidden command.
+    pub binary: PathBuf,
+    /// The directory of the task's checkpoints.
+    pub checkpoint: PathBuf,
+    /// Where its processes run.
+    pub sandbox: PathBuf,
+    /// The mark of the task.
+    pub mark: String,
+    /// The cgroup that its processes join.
+    pub cgroup: Option<PathBuf>,
+    /// Nothing is launched without a deadline of the dead-man timer.
+    pub guarded: bool,
+}
+
+/// What there is.
+#[derive(Debug)]
+pub enum Found {
+    /// A coordinator, and what it knows.
+    Alive(Link, Greeting),
+    /// None, and nobody else can begin one.
+    Nobody(Vacancy),
+}
+
+/// What a coordinator says first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The dead-man timer has fired.
+    pub fired: bool,
+    /// The runs that it knows.
+    pub runs: Vec<Known>,
+}
+
+/// The right to begin a coordinator.
+#[derive(Debug)]
+pub struct Vacancy {
+    lock: File,
+}
+
+/// The connection to a coordinator.
+#[derive(Debug)]
+pub struct Link {
+    channel: Channel,
+    pid: u32,
+}
+
+impl Link {
+    /// The number of the coordinator.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Asks for something.
+    ///
+    /// # Errors
+    /// If the coordinator is gone.
+    pub fn send(&mut self, request: &Request) -> io::Result<()> {
+        self.channel.send(request)
+    }
+
+    /// Goes on sending, and takes what was said. The flag is false once the coordinator
+    /// is gone.
+    ///
+    /// # Errors
+    /// If it says what makes no sense.
+    pub fn receive(&mut self) -> io::Result<(Vec<Reply>, bool)> {
+        let flushed = self.channel.flush();
+        let alive = self.channel.fill()? && flushed.is_ok();
+        let mut replies = Vec::new();
+        while let Some(reply) = self.channel.next()? {
+            replies.push(reply);
+        }
+        Ok((replies, alive))
+    }
+
+    /// True if there is something left to send.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.channel.wants_write()
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl Start {
+    /// Finds the coordinator of the task, or the right to begin one. To be called by the
+    /// one runner of the task.
+    ///
+    /// # Errors
+    /// If its files cannot be used, or it does not answer.
+    pub fn find(&self) -> io::Result<Found> {
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.checkpoint.join(LOCK))?;
+        let deadline = Instant::now() + GREETING_MAX;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Found::Nobody(Vacancy { lock })),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            match self.connect(deadline) {
+                Ok((link, greeting)) => return Ok(Found::Alive(link, greeting)),
+                Err(error) if Instant::now() >= deadline => return Err(error),
+                // It is about to end: then the lock is free in a moment.
+                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    fn connect(&self, deadline: Instant) -> io::Result<(Link, Greeting)> {
+        let stream = socket::connect(&self.checkpoint.join(SOCKET))?;
+        let mut channel = Channel::new(stream)?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            poll(&mut [PollFd::new(&channel, PollFlags::IN)], Some(&timeout))?;
+            let alive = channel.fill()?;
+            match channel.next::<Reply>()? {
+                Some(Reply::Hello {
+                    version,
+                    mark,
+                    pid,
+                    fired,
+                    runs,
+                }) => {
+                    if version != VERSION || mark != self.mark {
+                        return Err(io::Error::other(format!(
+                            "the coordinator (pid {pid}) speaks version {version} for task mark \
+                             {mark}, not version {VERSION} for {}",
+                            self.mark
+                        )));
+                    }
+                    return Ok((Link { channel, pid }, Greeting { fired, runs }));
+                }
+                Some(other) => {
+                    let text = format!("the coordinator does not greet but says {other:?}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                }
+                None if !alive => return Err(io::ErrorKind::ConnectionReset.into()),
+                None if Instant::now() >= deadline => {
+                    let text = "the coordinator does not greet; if it is stopped, let it go on \
+                                (SIGCONT) or kill it";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+impl Vacancy {
+    /// What the coordinator before has seen; nothing if there was none.
+    ///
+    /// # Errors
+    /// If its log is damaged or cannot be read.
+    pub fn evidence(&self, start: &Start) -> Result<Option<Vec<CoordinatorRecord>>, LogError> {
+        let path = log_path(&start.checkpoint);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let (recovered, damage) = log::salvage(&path, Kind::Coordinator)?;
+        // What stands before the damage is true; what stood after it is as if nobody had
+        // seen it, and ends as lost.
+        if let Some(damage) = damage {
+            eprintln!("baton: {damage}");
+        }
+        Ok(Some(recovered.records))
+    }
+
+    /// Begins a coordinator. `successor` if an earlier one may have left something behind.
+    ///
+    /// # Errors
+    /// If it cannot be started, or does not answer.
+    pub fn begin(
+        self,
+        start: &Start,
+        spawner: &mut Spawner,
+        successor: bool,
+    ) -> io::Result<(Link, Greeting)> {
+        let listener = socket::listen(&start.checkpoint.join(SOCKET))?;
+        let stderr = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(start.checkpoint.join(STDERR))?;
+        let config = Config {
+            checkpoint: start.checkpoint.clone(),
+            sandbox: start.sandbox.clone(),
+            mark: start.mark.clone(),
+            successor,
+            guarded: start.guarded,
+            cgroup: start.cgroup.clone(),
+        };
+        let mut argv = vec![
+            start.binary.to_string_lossy().into_owned(),
+            COMMAND.to_owned(),
+        ];
+        argv.extend(config.to_args());
+        let command = Command {
+            cwd: Some("/"),
+            stderr: Some(stderr.as_fd()),
+            extra: &[
+                (self.lock.as_fd(), LOCK_FD),
+                (listener.as_fd(), LISTENER_FD),
+            ],
+            ..Command::new(&argv, &[])
+        };
+        spawner.spawn(&command).map_err(io::Error::other)?;
+        // Ours are closed; the coordinator's own copies keep the lock and the socket.
+        drop((self.lock, listener));
+        start.connect(Instant::now() + GREETING_MAX)
+    }
+}
