@@ -17,6 +17,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`task`] | one attempt from beginning to end: the driver of `core::plan` |
 //! | [`coordinator`] | the small parent of all processes of a task |
 //! | [`wire`] | what the two say to each other |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
@@ -40,4 +41,5 @@ pub mod record;
 pub mod root;
 pub mod samples;
 pub mod sys;
+pub mod task;
 pub mod wire;

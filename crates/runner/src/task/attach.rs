@@ -1,0 +1,298 @@
+//! The coordinator: found or begun, and everything taken over.
+//!
+//! What is known about a run comes from four places, and a fact from an earlier one makes
+//! the later ones unnecessary: a coordinator that lives; the log of one that is dead; our
+//! own children, which a dead coordinator's children become; and the kernel, which knows
+//! whether a process with that number and that start time is still there. What none of
+//! them can tell is lost.
+
+use std::collections::BTreeMap;
+
+use baton_core::plan::{Input, Plan};
+use baton_core::step::Outbox;
+use baton_model::ids::Epoch;
+use baton_model::outcome::Outcome;
+use baton_model::task::{Identity, LiveRun, Moment, ProcessNo};
+use baton_model::time::Now;
+
+use super::{Task, TaskError, Watcher};
+use crate::checks::Checks;
+use crate::coordinator::{Found, Greeting, Link, Vacancy};
+use crate::record::CoordinatorRecord;
+use crate::sys::identity::ExitStatus;
+use crate::sys::{clock, identity, random, reap};
+use crate::wire::{Ended, Known, Request, RunKey};
+
+/// So many exits are kept of children that nobody knows. A coordinator that dies leaves
+/// us what it ran, not more.
+const REAPED_MAX: usize = 10_000;
+
+impl Task {
+    /// Finds or begins the coordinator, takes over what is known, and lets the plan go on.
+    pub(super) fn attach(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
+        self.forget_the_last_one()?;
+        let found = self
+            .start
+            .find()
+            .map_err(TaskError::io("reach the coordinator"))?;
+        let (mut link, known, replaced) = match found {
+            Found::Alive(link, greeting) => (link, greeting.runs, false),
+            Found::Nobody(vacancy) => {
+                let (link, known) = self.replace_coordinator(vacancy, watcher)?;
+                (link, known, true)
+            }
+        };
+        self.take_exits();
+        self.take_over(&mut link, known, replaced)?;
+        self.link = Some(link);
+        self.successor = true;
+        if self.plan.is_recovering() {
+            for input in std::mem::take(&mut self.asked) {
+                self.feed(input);
+            }
+            let boot_changed = std::mem::take(&mut self.boot_changed);
+            self.feed(Input::Resumed { boot_changed });
+        } else {
+            self.feed(Input::Tick);
+            for input in std::mem::take(&mut self.asked) {
+                self.feed(input);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever was said to the coordinator before may not have been done. The plan says
+    /// it again.
+    pub(super) fn forget_the_last_one(&mut self) -> Result<(), TaskError> {
+        if self.link.take().is_none() {
+            return Ok(());
+        }
+        let (spec, snapshot) = (self.spec.clone(), self.plan.snapshot());
+        self.plan = Plan::from_snapshot(spec, snapshot).map_err(TaskError::Plan)?;
+        self.outbox = Outbox::new(Epoch(0));
+        self.orders.clear();
+        self.killing = None;
+        self.checks = Checks::default();
+        Ok(())
+    }
+
+    fn replace_coordinator(
+        &mut self,
+        vacancy: Vacancy,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(Link, Vec<Known>), TaskError> {
+        let evidence = vacancy.evidence(&self.start)?;
+        let successor = self.successor || evidence.is_some();
+        if evidence.is_some() {
+            watcher.note("the coordinator is gone; another one takes over");
+        }
+        let known = evidence.map(known_from).unwrap_or_default();
+        // What was seen is kept before the log that says so is replaced.
+        self.take_reports(&known);
+        self.commit(watcher)?;
+        let (link, Greeting { runs, .. }) = vacancy
+            .begin(&self.start, &mut self.spawner, successor)
+            .map_err(TaskError::io("start the coordinator"))?;
+        Ok((link, known.into_iter().chain(runs).collect()))
+    }
+
+    /// Reports everything that is known, and hands over what still runs to a coordinator
+    /// that has not launched it itself.
+    fn take_over(
+        &mut self,
+        link: &mut Link,
+        known: Vec<Known>,
+        replaced: bool,
+    ) -> Result<(), TaskError> {
+        self.take_reports(&known);
+        let mut known: BTreeMap<RunKey, Known> =
+            known.into_iter().map(|known| (known.run, known)).collect();
+        let live: Vec<(ProcessNo, LiveRun)> =
+            self.plan.live().map(|(no, live)| (no, *live)).collect();
+        for (process, live) in live {
+            let run = RunKey {
+                process,
+                run: live.run,
+            };
+            let started = live.started.zip(live.identity);
+            match (known.remove(&run), started) {
+                // Ordered, and never heard of: the plan orders it again, unless somebody
+                // may have launched it and died.
+                (None, None) if replaced => self.lost_unless_seen(run, None),
+                (_, None) => {}
+                (_, Some((at, identity))) => {
+                    self.adopt(link, run, at, &identity)
+                        .map_err(TaskError::io("speak to the coordinator"))?;
+                }
+            }
+        }
+        // What is over and in our log need not be kept any longer.
+        let over = known.into_values().filter(|known| known.ended.is_some());
+        for known in over {
+            link.send(&Request::Forget { run: known.run })
+                .map_err(TaskError::io("speak to the coordinator"))?;
+        }
+        Ok(())
+    }
+
+    /// A run that is there is watched by the coordinator, which ignores this if it
+    /// launched it itself. One that is gone is over, if anybody knows how.
+    fn adopt(
+        &mut self,
+        link: &mut Link,
+        run: RunKey,
+        at: Moment,
+        identity: &Identity,
+    ) -> std::io::Result<()> {
+        if identity.boot != self.boot {
+            return Ok(());
+        }
+        if identity::is_alive(identity, self.boot) {
+            let identity = *identity;
+            return link.send(&Request::Adopt { run, at, identity });
+        }
+        self.lost_unless_seen(run, Some(identity));
+        Ok(())
+    }
+
+    /// Nobody watches a run any more: how it ended is known if it ended as our child.
+    pub(super) fn lost_unless_seen(&mut self, run: RunKey, identity: Option<&Identity>) {
+        let seen = identity.map(|identity| (identity.pid, identity.start_ticks));
+        let status = seen.and_then(|seen| self.reaped.remove(&seen));
+        match status {
+            Some(status) => self.exited(run, clock::now().into(), outcome(status)),
+            None => self.feed(Input::Lost {
+                process: run.process,
+                run: run.run,
+            }),
+        }
+    }
+
+    fn take_reports(&mut self, known: &[Known]) {
+        for known in known {
+            let run = known.run;
+            if let Some((at, identity)) = known.started {
+                self.started(run, at, identity);
+            }
+            if let Some(ended) = &known.ended {
+                self.ended(ended);
+            }
+        }
+    }
+
+    /// A run's process is there.
+    pub(super) fn started(&mut self, run: RunKey, at: Moment, identity: Identity) {
+        let live = self.plan.process(run.process).and_then(|p| p.live);
+        if live.is_some_and(|live| live.run == run.run && live.started.is_some()) {
+            return;
+        }
+        self.feed(Input::Started {
+            process: run.process,
+            run: run.run,
+            at: now_of(at),
+            identity: Some(identity),
+        });
+    }
+
+    /// A run is over.
+    pub(super) fn ended(&mut self, ended: &Ended) {
+        if self.is_live(ended.run) {
+            self.exited(ended.run, ended.at, ended.outcome);
+        } else if let Some(link) = &mut self.link {
+            // Already in our log. A coordinator that is gone need not be told.
+            let _ = link.send(&Request::Forget { run: ended.run });
+        }
+    }
+
+    fn exited(&mut self, run: RunKey, at: Moment, outcome: Outcome) {
+        self.feed(Input::Exited {
+            process: run.process,
+            run: run.run,
+            at: now_of(at),
+            outcome,
+            random: random::number(),
+        });
+    }
+
+    /// True if the plan holds this run for under way.
+    pub(super) fn is_live(&self, run: RunKey) -> bool {
+        let live = self.plan.process(run.process).and_then(|p| p.live);
+        live.is_some_and(|live| live.run == run.run)
+    }
+
+    /// Takes the exits of our own children: the coordinator, and what it left us. The
+    /// start time is compared before a child is reaped, so that a number which was used
+    /// again is not taken for the run that had it before.
+    pub(super) fn take_exits(&mut self) {
+        while let Ok(Some((pid, status))) = reap::next_exited() {
+            let now = identity::identify(self.boot, pid).ok().flatten();
+            let ours = self.plan.live().find_map(|(process, live)| {
+                let same = live.identity.is_some() && live.identity == now;
+                same.then_some(RunKey {
+                    process,
+                    run: live.run,
+                })
+            });
+            if reap::reap(pid).is_err() {
+                return;
+            }
+            match (ours, now) {
+                // Right away where there is a coordinator; it may learn of it later.
+                (Some(run), _) if self.link.is_some() => {
+                    self.exited(run, clock::now().into(), outcome(status));
+                }
+                // Perhaps of a run that we are yet to hear of.
+                (_, Some(now)) if self.reaped.len() < REAPED_MAX => {
+                    self.reaped.insert((now.pid, now.start_ticks), status);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn outcome(status: ExitStatus) -> Outcome {
+    match status {
+        ExitStatus::Code(code) => Outcome::Exited(code),
+        ExitStatus::Signal(signal) => Outcome::Signaled(signal),
+    }
+}
+
+fn now_of(at: Moment) -> Now {
+    Now {
+        mono: at.mono,
+        wall: at.wall,
+    }
+}
+
+/// What a log of a coordinator says about each run.
+fn known_from(records: Vec<CoordinatorRecord>) -> Vec<Known> {
+    let mut runs: BTreeMap<RunKey, Known> = BTreeMap::new();
+    for record in records {
+        match record {
+            CoordinatorRecord::Begun { .. } => {}
+            CoordinatorRecord::Started { run, at, identity } => {
+                runs.insert(
+                    run,
+                    Known {
+                        run,
+                        started: Some((at, identity)),
+                        ended: None,
+                    },
+                );
+            }
+            CoordinatorRecord::Ended(ended) => {
+                let known = runs.entry(ended.run).or_insert(Known {
+                    run: ended.run,
+                    started: None,
+                    ended: None,
+                });
+                known.ended = Some(ended);
+            }
+            CoordinatorRecord::Forgotten { run } => {
+                runs.remove(&run);
+            }
+        }
+    }
+    runs.into_values().collect()
+}
