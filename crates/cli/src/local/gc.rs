@@ -1,0 +1,230 @@
+//! `baton local gc`: clearing finished tasks away.
+
+use std::io::{self, IsTerminal, Write};
+
+use baton_files::units;
+use baton_model::time::{Millis, Wall};
+use baton_runner::root::{GcPlan, GcPolicy, GcReport, Root, SandboxFate, plan_gc};
+use clap::Args;
+use serde::Serialize;
+
+use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+use crate::time::{between, now, size, span};
+
+/// Clear finished tasks away
+///
+/// Removes finished tasks beyond the limits, the oldest first, with their sandboxes below the
+/// root; a sandbox elsewhere is never touched. Shows what would go and asks. Active tasks stay.
+/// Checkpoints that belong to no task go when they are older than a day.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton local gc --max-age 2d --dry-run
+  baton local gc --max-space 20G --max-tasks 1000 -y
+  baton local gc --max-age 7d --keep-logs -y --json")]
+pub(super) struct Gc {
+    /// Remove what ended longer ago, such as 12h or 2d
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    max_age: Option<Millis>,
+    /// Remove the oldest until the rest takes no more, such as 20G
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    max_space: Option<u64>,
+    /// Remove the oldest until no more are left
+    #[arg(long, value_name = "N")]
+    max_tasks: Option<usize>,
+    /// Leave the logs in the sandboxes
+    #[arg(long)]
+    keep_logs: bool,
+    /// Show what would go, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(short = 'y', long)]
+    yes: bool,
+    /// Print JSON: dry_run, tasks (id, why, ended_ms, bytes, sandbox), leftovers (id, bytes,
+    /// remove), driven, bytes, kept_tasks, kept_bytes, removed, failed (id, error)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(gc: &Gc, root: &Root) -> Ended {
+    let policy = policy(gc)?;
+    let now = now();
+    let plan = plan_gc(root, &policy, now)?;
+    let mut out = Output::new();
+    if !gc.json {
+        print_plan(&mut out, &plan, now)?;
+        out.flush()?;
+    }
+    let report = match !gc.dry_run && !plan.is_empty() && agreed(gc, &plan)? {
+        true => Some(plan.apply()?),
+        false => None,
+    };
+    if gc.json {
+        out.json(&json(gc, &plan, report.as_ref()))?;
+    } else if let Some(report) = &report {
+        let (count, bytes) = (report.removed.len(), size(report.bytes));
+        writeln!(out, "removed {count}, {bytes}")?;
+    }
+    out.done()?;
+    let failures = report.map(|report| report.failures).unwrap_or_default();
+    for (id, error) in &failures {
+        note(&clean(&format!("{id} stays: {error}")));
+    }
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Silent(FAILED)),
+    }
+}
+
+fn policy(gc: &Gc) -> Result<GcPolicy, Failure> {
+    if gc.max_age.is_none() && gc.max_space.is_none() && gc.max_tasks.is_none() {
+        return Err(Failure::usage(
+            "say how much may stay: give --max-age TIME, --max-space SIZE or --max-tasks N",
+        ));
+    }
+    Ok(GcPolicy {
+        max_age: gc.max_age,
+        max_space: gc.max_space,
+        max_tasks: gc.max_tasks,
+        keep_logs: gc.keep_logs,
+    })
+}
+
+fn print_plan(out: &mut Output, plan: &GcPlan, now: Wall) -> io::Result<()> {
+    if !plan.tasks.is_empty() {
+        let mut table = Table::headed(&["ID", "ENDED", "SIZE", "WHY", "SANDBOX"]);
+        for task in &plan.tasks {
+            table.row([
+                Cell::new(task.id.as_str(), Style::Strong),
+                format!("{} ago", span(between(task.ended, now))).into(),
+                size(task.bytes).into(),
+                task.why.word().into(),
+                sandbox(task.sandbox).into(),
+            ]);
+        }
+        table.print(out)?;
+    }
+    for leftover in &plan.leftovers {
+        let then = match leftover.remove {
+            true => "removed",
+            false => "kept until it is a day old",
+        };
+        let bytes = size(leftover.bytes);
+        writeln!(
+            out,
+            "{}: a checkpoint of no task, {bytes}: {then}",
+            leftover.id
+        )?;
+    }
+    for id in &plan.driven {
+        writeln!(
+            out,
+            "{id}: a runner holds it, or it is somebody else's; it stays"
+        )?;
+    }
+    writeln!(
+        out,
+        "{} of {} finished tasks go, {}; {} stay",
+        plan.tasks.len(),
+        plan.tasks.len() + plan.kept_tasks,
+        size(plan.bytes()),
+        size(plan.kept_bytes)
+    )
+}
+
+const fn sandbox(fate: SandboxFate) -> &'static str {
+    match fate {
+        SandboxFate::Remove => "goes",
+        SandboxFate::KeepLogs => "goes, but for its logs",
+        SandboxFate::Keep => "stays: not its own",
+    }
+}
+
+fn agreed(gc: &Gc, plan: &GcPlan) -> Result<bool, Failure> {
+    if gc.yes {
+        return Ok(true);
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "nobody is there to ask: give -y to remove, or --dry-run to look",
+        ));
+    }
+    let mut ask = io::stderr();
+    write!(ask, "remove {}? [y/N] ", size(plan.bytes())).and_then(|()| ask.flush())?;
+    let mut answer = String::new();
+    io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    dry_run: bool,
+    tasks: Vec<JsonTask<'a>>,
+    leftovers: Vec<JsonLeftover<'a>>,
+    driven: Vec<&'a str>,
+    bytes: u64,
+    kept_tasks: usize,
+    kept_bytes: u64,
+    removed: Vec<&'a str>,
+    failed: Vec<JsonFailure<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonTask<'a> {
+    id: &'a str,
+    why: &'static str,
+    ended_ms: u64,
+    bytes: u64,
+    sandbox: &'static str,
+}
+
+#[derive(Serialize)]
+struct JsonLeftover<'a> {
+    id: &'a str,
+    bytes: u64,
+    remove: bool,
+}
+
+#[derive(Serialize)]
+struct JsonFailure<'a> {
+    id: &'a str,
+    error: String,
+}
+
+fn json<'a>(gc: &Gc, plan: &'a GcPlan, report: Option<&'a GcReport>) -> Json<'a> {
+    let task = |task: &'a baton_runner::root::Removal| JsonTask {
+        id: task.id.as_str(),
+        why: task.why.word(),
+        ended_ms: task.ended.0,
+        bytes: task.bytes,
+        sandbox: task.sandbox.word(),
+    };
+    let leftover = |leftover: &'a baton_runner::root::Leftover| JsonLeftover {
+        id: leftover.id.as_str(),
+        bytes: leftover.bytes,
+        remove: leftover.remove,
+    };
+    let removed = report.map_or(&[][..], |report| &report.removed);
+    let failures = report.map_or(&[][..], |report| &report.failures);
+    Json {
+        dry_run: gc.dry_run,
+        tasks: plan.tasks.iter().map(task).collect(),
+        leftovers: plan.leftovers.iter().map(leftover).collect(),
+        driven: plan.driven.iter().map(|id| id.as_str()).collect(),
+        bytes: plan.bytes(),
+        kept_tasks: plan.kept_tasks,
+        kept_bytes: plan.kept_bytes,
+        removed: removed.iter().map(|id| id.as_str()).collect(),
+        failed: failures
+            .iter()
+            .map(|(id, error)| JsonFailure {
+                id: id.as_str(),
+                error: error.to_string(),
+            })
+            .collect(),
+    }
+}

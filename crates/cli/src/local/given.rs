@@ -1,0 +1,71 @@
+//! What a task file is bound with on the command line.
+
+use std::collections::BTreeMap;
+
+use baton_files::Binding;
+use clap::Args;
+
+/// Ports, variables and parameters.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Given {
+    /// A port that the task refers to by name; may be repeated
+    #[arg(short = 'P', long = "port", value_name = "NAME:PORT", value_parser = port)]
+    pub(crate) ports: Vec<(String, u16)>,
+    /// A variable for the environment of every process; may be repeated
+    #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// A parameter instead of its default; may be repeated
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) params: Vec<(String, String)>,
+}
+
+impl Given {
+    /// The binding. Of two values for one name the later one counts.
+    pub(crate) fn binding(&self) -> Binding {
+        Binding {
+            params: self.params.iter().cloned().collect::<BTreeMap<_, _>>(),
+            ports: self.ports.iter().cloned().collect(),
+            task_id: None,
+        }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = pair(text)?;
+    match value.contains('\0') || name.contains('\0') {
+        true => Err("a variable cannot hold a zero byte".to_owned()),
+        false => Ok((name, value)),
+    }
+}
+
+fn port(text: &str) -> Result<(String, u16), String> {
+    let parts = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
+    let (name, port) = parts.ok_or("write NAME:PORT, such as http:8080")?;
+    match port.parse() {
+        Ok(port) if port > 0 => Ok((name.to_owned(), port)),
+        _ => Err("a port is a number from 1 to 65535".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_and_values_are_taken_apart() {
+        assert_eq!(port("http:80"), Ok(("http".to_owned(), 80)));
+        for bad in ["http", ":80", "http:0", "http:x", "http:65536"] {
+            assert!(port(bad).is_err(), "{bad}");
+        }
+        assert_eq!(pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert_eq!(pair("a="), Ok(("a".to_owned(), String::new())));
+        assert!(pair("=a").is_err() && pair("a").is_err());
+    }
+}

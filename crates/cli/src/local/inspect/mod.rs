@@ -1,0 +1,122 @@
+//! `baton local inspect`: what a file says, and what is wrong with it.
+
+mod describe;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use baton_files::{Binding, Errors, TaskFile};
+use clap::Args;
+
+use super::given::Given;
+use crate::output::{Ended, Failure, Output, USAGE};
+
+/// Check a task file, and show the task in it
+///
+/// The processes stand in the order in which they can start: those with the same number
+/// need not wait for each other. A port or a parameter that is not given is told, and the
+/// rest is shown. Ends with 0 if the file is good, and with 2 if it is not.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton local inspect report.yaml
+  baton local inspect report.yaml -p day=today -P http:8080
+  baton local inspect report.yaml --json | jq '.processes[].name'")]
+pub(super) struct Inspect {
+    /// A .yaml, .toml or .json file
+    file: PathBuf,
+    #[command(flatten)]
+    given: Given,
+    /// Print the task with everything filled in, or the errors, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Stands for the id that the task does not have yet.
+const NO_ID: &str = "TASK-ID";
+
+/// Stand for ports that are not given, from this one down.
+const FIRST_PLACEHOLDER_PORT: u16 = u16::MAX;
+
+pub(super) fn run(inspect: &Inspect) -> Ended {
+    let mut out = Output::new();
+    match inspect.json {
+        true => print_json(inspect, &mut out)?,
+        false => print_text(inspect, &mut out)?,
+    }
+    out.done()
+}
+
+fn print_json(inspect: &Inspect, out: &mut Output) -> Ended {
+    let binding = binding(inspect);
+    let task = baton_files::load(&inspect.file).and_then(|file| file.bind(&binding));
+    match task {
+        Ok(task) => out.json(&task),
+        Err(errors) => {
+            out.json(&errors)?;
+            out.flush()?;
+            Err(Failure::Silent(USAGE))
+        }
+    }
+}
+
+fn print_text(inspect: &Inspect, out: &mut Output) -> Ended {
+    let file = baton_files::load(&inspect.file).map_err(told)?;
+    let mut binding = binding(inspect);
+    let missing = fill_in(&file, &mut binding);
+    let task = file.bind(&binding).map_err(told)?;
+    describe::task(out, &task, &file.policy, &inspect.given.env)?;
+    describe::missing(out, &missing)?;
+    Ok(())
+}
+
+fn binding(inspect: &Inspect) -> Binding {
+    Binding {
+        task_id: Some(NO_ID.to_owned()),
+        ..inspect.given.binding()
+    }
+}
+
+/// Something that a run needs, how to give it, and what is shown instead.
+struct Missing {
+    what: String,
+    give: String,
+    shown: String,
+}
+
+/// Gives stand-ins for what is missing.
+fn fill_in(file: &TaskFile, binding: &mut Binding) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for (name, default) in &file.params {
+        if default.is_none() && !binding.params.contains_key(name) {
+            let shown = format!("{{{{params.{name}}}}}");
+            missing.push(Missing {
+                what: format!("the parameter {name}"),
+                give: format!("-p {name}=VALUE"),
+                shown: shown.clone(),
+            });
+            binding.params.insert(name.clone(), shown);
+        }
+    }
+    let mut ports = (1..=FIRST_PLACEHOLDER_PORT).rev();
+    for name in file.ports() {
+        if !binding.ports.contains_key(name)
+            && let Some(port) = ports.next()
+        {
+            missing.push(Missing {
+                what: format!("the port {name}"),
+                give: format!("-P {name}:PORT"),
+                shown: port.to_string(),
+            });
+            binding.ports.insert(name.to_owned(), port);
+        }
+    }
+    missing
+}
+
+/// As the files say it: each error has its place and its mend.
+fn told(errors: Errors) -> Failure {
+    // Without anybody to tell, the exit code still says it.
+    let _ = writeln!(std::io::stderr(), "{errors}");
+    Failure::Silent(USAGE)
+}

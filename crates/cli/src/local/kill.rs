@@ -1,0 +1,106 @@
+//! `baton local kill`: the end of tasks, whether somebody drives them or not.
+
+use baton_model::state::AttemptState;
+use baton_runner::root::{Entry, Phase, Root, RootError};
+use baton_runner::task::{Ask, Blind, Task, TaskError, Told, ask};
+use clap::Args;
+use serde::Serialize;
+use std::io::Write;
+
+use crate::output::{Ended, FAILED, Failure, Output, Style};
+
+const EXAMPLES: &str = "\
+Examples:
+  baton local kill web-1             stop it, run its final processes, and wait for that
+  baton local kill 'nightly-*' --now kill everything of these at once";
+
+/// End tasks: stop what runs, then run the final processes
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Kill {
+    /// Which: ids, their beginnings, or patterns with * and ?
+    #[arg(required = true, value_name = "PATTERN")]
+    patterns: Vec<String>,
+    /// Kill at once, without final processes
+    #[arg(long)]
+    now: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Killed {
+    id: String,
+    /// The state in which it ended; none if it could not be ended.
+    state: Option<AttemptState>,
+    error: Option<String>,
+}
+
+/// Ends every task that matches, one after the other.
+pub(super) fn run(command: &Kill, root: &Root) -> Ended {
+    let entries = root.find(&command.patterns)?;
+    let mut out = Output::new();
+    let mut killed = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.phase == Phase::Active) {
+        if !command.json {
+            write!(out, "{} … ", entry.id)?;
+            out.flush()?;
+        }
+        let result = match end(root, entry, command.now) {
+            Ok(state) => Killed {
+                id: entry.id.to_string(),
+                state: Some(state),
+                error: None,
+            },
+            Err(error) => Killed {
+                id: entry.id.to_string(),
+                state: None,
+                error: Some(error.to_string()),
+            },
+        };
+        if !command.json {
+            match (&result.state, &result.error) {
+                (Some(state), _) => {
+                    let word = out.paint(Style::of_attempt(*state), state.word());
+                    writeln!(out, "{word}")?;
+                }
+                (None, error) => writeln!(out, "{}", error.as_deref().unwrap_or_default())?,
+            }
+        }
+        killed.push(result);
+    }
+    if command.json {
+        out.json(&killed)?;
+    } else if killed.is_empty() {
+        writeln!(out, "nothing to kill: all of them have ended")?;
+    }
+    let failed = killed.iter().any(|killed| killed.error.is_some());
+    out.done()?;
+    match failed {
+        true => Err(Failure::Silent(FAILED)),
+        false => Ok(()),
+    }
+}
+
+/// Asks the runner of a task, or becomes it where there is none.
+fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError> {
+    // A runner may die or come while we look: a few rounds are enough for that.
+    for _ in 0..ROUNDS_MAX {
+        let told = ask(&root.control_socket(&entry.id), Ask::Kill { now });
+        if let Ok(Some(Told::Ended(state))) = told {
+            return Ok(state);
+        }
+        match Task::resume(root, &entry.id, &super::options(true)) {
+            Ok(mut task) => {
+                task.kill(now);
+                return task.drive(&mut Blind);
+            }
+            Err(TaskError::Root(RootError::Driven(_))) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(TaskError::Root(RootError::Driven(entry.id.clone())))
+}
+
+const ROUNDS_MAX: u32 = 5;

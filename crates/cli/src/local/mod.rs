@@ -1,0 +1,94 @@
+//! `baton local`: tasks on this host, without a scheduler.
+//!
+//! | module | command |
+//! |---|---|
+//! | `run` | a task from beginning to end; a single command too |
+//! | `kill` | the end of tasks |
+//! | `inspect` | what a file says |
+//! | `status` | what tasks there are, and how they stand |
+//! | `read` | what a log says |
+//! | `tail` | what the processes printed |
+//! | `gc` | clearing finished tasks away |
+//!
+//! Beside them: `given`, what a task file is bound with; `words`, what happens in a
+//! task, in English.
+
+mod gc;
+mod given;
+mod inspect;
+mod kill;
+mod read;
+mod run;
+mod status;
+mod tail;
+mod words;
+
+use std::path::PathBuf;
+
+use baton_runner::root::{Root, TaskId, default_place};
+use baton_runner::task::Options;
+use clap::{Args, Subcommand};
+
+use crate::output::{Ended, Failure};
+
+/// Tasks on this host, without a scheduler.
+#[derive(Debug, Args)]
+pub(crate) struct Local {
+    /// Where the tasks are kept [default: $BATON_ROOT, or baton in the user's state directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    root: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    #[command(name = "simplerun")]
+    SimpleRun(run::SimpleRun),
+    Kill(kill::Kill),
+    Inspect(inspect::Inspect),
+    Status(status::Status),
+    Read(read::Read),
+    Tail(tail::Tail),
+    Gc(gc::Gc),
+}
+
+/// Runs one of the commands.
+pub(crate) fn run(local: &Local) -> Ended {
+    match &local.command {
+        Command::Run(command) => run::run(command, &root(local)?),
+        Command::SimpleRun(command) => run::simplerun(command, &root(local)?),
+        Command::Kill(command) => kill::run(command, &root(local)?),
+        Command::Inspect(command) => inspect::run(command),
+        Command::Status(command) => status::run(command, &root(local)?),
+        Command::Read(command) => read::run(command, || root(local)),
+        Command::Tail(command) => tail::run(command, &root(local)?),
+        Command::Gc(command) => gc::run(command, &root(local)?),
+    }
+}
+
+fn root(local: &Local) -> Result<Root, Failure> {
+    let place = match &local.root {
+        Some(place) => place.clone(),
+        None => default_place(|name| std::env::var_os(name))?,
+    };
+    Ok(Root::new(place)?)
+}
+
+/// What to type to go on with a task that nobody drives.
+fn resume_command(id: &TaskId) -> String {
+    resume_command_of(id.as_str())
+}
+
+fn resume_command_of(id: &str) -> String {
+    format!("baton local run --task-id {id}")
+}
+
+/// How a task is run by this very binary, also after its file was replaced.
+fn options(cgroup: bool) -> Options {
+    Options {
+        binary: PathBuf::from("/proc/self/exe"),
+        cgroup,
+    }
+}

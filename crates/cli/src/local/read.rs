@@ -1,0 +1,211 @@
+//! `baton local read`: what a log says.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use baton_model::state::AttemptState;
+use baton_model::task::{Moment, PlanEvent, ProcessProgress};
+use baton_runner::log::{self, Damage, Kind};
+use baton_runner::record::{Header, Life, RunnerRecord};
+use baton_runner::root::{History, Misfit, Root, RootError, Step};
+use clap::Args;
+use serde::Serialize;
+
+use super::words;
+use crate::output::{Ended, Failure, Output, Style, clean};
+use crate::table::{Cell, Table};
+use crate::time::{between, now, since, span, stamp};
+
+/// Read the log of a task
+///
+/// Prints what the task began with, each change with its time, and where it has led. Reading
+/// changes nothing, and a running task can be read. Of a damaged log everything before the
+/// damage is shown, and the command ends with 1.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton local read nightly-20261115-120000-3f2a
+  baton local read nightly --simple
+  baton local read ./checkpoints/nightly/runner --json | jq '.events[-1]'")]
+pub(super) struct Read {
+    /// A task, by its id or a part of it; or a log file, by a path with a slash in it
+    #[arg(value_name = "TASK|LOGFILE")]
+    what: String,
+    /// Only how each process stands
+    #[arg(long)]
+    simple: bool,
+    /// Print JSON: header, compacted, lives, events, state, torn_bytes, damage
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(read: &Read, root: impl FnOnce() -> Result<Root, Failure>) -> Ended {
+    let path = log_path(&read.what, root)?;
+    let log = Salvaged::load(&path)?;
+    let mut out = Output::new();
+    if read.json {
+        out.json(&log.json())?;
+    } else {
+        if !read.simple {
+            print_events(&mut out, &log.history)?;
+        }
+        print_summary(&mut out, &log)?;
+    }
+    out.done()?;
+    match log.damage {
+        Some(damage) => Err(Failure::failed(format!(
+            "the log is damaged; what is shown comes before the damage: {damage}"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn log_path(what: &str, root: impl FnOnce() -> Result<Root, Failure>) -> Result<PathBuf, Failure> {
+    if what.contains('/') {
+        return Ok(what.into());
+    }
+    let root = root()?;
+    match root.find_one(what) {
+        Ok(entry) => Ok(root.runner_log(&entry.id)),
+        Err(RootError::Nothing { .. }) if Path::new(what).is_file() => Ok(what.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A log as far as it can be read.
+struct Salvaged {
+    history: History,
+    torn_bytes: u64,
+    damage: Option<String>,
+}
+
+impl Salvaged {
+    fn load(path: &Path) -> Result<Self, Failure> {
+        let (recovered, damage) = log::salvage::<RunnerRecord>(path, Kind::Runner)
+            .map_err(|error| Failure::failed(clean(&error.to_string())))?;
+        let cause = |damage: &Damage| clean(&damage.to_string());
+        let damage = damage.as_ref().map(cause);
+        let (history, misfit) = History::replay(recovered.records).map_err(|error| {
+            let damage = damage.as_ref().map(|damage| format!(": {damage}"));
+            Failure::failed(format!("{error}{}", damage.unwrap_or_default()))
+        })?;
+        let misfit = misfit.as_ref().map(Misfit::to_string);
+        Ok(Self {
+            history,
+            torn_bytes: recovered.torn_bytes,
+            // What does not fit comes before what cannot be read.
+            damage: misfit.or(damage),
+        })
+    }
+
+    fn json(&self) -> Json<'_> {
+        let history = &self.history;
+        Json {
+            header: &history.header,
+            compacted: history.compacted,
+            lives: history.lives().collect(),
+            events: history.events().collect(),
+            state: history.plan.state(),
+            torn_bytes: self.torn_bytes,
+            damage: self.damage.as_deref(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    header: &'a Header,
+    compacted: bool,
+    lives: Vec<&'a Life>,
+    events: Vec<&'a PlanEvent>,
+    state: AttemptState,
+    torn_bytes: u64,
+    damage: Option<&'a str>,
+}
+
+fn print_events(out: &mut Output, history: &History) -> std::io::Result<()> {
+    let header = &history.header;
+    writeln!(
+        out,
+        "task {} began {} on {} by {}",
+        out.paint(Style::Strong, &clean(&header.task_id)),
+        stamp(header.began.wall),
+        clean(&header.host),
+        clean(&header.user)
+    )?;
+    writeln!(out, "sandbox {}", clean(&header.sandbox))?;
+    if history.compacted {
+        writeln!(
+            out,
+            "what happened at first was compacted, and is known in sum only"
+        )?;
+    }
+    for step in &history.steps {
+        let (at, text) = match step {
+            Step::Life(life) => (life.began, format!("a runner began, pid {}", life.pid)),
+            Step::Event(event) => (event.at, words::event(&history.plan, event)),
+        };
+        let time = times(header.began, at);
+        writeln!(out, "{}  {text}", out.paint(Style::Faint, &time))?;
+    }
+    writeln!(out)
+}
+
+/// Both clocks: how long after the beginning, and when.
+fn times(began: Moment, at: Moment) -> String {
+    let after = between(began.wall, at.wall);
+    format!("{}  {:>12}", stamp(at.wall), since(after))
+}
+
+fn print_summary(out: &mut Output, log: &Salvaged) -> std::io::Result<()> {
+    let history = &log.history;
+    let now = history.now(now());
+    let mut table = Table::default();
+    for process in history.plan.processes(now) {
+        let progress = process.progress;
+        let wait = process.wait.as_ref();
+        let wait = wait.map(|wait| words::wait(&history.plan, wait, now));
+        let last = progress.last.as_ref().map(words::last);
+        table.row([
+            clean(&process.spec.name.0).into(),
+            Cell::new(progress.state.word(), Style::of_process(progress.state)),
+            tally(progress).into(),
+            last.map_or_else(String::new, |last| format!("last: {last}"))
+                .into(),
+            wait.unwrap_or_default().into(),
+        ]);
+    }
+    table.print(out)?;
+    let state = history.plan.state();
+    let painted = out.paint(Style::of_attempt(state), state.word());
+    match history.ended() {
+        Some(at) => {
+            let took = span(between(history.header.began.wall, at.wall));
+            writeln!(out, "{painted} after {took}")?;
+        }
+        None => writeln!(out, "{painted}")?,
+    }
+    if log.torn_bytes > 0 {
+        writeln!(
+            out,
+            "the last {} bytes are a record that was not written to its end, and do not count",
+            log.torn_bytes
+        )?;
+    }
+    Ok(())
+}
+
+fn tally(progress: &ProcessProgress) -> String {
+    let mut text = format!("{} runs", progress.runs);
+    for (count, word) in [
+        (progress.successes, "good"),
+        (progress.failures, "failed"),
+        (progress.kills, "killed"),
+        (progress.losses, "lost"),
+    ] {
+        if count > 0 {
+            text += &format!(", {count} {word}");
+        }
+    }
+    text
+}

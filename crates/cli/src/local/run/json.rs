@@ -1,0 +1,109 @@
+//! An object for each change, one on a line, for programs.
+//!
+//! Every object has `kind` and `wall_ms`. The first is `task`; then `change` for each record
+//! of the log, as it stands there, with the `process` by name; `output` for each line of a
+//! process that logs to the console; `note`; and `ended` at the end.
+
+use std::io::Write;
+
+use baton_core::plan::Plan;
+use baton_model::task::PlanEvent;
+use baton_model::time::{Millis, Now, Wall};
+use baton_runner::record::Header;
+use baton_runner::task::Watcher;
+use serde_json::{Value, json};
+
+use super::code;
+use super::plain::ends;
+use super::shown::{Line, Shown};
+use crate::output::Output;
+use crate::time;
+
+const LOOK_EVERY: Millis = Millis(100);
+
+/// Prints an object for each change.
+pub(super) struct Json {
+    out: Output,
+    shown: Shown,
+    began: Wall,
+}
+
+impl Json {
+    pub(super) fn new(out: Output, header: &Header) -> Self {
+        let mut json = Self {
+            out,
+            shown: Shown::new(&header.sandbox),
+            began: header.began.wall,
+        };
+        json.say(&json!({
+            "kind": "task",
+            "wall_ms": header.began.wall,
+            "task_id": header.task_id,
+            "name": header.spec.name,
+            "sandbox": header.sandbox,
+        }));
+        json
+    }
+
+    /// Nobody who reads is no reason to stop.
+    fn say(&mut self, value: &Value) {
+        let _ = writeln!(self.out, "{value}").and_then(|()| self.out.flush());
+    }
+
+    fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
+        for line in lines {
+            self.say(&json!({
+                "kind": "output",
+                "wall_ms": time::now(),
+                "process": name(plan, line.process.index()),
+                "run": line.run,
+                "stream": line.stream.word(),
+                "text": line.text,
+            }));
+        }
+    }
+}
+
+impl Watcher for Json {
+    fn event(&mut self, event: &PlanEvent, plan: &Plan) {
+        let lines = self.shown.event(event, plan);
+        self.say_lines(lines, plan);
+        let change = serde_json::to_value(&event.change).unwrap_or_default();
+        let process = change
+            .as_object()
+            .and_then(|variants| variants.values().next()?.get("process")?.as_u64())
+            .and_then(|no| usize::try_from(no).ok());
+        self.say(&json!({
+            "kind": "change",
+            "wall_ms": event.at.wall,
+            "process": process.and_then(|no| name(plan, no)),
+            "change": change,
+        }));
+        if ends(&event.change) {
+            self.say(&json!({
+                "kind": "ended",
+                "wall_ms": event.at.wall,
+                "state": plan.state(),
+                "exit_code": code(plan.state()),
+                "took_ms": time::between(self.began, event.at.wall),
+            }));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.say(&json!({ "kind": "note", "wall_ms": time::now(), "text": text }));
+    }
+
+    fn refresh(&mut self, plan: &Plan, _: Now) {
+        let lines = self.shown.lines();
+        self.say_lines(lines, plan);
+    }
+
+    fn refresh_every(&self) -> Option<Millis> {
+        self.shown.is_busy().then_some(LOOK_EVERY)
+    }
+}
+
+fn name(plan: &Plan, no: usize) -> Option<&str> {
+    Some(plan.spec().processes.get(no)?.name.0.as_str())
+}

@@ -1,0 +1,347 @@
+//! A row for each process, redrawn in place on a terminal.
+//!
+//! What has happened stands still above; what is going on is drawn below it, at most ten
+//! times a second. A terminal that is too low shows what matters most: what runs, what has
+//! failed, what pauses; the others are counted.
+
+use std::io::Write;
+
+use baton_core::plan::{Plan, ProcessView, Wait};
+use baton_model::state::{AttemptState, ProcessState};
+use baton_model::task::{Fate, PlanChange, PlanEvent};
+use baton_model::time::{Millis, Now};
+use baton_runner::record::Header;
+use baton_runner::root::Root;
+use baton_runner::task::Watcher;
+
+use super::super::words;
+use super::plain::ends;
+use super::shown::{Line, Shown};
+use super::summary;
+use crate::output::{Output, Style, clean};
+use crate::time::{self, span};
+
+const FRAME: Millis = Millis(100);
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// Terminals that do not tell their size are taken for this.
+const SIZE: (usize, usize) = (80, 24);
+const NAME_WIDTH_MAX: usize = 24;
+const BAR_WIDTH: usize = 24;
+
+/// Draws the task.
+pub(super) struct Live {
+    out: Output,
+    header: Header,
+    shown: Shown,
+    /// Lines drawn that are to be drawn over.
+    drawn: usize,
+    frame: usize,
+    last: Option<Now>,
+    over: bool,
+}
+
+/// One line: pieces with their style.
+type Row = Vec<(String, Style)>;
+
+impl Live {
+    pub(super) fn new(out: Output, header: &Header, root: &Root) -> Self {
+        let mut live = Self {
+            out,
+            shown: Shown::new(&header.sandbox),
+            header: header.clone(),
+            drawn: 0,
+            frame: 0,
+            last: None,
+            over: false,
+        };
+        let place = format!("{} · {}", clean(&header.sandbox), root.path().display());
+        let line = format!(
+            "{} {}",
+            live.out.paint(Style::Strong, &clean(&header.task_id)),
+            live.out.paint(Style::Faint, &place)
+        );
+        live.above(&[line], None);
+        live
+    }
+
+    /// Prints lines that stay, and draws the rest again below them.
+    fn above(&mut self, lines: &[String], plan: Option<(&Plan, Now)>) {
+        let mut text = self.erase();
+        for line in lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if let Some((plan, now)) = plan {
+            text.push_str(&self.draw(plan, now));
+        }
+        // Nobody who looks is no reason to stop.
+        let _ = self
+            .out
+            .write_all(text.as_bytes())
+            .and_then(|()| self.out.flush());
+    }
+
+    fn erase(&mut self) -> String {
+        match std::mem::take(&mut self.drawn) {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\r\x1b[J"),
+        }
+    }
+
+    fn draw(&mut self, plan: &Plan, now: Now) -> String {
+        let (width, height) = size();
+        let views: Vec<ProcessView<'_>> = plan.processes(now).collect();
+        let room = height.saturating_sub(3).max(1);
+        let rows = self.rows(plan, &views, now, room);
+        let mut text = String::new();
+        self.drawn = rows.len();
+        for row in rows {
+            text.push_str(&self.line(&row, width));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn rows(&self, plan: &Plan, views: &[ProcessView<'_>], now: Now, room: usize) -> Vec<Row> {
+        let names = views.iter().map(|view| view.spec.name.0.chars().count());
+        let width = names.max().unwrap_or(0).min(NAME_WIDTH_MAX);
+        let mut shown: Vec<&ProcessView<'_>> = views.iter().collect();
+        let clipped = shown.len() > room;
+        if clipped {
+            shown.sort_by_key(|view| (rank(view), view.no));
+            shown.truncate(room.saturating_sub(1));
+            shown.sort_by_key(|view| view.no);
+        }
+        let mut rows: Vec<Row> = shown
+            .iter()
+            .map(|view| self.row(plan, view, width, now))
+            .collect();
+        if clipped {
+            let more = views.len() - shown.len();
+            rows.push(vec![(format!("    and {more} more"), Style::Faint)]);
+        }
+        if !self.over {
+            rows.push(self.bar(plan, views, now));
+        }
+        rows
+    }
+
+    fn row(&self, plan: &Plan, view: &ProcessView<'_>, width: usize, now: Now) -> Row {
+        let (glyph, style) = self.glyph(view);
+        let name = fit(&clean(&view.spec.name.0), width);
+        let name_style = if style == Style::Faint {
+            Style::Faint
+        } else {
+            Style::Plain
+        };
+        let took = took(view, now).map(span).unwrap_or_default();
+        vec![
+            (format!("  {glyph} "), style),
+            (format!("{name:<width$}"), name_style),
+            (format!(" {took:>7}  "), Style::Faint),
+            (details(plan, view, now), Style::Faint),
+        ]
+    }
+
+    fn glyph(&self, view: &ProcessView<'_>) -> (&'static str, Style) {
+        let progress = view.progress;
+        match (progress.state, progress.fate) {
+            (_, Fate::Failed) => ("✗", Style::Bad),
+            (_, Fate::Blocked) => ("⊘", Style::Faint),
+            (ProcessState::Running | ProcessState::Forked, _) => {
+                (SPINNER[self.frame % SPINNER.len()], Style::Busy)
+            }
+            (ProcessState::Success, _) => ("✓", Style::Good),
+            (ProcessState::Waiting, _) if progress.last.is_some() => ("↻", Style::Odd),
+            (ProcessState::Waiting, _) => ("·", Style::Faint),
+            (ProcessState::Failed, _) => ("✗", Style::Bad),
+            (ProcessState::Killed | ProcessState::Lost, _) => ("■", Style::Odd),
+        }
+    }
+
+    fn bar(&self, plan: &Plan, views: &[ProcessView<'_>], now: Now) -> Row {
+        let done = views
+            .iter()
+            .filter(|view| view.progress.fate != Fate::Open)
+            .count();
+        let filled = done * BAR_WIDTH / views.len().max(1);
+        let elapsed = time::between(self.header.began.wall, now.wall);
+        let state = plan.state();
+        let mut row = vec![
+            ("  ".to_owned(), Style::Plain),
+            ("━".repeat(filled), Style::Good),
+            ("─".repeat(BAR_WIDTH - filled), Style::Faint),
+            (format!(" {done}/{} ", views.len()), Style::Plain),
+            (state.word().to_owned(), Style::of_attempt(state)),
+            (format!(" {}", span(elapsed)), Style::Faint),
+        ];
+        if let (AttemptState::Cleaning | AttemptState::Finalizing, Some(ending)) =
+            (state, plan.ending())
+        {
+            let left = span(ending.deadline.since(now.mono));
+            row.push((
+                format!(" · ends as {}, {left} left for that", ending.verdict),
+                Style::Faint,
+            ));
+        }
+        row
+    }
+
+    /// Paints a row, cut to the width of the terminal.
+    fn line(&self, row: &Row, width: usize) -> String {
+        let mut left = width;
+        let mut text = String::new();
+        for (piece, style) in row {
+            let piece = fit(piece, left);
+            left -= piece.chars().count();
+            text.push_str(&self.out.paint(*style, &piece));
+        }
+        text
+    }
+
+    fn output(&self, lines: Vec<Line>, plan: &Plan) -> Vec<String> {
+        let one = |line: Line| {
+            let name = self
+                .out
+                .paint(Style::Busy, &words::name(plan, line.process));
+            format!("{name} {} {}", self.out.paint(Style::Faint, "|"), line.text)
+        };
+        lines.into_iter().map(one).collect()
+    }
+
+    fn now(event: &PlanEvent) -> Now {
+        Now {
+            mono: event.at.mono,
+            wall: event.at.wall,
+        }
+    }
+}
+
+impl Watcher for Live {
+    fn event(&mut self, event: &PlanEvent, plan: &Plan) {
+        let lines = self.shown.event(event, plan);
+        let mut lines = self.output(lines, plan);
+        if let PlanChange::Resumed { .. } = event.change {
+            lines.push(self.out.paint(Style::Odd, &words::event(plan, event)));
+        }
+        if ends(&event.change) {
+            self.over = true;
+            self.above(&lines, Some((plan, Self::now(event))));
+            // The last picture stays.
+            self.drawn = 0;
+            let summary = summary::lines(&self.out, &self.header, plan);
+            self.above(&summary, None);
+        } else if !lines.is_empty() {
+            self.above(&lines, Some((plan, Self::now(event))));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        let line = self.out.paint(Style::Odd, &format!("baton: {text}"));
+        self.above(&[line], None);
+    }
+
+    fn refresh(&mut self, plan: &Plan, now: Now) {
+        let fresh = self
+            .last
+            .is_some_and(|last| now.mono.since(last.mono) < FRAME);
+        if self.over || (fresh && self.drawn > 0) {
+            return;
+        }
+        self.last = Some(now);
+        self.frame += 1;
+        let lines = self.shown.lines();
+        let lines = self.output(lines, plan);
+        self.above(&lines, Some((plan, now)));
+    }
+
+    fn refresh_every(&self) -> Option<Millis> {
+        Some(FRAME)
+    }
+}
+
+/// What is shown first where not everything can be.
+fn rank(view: &ProcessView<'_>) -> u8 {
+    let progress = view.progress;
+    match (progress.state, progress.fate) {
+        (_, Fate::Failed) => 0,
+        (ProcessState::Running | ProcessState::Forked, _) => 1,
+        (ProcessState::Waiting, Fate::Open) if progress.last.is_some() => 2,
+        (ProcessState::Waiting, Fate::Open) => 3,
+        _ => 4,
+    }
+}
+
+/// How long the run under way has taken, or the last one took.
+fn took(view: &ProcessView<'_>, now: Now) -> Option<Millis> {
+    let progress = view.progress;
+    if let Some(started) = progress.live.and_then(|live| live.started) {
+        return Some(now.mono.since(started.mono));
+    }
+    let last = progress.last?;
+    Some(last.ended.mono.since(last.started?.mono))
+}
+
+fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
+    let progress = view.progress;
+    let mut parts = Vec::new();
+    if let Some(live) = progress.live {
+        if live.run.0 > 0 {
+            parts.push(format!("run {}", live.run.0 + 1));
+        }
+        match live.stopping {
+            Some(cause) => parts.push(format!("stopping: {}", words::stop(cause))),
+            None if live.ready => parts.push("ready".to_owned()),
+            None => {}
+        }
+    }
+    if let Some(wait) = &view.wait {
+        let short = !matches!(wait, Wait::Launch);
+        parts.extend(short.then(|| words::wait(plan, wait, now)));
+    }
+    let quiet = progress.fate == Fate::Finished && progress.failures == 0;
+    if let Some(last) = progress.last.as_ref().filter(|_| !quiet) {
+        let before = if progress.live.is_some() || view.wait.is_some() {
+            "before: "
+        } else {
+            ""
+        };
+        parts.push(format!("{before}{}", words::last(last)));
+    }
+    if progress.failures > 1 {
+        parts.push(format!("{} failures", progress.failures));
+    }
+    parts.join(" · ")
+}
+
+/// Cuts a text to a width.
+fn fit(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width == 0 { kept } else { kept + "…" }
+}
+
+fn size() -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    match size {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+            (usize::from(size.ws_col), usize::from(size.ws_row))
+        }
+        _ => SIZE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_to_its_width() {
+        assert_eq!(fit("abc", 3), "abc");
+        assert_eq!(fit("abcd", 3), "ab…");
+        assert_eq!(fit("abcd", 1), "…");
+        assert_eq!(fit("abcd", 0), "");
+    }
+}

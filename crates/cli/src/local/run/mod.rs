@@ -1,0 +1,222 @@
+//! `baton local run` and `simplerun`: a task right here, watched to its end.
+//!
+//! | file | shows it |
+//! |---|---|
+//! | `live` | on a terminal, a row for each process |
+//! | `plain` | elsewhere, a line for each change |
+//! | `json` | to a program, an object for each change |
+//!
+//! `shown` brings the output of processes that log to the console; `summary` has the last
+//! word. A reader that goes away does not end the task: only a signal does.
+
+mod json;
+mod live;
+mod plain;
+mod shown;
+mod summary;
+
+use std::path::PathBuf;
+
+use baton_files::Binding;
+use baton_model::state::AttemptState;
+use baton_model::task::{LogDestination, Logger, ProcessSpec, Resources, Run as Command, TaskSpec};
+use baton_model::time::Millis;
+use baton_runner::root::{Root, TaskId};
+use baton_runner::sys::random;
+use baton_runner::task::{NewTask, Options, Task, TaskError, Watcher};
+use clap::Args;
+
+use super::given::Given;
+use crate::output::{Ended, FAILED, Failure, Output, USAGE};
+use crate::time;
+
+/// Ended by request.
+const KILLED: u8 = 3;
+/// What became of it cannot be proved.
+const LOST: u8 = 4;
+/// An error of Baton itself.
+const INTERNAL: u8 = 5;
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  baton local run report.yaml -p day=2026-11-15
+  baton local run server.yaml --task-id web-1 -P http:8080
+  baton local run --task-id web-1        go on with it, after whatever has happened
+
+Exit status: 0 SUCCESS, 1 FAILED, 2 invalid, 3 KILLED, 4 LOST, 5 an error of Baton itself.
+^C stops the task and runs its final processes; a second ^C kills it.";
+
+/// Run a task here, and watch it to its end
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Run {
+    /// The file of the task; may be left out to go on with a task that was begun
+    #[arg(required_unless_present = "task_id")]
+    file: Option<PathBuf>,
+    /// The id of the task; one that was begun before is gone on with [default: made up]
+    #[arg(long, value_name = "ID")]
+    task_id: Option<String>,
+    /// Where it runs [default: a directory of its own below the root]
+    #[arg(long, value_name = "DIR")]
+    sandbox: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
+    #[command(flatten)]
+    how: How,
+}
+
+/// How a task is run and shown.
+#[derive(Debug, Args)]
+struct How {
+    /// Print an object for each change, one on a line
+    #[arg(long)]
+    json: bool,
+    /// Do without a cgroup, even where there could be one
+    #[arg(long)]
+    no_cgroup: bool,
+}
+
+const SIMPLERUN_EXAMPLES: &str = "\
+Examples:
+  baton local simplerun -- ./train.sh --epochs 3
+  baton local simplerun --name nap -- 'sleep 3; echo done'     one word is a shell command";
+
+/// Run one command as a task, and show its output
+#[derive(Debug, Args)]
+#[command(after_help = SIMPLERUN_EXAMPLES)]
+pub(crate) struct SimpleRun {
+    /// The name of the task
+    #[arg(long, default_value = "simple")]
+    name: String,
+    /// The id of the task; one that was begun before is gone on with [default: made up]
+    #[arg(long, value_name = "ID")]
+    task_id: Option<String>,
+    /// Run as this user
+    #[arg(long)]
+    user: Option<String>,
+    /// A variable for the environment; may be repeated
+    #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = super::given::variable)]
+    env: Vec<(String, String)>,
+    #[command(flatten)]
+    how: How,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// `baton local run`.
+pub(super) fn run(command: &Run, root: &Root) -> Ended {
+    let given_id = command.task_id.as_deref().map(TaskId::new).transpose()?;
+    let options = options(&command.how);
+    let task = match (&command.file, given_id) {
+        (Some(file), id) => {
+            let file = baton_files::load(file).map_err(Failure::usage)?;
+            let id = id.unwrap_or_else(|| made_up(file.name()));
+            let binding = Binding {
+                task_id: Some(id.as_str().to_owned()),
+                ..command.given.binding()
+            };
+            let new = NewTask {
+                spec: file.bind(&binding).map_err(Failure::usage)?,
+                sandbox: command.sandbox.clone(),
+                env: command.given.env.clone(),
+            };
+            Task::begin(root, &id, new, &options)
+        }
+        (None, Some(id)) => Task::resume(root, &id, &options),
+        // Clap asks for one of the two.
+        (None, None) => return Err(Failure::usage("name a file, or a task with --task-id")),
+    };
+    drive(task, &command.how, root)
+}
+
+/// `baton local simplerun`.
+pub(super) fn simplerun(command: &SimpleRun, root: &Root) -> Ended {
+    let id = match &command.task_id {
+        Some(id) => TaskId::new(id)?,
+        None => made_up(&command.name),
+    };
+    let run = match &command.command[..] {
+        [line] => Command::Shell(line.clone()),
+        words => Command::Exec(words.to_vec()),
+    };
+    let mut process = ProcessSpec::new(&command.name, run);
+    process.logger = Some(Logger {
+        destination: LogDestination::Both,
+        ..Logger::default()
+    });
+    let spec = TaskSpec {
+        name: command.name.clone(),
+        owner: None,
+        processes: vec![process],
+        max_failures: 1,
+        max_concurrency: 0,
+        finalization_wait: Millis::from_secs(30),
+        user: command.user.clone(),
+        resources: Resources::default(),
+        ports: std::collections::BTreeMap::new(),
+    };
+    let new = NewTask {
+        spec,
+        sandbox: None,
+        env: command.env.clone(),
+    };
+    let task = Task::begin(root, &id, new, &options(&command.how));
+    drive(task, &command.how, root)
+}
+
+fn drive(task: Result<Task, TaskError>, how: &How, root: &Root) -> Ended {
+    let mut task = task.map_err(|error| failure(&error))?;
+    let out = Output::new();
+    let mut watcher: Box<dyn Watcher> = if how.json {
+        Box::new(json::Json::new(out, task.header()))
+    } else if out.terminal {
+        Box::new(live::Live::new(out, task.header(), root))
+    } else {
+        Box::new(plain::Plain::new(out, task.header(), root))
+    };
+    let driven = task.drive(watcher.as_mut());
+    drop(watcher);
+    match driven {
+        Ok(AttemptState::Success) => Ok(()),
+        Ok(state) => Err(Failure::Silent(code(state))),
+        Err(error) => {
+            let id = &task.header().task_id;
+            Err(Failure::Told(
+                INTERNAL,
+                format!(
+                    "{error}\nbaton: nothing is lost: what runs goes on without us; when this is \
+                     mended, go on with `{}`",
+                    super::resume_command_of(id)
+                ),
+            ))
+        }
+    }
+}
+
+/// The exit status that stands for the end of a task.
+pub(super) const fn code(state: AttemptState) -> u8 {
+    match state {
+        AttemptState::Success => 0,
+        AttemptState::Failed => FAILED,
+        AttemptState::Killed => KILLED,
+        AttemptState::Lost => LOST,
+        AttemptState::Active | AttemptState::Cleaning | AttemptState::Finalizing => INTERNAL,
+    }
+}
+
+/// Why a task could not be run, with its exit status.
+pub(super) fn failure(error: &TaskError) -> Failure {
+    let code = if error.is_invalid() { USAGE } else { INTERNAL };
+    Failure::Told(code, error.to_string())
+}
+
+fn options(how: &How) -> Options {
+    super::options(!how.no_cgroup)
+}
+
+fn made_up(name: &str) -> TaskId {
+    // Only to tell two of the same second apart.
+    let random = u16::try_from(random::number() >> 48).unwrap_or_default();
+    TaskId::generate(name, time::now(), random)
+}

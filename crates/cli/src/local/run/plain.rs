@@ -1,0 +1,98 @@
+//! A line for each change, for a pipe or a file.
+
+use std::io::Write;
+
+use baton_core::plan::Plan;
+use baton_model::task::{PlanChange, PlanEvent};
+use baton_model::time::{Millis, Now};
+use baton_runner::record::Header;
+use baton_runner::root::Root;
+use baton_runner::task::Watcher;
+
+use super::super::words;
+use super::shown::{Line, Shown};
+use super::summary;
+use crate::output::{Output, clean};
+use crate::time;
+
+/// How often output is looked for, while there may be some.
+const LOOK_EVERY: Millis = Millis(100);
+
+/// Prints a line for each change.
+pub(super) struct Plain {
+    out: Output,
+    header: Header,
+    shown: Shown,
+}
+
+impl Plain {
+    pub(super) fn new(out: Output, header: &Header, root: &Root) -> Self {
+        let mut plain = Self {
+            out,
+            shown: Shown::new(&header.sandbox),
+            header: header.clone(),
+        };
+        plain.say(&format!(
+            "task {} in {}, kept in {}",
+            clean(&header.task_id),
+            clean(&header.sandbox),
+            root.path().display()
+        ));
+        plain
+    }
+
+    /// Nobody who reads is no reason to stop.
+    fn say(&mut self, line: &str) {
+        let _ = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
+    }
+
+    fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
+        for line in lines {
+            let text = format!("{} | {}", words::name(plan, line.process), line.text);
+            self.say(&text);
+        }
+    }
+}
+
+impl Watcher for Plain {
+    fn event(&mut self, event: &PlanEvent, plan: &Plan) {
+        let lines = self.shown.event(event, plan);
+        self.say_lines(lines, plan);
+        if matters(&event.change) {
+            let since = time::between(self.header.began.wall, event.at.wall);
+            let text = format!("{:>9} {}", time::since(since), words::event(plan, event));
+            self.say(&text);
+        }
+        if ends(&event.change) {
+            for line in summary::lines(&self.out, &self.header, plan) {
+                self.say(&line);
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.say(&format!("baton: {text}"));
+    }
+
+    fn refresh(&mut self, plan: &Plan, _: Now) {
+        let lines = self.shown.lines();
+        self.say_lines(lines, plan);
+    }
+
+    fn refresh_every(&self) -> Option<Millis> {
+        self.shown.is_busy().then_some(LOOK_EVERY)
+    }
+}
+
+/// True for the last change there is.
+pub(super) const fn ends(change: &PlanChange) -> bool {
+    matches!(change, PlanChange::AttemptEnded | PlanChange::AttemptLost)
+}
+
+/// False for what a person learns from the next line anyway.
+pub(super) const fn matters(change: &PlanChange) -> bool {
+    !matches!(
+        change,
+        PlanChange::RunOrdered { .. } | PlanChange::BudgetMarked | PlanChange::FinalizingBegun
+    ) && !ends(change)
+}

@@ -1,0 +1,95 @@
+//! The last word about a task that was watched.
+
+use baton_core::plan::Plan;
+use baton_model::state::AttemptState;
+use baton_model::task::{Fate, ProcessName};
+use baton_model::time::Millis;
+use baton_runner::record::Header;
+use baton_runner::root::{Stream, log_dir, run_dirs};
+
+use super::super::tail::Follower;
+use super::super::words;
+use crate::output::{Output, Style, clean};
+use crate::time::span;
+
+/// Of the last words of a process that has failed.
+const LAST_LINES: usize = 5;
+/// Of how many processes they are shown.
+const FAILED_MAX: usize = 3;
+
+/// A line that says how it ended, and what went wrong.
+pub(super) fn lines(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
+    let state = plan.state();
+    let runs: u64 = plan.snapshot().processes.iter().map(|p| p.runs).sum();
+    let failures: u64 = plan.snapshot().processes.iter().map(|p| p.failures).sum();
+    let snapshot = plan.snapshot();
+    let took = Millis(snapshot.at.wall.0.saturating_sub(snapshot.began.wall.0));
+    let mut text = format!(
+        "{} {} in {}: {}, {}",
+        out.paint(Style::of_attempt(state), state.word()),
+        clean(&header.task_id),
+        span(took),
+        count(plan.spec().processes.len() as u64, "process", "processes"),
+        count(runs, "run", "runs"),
+    );
+    if failures > 0 {
+        text.push_str(&format!(", {}", count(failures, "failure", "failures")));
+    }
+    let mut lines = vec![text];
+    if state != AttemptState::Success {
+        lines.extend(what_failed(out, header, plan));
+    }
+    lines
+}
+
+fn what_failed(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
+    let snapshot = plan.snapshot();
+    let processes = plan.spec().processes.iter().zip(&snapshot.processes);
+    let failed: Vec<_> = processes
+        .filter(|(_, progress)| progress.fate == Fate::Failed)
+        .collect();
+    let mut lines = Vec::new();
+    for (spec, progress) in failed.iter().take(FAILED_MAX) {
+        let name = clean(&spec.name.0);
+        let end = progress.last.as_ref().map(words::last).unwrap_or_default();
+        lines.push(format!("  {} {name}: {end}", out.paint(Style::Bad, "✗")));
+        for line in last_words(header, &spec.name) {
+            lines.push(format!("    {}", out.paint(Style::Faint, &clean(&line))));
+        }
+    }
+    if failed.len() > FAILED_MAX {
+        lines.push(format!("  and {} more", failed.len() - FAILED_MAX));
+    }
+    lines.push(format!(
+        "  more: baton local status -v {id}; baton local tail {id}",
+        id = clean(&header.task_id)
+    ));
+    lines
+}
+
+/// The last lines of its standard error, or, if it wrote none, of its output.
+fn last_words(header: &Header, process: &ProcessName) -> Vec<String> {
+    let Some(dir) = log_dir(std::path::Path::new(&header.sandbox), process) else {
+        return Vec::new();
+    };
+    let last = run_dirs(&dir).unwrap_or_default().last().copied();
+    for stream in [Stream::Stderr, Stream::Stdout] {
+        let mut text = Vec::new();
+        let mut take = |bytes: &[u8]| {
+            text.extend_from_slice(bytes);
+            true
+        };
+        let follower = Follower::begin(dir.clone(), stream, last, LAST_LINES);
+        // Nothing to show is nothing to show.
+        let _ = follower.and_then(|mut follower| follower.read(&mut take));
+        if !text.is_empty() {
+            let text = String::from_utf8_lossy(&text);
+            return text.lines().map(str::to_owned).collect();
+        }
+    }
+    Vec::new()
+}
+
+fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}

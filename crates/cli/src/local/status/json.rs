@@ -1,0 +1,97 @@
+//! The shape of `--json`. It is documented in the help of the command: a field may be
+//! added, none is renamed or removed.
+
+use std::collections::BTreeMap;
+
+use baton_core::plan::ProcessView;
+use baton_model::state::{AttemptState, ProcessState};
+use baton_model::task::Fate;
+use baton_model::time::Wall;
+use baton_runner::root::{Phase, TaskView};
+use serde::Serialize;
+
+use super::super::words;
+use super::Shown;
+use crate::time::between;
+
+#[derive(Serialize)]
+pub(super) struct Task<'a> {
+    id: &'a str,
+    phase: &'static str,
+    state: Option<AttemptState>,
+    driven: Option<bool>,
+    orphaned: Option<bool>,
+    name: Option<&'a str>,
+    user: Option<&'a str>,
+    host: Option<&'a str>,
+    sandbox: Option<&'a str>,
+    ports: Option<&'a BTreeMap<String, u16>>,
+    began_ms: Option<u64>,
+    ended_ms: Option<u64>,
+    duration_ms: Option<u64>,
+    torn_bytes: Option<u64>,
+    processes: Option<Vec<Process>>,
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Process {
+    name: String,
+    state: ProcessState,
+    fate: Fate,
+    runs: u64,
+    successes: u64,
+    failures: u64,
+    kills: u64,
+    losses: u64,
+    last_end: Option<String>,
+    pid: Option<u32>,
+    wait: Option<String>,
+}
+
+pub(super) fn task(shown: &Shown, now: Wall) -> Task<'_> {
+    let view = shown.view.as_ref().ok();
+    let header = view.map(|view| &view.history.header);
+    let ended = view.and_then(|view| view.history.ended());
+    let began = header.map(|header| header.began.wall);
+    let until = ended.map_or(now, |at| at.wall);
+    Task {
+        id: shown.entry.id.as_str(),
+        phase: Phase::word(shown.entry.phase),
+        state: view.map(TaskView::state),
+        driven: view.map(|view| view.driven),
+        orphaned: view.map(TaskView::is_orphaned),
+        name: header.map(|header| &*header.spec.name),
+        user: header.map(|header| &*header.user),
+        host: header.map(|header| &*header.host),
+        sandbox: header.map(|header| &*header.sandbox),
+        ports: header.map(|header| &header.spec.ports),
+        began_ms: began.map(|began| began.0),
+        ended_ms: ended.map(|at| at.wall.0),
+        duration_ms: began.map(|began| between(began, until).0),
+        torn_bytes: view.map(|view| view.torn_bytes),
+        processes: view.map(|view| processes(view, now)),
+        error: shown.view.as_ref().err().map(ToString::to_string),
+    }
+}
+
+fn processes(view: &TaskView, now: Wall) -> Vec<Process> {
+    let (plan, now) = (&view.history.plan, view.history.now(now));
+    let shape = |process: ProcessView<'_>| Process {
+        name: process.spec.name.0.clone(),
+        state: process.progress.state,
+        fate: process.progress.fate,
+        runs: process.progress.runs,
+        successes: process.progress.successes,
+        failures: process.progress.failures,
+        kills: process.progress.kills,
+        losses: process.progress.losses,
+        last_end: process.progress.last.as_ref().map(words::last),
+        pid: process
+            .progress
+            .live
+            .and_then(|live| Some(live.identity?.pid)),
+        wait: process.wait.map(|wait| words::wait(plan, &wait, now)),
+    };
+    plan.processes(now).map(shape).collect()
+}

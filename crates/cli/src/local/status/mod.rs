@@ -1,0 +1,190 @@
+//! `baton local status`: what tasks there are, and how they stand.
+
+mod details;
+mod json;
+
+use std::io::Write;
+
+use baton_core::plan::Plan;
+use baton_model::state::AttemptState;
+use baton_model::task::Fate;
+use baton_model::time::Wall;
+use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError};
+use clap::{Args, ValueEnum};
+
+use super::resume_command;
+use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+use crate::time::{between, now, span};
+
+/// Show the tasks, and how they stand
+///
+/// A pattern is an id, the beginning of one, or has * and ? in it. Ends with 1 if a pattern
+/// matches nothing, or if a task cannot be read.
+///
+/// With --json, an array of objects: id, phase (active, finished), state, driven, orphaned, name,
+/// user, host, sandbox, ports, began_ms, ended_ms, duration_ms, torn_bytes, processes, error. Each
+/// process: name, state, fate, runs, successes, failures, kills, losses, last_end, pid, wait. Times
+/// are milliseconds since 1970, in UTC. What is not known is null.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton local status
+  baton local status 'nightly-*' --only active -v
+  baton local status --json | jq '.[] | select(.orphaned) | .id'")]
+pub(super) struct Status {
+    /// Which tasks; all without a pattern
+    #[arg(value_name = "PATTERN")]
+    patterns: Vec<String>,
+    /// Only tasks that have, or have not, ended
+    #[arg(long, value_enum, value_name = "WHICH")]
+    only: Option<Only>,
+    /// Show processes (-v), where and how it runs (-vv), every run (-vvv)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Only {
+    Active,
+    Finished,
+}
+
+/// A task, or why it cannot be shown.
+struct Shown {
+    entry: Entry,
+    view: Result<TaskView, ViewError>,
+}
+
+pub(super) fn run(status: &Status, root: &Root) -> Ended {
+    let tasks = chosen(status, root)?;
+    let shown: Vec<Shown> = tasks
+        .into_iter()
+        .map(|entry| Shown {
+            entry: entry.clone(),
+            view: TaskView::load(root, entry),
+        })
+        .collect();
+    let (mut out, now) = (Output::new(), now());
+    if status.json {
+        let tasks: Vec<json::Task> = shown.iter().map(|task| json::task(task, now)).collect();
+        out.json(&tasks)?;
+    } else if shown.is_empty() {
+        note(&format!("no tasks in {}", root.path().display()));
+    } else {
+        print(&mut out, &shown, status.verbose, now)?;
+    }
+    out.done()?;
+    match shown.iter().all(|task| task.view.is_ok()) {
+        true => Ok(()),
+        false => Err(Failure::Silent(FAILED)),
+    }
+}
+
+fn chosen(status: &Status, root: &Root) -> Result<Vec<Entry>, Failure> {
+    let phase = status.only.map(|only| match only {
+        Only::Active => Phase::Active,
+        Only::Finished => Phase::Finished,
+    });
+    let mut found = root.find(&status.patterns)?;
+    found.retain(|entry| phase.is_none_or(|phase| entry.phase == phase));
+    if found.is_empty()
+        && !status.patterns.is_empty()
+        && let Some(phase) = phase
+    {
+        let word = phase.word();
+        return Err(Failure::failed(format!(
+            "no {word} task among those that match; leave out --only to see them"
+        )));
+    }
+    Ok(found)
+}
+
+fn print(out: &mut Output, shown: &[Shown], verbose: u8, now: Wall) -> std::io::Result<()> {
+    let mut table = Table::headed(&["ID", "STATE", "PROCESSES", "AGE", "DURATION", "NOTE"]);
+    for task in shown {
+        table.row(line(task, now));
+    }
+    let lines = table.lines(out);
+    if verbose == 0 {
+        return lines.iter().try_for_each(|line| writeln!(out, "{line}"));
+    }
+    let (head, rest) = lines.split_at(1);
+    head.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    for (line, task) in rest.iter().zip(shown) {
+        writeln!(out, "{line}")?;
+        if let Ok(view) = &task.view {
+            details::print(out, view, verbose, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn line(task: &Shown, now: Wall) -> Vec<Cell> {
+    let id = Cell::new(task.entry.id.as_str(), Style::Strong);
+    let view = match &task.view {
+        Ok(view) => view,
+        Err(error) => {
+            let blank = || Cell::from("-");
+            let why = clean(&error.to_string());
+            let state = Cell::new("UNREADABLE", Style::Bad);
+            return vec![id, state, blank(), blank(), blank(), why.into()];
+        }
+    };
+    let began = view.history.header.began.wall;
+    let ended = view.history.ended().map_or(now, |at| at.wall);
+    let state = view.state();
+    vec![
+        id,
+        Cell::new(state.word(), Style::of_attempt(state)),
+        counts(&view.history.plan).into(),
+        span(between(began, now)).into(),
+        span(between(began, ended)).into(),
+        Cell::new(remark(view), Style::Odd),
+    ]
+}
+
+/// What a person should know or do.
+fn remark(view: &TaskView) -> String {
+    if view.is_orphaned() {
+        format!("orphaned: resume with {}", resume_command(&view.entry.id))
+    } else if let Some(ending) = view.history.plan.ending()
+        && !view.is_over()
+    {
+        format!("ends as {}", ending.verdict)
+    } else {
+        String::new()
+    }
+}
+
+/// `3/5 done, 1 running, 1 failed`.
+fn counts(plan: &Plan) -> String {
+    let progress = plan.snapshot().processes;
+    let over = plan.outcome().is_some();
+    let (mut done, mut running, mut failed, mut never, mut waiting) = (0, 0, 0, 0, 0);
+    for process in &progress {
+        match process.fate {
+            Fate::Finished => done += 1,
+            Fate::Failed => failed += 1,
+            Fate::Blocked => never += 1,
+            Fate::Open if process.live.is_some() => running += 1,
+            Fate::Open if !over && plan.state() == AttemptState::Active => waiting += 1,
+            Fate::Open | Fate::Dropped => {}
+        }
+    }
+    let mut text = format!("{done}/{} done", progress.len());
+    for (count, word) in [
+        (running, "running"),
+        (waiting, "waiting"),
+        (failed, "failed"),
+        (never, "blocked"),
+    ] {
+        if count > 0 {
+            text += &format!(", {count} {word}");
+        }
+    }
+    text
+}

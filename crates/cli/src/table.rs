@@ -1,0 +1,110 @@
+//! Columns: as wide as their widest cell, with two spaces between.
+
+use std::io::{self, Write};
+
+use crate::output::{Output, Style};
+
+/// Rows of cells. The last cell of a row may be as long as it likes.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<Cell>>,
+    indent: usize,
+}
+
+/// A text and how it stands out.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    pub(crate) fn new(text: impl Into<String>, style: Style) -> Self {
+        Self {
+            text: text.into(),
+            style,
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text, Style::Plain)
+    }
+}
+
+impl Table {
+    /// A table so far from the left.
+    pub(crate) fn indented(indent: usize) -> Self {
+        Self {
+            rows: Vec::new(),
+            indent,
+        }
+    }
+
+    /// A first row that names the columns.
+    pub(crate) fn headed(names: &[&str]) -> Self {
+        let head = names.iter().map(|name| Cell::new(*name, Style::Faint));
+        Self {
+            rows: vec![head.collect()],
+            indent: 0,
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The rows as lines.
+    pub(crate) fn lines(&self, out: &Output) -> Vec<String> {
+        let widths = self.widths();
+        let line = |row: &Vec<Cell>| {
+            let mut line = " ".repeat(self.indent);
+            // Empty cells at the end leave no spaces behind.
+            let used = row.iter().rposition(|cell| !cell.text.is_empty());
+            let used = used.map_or(0, |last| last + 1);
+            for (place, (cell, width)) in row.iter().zip(&widths).take(used).enumerate() {
+                line += &out.paint(cell.style, &cell.text);
+                if place + 1 < used {
+                    line += &" ".repeat(width + 2 - length(&cell.text));
+                }
+            }
+            line
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    pub(crate) fn print(&self, out: &mut Output) -> io::Result<()> {
+        for line in self.lines(out) {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| length(&cell.text)).max().unwrap_or(0)
+        };
+        (0..columns).map(width).collect()
+    }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_with_their_text() {
+        let mut table = Table::headed(&["A", "LONG", "C"]);
+        table.row(["wide".into(), "x".into(), "end".into()]);
+        table.row(["ü".into(), "".into(), "".into()]);
+        let out = Output::new();
+        assert_eq!(table.lines(&out), ["A     LONG  C", "wide  x     end", "ü"]);
+    }
+}

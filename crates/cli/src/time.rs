@@ -1,0 +1,94 @@
+//! The clock, and times as people read them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use baton_model::time::{Millis, Wall};
+use baton_runner::root::Utc;
+
+/// What the wall clock says. One that stands before 1970 says 0.
+pub(crate) fn now() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ms = since.map_or(0, |since| since.as_millis());
+    Wall(u64::try_from(ms).unwrap_or(u64::MAX))
+}
+
+/// From one reading of the wall clock to another; zero if it was set back.
+pub(crate) const fn between(from: Wall, to: Wall) -> Millis {
+    Millis(to.0.saturating_sub(from.0))
+}
+
+/// A time span in its two largest units: `250ms`, `1.5s`, `2m05s`, `3h00m`, `4d12h`.
+pub(crate) fn span(span: Millis) -> String {
+    let ms = span.0;
+    let seconds = ms / 1_000;
+    match seconds {
+        0 => format!("{ms}ms"),
+        1..60 if ms.is_multiple_of(1_000) => format!("{seconds}s"),
+        1..60 => format!("{seconds}.{}s", ms % 1_000 / 100),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// A time since a beginning, to the millisecond: `+1.250s`.
+pub(crate) fn since(span: Millis) -> String {
+    format!("+{}.{:03}s", span.0 / 1_000, span.0 % 1_000)
+}
+
+/// A date with its time: `2026-11-15 12:30:00Z`.
+pub(crate) fn stamp(wall: Wall) -> String {
+    format!("{}Z", Utc::from(wall))
+}
+
+/// A size in binary units: `12B`, `1.5MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1_024 {
+        return format!("{bytes}B");
+    }
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1_024, 0);
+    while tenths >= 10_240 && unit + 1 < units.len() {
+        tenths /= 1_024;
+        unit += 1;
+    }
+    match tenths % 10 {
+        0 => format!("{}{}", tenths / 10, units[unit]),
+        tenth => format!("{}.{tenth}{}", tenths / 10, units[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_show_two_units() {
+        for (ms, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (5_000, "5s"),
+            (1_550, "1.5s"),
+            (59_999, "59.9s"),
+            (125_000, "2m05s"),
+            (10_800_000, "3h00m"),
+            (388_800_000, "4d12h"),
+        ] {
+            assert_eq!(span(Millis(ms)), text);
+        }
+        assert_eq!(since(Millis(61_007)), "+61.007s");
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1_023, "1023B"),
+            (1_536, "1.5KiB"),
+            (256 << 20, "256MiB"),
+            (u64::MAX, "15.9EiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}
