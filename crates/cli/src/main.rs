@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`local`] | tasks on this host, without a scheduler |
+//! | [`bench`] | what Baton costs on this machine |
 //! | [`output`] | what a command prints, and how it ends |
 //! | [`table`] | columns |
 //! | [`time`] | the clock, and times as people read them |
@@ -13,6 +14,7 @@
 //! errors; 5 an error of Baton itself. A command that waits for work ends with the
 //! status of the work.
 
+mod bench;
 mod local;
 mod output;
 mod table;
@@ -35,6 +37,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Local(local::Local),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     }
     let ended = match Cli::parse().command {
         Command::Local(command) => local::run(&command),
+        Command::Bench(command) => bench::run(&command),
     };
     output::exit_code(ended)
 }

@@ -84,7 +84,9 @@ impl Table {
     fn widths(&self) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            // A row of one cell is a remark, and needs no column.
+            let rows = self.rows.iter().filter(|row| row.len() > 1);
+            let cells = rows.filter_map(|row| row.get(column));
             cells.map(|cell| length(&cell.text)).max().unwrap_or(0)
         };
         (0..columns).map(width).collect()

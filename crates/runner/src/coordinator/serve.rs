@@ -20,7 +20,7 @@ use crate::log::{Kind, Log};
 use crate::record::CoordinatorRecord;
 use crate::sys::identity::{self, Handle};
 use crate::sys::signals::{self, Signals};
-use crate::sys::{clock, inherit, reap};
+use crate::sys::{clock, inherit, memory, reap};
 use crate::wire::{Ended, Known, Reply, Request, RunKey, VERSION};
 
 /// Without a runner and without anything that runs, for this long: whatever there is to
@@ -96,6 +96,7 @@ pub(super) fn run(config: Config) -> io::Result<()> {
         leaving: false,
         idle_since: clock::now().mono,
     };
+    memory::forget_the_start()?;
     coordinator.serve(&listener, signals)
 }
 

@@ -12,6 +12,7 @@
 //! | [`kill`] | process groups and whole trees |
 //! | [`cgroup`] | control groups, where they are writable |
 //! | [`inherit`] | descriptors from whoever started us, and who is at the other end |
+//! | [`memory`] | staying small |
 //! | [`socket`] | unix sockets with paths of any length |
 //! | [`random`] | random numbers |
 //!
@@ -21,13 +22,14 @@
 //! gone meanwhile is an answer, not an error.
 //!
 //! Nothing here knows tasks, runs or logs. `unsafe` is allowed in `raw`, `spawn`,
-//! `signals`, `users` and `inherit`, and nowhere else in the crate.
+//! `signals`, `users`, `inherit` and `memory`, and nowhere else in the crate.
 
 pub mod cgroup;
 pub mod clock;
 pub mod identity;
 pub mod inherit;
 pub mod kill;
+pub mod memory;
 pub mod proc;
 pub mod random;
 mod raw;

@@ -299,8 +299,8 @@ fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
         let short = !matches!(wait, Wait::Launch);
         parts.extend(short.then(|| words::wait(plan, wait, now)));
     }
-    let quiet = progress.fate == Fate::Finished && progress.failures == 0;
-    if let Some(last) = progress.last.as_ref().filter(|_| !quiet) {
+    let finished = progress.fate == Fate::Finished;
+    if let Some(last) = progress.last.as_ref().filter(|_| !finished) {
         let before = if progress.live.is_some() || view.wait.is_some() {
             "before: "
         } else {
@@ -308,8 +308,11 @@ fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
         };
         parts.push(format!("{before}{}", words::last(last)));
     }
-    if progress.failures > 1 {
-        parts.push(format!("{} failures", progress.failures));
+    match (finished, progress.failures) {
+        (_, 0) | (false, 1) => {}
+        (true, 1) => parts.push("after a failure".to_owned()),
+        (true, many) => parts.push(format!("after {many} failures")),
+        (false, many) => parts.push(format!("{many} failures")),
     }
     parts.join(" · ")
 }

@@ -58,7 +58,7 @@ impl Watcher for Plain {
     fn event(&mut self, event: &PlanEvent, plan: &Plan) {
         let lines = self.shown.event(event, plan);
         self.say_lines(lines, plan);
-        if matters(&event.change) {
+        if matters(&event.change, plan) {
             let since = time::between(self.header.began.wall, event.at.wall);
             let text = format!("{:>9} {}", time::since(since), words::event(plan, event));
             self.say(&text);
@@ -90,9 +90,15 @@ pub(super) const fn ends(change: &PlanChange) -> bool {
 }
 
 /// False for what a person learns from the next line anyway.
-pub(super) const fn matters(change: &PlanChange) -> bool {
-    !matches!(
-        change,
-        PlanChange::RunOrdered { .. } | PlanChange::BudgetMarked | PlanChange::FinalizingBegun
-    ) && !ends(change)
+fn matters(change: &PlanChange, plan: &Plan) -> bool {
+    match change {
+        PlanChange::RunOrdered { .. }
+        | PlanChange::BudgetMarked
+        | PlanChange::FinalizingBegun
+        | PlanChange::AttemptEnded
+        | PlanChange::AttemptLost => false,
+        // That the end begins is news while something still runs.
+        PlanChange::CleaningBegun { .. } => plan.live().next().is_some(),
+        _ => true,
+    }
 }

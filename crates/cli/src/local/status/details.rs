@@ -8,12 +8,13 @@ use baton_model::time::{Now, Wall};
 use baton_runner::root::{History, TaskView};
 
 use super::super::words;
+use super::usage;
 use crate::output::{Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, span, stamp};
 
 pub(super) fn print(out: &mut Output, view: &TaskView, verbose: u8, now: Wall) -> io::Result<()> {
-    processes(&view.history, now).print(out)?;
+    processes(view, now).print(out)?;
     if verbose >= 2 {
         facts(view).print(out)?;
     }
@@ -23,7 +24,8 @@ pub(super) fn print(out: &mut Output, view: &TaskView, verbose: u8, now: Wall) -
     writeln!(out)
 }
 
-fn processes(history: &History, wall: Wall) -> Table {
+fn processes(view: &TaskView, wall: Wall) -> Table {
+    let (history, usage) = (&view.history, usage::of(view));
     let now = history.now(wall);
     let mut table = Table::indented(2);
     for process in history.plan.processes(now) {
@@ -37,6 +39,10 @@ fn processes(history: &History, wall: Wall) -> Table {
                 .into(),
             now_doing(history, &process, now).into(),
         ]);
+        if let Some(usage) = usage.get(&process.no) {
+            let text = format!("  {}", usage.text(progress.live.is_some()));
+            table.row([Cell::new(text, Style::Faint)]);
+        }
     }
     table
 }

@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 
 use baton_core::plan::ProcessView;
+use baton_model::outcome::Outcome;
 use baton_model::state::{AttemptState, ProcessState};
-use baton_model::task::Fate;
+use baton_model::task::{Fate, LastRun, RunEnd, RunNo};
 use baton_model::time::Wall;
 use baton_runner::root::{Phase, TaskView};
 use serde::Serialize;
 
 use super::super::words;
 use super::Shown;
+use super::usage::{self, Usage};
 use crate::time::between;
 
 #[derive(Serialize)]
@@ -45,8 +47,38 @@ struct Process {
     kills: u64,
     losses: u64,
     last_end: Option<String>,
+    last: Option<Last>,
     pid: Option<u32>,
     wait: Option<String>,
+    usage: Option<Usage>,
+}
+
+/// The last run that is over.
+#[derive(Serialize)]
+struct Last {
+    run: RunNo,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    started_ms: Option<u64>,
+    ended_ms: u64,
+}
+
+impl From<&LastRun> for Last {
+    fn from(last: &LastRun) -> Self {
+        Self {
+            run: last.run,
+            exit_code: match last.end {
+                RunEnd::Seen(Outcome::Exited(code)) => Some(code),
+                _ => None,
+            },
+            signal: match last.end {
+                RunEnd::Seen(Outcome::Signaled(signal)) => Some(signal),
+                _ => None,
+            },
+            started_ms: last.started.map(|at| at.wall.0),
+            ended_ms: last.ended.wall.0,
+        }
+    }
 }
 
 pub(super) fn task(shown: &Shown, now: Wall) -> Task<'_> {
@@ -77,6 +109,7 @@ pub(super) fn task(shown: &Shown, now: Wall) -> Task<'_> {
 
 fn processes(view: &TaskView, now: Wall) -> Vec<Process> {
     let (plan, now) = (&view.history.plan, view.history.now(now));
+    let usage = usage::of(view);
     let shape = |process: ProcessView<'_>| Process {
         name: process.spec.name.0.clone(),
         state: process.progress.state,
@@ -87,11 +120,13 @@ fn processes(view: &TaskView, now: Wall) -> Vec<Process> {
         kills: process.progress.kills,
         losses: process.progress.losses,
         last_end: process.progress.last.as_ref().map(words::last),
+        last: process.progress.last.as_ref().map(Last::from),
         pid: process
             .progress
             .live
             .and_then(|live| Some(live.identity?.pid)),
         wait: process.wait.map(|wait| words::wait(plan, &wait, now)),
+        usage: usage.get(&process.no).copied(),
     };
     plan.processes(now).map(shape).collect()
 }

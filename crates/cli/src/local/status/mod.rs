@@ -2,6 +2,7 @@
 
 mod details;
 mod json;
+mod usage;
 
 use std::io::Write;
 
@@ -24,8 +25,10 @@ use crate::time::{between, now, span};
 ///
 /// With --json, an array of objects: id, phase (active, finished), state, driven, orphaned, name,
 /// user, host, sandbox, ports, began_ms, ended_ms, duration_ms, torn_bytes, processes, error. Each
-/// process: name, state, fate, runs, successes, failures, kills, losses, last_end, pid, wait. Times
-/// are milliseconds since 1970, in UTC. What is not known is null.
+/// process: name, state, fate, runs, successes, failures, kills, losses, last_end, last (run,
+/// exit_code, signal, started_ms, ended_ms), pid, wait, usage (run, wall_ms, cpu_ms, cpu_percent,
+/// rss_bytes, rss_peak_bytes, threads, processes, read_bytes, written_bytes). Times are milliseconds
+/// since 1970, in UTC. What is not known is null.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

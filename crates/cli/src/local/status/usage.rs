@@ -1,0 +1,125 @@
+//! What the processes of a task use, as far as it was sampled.
+
+use std::collections::BTreeMap;
+
+use baton_model::task::{ProcessNo, RunNo};
+use baton_model::time::Millis;
+use baton_runner::root::TaskView;
+use baton_runner::samples::{self, Sample};
+use serde::Serialize;
+
+use crate::time::{self, span};
+
+/// What one process used when it was last looked at, and at its most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Usage {
+    /// Of which run.
+    run: RunNo,
+    /// When.
+    wall_ms: u64,
+    /// Processor time so far.
+    cpu_ms: u64,
+    /// Of one core, since the sample before.
+    cpu_percent: Option<u64>,
+    rss_bytes: u64,
+    /// The most of this run that was seen.
+    rss_peak_bytes: u64,
+    threads: u32,
+    processes: u32,
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+impl Usage {
+    /// In words; of a process that is over, what it used in all.
+    pub(super) fn text(&self, live: bool) -> String {
+        let mut text = format!("cpu {}", span(Millis(self.cpu_ms)));
+        if let Some(percent) = self.cpu_percent.filter(|_| live) {
+            text += &format!(" ({percent}%)");
+        }
+        let most = time::size(self.rss_peak_bytes);
+        text += &match live {
+            true => format!(
+                ", memory {} (most {most}), threads {}",
+                time::size(self.rss_bytes),
+                self.threads
+            ),
+            false => format!(", memory at most {most}"),
+        };
+        let (read, written) = (time::size(self.read_bytes), time::size(self.written_bytes));
+        text + &format!(", io {read} in, {written} out")
+    }
+}
+
+/// The usage of each process that was sampled. Samples are no evidence: where they cannot be
+/// read there are none.
+pub(super) fn of(view: &TaskView) -> BTreeMap<ProcessNo, Usage> {
+    summed(&samples::read(view.samples_path()).unwrap_or_default())
+}
+
+/// From samples, the oldest first.
+fn summed(samples: &[Sample]) -> BTreeMap<ProcessNo, Usage> {
+    let mut all: BTreeMap<ProcessNo, Usage> = BTreeMap::new();
+    for sample in samples {
+        let before = all.get(&sample.run.process);
+        let before = before.filter(|before| before.run == sample.run.run);
+        let cpu_percent = before.and_then(|before| {
+            let span = sample.wall.0.checked_sub(before.wall_ms)?;
+            let used = sample.cpu_ms.saturating_sub(before.cpu_ms);
+            (used * 100).checked_div(span)
+        });
+        let usage = Usage {
+            run: sample.run.run,
+            wall_ms: sample.wall.0,
+            cpu_ms: sample.cpu_ms,
+            cpu_percent,
+            rss_bytes: sample.rss,
+            rss_peak_bytes: before
+                .map_or(0, |before| before.rss_peak_bytes)
+                .max(sample.rss),
+            threads: sample.threads,
+            processes: sample.processes,
+            read_bytes: sample.read,
+            written_bytes: sample.written,
+        };
+        all.insert(sample.run.process, usage);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_model::time::Wall;
+    use baton_runner::wire::RunKey;
+
+    fn sample(run: u64, wall: u64, cpu_ms: u64, rss: u64) -> Sample {
+        Sample {
+            wall: Wall(wall),
+            run: RunKey {
+                process: ProcessNo(0),
+                run: RunNo(run),
+            },
+            cpu_ms,
+            rss,
+            threads: 1,
+            processes: 1,
+            read: 0,
+            written: 0,
+        }
+    }
+
+    #[test]
+    fn the_last_sample_counts_and_the_most_of_its_own_run() {
+        let samples = [
+            sample(0, 1_000, 0, 900),
+            sample(1, 2_000, 0, 500),
+            sample(1, 3_000, 250, 300),
+        ];
+        let usage = summed(&samples)[&ProcessNo(0)];
+        assert_eq!((usage.rss_bytes, usage.rss_peak_bytes), (300, 500));
+        assert_eq!(usage.cpu_percent, Some(25));
+        let usage = summed(&samples[..2])[&ProcessNo(0)];
+        assert_eq!(usage.cpu_percent, None, "nothing to compare with");
+    }
+}
