@@ -7,7 +7,7 @@ SHELL := bash
 # would only mix their output.
 .NOTPARALLEL:
 .PHONY: help test tools fmt-check lint unit doctest doc xtask-checks sim-smoke \
-        soak fmt states golden clean
+        soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
@@ -21,10 +21,11 @@ help: ## list the targets
 test: tools fmt-check lint unit doctest doc xtask-checks sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
-tools: ## make sure that the toolchain is complete
+tools: ## install what the tests need, where it is missing
 	@command -v cargo >/dev/null || { echo "cargo is missing: install a Rust toolchain first" >&2; exit 1; }
 	@cargo fmt --version >/dev/null 2>&1 || rustup --quiet component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup --quiet component add clippy
+	@scripts/tools.sh
 
 fmt-check: tools ## is the code formatted?
 	@echo "== format"
@@ -63,8 +64,11 @@ sim-smoke: tools ## a short simulation; SEEDS=300
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS)
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --workers 10 --instances 200
 
-soak: tools ## a long simulation, and every seeded bug must be caught
+soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 	@scripts/soak.sh
+
+bench: tools ## what Baton costs on this machine
+	@cargo run --quiet --release -- bench local
 
 fmt: tools ## format the code
 	@cargo fmt --all

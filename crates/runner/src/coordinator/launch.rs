@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use baton_model::outcome::Outcome;
+use baton_model::task::RunNo;
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, mkdirat, open, openat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -130,7 +131,7 @@ impl Coordinator {
             self.say(Reply::Refused { run: key });
             return Ok(());
         }
-        if self.config.successor || self.table.has_predecessor(key) {
+        if key.run > RunNo(0) {
             self.kill_predecessors(key);
         }
         let at = clock::now().into();

@@ -133,15 +133,6 @@ impl Table {
             .map(|(key, run)| (*key, run))
     }
 
-    /// True if an earlier run of the same process is known to have been here.
-    pub(super) fn has_predecessor(&self, run: RunKey) -> bool {
-        let first = RunKey {
-            process: run.process,
-            run: RunNo(0),
-        };
-        run.run > RunNo(0) || self.runs.range(first..run).next().is_some()
-    }
-
     /// Every process with a live run that was adopted, with its descriptor.
     pub(super) fn adopted(&self) -> impl Iterator<Item = (RunKey, &Handle)> + '_ {
         self.live().filter_map(|(key, run)| match &run.body {

@@ -148,6 +148,15 @@ impl Start {
         }
     }
 
+    /// An error of a coordinator that did not come to greet: it may have said why.
+    fn with_last_words(&self, error: &io::Error) -> io::Error {
+        let said = std::fs::read_to_string(self.checkpoint.join(STDERR)).unwrap_or_default();
+        match said.lines().next_back() {
+            Some(last) => io::Error::new(error.kind(), format!("{error}; it says: {last}")),
+            None => io::Error::new(error.kind(), error.to_string()),
+        }
+    }
+
     fn connect(&self, deadline: Instant) -> io::Result<(Link, Greeting)> {
         let stream = socket::connect(&self.checkpoint.join(SOCKET))?;
         let mut channel = Channel::new(stream)?;
@@ -251,6 +260,8 @@ impl Vacancy {
         spawner.spawn(&command).map_err(io::Error::other)?;
         // Ours are closed; the coordinator's own copies keep the lock and the socket.
         drop((self.lock, listener));
-        start.connect(Instant::now() + GREETING_MAX)
+        start
+            .connect(Instant::now() + GREETING_MAX)
+            .map_err(|error| start.with_last_words(&error))
     }
 }

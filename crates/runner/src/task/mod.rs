@@ -77,6 +77,8 @@ pub trait Watcher {
     fn event(&mut self, event: &PlanEvent, plan: &Plan);
     /// Something that a person should know.
     fn note(&mut self, text: &str);
+    /// The task had ended before anybody looked on.
+    fn over(&mut self, plan: &Plan);
     /// Time has passed. Called at least as often as [`Self::refresh_every`] says.
     fn refresh(&mut self, plan: &Plan, now: Now);
     /// How often it wants to be called.
@@ -90,6 +92,7 @@ pub struct Blind;
 impl Watcher for Blind {
     fn event(&mut self, _: &PlanEvent, _: &Plan) {}
     fn note(&mut self, _: &str) {}
+    fn over(&mut self, _: &Plan) {}
     fn refresh(&mut self, _: &Plan, _: Now) {}
     fn refresh_every(&self) -> Option<Millis> {
         None

@@ -16,7 +16,7 @@ use crate::checks::Checks;
 use crate::coordinator::Start;
 use crate::log::{Kind, Log};
 use crate::record::{Header, Life, RunnerRecord};
-use crate::root::{Root, RunnerLock, TaskId};
+use crate::root::{Phase, Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::cgroup;
 use crate::sys::spawn::Spawner;
@@ -110,9 +110,15 @@ impl Task {
         }
         let boot = identity::boot_id().map_err(TaskError::io("read the boot id"))?;
         let life = life(boot, clock::now());
-        log.append(&[RunnerRecord::Life(life)])?;
-        log.sync()?;
-        Self::assemble(root, id, lock, options, replayed, log, life)
+        let ended = replayed.plan.outcome().is_some();
+        let finished = ended && root.phase(id)? == Some(Phase::Finished);
+        if !finished {
+            log.append(&[RunnerRecord::Life(life)])?;
+            log.sync()?;
+        }
+        let mut task = Self::assemble(root, id, lock, options, replayed, log, life)?;
+        task.finished = finished;
+        Ok(task)
     }
 
     fn assemble(

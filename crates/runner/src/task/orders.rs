@@ -10,7 +10,7 @@ use baton_model::time::Millis;
 use super::{Task, TaskError, Watcher};
 use crate::checks::{Try, Verdict};
 use crate::sys::cgroup::{self, Cgroup};
-use crate::sys::{clock, random};
+use crate::sys::clock;
 use crate::wire::{Reply, Request, RunKey};
 
 impl Task {
@@ -117,9 +117,6 @@ impl Task {
     pub(super) fn hear(&mut self, reply: Reply, watcher: &mut dyn Watcher) {
         match reply {
             Reply::Started { run, at, identity } => self.started(run, at, identity),
-            Reply::Ended(ended) if ended.outcome == baton_model::outcome::Outcome::LaunchFailed => {
-                self.launch_failed(&ended);
-            }
             Reply::Ended(ended) => self.ended(&ended),
             Reply::Unknown { run } => {
                 let live = self.plan.process(run.process).and_then(|p| p.live);
@@ -153,22 +150,6 @@ impl Task {
                 run: run.run,
             }),
         }
-    }
-
-    fn launch_failed(&mut self, ended: &crate::wire::Ended) {
-        if !self.is_live(ended.run) {
-            return self.ended(ended);
-        }
-        let at = baton_model::time::Now {
-            mono: ended.at.mono,
-            wall: ended.at.wall,
-        };
-        self.feed(Input::LaunchFailed {
-            process: ended.run.process,
-            run: ended.run.run,
-            at,
-            random: random::number(),
-        });
     }
 
     fn everything_killed(&mut self, id: u64, left: u32, watcher: &mut dyn Watcher) {

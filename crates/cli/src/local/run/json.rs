@@ -50,6 +50,16 @@ impl Json {
         let _ = writeln!(self.out, "{value}").and_then(|()| self.out.flush());
     }
 
+    fn say_ended(&mut self, plan: &Plan, at: Wall) {
+        self.say(&json!({
+            "kind": "ended",
+            "wall_ms": at,
+            "state": plan.state(),
+            "exit_code": code(plan.state()),
+            "took_ms": time::between(self.began, at),
+        }));
+    }
+
     fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
         for line in lines {
             self.say(&json!({
@@ -80,18 +90,16 @@ impl Watcher for Json {
             "change": change,
         }));
         if ends(&event.change) {
-            self.say(&json!({
-                "kind": "ended",
-                "wall_ms": event.at.wall,
-                "state": plan.state(),
-                "exit_code": code(plan.state()),
-                "took_ms": time::between(self.began, event.at.wall),
-            }));
+            self.say_ended(plan, event.at.wall);
         }
     }
 
     fn note(&mut self, text: &str) {
         self.say(&json!({ "kind": "note", "wall_ms": time::now(), "text": text }));
+    }
+
+    fn over(&mut self, plan: &Plan) {
+        self.say_ended(plan, plan.snapshot().at.wall);
     }
 
     fn refresh(&mut self, plan: &Plan, _: Now) {

@@ -241,6 +241,12 @@ impl Watcher for Live {
         self.above(&[line], None);
     }
 
+    fn over(&mut self, plan: &Plan) {
+        let mut lines = vec!["the task had ended before".to_owned()];
+        lines.extend(summary::lines(&self.out, &self.header, plan));
+        self.above(&lines, None);
+    }
+
     fn refresh(&mut self, plan: &Plan, now: Now) {
         let fresh = self
             .last

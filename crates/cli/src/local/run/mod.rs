@@ -17,7 +17,7 @@ mod summary;
 
 use std::path::PathBuf;
 
-use baton_files::Binding;
+use baton_files::{Binding, Policy};
 use baton_model::state::AttemptState;
 use baton_model::task::{LogDestination, Logger, ProcessSpec, Resources, Run as Command, TaskSpec};
 use baton_model::time::Millis;
@@ -27,7 +27,7 @@ use baton_runner::task::{NewTask, Options, Task, TaskError, Watcher};
 use clap::Args;
 
 use super::given::Given;
-use crate::output::{Ended, FAILED, Failure, Output, USAGE};
+use crate::output::{Ended, FAILED, Failure, Output, USAGE, note};
 use crate::time;
 
 /// Ended by request.
@@ -111,6 +111,7 @@ pub(super) fn run(command: &Run, root: &Root) -> Ended {
     let task = match (&command.file, given_id) {
         (Some(file), id) => {
             let file = baton_files::load(file).map_err(Failure::usage)?;
+            tell_what_is_not_done(&file.policy);
             let id = id.unwrap_or_else(|| made_up(file.name()));
             let binding = Binding {
                 task_id: Some(id.as_str().to_owned()),
@@ -209,6 +210,26 @@ pub(super) const fn code(state: AttemptState) -> u8 {
 pub(super) fn failure(error: &TaskError) -> Failure {
     let code = if error.is_invalid() { USAGE } else { INTERNAL };
     Failure::Told(code, error.to_string())
+}
+
+/// What a file asks of a scheduler nobody does here; that must not go unnoticed.
+fn tell_what_is_not_done(policy: &Policy) {
+    let asked = [
+        ("trigger", policy.trigger.is_some()),
+        ("retry", policy.retry.attempts > 1),
+        ("timeout", policy.timeout.is_some()),
+    ];
+    let asked: Vec<&str> = asked
+        .into_iter()
+        .filter_map(|(name, asked)| asked.then_some(name))
+        .collect();
+    if !asked.is_empty() {
+        note(&format!(
+            "{} of the task: left to a scheduler, without effect here; processes have `timeout` \
+             and `max_failures` of their own",
+            asked.join(", ")
+        ));
+    }
 }
 
 fn options(how: &How) -> Options {

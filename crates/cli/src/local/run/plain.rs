@@ -74,6 +74,13 @@ impl Watcher for Plain {
         self.say(&format!("baton: {text}"));
     }
 
+    fn over(&mut self, plan: &Plan) {
+        self.say("the task had ended before");
+        for line in summary::lines(&self.out, &self.header, plan) {
+            self.say(&line);
+        }
+    }
+
     fn refresh(&mut self, plan: &Plan, _: Now) {
         let lines = self.shown.lines();
         self.say_lines(lines, plan);
