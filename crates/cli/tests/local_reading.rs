@@ -7,7 +7,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use baton_model::task::TaskSpec;
+use baton_model::task::{ProcessNo, RunNo, TaskSpec};
+use baton_model::time::Wall;
+use baton_runner::samples::{Ring, Sample};
+use baton_runner::wire::RunKey;
 use local_reading_support::{Task, World, append, said, spec, task_id};
 
 #[test]
@@ -186,9 +189,41 @@ fn status_for_programs_has_a_fixed_shape() {
         task["processes"][0],
         serde_json::json!({
             "name": "fetch", "state": "SUCCESS", "fate": "finished", "runs": 2, "successes": 1,
-            "failures": 1, "kills": 0, "losses": 0, "last_end": "exit 0", "pid": null, "wait": null
+            "failures": 1, "kills": 0, "losses": 0, "last_end": "exit 0", "pid": null, "wait": null,
+            "last": { "run": 1, "exit_code": 0, "signal": null,
+                      "started_ms": 1_700_000_006_200_u64, "ended_ms": 1_700_000_007_000_u64 },
+            "usage": null,
         })
     );
+}
+
+#[test]
+fn status_shows_what_was_sampled() {
+    let world = World::new();
+    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    let sample = |wall, cpu_ms, rss| Sample {
+        wall: Wall(wall),
+        run: RunKey {
+            process: ProcessNo(0),
+            run: RunNo(1),
+        },
+        cpu_ms,
+        rss,
+        threads: 3,
+        processes: 2,
+        read: 4_096,
+        written: 0,
+    };
+    let mut ring = Ring::open(&world.root.samples(&task_id("t-1")), 8).expect("a ring");
+    let samples = [sample(1_000, 0, 3 << 20), sample(2_000, 500, 1 << 20)];
+    ring.push(&samples).expect("written");
+    let said = world.baton(&["status", "-v"]);
+    let line = "    cpu 500ms, memory at most 3MiB, io 4KiB in, 0B out";
+    assert!(said.out.lines().any(|said| said == line), "{}", said.out);
+    let usage = &world.json(&["status", "--json"])[0]["processes"][0]["usage"];
+    assert_eq!(usage["cpu_percent"], 50);
+    assert_eq!(usage["rss_bytes"], 1 << 20);
+    assert_eq!(usage["rss_peak_bytes"], 3 << 20);
 }
 
 #[test]
