@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`local`] | tasks on this host, without a scheduler |
-//! | [`bench`] | what Baton costs on this machine |
+//! | [`mod@bench`] | what Baton costs on this machine |
 //! | [`output`] | what a command prints, and how it ends |
 //! | [`table`] | columns |
 //! | [`time`] | the clock, and times as people read them |
