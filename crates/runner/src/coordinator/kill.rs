@@ -4,16 +4,20 @@
 //! from the coordinator (which is the subreaper, so this finds what has daemonised), or
 //! from the runner (to which the children of a dead coordinator go); it carries the
 //! task's mark in its environment (which finds what has no parent of ours any more); it
-//! is in the task's cgroup, where there is one.
+//! is in the task's cgroup, where there is one. What was just being launched when its
+//! coordinator died is found by none of them, and is killed by the next coordinator first.
 
 use std::io;
 
 use baton_model::outcome::KillCause;
+use baton_model::task::Identity;
 use baton_model::time::{Millis, Mono};
 
 use super::runs::{Body, Run, parse_mark};
 use super::serve::Coordinator;
+use super::{COMMAND, Config};
 use crate::helpers;
+use crate::sys::identity::Handle;
 use crate::sys::kill::{self, Sweep};
 use crate::sys::proc::{self, Stat};
 use crate::sys::{clock, reap};
@@ -173,6 +177,41 @@ impl Coordinator {
     /// Kills what earlier runs of the same process have left behind.
     pub(super) fn kill_predecessors(&mut self, key: RunKey) {
         self.kill_marked(|run| run.process == key.process && run.run < key.run);
+    }
+
+    /// Kills what a coordinator before us was about to launch when it died. Such a child
+    /// carries no mark yet, but still the command line of its parent; and there is no
+    /// coordinator of this task but us. To be called before anything is launched.
+    pub(super) fn kill_half_born(&self) -> io::Result<()> {
+        let me = std::process::id();
+        for stat in proc::all()? {
+            if stat.pid == me || !self.is_half_born(stat.pid) {
+                continue;
+            }
+            let identity = Identity {
+                boot: self.boot,
+                pid: stat.pid,
+                start_ticks: stat.start_ticks,
+            };
+            // One that has become what it was to be meanwhile is known by its mark.
+            if let Some(child) = Handle::open(&identity, self.boot)?
+                && self.is_half_born(stat.pid)
+            {
+                child.signal(libc::SIGKILL)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_half_born(&self, pid: u32) -> bool {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        let mut words = line.trim_end_matches('\0').split('\0').skip(1);
+        if words.next() != Some(COMMAND) {
+            return false;
+        }
+        let args: Vec<String> = words.map(str::to_owned).collect();
+        Config::from_args(&args).is_some_and(|config| config.mark == self.config.mark)
     }
 
     fn kill_marked(&mut self, wanted: impl Fn(RunKey) -> bool) {

@@ -110,10 +110,7 @@ pub fn main(args: &[String]) -> i32 {
     };
     match serve::run(config) {
         Ok(()) => 0,
-        Err(error) => {
-            eprintln!("coordinator: {error}");
-            1
-        }
+        Err(_) => 1,
     }
 }
 

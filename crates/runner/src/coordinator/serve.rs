@@ -54,11 +54,19 @@ pub(super) struct Coordinator {
     idle_since: Mono,
 }
 
-/// Runs until it is told to leave, or nobody needs it any more.
+/// Runs until it is told to leave, or nobody needs it any more. An error has been said on
+/// standard error.
 pub(super) fn run(config: Config) -> io::Result<()> {
+    let say = |error: &io::Error| eprintln!("coordinator: {error}");
     // Held for as long as this process lives: it says that there is a coordinator.
-    let _lock = inherit::descriptor(LOCK_FD)?;
-    let listener = UnixListener::from(inherit::descriptor(LISTENER_FD)?);
+    let _lock = inherit::descriptor(LOCK_FD).inspect_err(say)?;
+    let listener = inherit::descriptor(LISTENER_FD).inspect_err(say)?;
+    let listener = UnixListener::from(listener);
+    // Said before the socket closes: whoever waits for us there reads it then.
+    begin(config, &listener).inspect_err(say)
+}
+
+fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     // What is meant for the runner's terminal or session is not meant for us.
     let signals = Signals::listen(&[libc::SIGCHLD])?;
@@ -96,8 +104,11 @@ pub(super) fn run(config: Config) -> io::Result<()> {
         leaving: false,
         idle_since: clock::now().mono,
     };
+    if coordinator.config.successor {
+        coordinator.kill_half_born()?;
+    }
     memory::forget_the_start()?;
-    coordinator.serve(&listener, signals)
+    coordinator.serve(listener, signals)
 }
 
 /// The coordinator's log of a task.

@@ -5,8 +5,8 @@
 //! which a coordinator exists the lock is held and the socket takes connections: there is
 //! no moment at which a second runner could mistake one that is starting for none.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -150,11 +150,11 @@ impl Start {
 
     /// An error of a coordinator that did not come to greet: it may have said why.
     fn with_last_words(&self, error: &io::Error) -> io::Error {
-        let said = std::fs::read_to_string(self.checkpoint.join(STDERR)).unwrap_or_default();
-        match said.lines().next_back() {
-            Some(last) => io::Error::new(error.kind(), format!("{error}; it says: {last}")),
-            None => io::Error::new(error.kind(), error.to_string()),
-        }
+        let path = self.checkpoint.join(STDERR);
+        let said = fs::read_to_string(&path).unwrap_or_default();
+        let last = said.lines().next_back().unwrap_or("nothing");
+        let text = format!("{error}; its last words in {}: {last}", path.display());
+        io::Error::new(error.kind(), text)
     }
 
     fn connect(&self, deadline: Instant) -> io::Result<(Link, Greeting)> {
@@ -231,10 +231,14 @@ impl Vacancy {
         successor: bool,
     ) -> io::Result<(Link, Greeting)> {
         let listener = socket::listen(&start.checkpoint.join(SOCKET))?;
-        let stderr = OpenOptions::new()
+        let mut stderr = OpenOptions::new()
             .create(true)
             .append(true)
             .open(start.checkpoint.join(STDERR))?;
+        // On a full disk this fails, and says so. Otherwise there is room for what the
+        // coordinator may have to say.
+        let me = std::process::id();
+        writeln!(stderr, "runner {me}: begins a coordinator")?;
         let config = Config {
             checkpoint: start.checkpoint.clone(),
             sandbox: start.sandbox.clone(),

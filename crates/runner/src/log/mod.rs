@@ -47,4 +47,4 @@ pub use damage::{Damage, Flaw, Whereabouts};
 pub use error::LogError;
 pub use format::{Kind, RECORD_BYTES_MAX, VERSION};
 pub use read::{Recovered, read, salvage};
-pub use writer::Log;
+pub use writer::{Log, set_aside};

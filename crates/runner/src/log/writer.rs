@@ -299,6 +299,23 @@ fn write_all(disk: &mut dyn Disk, file: &mut File, mut bytes: &[u8]) -> io::Resu
     Ok(())
 }
 
+/// The last file that was set aside from this place, if one was.
+///
+/// # Errors
+/// If that cannot be told.
+pub fn set_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+    let mut last = None;
+    for number in 1..=DAMAGED_MAX {
+        let name = with_suffix(path, &format!(".damaged-{number}"));
+        match fs::symlink_metadata(&name) {
+            Ok(_) => last = Some(name),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(last)
+}
+
 /// Moves a damaged log out of the way, and says in the report what became of it.
 fn quarantine(disk: &mut dyn Disk, mut damage: Box<Damage>) -> Box<Damage> {
     let path = damage.path.clone();

@@ -2,8 +2,9 @@
 //!
 //! A runner holds an exclusive lock on `runner.lock` for as long as it lives; the
 //! kernel drops it with the process, however that ends. To look at a task is to try a
-//! shared lock for an instant, so whoever wants the exclusive one tries a few times
-//! before it takes the holder for a runner.
+//! shared lock for an instant; and a child that a runner was just starting when it was
+//! killed holds the lock until it has become another program. So whoever wants the
+//! exclusive one tries for a while before it takes the holder for a runner.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -21,8 +22,8 @@ pub struct RunnerLock {
     _file: File,
 }
 
-/// Somebody who only looks holds the lock for microseconds.
-const TRIES_MAX: u32 = 10;
+/// Together a second: a child that is half born has other programs beside it.
+const TRIES_MAX: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl Root {

@@ -1,5 +1,7 @@
 //! Both clocks, read together.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use baton_model::time::{Mono, Now, Wall};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -9,11 +11,17 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 pub fn now() -> Now {
     Now {
         mono: Mono(millis(clock_gettime(ClockId::Monotonic))),
-        wall: Wall(millis(clock_gettime(ClockId::Realtime))),
+        wall: wall(SystemTime::now()),
     }
 }
 
-/// A clock set before 1970 reads as 1970.
+/// By way of the C library, so that what steps a clock in tests can step this one. A
+/// clock set before 1970 reads as 1970.
+fn wall(time: SystemTime) -> Wall {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 fn millis(time: Timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
@@ -35,10 +43,8 @@ mod tests {
 
     #[test]
     fn a_time_before_the_epoch_is_the_epoch() {
-        let time = Timespec {
-            tv_sec: -1,
-            tv_nsec: 0,
-        };
-        assert_eq!(millis(time), 0);
+        let second = std::time::Duration::from_secs(1);
+        assert_eq!(wall(UNIX_EPOCH - second), Wall(0));
+        assert_eq!(wall(UNIX_EPOCH + second), Wall(1_000));
     }
 }

@@ -7,6 +7,7 @@
 //! them can tell is lost.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use baton_core::plan::{Input, Plan};
 use baton_core::step::Outbox;
@@ -27,23 +28,24 @@ use crate::wire::{Ended, Known, Request, RunKey};
 /// us what it ran, not more.
 const REAPED_MAX: usize = 10_000;
 
+/// So many coordinators in a row may die while we meet them. One that is killed then is no
+/// reason to stop; one that never lives has a reason of its own.
+const DEATHS_MAX: u32 = 10;
+
 impl Task {
     /// Finds or begins the coordinator, takes over what is known, and lets the plan go on.
     pub(super) fn attach(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
         self.forget_the_last_one()?;
-        let found = self
-            .start
-            .find()
-            .map_err(TaskError::io("reach the coordinator"))?;
-        let (mut link, known, replaced) = match found {
-            Found::Alive(link, greeting) => (link, greeting.runs, false),
-            Found::Nobody(vacancy) => {
-                let (link, known) = self.replace_coordinator(vacancy, watcher)?;
-                (link, known, true)
+        let mut deaths = 0;
+        let link = loop {
+            match self.meet(watcher) {
+                // What it told us is kept, and the next one is told the rest.
+                Err(TaskError::Io { error, .. }) if is_gone(&error) && deaths < DEATHS_MAX => {
+                    deaths += 1;
+                }
+                met => break met?,
             }
         };
-        self.take_exits();
-        self.take_over(&mut link, known, replaced)?;
         self.link = Some(link);
         self.successor = true;
         if self.plan.is_recovering() {
@@ -59,6 +61,22 @@ impl Task {
             }
         }
         Ok(())
+    }
+
+    /// Finds or begins the coordinator, and takes over what is known. Done again after a
+    /// failure on the way, it takes over what is left.
+    fn meet(&mut self, watcher: &mut dyn Watcher) -> Result<Link, TaskError> {
+        let found = self
+            .start
+            .find()
+            .map_err(TaskError::io("reach the coordinator"))?;
+        let (mut link, known) = match found {
+            Found::Alive(link, greeting) => (link, greeting.runs),
+            Found::Nobody(vacancy) => self.replace_coordinator(vacancy, watcher)?,
+        };
+        self.take_exits();
+        self.take_over(&mut link, known)?;
+        Ok(link)
     }
 
     /// Whatever was said to the coordinator before may not have been done. The plan says
@@ -87,8 +105,11 @@ impl Task {
             watcher.note("the coordinator is gone; another one takes over");
         }
         let known = evidence.map(known_from).unwrap_or_default();
-        // What was seen is kept before the log that says so is replaced.
+        // What was seen is kept before the log that says so is replaced. So is what nobody
+        // has seen: it may have been launched all the same, and a later life of ours, which
+        // finds the next coordinator alive, would have it launched again.
         self.take_reports(&known);
+        self.lose_the_unseen();
         self.commit(watcher)?;
         let (link, Greeting { runs, .. }) = vacancy
             .begin(&self.start, &mut self.spawner, successor)
@@ -96,14 +117,24 @@ impl Task {
         Ok((link, known.into_iter().chain(runs).collect()))
     }
 
+    /// The coordinator is dead, and these runs were ordered from it and never heard of.
+    fn lose_the_unseen(&mut self) {
+        let live = self.plan.live();
+        let unseen = live.filter(|(_, live)| live.started.is_none());
+        let unseen: Vec<RunKey> = unseen
+            .map(|(process, live)| RunKey {
+                process,
+                run: live.run,
+            })
+            .collect();
+        for run in unseen {
+            self.lost_unless_seen(run, None);
+        }
+    }
+
     /// Reports everything that is known, and hands over what still runs to a coordinator
     /// that has not launched it itself.
-    fn take_over(
-        &mut self,
-        link: &mut Link,
-        known: Vec<Known>,
-        replaced: bool,
-    ) -> Result<(), TaskError> {
+    fn take_over(&mut self, link: &mut Link, known: Vec<Known>) -> Result<(), TaskError> {
         self.take_reports(&known);
         let mut known: BTreeMap<RunKey, Known> =
             known.into_iter().map(|known| (known.run, known)).collect();
@@ -114,16 +145,11 @@ impl Task {
                 process,
                 run: live.run,
             };
-            let started = live.started.zip(live.identity);
-            match (known.remove(&run), started) {
-                // Ordered, and never heard of: the plan orders it again, unless somebody
-                // may have launched it and died.
-                (None, None) if replaced => self.lost_unless_seen(run, None),
-                (_, None) => {}
-                (_, Some((at, identity))) => {
-                    self.adopt(link, run, at, &identity)
-                        .map_err(TaskError::io("speak to the coordinator"))?;
-                }
+            known.remove(&run);
+            // One that was ordered and never heard of is ordered again by the plan.
+            if let Some((at, identity)) = live.started.zip(live.identity) {
+                self.adopt(link, run, at, &identity)
+                    .map_err(TaskError::io("speak to the coordinator"))?;
             }
         }
         // What is over and in our log need not be kept any longer.
@@ -143,7 +169,7 @@ impl Task {
         run: RunKey,
         at: Moment,
         identity: &Identity,
-    ) -> std::io::Result<()> {
+    ) -> io::Result<()> {
         if identity.boot != self.boot {
             return Ok(());
         }
@@ -249,6 +275,16 @@ impl Task {
             }
         }
     }
+}
+
+/// True if whoever we spoke to has died.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
 }
 
 fn outcome(status: ExitStatus) -> Outcome {

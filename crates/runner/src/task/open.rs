@@ -14,7 +14,7 @@ use super::launch::{INHERITED, Launches};
 use super::{Options, Task, TaskError};
 use crate::checks::Checks;
 use crate::coordinator::Start;
-use crate::log::{Kind, Log};
+use crate::log::{self, Kind, Log};
 use crate::record::{Header, Life, RunnerRecord};
 use crate::root::{Phase, Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
@@ -64,6 +64,7 @@ impl Task {
             }
             return Ok(task);
         }
+        must_be_new(root, id)?;
         let header = header(root, id, &spec, new.sandbox, new.env)?;
         make_sandbox(&header)?;
         let boot = identity::boot_id().map_err(TaskError::io("read the boot id"))?;
@@ -89,6 +90,7 @@ impl Task {
     /// [`TaskError`]; nothing has been started then.
     pub fn resume(root: &Root, id: &TaskId, options: &Options) -> Result<Self, TaskError> {
         if !root.runner_log(id).exists() {
+            must_be_new(root, id)?;
             return Err(TaskError::Invalid(format!("there is no task {id}")));
         }
         let lock = root.lock(id)?;
@@ -180,6 +182,24 @@ impl Task {
             _lock: lock,
         })
     }
+}
+
+/// A task without a log is new, unless it has lost its log: then nobody knows what it has
+/// done, and it does not begin again just because it is started again.
+fn must_be_new(root: &Root, id: &TaskId) -> Result<(), TaskError> {
+    let path = root.runner_log(id);
+    let aside = log::set_aside(&path).map_err(TaskError::io("look for the log of the task"))?;
+    let lost = root.phase(id)? == Some(Phase::Active);
+    let what = match aside {
+        Some(aside) => format!("was damaged and set aside as {}", aside.display()),
+        None if lost => "is not there".to_owned(),
+        None => return Ok(()),
+    };
+    Err(TaskError::Invalid(format!(
+        "task {id} was begun, but its log {what}; put a good copy back as {}, or run the task \
+         again under a new --task-id",
+        path.display()
+    )))
 }
 
 /// What a log says.

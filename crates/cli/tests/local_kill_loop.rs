@@ -1,0 +1,147 @@
+//! `kill -9` of anything, at any time, again and again: the task succeeds all the same, and
+//! nothing that was finished is run again.
+//!
+//! `BATON_KILLS` says how many kills to make, `BATON_SEED` with which random numbers. A seed
+//! gives the same victims and pauses; the machine adds its own chance.
+
+mod crash_support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use crash_support::people::{self, Person, Role};
+use crash_support::rng::{Rng, seed, setting};
+use crash_support::verdict::{self, Tally};
+use crash_support::{Rig, tasks};
+
+/// Kills that `make test` makes; a soak asks for more.
+const KILLS: u64 = 60;
+/// The longest pause between two kills.
+const PAUSE_MS_MAX: u64 = 120;
+
+/// Who was hit, and what came of it.
+#[derive(Debug, Default)]
+struct Score {
+    strikes: u64,
+    runners: u64,
+    coordinators: u64,
+    processes: u64,
+    missed: u64,
+    tasks: u64,
+    runs: Tally,
+}
+
+impl Score {
+    fn kills(&self) -> u64 {
+        self.runners + self.coordinators + self.processes
+    }
+}
+
+#[test]
+fn a_task_succeeds_whoever_is_killed_whenever() {
+    let (seed, kills) = (seed(), setting("BATON_KILLS").unwrap_or(KILLS));
+    let mut rng = Rng::new(seed);
+    let mut score = Score::default();
+    let begun = Instant::now();
+    while score.kills() < kills {
+        let left = kills - score.kills();
+        let result = catch_unwind(AssertUnwindSafe(|| one_task(&mut rng, &mut score, left)));
+        if let Err(panic) = result {
+            println!(
+                "with seed {seed}, in task {}, after {} kills. Again: BATON_SEED={seed} \
+                 BATON_KILLS={kills} cargo test -p baton-cli --test local_kill_loop -- --nocapture",
+                score.tasks + 1,
+                score.kills()
+            );
+            resume_unwind(panic);
+        }
+    }
+    println!(
+        "seed {seed}: {} kills in {} strikes ({} of runners, {} of coordinators, {} of processes; \
+         {} strikes hit nobody), {} tasks, {}; {:.1} s",
+        score.kills(),
+        score.strikes,
+        score.runners,
+        score.coordinators,
+        score.processes,
+        score.missed,
+        score.tasks,
+        score.runs,
+        begun.elapsed().as_secs_f64()
+    );
+}
+
+/// One task, with a few kills in it.
+fn one_task(rng: &mut Rng, score: &mut Score, left: u64) {
+    let mut rig = Rig::new(&tasks::diamond("sleep 0.03"));
+    let strikes = (4 + rng.below(20)).min(left);
+    rig.start();
+    for _ in 0..strikes {
+        let pause = match rng.below(3) {
+            0 => rng.below(10),
+            _ => rng.below(PAUSE_MS_MAX),
+        };
+        std::thread::sleep(Duration::from_millis(pause));
+        if strike(&mut rig, rng, score) {
+            break;
+        }
+    }
+    loop {
+        let code = rig.wait();
+        if code.is_some() {
+            break;
+        }
+        rig.start();
+    }
+    rig.must_succeed();
+    score.runs.add(verdict::success(&mut rig));
+    score.tasks += 1;
+}
+
+/// Kills somebody, and starts the runner again if it was hit. True if the task is over.
+fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut Score) -> bool {
+    score.strikes += 1;
+    let before = score.kills();
+    let all = people::of(rig.dir.path());
+    let one = |rng: &mut Rng, role: Role| -> Vec<usize> {
+        let places = (0..all.len()).filter(|place| all[*place].role == role);
+        let places: Vec<usize> = places.collect();
+        match places.len() {
+            0 => Vec::new(),
+            some => vec![places[rng.below(some as u64) as usize]],
+        }
+    };
+    let victims = match rng.below(10) {
+        0..=2 => one(rng, Role::Runner),
+        3..=4 => one(rng, Role::Coordinator),
+        5..=6 => one(rng, Role::Process),
+        7 => [one(rng, Role::Runner), one(rng, Role::Coordinator)].concat(),
+        8 => [one(rng, Role::Coordinator), one(rng, Role::Process)].concat(),
+        _ => (0..all.len()).collect(),
+    };
+    let mut victims: Vec<&Person> = victims.into_iter().map(|place| &all[place]).collect();
+    if rng.below(2) == 0 {
+        victims.reverse();
+    }
+    let mut runner_hit = false;
+    for victim in victims {
+        if !victim.kill() {
+            continue;
+        }
+        match victim.role {
+            Role::Runner => {
+                runner_hit = true;
+                score.runners += 1;
+            }
+            Role::Coordinator => score.coordinators += 1,
+            Role::Process => score.processes += 1,
+            Role::Tracer => {}
+        }
+    }
+    score.missed += u64::from(score.kills() == before);
+    if runner_hit && rig.wait().is_none() {
+        rig.start();
+        return false;
+    }
+    rig.life().is_over()
+}
