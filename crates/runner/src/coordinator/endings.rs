@@ -153,10 +153,7 @@ impl Coordinator {
         let exit = handle.exit();
         run.body = Body::Ending(handle, until);
         match exit {
-            Ok(Exit::Status(status)) => {
-                self.kill_members(key);
-                self.run_ended(key, status);
-            }
+            Ok(Exit::Status(status)) => self.adopted_exited(key, status),
             Ok(Exit::Running) if now < until => {
                 self.table.schedule(now + LOOK_EVERY, Due::Look(key));
             }
@@ -166,6 +163,25 @@ impl Coordinator {
                 self.say(Reply::Unknown { run: key });
             }
         }
+    }
+
+    /// As for a child: what is in the group goes with it, unless it has its grace, and what
+    /// has left the group stays.
+    fn adopted_exited(&mut self, key: RunKey, status: ExitStatus) {
+        let now = clock::now().mono;
+        let Some(run) = self.table.runs.get(&key) else {
+            return;
+        };
+        let (pid, kill_at) = (run.pid().unwrap_or_default(), run.kill_at);
+        let in_grace = kill_at.is_some_and(|at| now < at);
+        if in_grace && self.members(key, pid).is_ok_and(|left| !left.is_empty()) {
+            if let Some(run) = self.table.runs.get_mut(&key) {
+                run.body = Body::Gone(status);
+            }
+            return self.table.schedule(now + LOOK_EVERY, Due::Look(key));
+        }
+        self.kill_rest_of_group(key);
+        self.run_ended(key, status);
     }
 
     fn run_ended(&mut self, key: RunKey, status: ExitStatus) {

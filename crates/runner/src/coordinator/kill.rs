@@ -84,7 +84,7 @@ impl Coordinator {
         };
         killing.look_at = now + LOOK_EVERY;
         if killing.stage == Stage::Asked {
-            let gone = self.is_alone() || self.find_everything().is_ok_and(|left| left.is_empty());
+            let gone = self.is_alone() || self.is_nobody_left();
             if !gone && now < killing.deadline {
                 self.killing = Some(killing);
                 return;
@@ -157,6 +157,18 @@ impl Coordinator {
         }
         let deadline = clock::now().mono + KILL_MAX;
         let result = self.in_run(key, pid, &|_| false, |sweep| sweep.kill(deadline));
+        self.report(result);
+    }
+
+    /// Kills what is left of the group of a run whose first process is gone. Its number may
+    /// be somebody else's by now, so only those are meant that are known to be of the run.
+    pub(super) fn kill_rest_of_group(&mut self, key: RunKey) {
+        let Some(pid) = self.table.runs.get(&key).and_then(Run::pid) else {
+            return;
+        };
+        let deadline = clock::now().mono + KILL_MAX;
+        let elsewhere = |stat: &Stat| stat.pgrp != pid;
+        let result = self.in_run(key, pid, &elsewhere, |sweep| sweep.kill(deadline));
         self.report(result);
     }
 
@@ -245,6 +257,13 @@ impl Coordinator {
             spare: &|stat| done(stat) || !is_member(stat),
             mark: Some(&is_marked),
         })
+    }
+
+    /// True if nobody is to be found. The cgroup may know of more than a walk does: of
+    /// what has neither a parent of ours nor the mark any more.
+    fn is_nobody_left(&self) -> bool {
+        let found = self.find_everything();
+        found.is_ok_and(|left| left.is_empty()) && !self.launcher.is_cgroup_populated()
     }
 
     fn find_everything(&self) -> io::Result<Vec<Stat>> {

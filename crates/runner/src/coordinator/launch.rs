@@ -57,6 +57,13 @@ impl Launcher {
         }
     }
 
+    /// True if somebody is in the cgroup, where there is one.
+    pub(super) fn is_cgroup_populated(&self) -> bool {
+        let populated = self.cgroup.as_ref().map(Cgroup::populated);
+        // A cgroup that is gone has nobody in it.
+        matches!(populated, Some(Ok(true)))
+    }
+
     /// Starts a check. Its output goes nowhere.
     pub(super) fn start_probe(&mut self, launch: &Launch) -> io::Result<u32> {
         let command = command(launch, self.cgroup.as_ref());

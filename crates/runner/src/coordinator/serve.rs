@@ -79,6 +79,8 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
         libc::SIGUSR1,
         libc::SIGUSR2,
         libc::SIGTSTP,
+        // A limit on the size of files is an error to write on, as a full disk is.
+        libc::SIGXFSZ,
     ]);
     reap::become_subreaper()?;
     let boot = identity::boot_id()?;

@@ -101,7 +101,8 @@ impl Task {
     ) -> Result<(Link, Vec<Known>), TaskError> {
         let evidence = vacancy.evidence(&self.start)?;
         let successor = self.successor || evidence.is_some();
-        if evidence.is_some() {
+        // A task that has ended told it to leave; nothing was lost with it.
+        if evidence.is_some() && self.plan.outcome().is_none() {
             watcher.note("the coordinator is gone; another one takes over");
         }
         let known = evidence.map(known_from).unwrap_or_default();
@@ -222,7 +223,11 @@ impl Task {
 
     /// A run is over.
     pub(super) fn ended(&mut self, ended: &Ended) {
-        if self.is_live(ended.run) {
+        let live = self.plan.process(ended.run.process).and_then(|p| p.live);
+        if let Some(live) = live.filter(|live| live.run == ended.run.run) {
+            if let Some(who) = live.identity {
+                self.reaped.remove(&(who.pid, who.start_ticks));
+            }
             self.exited(ended.run, ended.at, ended.outcome);
         } else if let Some(link) = &mut self.link {
             // Already in our log. A coordinator that is gone need not be told.
@@ -240,38 +245,20 @@ impl Task {
         });
     }
 
-    /// True if the plan holds this run for under way.
-    pub(super) fn is_live(&self, run: RunKey) -> bool {
-        let live = self.plan.process(run.process).and_then(|p| p.live);
-        live.is_some_and(|live| live.run == run.run)
-    }
-
-    /// Takes the exits of our own children: the coordinator, and what it left us. The
-    /// start time is compared before a child is reaped, so that a number which was used
-    /// again is not taken for the run that had it before.
+    /// Takes the exits of our own children: the coordinator, and what an earlier one left us.
+    /// Only to know them: the coordinator that has adopted a run says when all of it is
+    /// over, and we are asked only where the kernel does not tell it how.
+    ///
+    /// The start time is read before a child is reaped: a number that was used again must
+    /// not be taken for the run that had it before.
     pub(super) fn take_exits(&mut self) {
         while let Ok(Some((pid, status))) = reap::next_exited() {
-            let now = identity::identify(self.boot, pid).ok().flatten();
-            let ours = self.plan.live().find_map(|(process, live)| {
-                let same = live.identity.is_some() && live.identity == now;
-                same.then_some(RunKey {
-                    process,
-                    run: live.run,
-                })
-            });
+            let who = identity::identify(self.boot, pid).ok().flatten();
             if reap::reap(pid).is_err() {
                 return;
             }
-            match (ours, now) {
-                // Right away where there is a coordinator; it may learn of it later.
-                (Some(run), _) if self.link.is_some() => {
-                    self.exited(run, clock::now().into(), outcome(status));
-                }
-                // Perhaps of a run that we are yet to hear of.
-                (_, Some(now)) if self.reaped.len() < REAPED_MAX => {
-                    self.reaped.insert((now.pid, now.start_ticks), status);
-                }
-                _ => {}
+            if let Some(who) = who.filter(|_| self.reaped.len() < REAPED_MAX) {
+                self.reaped.insert((who.pid, who.start_ticks), status);
             }
         }
     }

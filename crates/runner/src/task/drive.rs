@@ -42,6 +42,7 @@ impl Task {
             self.commit(watcher)?;
             self.obey(watcher)?;
             if let (true, Some(state)) = (self.finished, self.plan.outcome()) {
+                watcher.finished(&self.plan);
                 return Ok(state);
             }
             self.wait(&signals, watcher.refresh_every())?;

@@ -77,10 +77,11 @@ pub trait Watcher {
     fn event(&mut self, event: &PlanEvent, plan: &Plan);
     /// Something that a person should know.
     fn note(&mut self, text: &str);
-    /// The task had ended before anybody looked on.
-    fn over(&mut self, plan: &Plan);
     /// Time has passed. Called at least as often as [`Self::refresh_every`] says.
     fn refresh(&mut self, plan: &Plan, now: Now);
+    /// The task is over, and nothing of it is left to write anything. Said once, also of a
+    /// task that had ended before.
+    fn finished(&mut self, plan: &Plan);
     /// How often it wants to be called.
     fn refresh_every(&self) -> Option<Millis>;
 }
@@ -92,8 +93,8 @@ pub struct Blind;
 impl Watcher for Blind {
     fn event(&mut self, _: &PlanEvent, _: &Plan) {}
     fn note(&mut self, _: &str) {}
-    fn over(&mut self, _: &Plan) {}
     fn refresh(&mut self, _: &Plan, _: Now) {}
+    fn finished(&mut self, _: &Plan) {}
     fn refresh_every(&self) -> Option<Millis> {
         None
     }

@@ -20,7 +20,7 @@ use crate::root::{Phase, Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::cgroup;
 use crate::sys::spawn::Spawner;
-use crate::sys::{clock, identity, random, reap, users};
+use crate::sys::{clock, identity, random, reap, signals, users};
 
 /// Slots of the ring of samples: a quarter of an hour of four processes.
 const SAMPLE_SLOTS: u32 = 3_600;
@@ -48,6 +48,7 @@ impl Task {
         new: NewTask,
         options: &Options,
     ) -> Result<Self, TaskError> {
+        survive_limits();
         // Everything that can be wrong with the request is, before anything is made.
         let spec = Arc::new(new.spec);
         Plan::new(Arc::clone(&spec), clock::now()).map_err(TaskError::Spec)?;
@@ -89,6 +90,7 @@ impl Task {
     /// # Errors
     /// [`TaskError`]; nothing has been started then.
     pub fn resume(root: &Root, id: &TaskId, options: &Options) -> Result<Self, TaskError> {
+        survive_limits();
         if !root.runner_log(id).exists() {
             must_be_new(root, id)?;
             return Err(TaskError::Invalid(format!("there is no task {id}")));
@@ -200,6 +202,12 @@ fn must_be_new(root: &Root, id: &TaskId) -> Result<(), TaskError> {
          again under a new --task-id",
         path.display()
     )))
+}
+
+/// A limit on the size of files must be an error that is told, as a full disk is, and not
+/// our death in the middle of a record.
+fn survive_limits() {
+    signals::ignore(&[libc::SIGXFSZ]);
 }
 
 /// What a log says.

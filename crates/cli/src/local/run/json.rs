@@ -2,7 +2,8 @@
 //!
 //! Every object has `kind` and `wall_ms`. The first is `task`; then `change` for each record
 //! of the log, as it stands there, with the `process` by name; `output` for each line of a
-//! process that logs to the console; `note`; and `ended` at the end.
+//! process that logs to the console; `note`; and `ended` at the end, which is all that is
+//! said of a task that had ended before.
 
 use std::io::Write;
 
@@ -14,7 +15,6 @@ use baton_runner::task::Watcher;
 use serde_json::{Value, json};
 
 use super::code;
-use super::plain::ends;
 use super::shown::{Line, Shown};
 use crate::output::Output;
 use crate::time;
@@ -50,16 +50,6 @@ impl Json {
         let _ = writeln!(self.out, "{value}").and_then(|()| self.out.flush());
     }
 
-    fn say_ended(&mut self, plan: &Plan, at: Wall) {
-        self.say(&json!({
-            "kind": "ended",
-            "wall_ms": at,
-            "state": plan.state(),
-            "exit_code": code(plan.state()),
-            "took_ms": time::between(self.began, at),
-        }));
-    }
-
     fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
         for line in lines {
             self.say(&json!({
@@ -89,22 +79,28 @@ impl Watcher for Json {
             "process": process.and_then(|no| name(plan, no)),
             "change": change,
         }));
-        if ends(&event.change) {
-            self.say_ended(plan, event.at.wall);
-        }
     }
 
     fn note(&mut self, text: &str) {
         self.say(&json!({ "kind": "note", "wall_ms": time::now(), "text": text }));
     }
 
-    fn over(&mut self, plan: &Plan) {
-        self.say_ended(plan, plan.snapshot().at.wall);
-    }
-
     fn refresh(&mut self, plan: &Plan, _: Now) {
         let lines = self.shown.lines();
         self.say_lines(lines, plan);
+    }
+
+    fn finished(&mut self, plan: &Plan) {
+        let lines = self.shown.finish();
+        self.say_lines(lines, plan);
+        let ended = plan.snapshot().at.wall;
+        self.say(&json!({
+            "kind": "ended",
+            "wall_ms": ended,
+            "state": plan.state(),
+            "exit_code": code(plan.state()),
+            "took_ms": time::between(self.began, ended),
+        }));
     }
 
     fn refresh_every(&self) -> Option<Millis> {

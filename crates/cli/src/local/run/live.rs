@@ -8,7 +8,7 @@ use std::io::Write;
 
 use baton_core::plan::{Plan, ProcessView, Wait};
 use baton_model::state::{AttemptState, ProcessState};
-use baton_model::task::{Fate, PlanChange, PlanEvent};
+use baton_model::task::{Fate, Moment, PlanChange, PlanEvent};
 use baton_model::time::{Millis, Now};
 use baton_runner::record::Header;
 use baton_runner::root::Root;
@@ -208,13 +208,6 @@ impl Live {
         };
         lines.into_iter().map(one).collect()
     }
-
-    fn now(event: &PlanEvent) -> Now {
-        Now {
-            mono: event.at.mono,
-            wall: event.at.wall,
-        }
-    }
 }
 
 impl Watcher for Live {
@@ -224,27 +217,15 @@ impl Watcher for Live {
         if let PlanChange::Resumed { .. } = event.change {
             lines.push(self.out.paint(Style::Odd, &words::event(plan, event)));
         }
-        if ends(&event.change) {
-            self.over = true;
-            self.above(&lines, Some((plan, Self::now(event))));
-            // The last picture stays.
-            self.drawn = 0;
-            let summary = summary::lines(&self.out, &self.header, plan);
-            self.above(&summary, None);
-        } else if !lines.is_empty() {
-            self.above(&lines, Some((plan, Self::now(event))));
+        self.over |= ends(&event.change);
+        if self.over || !lines.is_empty() {
+            self.above(&lines, Some((plan, now_of(event.at))));
         }
     }
 
     fn note(&mut self, text: &str) {
         let line = self.out.paint(Style::Odd, &format!("baton: {text}"));
         self.above(&[line], None);
-    }
-
-    fn over(&mut self, plan: &Plan) {
-        let mut lines = vec!["the task had ended before".to_owned()];
-        lines.extend(summary::lines(&self.out, &self.header, plan));
-        self.above(&lines, None);
     }
 
     fn refresh(&mut self, plan: &Plan, now: Now) {
@@ -261,8 +242,25 @@ impl Watcher for Live {
         self.above(&lines, Some((plan, now)));
     }
 
+    fn finished(&mut self, plan: &Plan) {
+        let lines = self.shown.finish();
+        let lines = self.output(lines, plan);
+        self.above(&lines, Some((plan, now_of(plan.snapshot().at))));
+        // The last picture stays.
+        self.drawn = 0;
+        let summary = summary::lines(&self.out, &self.header, plan);
+        self.above(&summary, None);
+    }
+
     fn refresh_every(&self) -> Option<Millis> {
         Some(FRAME)
+    }
+}
+
+fn now_of(at: Moment) -> Now {
+    Now {
+        mono: at.mono,
+        wall: at.wall,
     }
 }
 

@@ -63,27 +63,23 @@ impl Watcher for Plain {
             let text = format!("{:>9} {}", time::since(since), words::event(plan, event));
             self.say(&text);
         }
-        if ends(&event.change) {
-            for line in summary::lines(&self.out, &self.header, plan) {
-                self.say(&line);
-            }
-        }
     }
 
     fn note(&mut self, text: &str) {
         self.say(&format!("baton: {text}"));
     }
 
-    fn over(&mut self, plan: &Plan) {
-        self.say("the task had ended before");
-        for line in summary::lines(&self.out, &self.header, plan) {
-            self.say(&line);
-        }
-    }
-
     fn refresh(&mut self, plan: &Plan, _: Now) {
         let lines = self.shown.lines();
         self.say_lines(lines, plan);
+    }
+
+    fn finished(&mut self, plan: &Plan) {
+        let lines = self.shown.finish();
+        self.say_lines(lines, plan);
+        for line in summary::lines(&self.out, &self.header, plan) {
+            self.say(&line);
+        }
     }
 
     fn refresh_every(&self) -> Option<Millis> {

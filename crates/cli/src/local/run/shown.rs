@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use baton_core::plan::Plan;
-use baton_model::task::{PlanChange, PlanEvent, ProcessNo, RunNo};
+use baton_model::task::{LogDestination, LogMode, PlanChange, PlanEvent, ProcessNo, RunNo};
 use baton_runner::root::{Stream, log_dir};
 use baton_runner::task::is_shown;
 
@@ -58,23 +58,43 @@ impl Shown {
     pub(super) fn event(&mut self, event: &PlanEvent, plan: &Plan) -> Vec<Line> {
         match event.change {
             PlanChange::RunStarted { process, run, .. } => {
+                let lines = self.close(|key| key.0 == process && key.1 < run);
                 self.follow(plan, process, run);
-                Vec::new()
+                lines
             }
             PlanChange::RunEnded { process, run, .. } => {
                 // One that was started before we came, or so fast that both changes came
                 // at once, is read from its beginning all the same.
                 self.follow(plan, process, run);
-                let mut lines = self.lines_of((process, run));
-                for followed in self.followed.remove(&(process, run)).unwrap_or_default() {
-                    if !followed.begun.is_empty() {
-                        lines.push(line(process, run, followed.stream, &followed.begun));
-                    }
+                if is_rotated(plan, process) {
+                    // Whoever rotates it may be a moment behind, so it is followed until
+                    // the next run, or to the end.
+                    return self.lines_of((process, run));
                 }
-                lines
+                self.close(|key| *key == (process, run))
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Everything that is left, at the end.
+    pub(super) fn finish(&mut self) -> Vec<Line> {
+        self.close(|_| true)
+    }
+
+    /// Looks a last time, and no more.
+    fn close(&mut self, wanted: impl Fn(&(ProcessNo, RunNo)) -> bool) -> Vec<Line> {
+        let keys = self.followed.keys().copied().filter(|key| wanted(key));
+        let mut lines = Vec::new();
+        for key in keys.collect::<Vec<_>>() {
+            lines.extend(self.lines_of(key));
+            for followed in self.followed.remove(&key).unwrap_or_default() {
+                if !followed.begun.is_empty() {
+                    lines.push(line(key.0, key.1, followed.stream, &followed.begun));
+                }
+            }
+        }
+        lines
     }
 
     /// Every whole line since the last time.
@@ -124,6 +144,13 @@ impl Shown {
         }
         lines
     }
+}
+
+/// True if the log of a process is written by another one.
+fn is_rotated(plan: &Plan, process: ProcessNo) -> bool {
+    let spec = plan.spec().processes.get(process.index());
+    let logger = spec.and_then(|spec| spec.logger).unwrap_or_default();
+    logger.destination == LogDestination::Both && logger.mode != LogMode::Standard
 }
 
 /// How much of the buffer is the next line, if it is whole.

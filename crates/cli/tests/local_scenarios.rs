@@ -1,0 +1,4 @@
+//! What a person may expect of `baton local`, each as one task that really runs.
+
+mod scenarios;
+mod support;
