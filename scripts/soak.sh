@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A long simulation: SEEDS seeds of the real system, which must all hold, and
-# then BUG_SEEDS seeds of each seeded bug, every one of which must be caught.
+# then BUG_SEEDS seeds of each seeded bug, every one of which must be caught. Then the
+# runner on real processes: KILLS random kill -9, three times, and a log torn at every byte.
 #
 # The simulator exits with 0 if every checker held on every seed, with 1 if one
 # did not, and with anything else if it could not do its work. For a seeded bug,
@@ -50,4 +51,12 @@ if ((${#missed[@]} > 0)); then
     echo "soak: not caught within $bug_seeds seeds: ${missed[*]}" >&2
     exit 1
 fi
+kills=${KILLS:-300}
+for seed in 1 2 3; do
+    echo "== $kills kills on real processes, seed $seed"
+    BATON_SEED=$seed BATON_KILLS=$kills cargo test --quiet --package baton-cli --test local_kill_loop
+done
+echo "== a log torn at every byte"
+BATON_ALL=1 cargo test --quiet --package baton-cli --test local_crashes torn
+
 echo "soak passed"
