@@ -145,3 +145,33 @@ fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut Score) -> bool {
     }
     rig.life().is_over()
 }
+
+/// While its coordinator lives, a runner may die as often as it likes: the end of every run
+/// is seen, and none is run again.
+#[test]
+fn killing_the_runner_alone_loses_nothing() {
+    let mut rng = Rng::new(seed());
+    let kills = setting("BATON_KILLS").unwrap_or(KILLS);
+    let (mut killed, mut tasks) = (0, 0);
+    while killed < kills {
+        let mut rig = Rig::new(&tasks::diamond("sleep 0.01"));
+        rig.start();
+        for _ in 0..8 {
+            std::thread::sleep(Duration::from_millis(rng.below(40)));
+            for runner in people::with_role(rig.dir.path(), Role::Runner) {
+                killed += u64::from(runner.kill());
+            }
+            if rig.wait().is_some() {
+                break;
+            }
+            rig.start();
+        }
+        while rig.wait().is_none() {
+            rig.start();
+        }
+        rig.must_succeed();
+        let tally = verdict::success(&mut rig);
+        assert_eq!(tally.lost, 0, "in task {tasks}, with seed {}", seed());
+        tasks += 1;
+    }
+}

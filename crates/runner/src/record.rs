@@ -31,6 +31,10 @@ pub struct Header {
     /// A random word that every process of the task carries in its environment,
     /// so that it can be found when everybody who knew it is gone.
     pub mark: String,
+    /// The cgroup of its processes, where there is one. Somebody who resumes the task may be
+    /// in another one himself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
     /// The version of Baton that began it.
     pub version: String,
 }

@@ -136,6 +136,13 @@ impl From<Guard> for GuardOrder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
+    /// First of all: which children the runner had before it was one. Where a coordinator has
+    /// died, what it ran may have become the runner's children too, and these are not of
+    /// the task.
+    Attach {
+        /// They, with everything that descends from them.
+        spared: Vec<Identity>,
+    },
     /// Start a run. Answered by `Started` or `Ended`.
     Launch {
         /// Which.

@@ -1,13 +1,14 @@
 //! `baton local kill`: the end of tasks, whether somebody drives them or not.
 
 use baton_model::state::AttemptState;
-use baton_runner::root::{Entry, Phase, Root, RootError};
+use baton_runner::root::{Entry, Phase, Root, RootError, TaskId};
+use baton_runner::sys::proc;
 use baton_runner::task::{Ask, Blind, Task, TaskError, Told, ask};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
 
-use crate::output::{Ended, FAILED, Failure, Output, Style};
+use crate::output::{Ended, FAILED, Failure, Output, Style, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -87,7 +88,10 @@ pub(super) fn run(command: &Kill, root: &Root) -> Ended {
 fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError> {
     // A runner may die or come while we look: a few rounds are enough for that.
     for _ in 0..ROUNDS_MAX {
-        let told = ask(&root.control_socket(&entry.id), Ask::Kill { now });
+        let path = root.control_socket(&entry.id);
+        let told = ask(&path, Ask::Kill { now }, &mut |pid| {
+            tell_who(&entry.id, pid)
+        });
         if let Ok(Some(Told::Ended(state))) = told {
             return Ok(state);
         }
@@ -97,6 +101,11 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
                 return task.drive(&mut Blind);
             }
             Err(TaskError::Root(RootError::Driven(_))) => {}
+            Err(error) if is_without_log(&error) => {
+                note(&format!("{error}"));
+                note("so no final processes run; everything of it is killed");
+                return Task::abandon(root, entry, &super::options(true));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -104,3 +113,24 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
 }
 
 const ROUNDS_MAX: u32 = 5;
+
+/// True if the log of the task is lost or damaged.
+const fn is_without_log(error: &TaskError) -> bool {
+    matches!(
+        error,
+        TaskError::NoLog(_) | TaskError::Log(_) | TaskError::Replay(_) | TaskError::Plan(_)
+    )
+}
+
+/// Nobody waits in silence.
+fn tell_who(id: &TaskId, pid: u32) {
+    let state = match proc::stat(pid) {
+        Ok(Some(stat)) if matches!(stat.state, b'T' | b't') => {
+            format!(
+                "is stopped; let it go on with `kill -CONT {pid}`, or `kill -9 {pid}` and kill again"
+            )
+        }
+        _ => "has not ended the task yet".to_owned(),
+    };
+    note(&format!("the runner of {id}, pid {pid}, {state}"));
+}

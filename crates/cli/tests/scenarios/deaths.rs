@@ -196,7 +196,11 @@ fn when_everybody_is_killed_the_run_is_lost_and_run_again() {
     runner.kill();
     scenario.kill_coordinator();
     assert!(send(pid, Signal::KILL));
-    until("the end of the process", || !is_alive(pid));
+    // Until somebody has reaped it, the kernel could still tell how it ended.
+    let there = format!("/proc/{pid}");
+    until("nothing of the process is left", || {
+        !std::path::Path::new(&there).exists()
+    });
     let runner = scenario.resume();
     scenario.wait_for_pid("pid.1");
     scenario.touch("go");

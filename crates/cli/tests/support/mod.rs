@@ -137,7 +137,7 @@ impl Scenario {
         self.dir.path()
     }
 
-    fn task_file(&self) -> PathBuf {
+    pub(crate) fn task_file(&self) -> PathBuf {
         self.dir.path().join("task.yaml")
     }
 

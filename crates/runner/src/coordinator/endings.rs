@@ -28,7 +28,7 @@ impl Coordinator {
             match self.table.children.remove(&pid) {
                 Some(Role::Run(run)) => self.root_exited(run, pid, status)?,
                 Some(Role::Probe(id)) => {
-                    kill::group(pid, libc::SIGKILL)?;
+                    self.report(kill::group(pid, libc::SIGKILL));
                     reap::reap(pid)?;
                     self.probe_exited(id, status);
                 }
@@ -43,7 +43,7 @@ impl Coordinator {
         let now = clock::now();
         let run = self.table.runs.get(&key);
         let in_grace = run.is_some_and(|run| run.kill_at.is_some_and(|at| now.mono < at));
-        if in_grace && !self.members(key, pid)?.is_empty() {
+        if in_grace && self.members(key, pid).is_ok_and(|left| !left.is_empty()) {
             reap::reap(pid)?;
             if let Some(run) = self.table.runs.get_mut(&key) {
                 run.body = Body::Gone(status);
@@ -51,7 +51,9 @@ impl Coordinator {
             self.table.schedule(now.mono + LOOK_EVERY, Due::Look(key));
             return Ok(());
         }
-        kill::group(pid, libc::SIGKILL)?;
+        // Of what has taken another user's rights we may not kill the rest; that it has ended
+        // is true all the same.
+        self.report(kill::group(pid, libc::SIGKILL));
         reap::reap(pid)?;
         self.run_ended(key, status);
         Ok(())

@@ -17,7 +17,7 @@ use super::runs::{Body, Run, parse_mark};
 use super::serve::Coordinator;
 use super::{COMMAND, Config};
 use crate::helpers;
-use crate::sys::identity::Handle;
+use crate::sys::identity::{self, Handle};
 use crate::sys::kill::{self, Sweep};
 use crate::sys::proc::{self, Stat};
 use crate::sys::{clock, reap};
@@ -27,6 +27,8 @@ use crate::wire::{Reply, RunKey};
 const KILL_MAX: Millis = Millis::from_secs(5);
 /// How long the rotators get to write what is in their pipes.
 const ROTATORS_MAX: Millis = Millis::from_secs(1);
+/// No tree is deeper; one that is being changed while it is walked has no end.
+const ANCESTORS_MAX: usize = 1_000;
 /// How often it is looked whether everything has gone.
 const LOOK_EVERY: Millis = Millis(10);
 
@@ -141,7 +143,11 @@ impl Coordinator {
         if whole_group {
             self.report(kill::group(pid, signal));
         }
-        let done = |stat: &Stat| whole_group && stat.pgrp == pid;
+        // It may carry no mark and have no parent of ours, but we hold it.
+        let held = run.handle().map(|handle| handle.signal(signal));
+        let is_held = held.is_some();
+        self.report(held.transpose());
+        let done = |stat: &Stat| (whole_group && stat.pgrp == pid) || (is_held && stat.pid == pid);
         let result = self.in_run(key, pid, &done, |sweep| sweep.signal(signal));
         self.report(result);
     }
@@ -155,6 +161,11 @@ impl Coordinator {
         if matches!(run.body, Body::Child) {
             self.report(kill::group(pid, libc::SIGKILL));
         }
+        self.report(
+            run.handle()
+                .map(|handle| handle.signal(libc::SIGKILL))
+                .transpose(),
+        );
         let deadline = clock::now().mono + KILL_MAX;
         let result = self.in_run(key, pid, &|_| false, |sweep| sweep.kill(deadline));
         self.report(result);
@@ -186,9 +197,10 @@ impl Coordinator {
         self.kill_marked(|run| run == key);
     }
 
-    /// Kills what earlier runs of the same process have left behind.
+    /// Kills what earlier runs of the same process have left behind, and whatever may have
+    /// been launched as this one by a coordinator before us.
     pub(super) fn kill_predecessors(&mut self, key: RunKey) {
-        self.kill_marked(|run| run.process == key.process && run.run < key.run);
+        self.kill_marked(|run| run.process == key.process && run.run <= key.run);
     }
 
     /// Kills what a coordinator before us was about to launch when it died. Such a child
@@ -254,7 +266,7 @@ impl Coordinator {
         };
         act(&Sweep {
             roots: &self.roots(),
-            spare: &|stat| done(stat) || !is_member(stat),
+            spare: &|stat| done(stat) || !is_member(stat) || self.is_spared(stat),
             mark: Some(&is_marked),
         })
     }
@@ -262,8 +274,12 @@ impl Coordinator {
     /// True if nobody is to be found. The cgroup may know of more than a walk does: of
     /// what has neither a parent of ours nor the mark any more.
     fn is_nobody_left(&self) -> bool {
+        let held = self.table.held();
+        let mut held = held.filter(|held| identity::is_alive(held.identity(), self.boot));
         let found = self.find_everything();
-        found.is_ok_and(|left| left.is_empty()) && !self.launcher.is_cgroup_populated()
+        found.is_ok_and(|left| left.is_empty())
+            && held.next().is_none()
+            && !self.launcher.is_cgroup_populated()
     }
 
     fn find_everything(&self) -> io::Result<Vec<Stat>> {
@@ -272,6 +288,9 @@ impl Coordinator {
 
     fn signal_everything(&mut self, signal: i32, cause: KillCause) {
         self.mark_signalled(cause);
+        for held in self.table.held() {
+            self.report(held.signal(signal));
+        }
         let result = self.everything(|sweep| sweep.signal(signal));
         self.report(result);
     }
@@ -279,6 +298,9 @@ impl Coordinator {
     fn kill_all(&mut self, cause: KillCause) -> usize {
         self.mark_signalled(cause);
         self.launcher.kill_cgroup();
+        for held in self.table.held() {
+            self.report(held.signal(libc::SIGKILL));
+        }
         let deadline = clock::now().mono + KILL_MAX;
         match self.everything(|sweep| sweep.kill(deadline)) {
             Ok(left) => left,
@@ -299,16 +321,37 @@ impl Coordinator {
         let marked: Option<&dyn Fn(&str) -> bool> = Some(&is_marked);
         act(&Sweep {
             roots: &self.roots(),
-            spare: &|stat| stat.pid == me || self.is_a_rotator(stat.pid),
+            spare: &|stat| stat.pid == me || self.is_a_rotator(stat.pid) || self.is_spared(stat),
             mark: marked.filter(|_| self.config.successor),
         })
     }
 
-    /// Whose descendants are the task's: ours, and those of the runner, to which the
-    /// children of a coordinator before us have gone.
+    /// Whose descendants are the task's: ours, those of what we hold, and those of the
+    /// runner, to which the children of a coordinator before us have gone.
     fn roots(&self) -> Vec<u32> {
-        let client = self.client_pid().filter(|_| self.config.successor);
-        client.into_iter().chain([std::process::id()]).collect()
+        let client = self.client().filter(|_| self.config.successor);
+        let held = self.table.held().map(|handle| handle.identity().pid);
+        let client = client.map(|(pid, _)| pid).into_iter();
+        client.chain(held).chain([std::process::id()]).collect()
+    }
+
+    /// True for what descends from children that the runner had before it was one.
+    fn is_spared(&self, stat: &Stat) -> bool {
+        let Some((client, spared)) = self.client().filter(|(_, spared)| !spared.is_empty()) else {
+            return false;
+        };
+        let mut next = Some(*stat);
+        for _ in 0..ANCESTORS_MAX {
+            let Some(stat) = next.filter(|stat| stat.pid != client && stat.pid > 1) else {
+                return false;
+            };
+            let is_it = |who: &Identity| who.pid == stat.pid && who.start_ticks == stat.start_ticks;
+            if spared.iter().any(is_it) {
+                return true;
+            }
+            next = proc::stat(stat.ppid).ok().flatten();
+        }
+        false
     }
 
     /// Rotators are not of the task: they end when what they write down has ended. Those
@@ -344,7 +387,7 @@ impl Coordinator {
 
     /// A signal that cannot be sent is not the end of the task: the killing looks again
     /// and says what is left.
-    fn report<T>(&self, result: io::Result<T>) {
+    pub(super) fn report<T>(&self, result: io::Result<T>) {
         if let Err(error) = result {
             eprintln!("coordinator: {error}");
         }

@@ -7,13 +7,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use baton_model::outcome::Outcome;
-use baton_model::task::RunNo;
+use baton_model::task::{Identity, RunNo};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, mkdirat, open, openat};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Config;
 use super::runs::{Body, Role, Run};
@@ -23,15 +24,18 @@ use crate::record::CoordinatorRecord;
 use crate::root::LOGS_DIR;
 use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::spawn::{Command, Spawner};
-use crate::sys::{clock, identity};
-use crate::wire::{Credentials, Ended, Launch, Reply, RunKey, Sink};
+use crate::sys::{clock, identity, kill};
+use crate::wire::{Credentials, Ended, Launch, Limit, Reply, RunKey, Sink};
 
 /// What launches need.
 #[derive(Debug)]
 pub(super) struct Launcher {
     spawner: Spawner,
-    sandbox: OwnedFd,
+    /// Opened for each launch: it may be gone, and killing must work all the same.
+    sandbox: PathBuf,
     cgroup: Option<Cgroup>,
+    /// How many descriptors a process may have, unless it says otherwise.
+    descriptors: Option<Limit>,
 }
 
 /// What was started for one run.
@@ -44,8 +48,9 @@ impl Launcher {
     pub(super) fn new(config: &Config) -> io::Result<Self> {
         Ok(Self {
             spawner: Spawner::new()?,
-            sandbox: directory(&config.sandbox)?,
+            sandbox: config.sandbox.clone(),
             cgroup: config.cgroup.as_deref().and_then(cgroup::open),
+            descriptors: raise_descriptors(),
         })
     }
 
@@ -66,8 +71,20 @@ impl Launcher {
 
     /// Starts a check. Its output goes nowhere.
     pub(super) fn start_probe(&mut self, launch: &Launch) -> io::Result<u32> {
-        let command = command(launch, self.cgroup.as_ref());
+        let limits = self.limits(launch);
+        let command = command(launch, &limits, self.cgroup.as_ref());
         self.spawner.spawn(&command).map_err(io::Error::other)
+    }
+
+    /// The limits of a process: its own, and where it has none on descriptors, the one that
+    /// we had before we raised ours.
+    fn limits(&self, launch: &Launch) -> Vec<Limit> {
+        let mut limits = launch.limits.clone();
+        let own = |limit: &Limit| limit.resource == libc::RLIMIT_NOFILE;
+        if !limits.iter().any(own) {
+            limits.extend(self.descriptors);
+        }
+        limits
     }
 
     fn start(&mut self, run: RunKey, launch: &Launch) -> io::Result<Started> {
@@ -95,7 +112,8 @@ impl Launcher {
         };
         let stdout = stream(&launch.stdout, "stdout")?;
         let stderr = stream(&launch.stderr, "stderr")?;
-        let mut command = command(launch, self.cgroup.as_ref());
+        let limits = self.limits(launch);
+        let mut command = command(launch, &limits, self.cgroup.as_ref());
         command.stdout = stdout.as_ref().map(AsFd::as_fd);
         command.stderr = stderr.as_ref().map(AsFd::as_fd);
         let spawned = self.spawner.spawn(&command);
@@ -110,7 +128,8 @@ impl Launcher {
 
     fn log_directory(&self, run: RunKey, launch: &Launch) -> io::Result<OwnedFd> {
         let owner = launch.credentials.as_ref();
-        let logs = subdirectory(self.sandbox.as_fd(), LOGS_DIR, owner)?;
+        let sandbox = directory(&self.sandbox)?;
+        let logs = subdirectory(sandbox.as_fd(), LOGS_DIR, owner)?;
         let process = subdirectory(logs.as_fd(), &launch.log, owner)?;
         subdirectory(process.as_fd(), &run.run.0.to_string(), owner)
     }
@@ -118,56 +137,45 @@ impl Launcher {
 
 impl Coordinator {
     /// Starts a run, or says again what became of it.
-    pub(super) fn launch(&mut self, key: RunKey, launch: &Launch) -> io::Result<()> {
+    pub(super) fn launch(&mut self, key: RunKey, launch: &Launch) {
         if let Some(run) = self.table.runs.get(&key) {
-            let started = run.started;
-            let ended = run.ended.clone();
-            if let Some((at, identity)) = started {
-                self.say(Reply::Started {
-                    run: key,
-                    at,
-                    identity,
-                });
-            }
-            if let Some(ended) = ended {
-                self.say(Reply::Ended(ended));
-            }
-            return Ok(());
+            let (started, ended) = (run.started, run.ended.clone());
+            let started = started.map(|(at, identity)| Reply::Started {
+                run: key,
+                at,
+                identity,
+            });
+            let told = started.into_iter().chain(ended.map(Reply::Ended));
+            told.for_each(|reply| self.say(reply));
+            return;
         }
         if !self.admits() {
-            self.say(Reply::Refused { run: key });
-            return Ok(());
+            return self.say(Reply::Refused { run: key });
         }
         if key.run > RunNo(0) {
             self.kill_predecessors(key);
         }
         let at = clock::now().into();
-        match self.launcher.start(key, launch) {
-            Ok(started) => {
-                for pid in started.rotators {
-                    self.table.children.insert(pid, Role::Rotator);
-                }
-                let pid = started.pid;
+        match self.started(key, launch) {
+            Ok((pid, identity)) => {
                 self.table.children.insert(pid, Role::Run(key));
-                // Not reaped yet, so its number is in /proc for certain.
-                let identity = identity::identify(self.boot, pid)?
-                    .ok_or_else(|| io::Error::other("a child that /proc does not show"))?;
-                self.table
-                    .runs
-                    .insert(key, Run::started(at, identity, Body::Child));
+                let run = Run::started(at, identity, Body::Child);
+                self.table.runs.insert(key, run);
                 self.record(CoordinatorRecord::Started {
                     run: key,
                     at,
                     identity,
                 });
+                // At once: what we die with unrecorded counts as lost.
+                self.write_records();
                 self.say(Reply::Started {
                     run: key,
                     at,
                     identity,
                 });
             }
-            Err(error) => {
-                eprintln!("coordinator: {key}: {error}");
+            Err(_) => {
+                // Why, stands where its output would.
                 let ended = Ended {
                     run: key,
                     at,
@@ -177,17 +185,33 @@ impl Coordinator {
                 self.ended(ended);
             }
         }
-        Ok(())
+    }
+
+    fn started(&mut self, key: RunKey, launch: &Launch) -> io::Result<(u32, Identity)> {
+        let Started { pid, rotators } = self.launcher.start(key, launch)?;
+        for pid in rotators {
+            self.table.children.insert(pid, Role::Rotator);
+        }
+        // Not reaped yet, so its number is in /proc for certain, if /proc can be read.
+        match identity::identify(self.boot, pid) {
+            Ok(Some(identity)) => Ok((pid, identity)),
+            other => {
+                self.report(kill::group(pid, libc::SIGKILL));
+                Err(other
+                    .err()
+                    .unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+            }
+        }
     }
 }
 
-fn command<'a>(launch: &'a Launch, cgroup: Option<&'a Cgroup>) -> Command<'a> {
+fn command<'a>(launch: &'a Launch, limits: &'a [Limit], cgroup: Option<&'a Cgroup>) -> Command<'a> {
     Command {
         cwd: Some(&launch.cwd),
         credentials: launch.credentials.as_ref(),
         umask: launch.umask,
         nice: launch.nice,
-        limits: &launch.limits,
+        limits,
         cgroup: cgroup.map(Cgroup::procs),
         ..Command::new(&launch.argv, &launch.env)
     }
@@ -209,6 +233,25 @@ fn rotator(
     };
     let pid = spawner.spawn(&command).map_err(io::Error::other)?;
     Ok((pid, write))
+}
+
+/// Adopting takes a descriptor for each run, so we take as many as we may have. Answers what
+/// it was before, if that was less.
+fn raise_descriptors() -> Option<Limit> {
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: before.maximum,
+        maximum: before.maximum,
+    };
+    if raised == before {
+        return None;
+    }
+    setrlimit(Resource::Nofile, raised).ok()?;
+    Some(Limit {
+        resource: libc::RLIMIT_NOFILE,
+        soft: before.current.unwrap_or(u64::MAX),
+        hard: before.maximum.unwrap_or(u64::MAX),
+    })
 }
 
 fn directory(path: &Path) -> io::Result<OwnedFd> {

@@ -63,6 +63,14 @@ impl Run {
         self.started.map(|(_, identity)| identity.pid)
     }
 
+    /// The descriptor of its first process, where it is not our child.
+    pub(super) fn handle(&self) -> Option<&Handle> {
+        match &self.body {
+            Body::Adopted(handle) | Body::Ending(handle, _) => Some(handle),
+            Body::Child | Body::Gone(_) => None,
+        }
+    }
+
     /// True while it is not over.
     pub(super) fn is_live(&self) -> bool {
         self.ended.is_none()
@@ -139,6 +147,11 @@ impl Table {
             Body::Adopted(handle) => Some((key, handle)),
             Body::Child | Body::Ending(..) | Body::Gone(_) => None,
         })
+    }
+
+    /// Every process that is held by a descriptor because it is not our child.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Handle> + '_ {
+        self.live().filter_map(|(_, run)| run.handle())
     }
 
     pub(super) fn schedule(&mut self, at: Mono, due: Due) {

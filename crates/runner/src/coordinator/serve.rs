@@ -3,11 +3,12 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_model::ids::BootId;
+use baton_model::task::{Identity, Moment};
 use baton_model::time::{Millis, Mono};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -30,11 +31,16 @@ const IDLE_MAX: Millis = Millis::from_secs(60);
 /// A log with more records than this, most of them about forgotten runs, is replaced.
 const LOG_RECORDS_MAX: u64 = 4_096;
 
+/// After a connection could not be taken.
+const ACCEPT_AGAIN: Millis = Millis::from_secs(1);
+
 /// The connected runner.
 struct Client {
     channel: Channel,
-    /// Its number: what it has as children is the task's too.
+    /// Its number: what it has as children is the task's too, where we succeed another.
     pid: u32,
+    /// But for these.
+    spared: Vec<Identity>,
 }
 
 /// A coordinator at work.
@@ -52,6 +58,8 @@ pub(super) struct Coordinator {
     client: Option<Client>,
     leaving: bool,
     idle_since: Mono,
+    /// Connections are taken from then on.
+    accept_at: Mono,
 }
 
 /// Runs until it is told to leave, or nobody needs it any more. An error has been said on
@@ -105,6 +113,7 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
         client: None,
         leaving: false,
         idle_since: clock::now().mono,
+        accept_at: Mono(0),
     };
     if coordinator.config.successor {
         coordinator.kill_half_born()?;
@@ -133,9 +142,9 @@ impl Coordinator {
             if ready.client {
                 self.read();
             }
-            self.obey()?;
+            self.obey();
             if ready.listener {
-                self.accept(listener)?;
+                self.accept(listener);
             }
             self.speak();
             if self.is_over() {
@@ -145,9 +154,11 @@ impl Coordinator {
     }
 
     fn wait(&self, listener: &UnixListener, signals: &Signals) -> io::Result<Ready> {
+        let mut callers = PollFlags::empty();
+        callers.set(PollFlags::IN, clock::now().mono >= self.accept_at);
         let mut fds = vec![
             PollFd::new(signals, PollFlags::IN),
-            PollFd::new(listener, PollFlags::IN),
+            PollFd::new(listener, callers),
         ];
         if let Some(client) = &self.client {
             let mut flags = PollFlags::empty();
@@ -181,7 +192,14 @@ impl Coordinator {
     fn next_due(&self) -> Option<Mono> {
         let idle = self.is_idle().then(|| self.idle_since + IDLE_MAX);
         let killing = self.killing.as_ref().map(Killing::look_at);
-        let all = [self.table.next_due(), self.guard.next_due(), idle, killing];
+        let accept = Some(self.accept_at).filter(|at| *at > clock::now().mono);
+        let all = [
+            self.table.next_due(),
+            self.guard.next_due(),
+            idle,
+            killing,
+            accept,
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -209,35 +227,50 @@ impl Coordinator {
 
     /// A new runner: the one before is taken for dead. What it had asked for is done by
     /// now, or waited for a killing and is dropped; its successor asks for it again.
-    fn accept(&mut self, listener: &UnixListener) -> io::Result<()> {
+    fn accept(&mut self, listener: &UnixListener) {
         loop {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The caller went away before we looked.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // No descriptors left, most likely. The caller waits; we go on with what
+                    // we have, and look again when something may have changed.
+                    eprintln!("coordinator: cannot take a connection: {error}");
+                    self.accept_at = clock::now().mono + ACCEPT_AGAIN;
+                    return;
+                }
             };
-            let Some(pid) = inherit::trusted_peer(stream.as_fd())? else {
-                continue;
-            };
-            self.write_records();
-            self.replies.clear();
-            if let Some(killing) = &mut self.killing {
-                killing.disown();
-            }
-            let mut channel = Channel::new(stream)?;
-            let hello = Reply::Hello {
-                version: VERSION,
-                mark: self.config.mark.clone(),
-                pid: std::process::id(),
-                fired: self.guard.has_fired(),
-                runs: self.table.known().collect(),
-            };
-            if channel.send(&hello).is_ok() {
-                self.client = Some(Client { channel, pid });
+            if let Err(error) = self.greet(stream) {
+                eprintln!("coordinator: cannot greet: {error}");
             }
         }
+    }
+
+    fn greet(&mut self, stream: UnixStream) -> io::Result<()> {
+        let Some(pid) = inherit::trusted_peer(stream.as_fd())? else {
+            return Ok(());
+        };
+        self.write_records();
+        self.replies.clear();
+        if let Some(killing) = &mut self.killing {
+            killing.disown();
+        }
+        let mut channel = Channel::new(stream)?;
+        channel.send(&Reply::Hello {
+            version: VERSION,
+            mark: self.config.mark.clone(),
+            pid: std::process::id(),
+            fired: self.guard.has_fired(),
+            runs: self.table.known().collect(),
+        })?;
+        self.client = Some(Client {
+            channel,
+            pid,
+            spared: Vec::new(),
+        });
+        Ok(())
     }
 
     fn read(&mut self) {
@@ -247,39 +280,37 @@ impl Coordinator {
         let alive = client.channel.flush().and_then(|()| client.channel.fill());
         if !matches!(alive, Ok(true)) {
             // What it said before it went counts: a runner that ends says so and leaves.
-            self.obey_the_last_words();
+            self.obey();
             self.lose_client();
         }
     }
 
-    fn obey_the_last_words(&mut self) {
-        if let Err(error) = self.obey() {
-            eprintln!("coordinator: {error}");
-        }
-    }
-
     /// Carries out what was asked for, up to an order that holds up the others.
-    fn obey(&mut self) -> io::Result<()> {
+    fn obey(&mut self) {
         while self.killing.is_none() {
             let Some(client) = &mut self.client else {
-                return Ok(());
+                return;
             };
             match client.channel.next::<Request>() {
-                Ok(Some(request)) => self.request(request)?,
-                Ok(None) => return Ok(()),
+                Ok(Some(request)) => self.request(request),
+                Ok(None) => return,
                 Err(error) => {
                     eprintln!("coordinator: a runner that makes no sense: {error}");
                     self.lose_client();
                 }
             }
         }
-        Ok(())
     }
 
-    fn request(&mut self, request: Request) -> io::Result<()> {
+    fn request(&mut self, request: Request) {
         let now = clock::now().mono;
         match request {
-            Request::Launch { run, launch } => self.launch(run, &launch)?,
+            Request::Attach { spared } => {
+                if let Some(client) = &mut self.client {
+                    client.spared = spared;
+                }
+            }
+            Request::Launch { run, launch } => self.launch(run, &launch),
             Request::Stop { run, signal, grace } => self.stop(run, signal, now + grace),
             Request::KillRun { run } => self.kill_run(run),
             Request::KillEverything { id, grace } => self.kill_everything(now, grace, id),
@@ -289,32 +320,32 @@ impl Coordinator {
                 launch,
                 timeout,
             } => self.probe(id, run, &launch, now + timeout),
-            Request::Adopt { run, at, identity } => self.adopt(run, at, &identity)?,
+            Request::Adopt { run, at, identity } => self.adopt(run, at, identity),
             Request::Forget { run } => self.forget(run),
             Request::Guard(order) => self.guard.extend(order.into()),
             Request::Exit => self.leaving = true,
         }
-        Ok(())
     }
 
-    fn adopt(
-        &mut self,
-        run: RunKey,
-        at: baton_model::task::Moment,
-        identity: &baton_model::task::Identity,
-    ) -> io::Result<()> {
+    fn adopt(&mut self, run: RunKey, at: Moment, identity: Identity) {
         if self.table.runs.contains_key(&run) {
-            return Ok(());
+            return;
         }
-        let Some(handle) = Handle::open(identity, self.boot)? else {
-            self.say(Reply::Unknown { run });
-            return Ok(());
-        };
-        let identity = *identity;
-        self.record(CoordinatorRecord::Started { run, at, identity });
-        let adopted = Run::started(at, identity, Body::Adopted(handle));
-        self.table.runs.insert(run, adopted);
-        Ok(())
+        match Handle::open(&identity, self.boot) {
+            Ok(Some(handle)) => {
+                self.record(CoordinatorRecord::Started { run, at, identity });
+                let adopted = Run::started(at, identity, Body::Adopted(handle));
+                self.table.runs.insert(run, adopted);
+            }
+            Ok(None) => self.say(Reply::Unknown { run }),
+            Err(error) => {
+                eprintln!(
+                    "coordinator: cannot hold {run}, pid {}: {error}",
+                    identity.pid
+                );
+                self.say(Reply::Unknown { run });
+            }
+        }
     }
 
     fn forget(&mut self, run: RunKey) {
@@ -351,9 +382,10 @@ impl Coordinator {
         self.replies.push(reply);
     }
 
-    /// The number of the runner, if there is one.
-    pub(super) fn client_pid(&self) -> Option<u32> {
-        self.client.as_ref().map(|client| client.pid)
+    /// The number of the runner, if there is one, and which of its children are not ours.
+    pub(super) fn client(&self) -> Option<(u32, &[Identity])> {
+        let client = self.client.as_ref()?;
+        Some((client.pid, &client.spared))
     }
 
     fn speak(&mut self) {
@@ -381,7 +413,7 @@ impl Coordinator {
     /// A log that cannot be written is evidence lost, not work lost: the runner hears
     /// everything from us as long as we live, and what it never heard of it finds by its
     /// mark. So we go on.
-    fn write_records(&mut self) {
+    pub(super) fn write_records(&mut self) {
         if self.records.is_empty() {
             return;
         }
@@ -425,7 +457,10 @@ impl Coordinator {
     }
 
     fn is_idle(&self) -> bool {
-        self.client.is_none() && self.table.live().next().is_none() && self.killing.is_none()
+        // A child is one that has daemonised, and we are the only link to it.
+        let childless = || !reap::has_children().unwrap_or(true);
+        let quiet = self.client.is_none() && self.killing.is_none();
+        quiet && self.table.live().next().is_none() && childless()
     }
 
     fn is_over(&self) -> bool {

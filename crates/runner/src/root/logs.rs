@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use baton_model::task::{ProcessName, RunNo};
+
+use super::tree::Dir;
 use rustix::fs::{Mode, OFlags};
 
 /// The directory of all logs in a sandbox.
@@ -40,6 +42,21 @@ pub fn log_dir(sandbox: &Path, process: &ProcessName) -> Option<PathBuf> {
     let name = process.0.as_str();
     let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
     plain.then(|| sandbox.join(LOGS_DIR).join(name))
+}
+
+/// Removes the output of one run. No link is followed: the sandbox may belong to somebody
+/// who would have us remove something else.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_run_logs(sandbox: &Path, process: &ProcessName, run: RunNo) -> io::Result<()> {
+    let Some(logs) = Dir::open(sandbox)?.part(LOGS_DIR)? else {
+        return Ok(());
+    };
+    match logs.part(&process.0)? {
+        Some(runs) => runs.remove(&run.0.to_string()),
+        None => Ok(()),
+    }
 }
 
 /// The runs that have a directory, in order; none if there is no directory at all.

@@ -55,7 +55,7 @@ pub use gc::{
 };
 pub use id::TaskId;
 pub use lock::RunnerLock;
-pub use logs::{LOGS_DIR, RunLogs, Stream, log_dir, open_log, run_dirs};
+pub use logs::{LOGS_DIR, RunLogs, Stream, log_dir, open_log, remove_run_logs, run_dirs};
 pub use place::default_place;
 pub use utc::Utc;
 pub use view::{History, Misfit, Step, TaskView, ViewError};

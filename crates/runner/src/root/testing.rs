@@ -49,6 +49,7 @@ pub(super) fn header(root: &Root, id: &str, began: u64) -> Header {
         uid: 0,
         env: Vec::new(),
         mark: "mark".to_owned(),
+        cgroup: None,
         version: "0".to_owned(),
     }
 }

@@ -68,8 +68,8 @@ pub struct Signals {
 
 impl Signals {
     /// Blocks these signals in this thread, for good, and collects them instead. They
-    /// must be blocked before any other thread begins. One that is ignored is never
-    /// collected.
+    /// must be blocked before any other thread begins. One that is ignored is collected all
+    /// the same: ask [`is_ignored`] first.
     ///
     /// # Errors
     /// If there is no such signal, or too many descriptors.
@@ -136,6 +136,23 @@ pub fn ignore(signals: &[i32]) {
         // SAFETY: no handler is installed. The one error is of a number as said above.
         unsafe { libc::signal(*signal, libc::SIG_IGN) };
     }
+}
+
+/// True if this signal is ignored.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: asks only; the kernel fills the action in unless it fails, which it does for
+    // numbers that are no signals.
+    let known = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) } == 0;
+    // SAFETY: it was filled in.
+    known && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Sets this signal to its default. A child's end is not told to whoever ignores it.
+pub fn restore(signal: i32) {
+    // SAFETY: no handler is installed. The one error is of a number that is no signal.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
 fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {

@@ -6,7 +6,7 @@
 //! whether a process with that number and that start time is still there. What none of
 //! them can tell is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use baton_core::plan::{Input, Plan};
@@ -24,8 +24,8 @@ use crate::sys::identity::ExitStatus;
 use crate::sys::{clock, identity, random, reap};
 use crate::wire::{Ended, Known, Request, RunKey};
 
-/// So many exits are kept of children that nobody knows. A coordinator that dies leaves
-/// us what it ran, not more.
+/// So many exits of children are kept until somebody asks for them. Nobody asks for those of
+/// orphans that were no run's, so from time to time they are dropped.
 const REAPED_MAX: usize = 10_000;
 
 /// So many coordinators in a row may die while we meet them. One that is killed then is no
@@ -74,6 +74,9 @@ impl Task {
             Found::Alive(link, greeting) => (link, greeting.runs),
             Found::Nobody(vacancy) => self.replace_coordinator(vacancy, watcher)?,
         };
+        let spared = self.strangers.clone();
+        link.send(&Request::Attach { spared })
+            .map_err(TaskError::io("speak to the coordinator"))?;
         self.take_exits();
         self.take_over(&mut link, known)?;
         Ok(link)
@@ -90,6 +93,8 @@ impl Task {
         self.outbox = Outbox::new(Epoch(0));
         self.orders.clear();
         self.killing = None;
+        self.killed_at = None;
+        self.forgets.clear();
         self.checks = Checks::default();
         Ok(())
     }
@@ -115,7 +120,7 @@ impl Task {
         let (link, Greeting { runs, .. }) = vacancy
             .begin(&self.start, &mut self.spawner, successor)
             .map_err(TaskError::io("start the coordinator"))?;
-        Ok((link, known.into_iter().chain(runs).collect()))
+        Ok((link, runs))
     }
 
     /// The coordinator is dead, and these runs were ordered from it and never heard of.
@@ -133,12 +138,11 @@ impl Task {
         }
     }
 
-    /// Reports everything that is known, and hands over what still runs to a coordinator
-    /// that has not launched it itself.
+    /// Reports everything that this coordinator knows, and hands over what it does not: the
+    /// runs of one that is dead.
     fn take_over(&mut self, link: &mut Link, known: Vec<Known>) -> Result<(), TaskError> {
         self.take_reports(&known);
-        let mut known: BTreeMap<RunKey, Known> =
-            known.into_iter().map(|known| (known.run, known)).collect();
+        let owned: BTreeSet<RunKey> = known.iter().map(|known| known.run).collect();
         let live: Vec<(ProcessNo, LiveRun)> =
             self.plan.live().map(|(no, live)| (no, *live)).collect();
         for (process, live) in live {
@@ -146,24 +150,24 @@ impl Task {
                 process,
                 run: live.run,
             };
-            known.remove(&run);
             // One that was ordered and never heard of is ordered again by the plan.
-            if let Some((at, identity)) = live.started.zip(live.identity) {
+            let Some((at, identity)) = live.started.zip(live.identity) else {
+                continue;
+            };
+            // Of its own runs the coordinator tells us, also of one that is about to end.
+            if !owned.contains(&run) {
                 self.adopt(link, run, at, &identity)
                     .map_err(TaskError::io("speak to the coordinator"))?;
             }
         }
-        // What is over and in our log need not be kept any longer.
-        let over = known.into_values().filter(|known| known.ended.is_some());
-        for known in over {
-            link.send(&Request::Forget { run: known.run })
-                .map_err(TaskError::io("speak to the coordinator"))?;
-        }
+        // What is over is in our log with the next commit, and need not be kept after it.
+        let over = known.into_iter().filter(|known| known.ended.is_some());
+        self.forgets.extend(over.map(|known| known.run));
         Ok(())
     }
 
-    /// A run that is there is watched by the coordinator, which ignores this if it
-    /// launched it itself. One that is gone is over, if anybody knows how.
+    /// A run that is there, and be it as a zombie, is watched by the coordinator. One that is
+    /// gone is over, if anybody knows how.
     fn adopt(
         &mut self,
         link: &mut Link,
@@ -172,9 +176,13 @@ impl Task {
         identity: &Identity,
     ) -> io::Result<()> {
         if identity.boot != self.boot {
+            // What a boot has ended, the plan learns all at once.
+            if !self.boot_changed {
+                self.lost_unless_seen(run, None);
+            }
             return Ok(());
         }
-        if identity::is_alive(identity, self.boot) {
+        if identity::identify(self.boot, identity.pid)? == Some(*identity) {
             let identity = *identity;
             return link.send(&Request::Adopt { run, at, identity });
         }
@@ -184,6 +192,7 @@ impl Task {
 
     /// Nobody watches a run any more: how it ended is known if it ended as our child.
     pub(super) fn lost_unless_seen(&mut self, run: RunKey, identity: Option<&Identity>) {
+        self.take_exits();
         let seen = identity.map(|identity| (identity.pid, identity.start_ticks));
         let status = seen.and_then(|seen| self.reaped.remove(&seen));
         match status {
@@ -229,9 +238,9 @@ impl Task {
                 self.reaped.remove(&(who.pid, who.start_ticks));
             }
             self.exited(ended.run, ended.at, ended.outcome);
-        } else if let Some(link) = &mut self.link {
-            // Already in our log. A coordinator that is gone need not be told.
-            let _ = link.send(&Request::Forget { run: ended.run });
+        } else {
+            // Its end is in our log, or will be with the next commit.
+            self.forgets.push(ended.run);
         }
     }
 
@@ -257,7 +266,10 @@ impl Task {
             if reap::reap(pid).is_err() {
                 return;
             }
-            if let Some(who) = who.filter(|_| self.reaped.len() < REAPED_MAX) {
+            if self.reaped.len() >= REAPED_MAX {
+                self.reaped.clear();
+            }
+            if let Some(who) = who {
                 self.reaped.insert((who.pid, who.start_ticks), status);
             }
         }

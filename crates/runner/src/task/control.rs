@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use baton_model::state::AttemptState;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Channel;
@@ -34,11 +35,19 @@ pub enum Told {
     Ended(AttemptState),
 }
 
+/// How long callers wait after one could not be taken.
+const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long an answer is waited for before the caller is told that it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The runner's end.
 #[derive(Debug)]
 pub(super) struct Control {
     listener: UnixListener,
     callers: Vec<Channel>,
+    /// Callers are taken from then on.
+    accept_at: Option<Instant>,
 }
 
 impl Control {
@@ -49,12 +58,13 @@ impl Control {
         Ok(Self {
             listener,
             callers: Vec::new(),
+            accept_at: None,
         })
     }
 
     /// What to wait for.
     pub(super) fn fds(&self) -> impl Iterator<Item = PollFd<'_>> + '_ {
-        let room = self.callers.len() < CALLERS_MAX;
+        let room = self.callers.len() < CALLERS_MAX && self.is_open();
         let listener = room.then(|| PollFd::new(&self.listener, PollFlags::IN));
         let callers = self.callers.iter();
         listener
@@ -79,10 +89,21 @@ impl Control {
         kills
     }
 
+    fn is_open(&self) -> bool {
+        self.accept_at.is_none_or(|at| Instant::now() >= at)
+    }
+
     fn accept(&mut self) {
-        while self.callers.len() < CALLERS_MAX {
-            let Ok((stream, _)) = self.listener.accept() else {
-                return;
+        while self.callers.len() < CALLERS_MAX && self.is_open() {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // No descriptors left, most likely: without a pause we would do nothing
+                    // else than try.
+                    self.accept_at = Some(Instant::now() + ACCEPT_AGAIN);
+                    return;
+                }
             };
             let trusted = inherit::trusted_peer(stream.as_fd());
             if let (Ok(Some(_)), Ok(caller)) = (trusted, Channel::new(stream)) {
@@ -101,11 +122,12 @@ impl Control {
 }
 
 /// Asks the runner of a task, and waits until the task has ended. `None` if no runner
-/// listens, or it went away before the end.
+/// listens, or it went away before the end. While it does not answer, `waiting` is told its
+/// number every few seconds.
 ///
 /// # Errors
 /// If the socket cannot be used.
-pub fn ask(path: &Path, ask: Ask) -> io::Result<Option<Told>> {
+pub fn ask(path: &Path, ask: Ask, waiting: &mut dyn FnMut(u32)) -> io::Result<Option<Told>> {
     let stream: UnixStream = match socket::connect(path) {
         Ok(stream) => stream,
         Err(error)
@@ -118,12 +140,20 @@ pub fn ask(path: &Path, ask: Ask) -> io::Result<Option<Told>> {
         }
         Err(error) => return Err(error),
     };
+    let runner = inherit::trusted_peer(stream.as_fd())?;
     let mut channel = Channel::new(stream)?;
     if channel.send(&ask).is_err() {
         return Ok(None);
     }
+    let patience = Timespec {
+        tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: 0,
+    };
     loop {
-        poll(&mut [PollFd::new(&channel, PollFlags::IN)], None)?;
+        let ready = poll(&mut [PollFd::new(&channel, PollFlags::IN)], Some(&patience))?;
+        if let (0, Some(runner)) = (ready, runner) {
+            waiting(runner);
+        }
         let alive = channel.fill()?;
         if let Some(told) = channel.next()? {
             return Ok(Some(told));

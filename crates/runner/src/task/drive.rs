@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Task, TaskError, Watcher, kill_input};
 use crate::record::RunnerRecord;
 use crate::sys::clock;
-use crate::sys::signals::Signals;
+use crate::sys::signals::{self, Signals};
 use crate::wire::{Request, RunKey};
 
 /// How often what the processes use is sampled, at the most.
@@ -22,6 +22,10 @@ const SAMPLE_SHARE: u64 = 50;
 const LOG_RECORDS_MAX: u64 = 8_192;
 const LOG_RECORDS_PER_PROCESS: u64 = 16;
 
+/// How long after everything was killed the ends of runs may be missing. Whoever is the
+/// parent of an adopted process may take its time to notice.
+pub(super) const TELL_MAX: Millis = Millis::from_secs(20);
+
 impl Task {
     /// Drives the task to its end.
     ///
@@ -31,9 +35,11 @@ impl Task {
     /// [`TaskError`] if it cannot be driven on. What runs goes on then, under its
     /// coordinator, and the task can be resumed.
     pub fn drive(&mut self, watcher: &mut dyn Watcher) -> Result<AttemptState, TaskError> {
-        let mut signals =
-            Signals::listen(&[libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
-                .map_err(TaskError::io("listen to signals"))?;
+        if let (true, Some(state)) = (self.finished, self.plan.outcome()) {
+            watcher.finished(&self.plan);
+            return Ok(state);
+        }
+        let mut signals = listen().map_err(TaskError::io("listen to signals"))?;
         let mut kills = 0_u32;
         loop {
             if self.link.is_none() {
@@ -49,15 +55,19 @@ impl Task {
             for signal in signals.take().map_err(TaskError::io("take signals"))? {
                 if signal == libc::SIGCHLD {
                     self.take_exits();
-                } else {
-                    kills += 1;
-                    watcher.note(if kills == 1 {
-                        "stopping; once more to kill at once"
-                    } else {
-                        "killing"
-                    });
-                    self.feed(kill_input(kills > 1));
+                    continue;
                 }
+                // A terminal that closes may hang up twice; that is no impatience.
+                if signal == libc::SIGHUP && kills > 0 {
+                    continue;
+                }
+                kills += 1;
+                watcher.note(if kills == 1 {
+                    "stopping; once more to kill at once"
+                } else {
+                    "killing"
+                });
+                self.feed(kill_input(kills > 1));
             }
             self.listen(watcher)?;
             for now in self.control.asked() {
@@ -74,6 +84,7 @@ impl Task {
             self.checks.next_due(),
             refresh.map(|every| now + every),
             self.has_samples_due().then_some(self.sample_at),
+            self.killed_at.map(|at| at + TELL_MAX),
         ];
         let due = due.into_iter().flatten().min();
         let timeout = due.map(|due| {
@@ -126,6 +137,7 @@ impl Task {
         if self.plan.next_due().is_some_and(|due| due <= now.mono) {
             self.feed(Input::Tick);
         }
+        self.give_up_the_unkillable(now.mono, watcher);
         self.try_checks();
         if self.has_samples_due() && now.mono >= self.sample_at {
             self.sample(watcher);
@@ -164,9 +176,14 @@ impl Task {
         for event in &events {
             watcher.event(event, &self.plan);
             if let PlanChange::RunEnded { process, run, .. } = event.change {
-                self.drop_shown(process, run);
-                // If it does not hear this, it says so again when we meet again.
-                let run = RunKey { process, run };
+                self.drop_logs(process, run);
+                self.forgets.push(RunKey { process, run });
+            }
+        }
+        // Only now: what is forgotten there must be in our log. If it does not hear this, it
+        // says so again when we meet again.
+        if self.link.is_some() {
+            for run in std::mem::take(&mut self.forgets) {
                 let _ = self.say(&Request::Forget { run });
             }
         }
@@ -212,6 +229,20 @@ impl Task {
         let took = ended.since(begun.mono);
         self.sample_at = Mono(ended.0) + SAMPLE_EVERY.max(took.scaled(SAMPLE_SHARE, 1));
     }
+}
+
+/// Signals that whoever started us wants ignored, as `nohup` does, stay ignored: a signal
+/// that is listened to is told even if it is ignored.
+fn listen() -> std::io::Result<Signals> {
+    signals::restore(libc::SIGCHLD);
+    let mut wanted = vec![libc::SIGCHLD];
+    let asked = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    wanted.extend(
+        asked
+            .into_iter()
+            .filter(|signal| !signals::is_ignored(*signal)),
+    );
+    Signals::listen(&wanted)
 }
 
 fn live_roots(plan: &Plan) -> Vec<(RunKey, u32)> {

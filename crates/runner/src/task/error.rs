@@ -13,6 +13,8 @@ use crate::root::RootError;
 pub enum TaskError {
     /// It cannot be run as it is asked for; nothing was changed.
     Invalid(String),
+    /// It was begun, but its log is not there any more.
+    NoLog(String),
     /// Its files cannot be used.
     Root(RootError),
     /// Its log cannot be read or written.
@@ -43,6 +45,7 @@ impl TaskError {
         matches!(
             self,
             Self::Invalid(_)
+                | Self::NoLog(_)
                 | Self::Spec(_)
                 | Self::Root(RootError::Driven(_) | RootError::BadId { .. })
         )
@@ -52,7 +55,7 @@ impl TaskError {
 impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(text) => f.write_str(text),
+            Self::Invalid(text) | Self::NoLog(text) => f.write_str(text),
             Self::Root(error) => error.fmt(f),
             Self::Log(error) => error.fmt(f),
             Self::Replay(error) => write!(

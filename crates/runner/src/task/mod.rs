@@ -25,9 +25,11 @@
 //! | `drive` | the loop, and the commit of what was decided |
 //! | `orders` | carrying out what the plan orders |
 //! | `launch` | from a process in a task to everything that its launch needs |
+//! | `abandon` | the end of a task whose log cannot be used |
 //! | `control` | the socket by which others ask for the end |
 //! | `error` | what can go wrong |
 
+mod abandon;
 mod attach;
 mod control;
 mod drive;
@@ -43,7 +45,7 @@ use std::sync::Arc;
 use baton_core::plan::{Input, Order, Plan};
 use baton_core::step::{Batch, Outbox};
 use baton_model::ids::BootId;
-use baton_model::task::{PlanEvent, TaskSpec};
+use baton_model::task::{Identity, PlanEvent, TaskSpec};
 use baton_model::time::{Millis, Mono, Now};
 
 use crate::checks::Checks;
@@ -54,6 +56,7 @@ use crate::root::{Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::identity::ExitStatus;
 use crate::sys::spawn::Spawner;
+use crate::wire::RunKey;
 
 pub use control::{Ask, Told, ask};
 pub use error::TaskError;
@@ -121,6 +124,12 @@ pub struct Task {
     orders: VecDeque<Order>,
     /// The killing that holds up the orders after it.
     killing: Option<u64>,
+    /// When everything was said to be killed, while runs were still to be told of.
+    killed_at: Option<Mono>,
+    /// Runs that the coordinator may forget, once everything decided so far is kept.
+    forgets: Vec<RunKey>,
+    /// Children that this process had before it was a runner: not the task's.
+    strangers: Vec<Identity>,
     link: Option<Link>,
     start: Start,
     launches: launch::Launches,

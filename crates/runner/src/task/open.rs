@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_core::plan::{Plan, PlanError};
 use baton_core::step::Outbox;
 use baton_model::ids::{BootId, Epoch};
-use baton_model::task::TaskSpec;
+use baton_model::task::{Identity, TaskSpec};
 use baton_model::time::Now;
 
 use super::control::Control;
@@ -20,7 +20,7 @@ use crate::root::{Phase, Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::cgroup;
 use crate::sys::spawn::Spawner;
-use crate::sys::{clock, identity, random, reap, signals, users};
+use crate::sys::{clock, identity, proc, random, reap, signals, users};
 
 /// Slots of the ring of samples: a quarter of an hour of four processes.
 const SAMPLE_SLOTS: u32 = 3_600;
@@ -66,8 +66,9 @@ impl Task {
             return Ok(task);
         }
         must_be_new(root, id)?;
-        let header = header(root, id, &spec, new.sandbox, new.env)?;
+        let mut header = header(root, id, &spec, new.sandbox, new.env)?;
         make_sandbox(&header)?;
+        header.cgroup = new_cgroup(options, &header);
         let boot = identity::boot_id().map_err(TaskError::io("read the boot id"))?;
         let life = life(boot, clock::now());
         let first = [
@@ -108,6 +109,7 @@ impl Task {
         let path = root.runner_log(id);
         let (mut log, recovered) = Log::open::<RunnerRecord>(&path, Kind::Runner)?;
         let replayed = replay(recovered.records)?;
+        must_be_ours(&replayed.header)?;
         if replayed.plan.outcome().is_none() && root.phase(id)?.is_none() {
             // It died between its log and its entry.
             root.register(&replayed.header)?;
@@ -147,7 +149,7 @@ impl Task {
             binary: options.binary.clone(),
             sandbox: PathBuf::from(&header.sandbox),
             mark: header.mark.clone(),
-            cgroup: task_cgroup(options, &header),
+            cgroup: header.cgroup.as_ref().map(PathBuf::from),
             guarded: false,
             checkpoint,
         };
@@ -171,6 +173,9 @@ impl Task {
             batches: Vec::new(),
             orders: std::collections::VecDeque::new(),
             killing: None,
+            killed_at: None,
+            forgets: Vec::new(),
+            strangers: children(life.boot),
             link: None,
             start,
             spawner: Spawner::new().map_err(TaskError::io("prepare to start processes"))?,
@@ -197,7 +202,7 @@ fn must_be_new(root: &Root, id: &TaskId) -> Result<(), TaskError> {
         None if lost => "is not there".to_owned(),
         None => return Ok(()),
     };
-    Err(TaskError::Invalid(format!(
+    Err(TaskError::NoLog(format!(
         "task {id} was begun, but its log {what}; put a good copy back as {}, or run the task \
          again under a new --task-id",
         path.display()
@@ -210,10 +215,39 @@ fn survive_limits() {
     signals::ignore(&[libc::SIGXFSZ]);
 }
 
+/// A task runs as whoever began it: somebody else, and be it root, would run its processes
+/// as somebody else.
+pub(super) fn must_be_ours(header: &Header) -> Result<(), TaskError> {
+    if header.uid == users::effective_uid() {
+        return Ok(());
+    }
+    Err(TaskError::Invalid(format!(
+        "task {} belongs to user {}; do this as that user",
+        header.task_id, header.user
+    )))
+}
+
+/// Whom this process has as children before it starts any.
+fn children(boot: BootId) -> Vec<Identity> {
+    let me = std::process::id();
+    // Without /proc nothing works, and that is told elsewhere.
+    let all = proc::all().unwrap_or_default().into_iter();
+    let children = all.filter(|stat| stat.ppid == me);
+    children
+        .map(|stat| Identity {
+            boot,
+            pid: stat.pid,
+            start_ticks: stat.start_ticks,
+        })
+        .collect()
+}
+
 /// What a log says.
 struct Replayed {
     header: Header,
     plan: Plan,
+    /// The life that has decided last. One that came after it and decided nothing has not
+    /// changed what the plan knows of boots and clocks.
     last_life: Option<Life>,
 }
 
@@ -231,11 +265,17 @@ fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
         _ => Plan::new(spec, now_of(&header)).map_err(PlanError::Spec),
     }
     .map_err(TaskError::Plan)?;
-    let mut last_life = None;
+    let (mut life, mut last_life) = (None, None);
     for record in records {
         match record {
-            RunnerRecord::Event(event) => plan.apply(&event)?,
-            RunnerRecord::Life(life) => last_life = Some(life),
+            RunnerRecord::Event(event) => {
+                plan.apply(&event)?;
+                last_life = life;
+            }
+            RunnerRecord::Life(began) => {
+                life = Some(began);
+                last_life = last_life.or(life);
+            }
             RunnerRecord::Begun(_) | RunnerRecord::Snapshot(_) => {
                 return Err(invalid("begins twice"));
             }
@@ -294,6 +334,7 @@ fn header(
         uid,
         env: inherited.chain(env).collect(),
         mark: format!("{:016x}", random::number()),
+        cgroup: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
@@ -313,11 +354,11 @@ fn make_sandbox(header: &Header) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// The task's cgroup: made for a new task, found again for an old one.
-fn task_cgroup(options: &Options, header: &Header) -> Option<PathBuf> {
+/// A cgroup for a new task, where one can be had.
+fn new_cgroup(options: &Options, header: &Header) -> Option<String> {
     if !options.cgroup {
         return None;
     }
-    let name = format!("baton-{}", header.mark);
-    cgroup::create(&name).map(|cgroup| cgroup.path().to_owned())
+    let cgroup = cgroup::create(&format!("baton-{}", header.mark))?;
+    cgroup.path().to_str().map(str::to_owned)
 }

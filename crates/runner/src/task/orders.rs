@@ -5,13 +5,16 @@ use std::io;
 use baton_core::plan::{Input, Order};
 use baton_model::state::AttemptState;
 use baton_model::task::{LogDestination, ProcessNo, RunNo};
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Mono};
 
 use super::{Task, TaskError, Watcher};
 use crate::checks::{Try, Verdict};
 use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::clock;
 use crate::wire::{Reply, Request, RunKey};
+
+/// The output of so many runs of a process is kept.
+const LOG_RUNS_KEPT: u64 = 100;
 
 impl Task {
     /// Carries out what may be carried out: nothing while everything is being killed. A
@@ -157,6 +160,7 @@ impl Task {
             return;
         }
         self.killing = None;
+        self.killed_at = self.plan.live().next().map(|_| clock::now().mono);
         if left == 0 {
             return;
         }
@@ -186,16 +190,35 @@ impl Task {
         Ok(())
     }
 
-    /// Output that was only to be shown is not kept.
-    pub(super) fn drop_shown(&self, process: ProcessNo, run: RunNo) {
+    /// Nothing may be stuck for ever: what was killed and never told of is given up.
+    pub(super) fn give_up_the_unkillable(&mut self, now: Mono, watcher: &mut dyn Watcher) {
+        if self.plan.live().next().is_none() {
+            self.killed_at = None;
+        }
+        if self
+            .killed_at
+            .is_some_and(|at| now >= at + super::drive::TELL_MAX)
+        {
+            self.killed_at = None;
+            watcher.note("what became of the processes that were killed cannot be told");
+            self.feed(Input::GiveUp);
+        }
+    }
+
+    /// Output that was only to be shown is not kept, and of a process that runs again and
+    /// again only that of its last runs.
+    pub(super) fn drop_logs(&self, process: ProcessNo, run: RunNo) {
         let spec = &self.spec.processes[process.index()];
         let destination = spec.logger.unwrap_or_default().destination;
-        if destination == LogDestination::Console {
+        let gone = if destination == LogDestination::Console {
+            Some(run)
+        } else {
+            run.0.checked_sub(LOG_RUNS_KEPT).map(RunNo)
+        };
+        if let Some(gone) = gone {
             let sandbox = std::path::Path::new(&self.header.sandbox);
-            if let Some(logs) = crate::root::log_dir(sandbox, &spec.name) {
-                // Left behind, it is cleared away with the sandbox.
-                let _ = std::fs::remove_dir_all(logs.join(run.0.to_string()));
-            }
+            // Left behind, it is cleared away with the sandbox.
+            let _ = crate::root::remove_run_logs(sandbox, &spec.name, gone);
         }
     }
 

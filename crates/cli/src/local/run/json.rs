@@ -3,9 +3,8 @@
 //! Every object has `kind` and `wall_ms`. The first is `task`; then `change` for each record
 //! of the log, as it stands there, with the `process` by name; `output` for each line of a
 //! process that logs to the console; `note`; and `ended` at the end, which is all that is
-//! said of a task that had ended before.
-
-use std::io::Write;
+//! said of a task that had ended before. A reader that is too slow finds `lost`, with how many
+//! objects are missing there; the log has them all.
 
 use baton_core::plan::Plan;
 use baton_model::task::PlanEvent;
@@ -15,6 +14,7 @@ use baton_runner::task::Watcher;
 use serde_json::{Value, json};
 
 use super::code;
+use super::outlet::Outlet;
 use super::shown::{Line, Shown};
 use crate::output::Output;
 use crate::time;
@@ -23,7 +23,7 @@ const LOOK_EVERY: Millis = Millis(100);
 
 /// Prints an object for each change.
 pub(super) struct Json {
-    out: Output,
+    out: Outlet,
     shown: Shown,
     began: Wall,
 }
@@ -31,7 +31,7 @@ pub(super) struct Json {
 impl Json {
     pub(super) fn new(out: Output, header: &Header) -> Self {
         let mut json = Self {
-            out,
+            out: Outlet::new(out, lost),
             shown: Shown::new(&header.sandbox),
             began: header.began.wall,
         };
@@ -45,9 +45,8 @@ impl Json {
         json
     }
 
-    /// Nobody who reads is no reason to stop.
     fn say(&mut self, value: &Value) {
-        let _ = writeln!(self.out, "{value}").and_then(|()| self.out.flush());
+        self.out.say(&format!("{value}\n"));
     }
 
     fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
@@ -88,6 +87,7 @@ impl Watcher for Json {
     fn refresh(&mut self, plan: &Plan, _: Now) {
         let lines = self.shown.lines();
         self.say_lines(lines, plan);
+        self.out.go_on();
     }
 
     fn finished(&mut self, plan: &Plan) {
@@ -101,11 +101,17 @@ impl Watcher for Json {
             "exit_code": code(plan.state()),
             "took_ms": time::between(self.began, ended),
         }));
+        self.out.finish();
     }
 
     fn refresh_every(&self) -> Option<Millis> {
-        self.shown.is_busy().then_some(LOOK_EVERY)
+        let busy = self.shown.is_busy() || self.out.is_behind();
+        busy.then_some(LOOK_EVERY)
     }
+}
+
+fn lost(messages: u64) -> String {
+    json!({ "kind": "lost", "wall_ms": time::now(), "messages": messages }).to_string()
 }
 
 fn name(plan: &Plan, no: usize) -> Option<&str> {

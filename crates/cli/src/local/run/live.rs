@@ -4,8 +4,6 @@
 //! times a second. A terminal that is too low shows what matters most: what runs, what has
 //! failed, what pauses; the others are counted.
 
-use std::io::Write;
-
 use baton_core::plan::{Plan, ProcessView, Wait};
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{Fate, Moment, PlanChange, PlanEvent};
@@ -15,6 +13,7 @@ use baton_runner::root::Root;
 use baton_runner::task::Watcher;
 
 use super::super::words;
+use super::outlet::{self, Outlet};
 use super::plain::ends;
 use super::shown::{Line, Shown};
 use super::summary;
@@ -30,7 +29,7 @@ const BAR_WIDTH: usize = 24;
 
 /// Draws the task.
 pub(super) struct Live {
-    out: Output,
+    out: Outlet,
     header: Header,
     shown: Shown,
     /// Lines drawn that are to be drawn over.
@@ -46,7 +45,7 @@ type Row = Vec<(String, Style)>;
 impl Live {
     pub(super) fn new(out: Output, header: &Header, root: &Root) -> Self {
         let mut live = Self {
-            out,
+            out: Outlet::new(out, outlet::lost),
             shown: Shown::new(&header.sandbox),
             header: header.clone(),
             drawn: 0,
@@ -74,11 +73,7 @@ impl Live {
         if let Some((plan, now)) = plan {
             text.push_str(&self.draw(plan, now));
         }
-        // Nobody who looks is no reason to stop.
-        let _ = self
-            .out
-            .write_all(text.as_bytes())
-            .and_then(|()| self.out.flush());
+        self.out.say(&text);
     }
 
     fn erase(&mut self) -> String {
@@ -232,7 +227,9 @@ impl Watcher for Live {
         let fresh = self
             .last
             .is_some_and(|last| now.mono.since(last.mono) < FRAME);
-        if self.over || (fresh && self.drawn > 0) {
+        self.out.go_on();
+        // A picture that nobody has taken yet needs no newer one behind it.
+        if self.over || (fresh && self.drawn > 0) || self.out.is_behind() {
             return;
         }
         self.last = Some(now);
@@ -248,8 +245,9 @@ impl Watcher for Live {
         self.above(&lines, Some((plan, now_of(plan.snapshot().at))));
         // The last picture stays.
         self.drawn = 0;
-        let summary = summary::lines(&self.out, &self.header, plan);
+        let summary = summary::lines(self.out.output(), &self.header, plan);
         self.above(&summary, None);
+        self.out.finish();
     }
 
     fn refresh_every(&self) -> Option<Millis> {

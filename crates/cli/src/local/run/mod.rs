@@ -6,11 +6,12 @@
 //! | `plain` | elsewhere, a line for each change |
 //! | `json` | to a program, an object for each change |
 //!
-//! `shown` brings the output of processes that log to the console; `summary` has the last
+//! `outlet` never waits for who reads; `shown` brings the output of processes that log to the console; `summary` has the last
 //! word. A reader that goes away does not end the task: only a signal does.
 
 mod json;
 mod live;
+mod outlet;
 mod plain;
 mod shown;
 mod summary;

@@ -1,7 +1,5 @@
 //! A line for each change, for a pipe or a file.
 
-use std::io::Write;
-
 use baton_core::plan::Plan;
 use baton_model::task::{PlanChange, PlanEvent};
 use baton_model::time::{Millis, Now};
@@ -10,6 +8,7 @@ use baton_runner::root::Root;
 use baton_runner::task::Watcher;
 
 use super::super::words;
+use super::outlet::{self, Outlet};
 use super::shown::{Line, Shown};
 use super::summary;
 use crate::output::{Output, clean};
@@ -20,7 +19,7 @@ const LOOK_EVERY: Millis = Millis(100);
 
 /// Prints a line for each change.
 pub(super) struct Plain {
-    out: Output,
+    out: Outlet,
     header: Header,
     shown: Shown,
 }
@@ -28,7 +27,7 @@ pub(super) struct Plain {
 impl Plain {
     pub(super) fn new(out: Output, header: &Header, root: &Root) -> Self {
         let mut plain = Self {
-            out,
+            out: Outlet::new(out, outlet::lost),
             shown: Shown::new(&header.sandbox),
             header: header.clone(),
         };
@@ -41,9 +40,8 @@ impl Plain {
         plain
     }
 
-    /// Nobody who reads is no reason to stop.
     fn say(&mut self, line: &str) {
-        let _ = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
+        self.out.say(&format!("{line}\n"));
     }
 
     fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
@@ -72,18 +70,21 @@ impl Watcher for Plain {
     fn refresh(&mut self, plan: &Plan, _: Now) {
         let lines = self.shown.lines();
         self.say_lines(lines, plan);
+        self.out.go_on();
     }
 
     fn finished(&mut self, plan: &Plan) {
         let lines = self.shown.finish();
         self.say_lines(lines, plan);
-        for line in summary::lines(&self.out, &self.header, plan) {
+        for line in summary::lines(self.out.output(), &self.header, plan) {
             self.say(&line);
         }
+        self.out.finish();
     }
 
     fn refresh_every(&self) -> Option<Millis> {
-        self.shown.is_busy().then_some(LOOK_EVERY)
+        let busy = self.shown.is_busy() || self.out.is_behind();
+        busy.then_some(LOOK_EVERY)
     }
 }
 
