@@ -12,6 +12,7 @@
 //! | [`ledger`] | what the facts add up to |
 //! | [`triage`] | what follows when an attempt has ended |
 //! | [`plan`] | which process of a task runs when, and how the task ends |
+//! | [`placement`] | which waiting instance goes to which worker |
 //! | [`leader`] | who of several schedulers leads |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`scheduler`] | the leader, composed of the above |
@@ -25,6 +26,7 @@ pub mod counts;
 pub mod fsm;
 pub mod leader;
 pub mod ledger;
+pub mod placement;
 pub mod plan;
 pub mod protocol;
 pub mod scheduler;

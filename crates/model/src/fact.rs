@@ -135,6 +135,23 @@ pub enum Fact {
     },
 }
 
+impl Fact {
+    /// The instance in whose timeline the fact belongs, if it is about one.
+    #[must_use]
+    pub const fn instance(&self) -> Option<InstanceId> {
+        match self {
+            Self::InstanceSubmitted { instance, .. }
+            | Self::StopRequested { instance }
+            | Self::InstanceHalted { instance } => Some(*instance),
+            Self::LeaseGranted { lease, .. }
+            | Self::AttemptAdopted { lease, .. }
+            | Self::AttemptConfirmed { lease }
+            | Self::AttemptEnded { lease, .. } => Some(lease.attempt.instance),
+            Self::LeaseTimeSet { .. } | Self::WorkerCondemned { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -7,6 +7,7 @@
 //! | [`state`] | the states of the five machines, as they stand on the wire |
 //! | [`spec`] | what an instance asks for |
 //! | [`task`] | a task: processes in an order, with their policies |
+//! | [`placement`] | what an instance asks of a worker, and what a worker offers |
 //! | [`outcome`] | how an attempt ended, and how we know |
 //! | [`fact`] | what the store keeps: past-tense, append-only |
 //! | [`message`] | the scheduler-worker calls and their replies |
@@ -21,6 +22,7 @@ pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod outcome;
+pub mod placement;
 pub mod spec;
 pub mod state;
 pub mod task;

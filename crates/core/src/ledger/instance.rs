@@ -125,6 +125,15 @@ impl Instance {
         self.step(verdict_event(verdict))
     }
 
+    /// Stops it where it waits. A lease is closed by the end of its attempt alone.
+    pub(super) fn halt(&mut self) -> Result<(), LedgerError> {
+        if self.lease.is_some() {
+            let why = "is leased, and only the end of its attempt can stop it";
+            return Err(LedgerError::Impossible(self.id, why));
+        }
+        self.step(UniversalEvent::Stopped)
+    }
+
     pub(super) fn step(&mut self, event: UniversalEvent) -> Result<(), LedgerError> {
         match transition::<Universal>(self.state, event) {
             Ok(Transition::Moved(state)) => {

@@ -9,8 +9,13 @@
 //! Invariants, checked on every fact:
 //! * an instance has at most one open lease, and a lease once closed stays closed;
 //! * every change of state is a row of the universal machine's table.
+//!
+//! A store that keeps rows instead of all facts puts a ledger, or a part of one,
+//! together again with [`Ledger::restore`], which checks what the facts would have
+//! ensured.
 
 mod instance;
+mod restore;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,6 +45,8 @@ pub enum LedgerError {
     AlreadySubmitted(InstanceId),
     /// The fact speaks of a lease that is not the open one.
     NotTheOpenLease(LeaseId, Option<LeaseId>),
+    /// No sequence of facts leaves an instance like this, or would.
+    Impossible(InstanceId, &'static str),
 }
 
 impl fmt::Display for LedgerError {
@@ -58,6 +65,7 @@ impl fmt::Display for LedgerError {
             Self::NotTheOpenLease(lease, None) => {
                 write!(f, "lease {lease} is not open, and no other is")
             }
+            Self::Impossible(instance, why) => write!(f, "instance {instance} {why}"),
         }
     }
 }
@@ -101,9 +109,7 @@ impl Ledger {
                 instance.stop_requested = true;
                 Ok(())
             }),
-            Fact::InstanceHalted { instance } => {
-                self.change(*instance, |instance| instance.step(UniversalEvent::Stopped))
-            }
+            Fact::InstanceHalted { instance } => self.change(*instance, Instance::halt),
             Fact::LeaseTimeSet { lease } => {
                 self.lease_time = *lease;
                 Ok(())

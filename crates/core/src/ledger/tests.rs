@@ -176,3 +176,66 @@ fn facts_about_the_unknown_are_refused_by_name() {
     assert_eq!(error, Err(LedgerError::UnknownInstance(I1)));
     assert!(error.expect_err("refused").to_string().contains("i1"));
 }
+
+#[test]
+fn a_leased_instance_is_not_halted_over_its_lease() {
+    let (mut ledger, _) = leased();
+    let before = ledger.clone();
+    let error = ledger.apply(&Fact::InstanceHalted { instance: I1 });
+    assert!(matches!(error, Err(LedgerError::Impossible(I1, _))));
+    assert_eq!(ledger, before);
+}
+
+#[test]
+fn a_ledger_restored_from_its_parts_is_the_same_ledger() {
+    let (mut ledger, lease) = leased();
+    let incarnation = holder().incarnation;
+    for fact in [
+        Fact::AttemptConfirmed { lease },
+        Fact::LeaseTimeSet { lease: Millis(9) },
+        Fact::WorkerCondemned {
+            worker: WorkerName::new("w"),
+            incarnation,
+            why: Condemnation::Unhealthy,
+        },
+        Fact::InstanceSubmitted {
+            instance: InstanceId(2),
+            spec: Arc::default(),
+        },
+    ] {
+        ledger.apply(&fact).expect("fits");
+    }
+    let instances = ledger.instances().map(|(_, instance)| instance.clone());
+    let restored = Ledger::restore(instances, ledger.condemned(), ledger.lease_time());
+    assert_eq!(restored, Ok(ledger));
+}
+
+#[test]
+fn an_instance_that_no_facts_could_have_left_so_is_refused() {
+    let (ledger, _) = leased();
+    let good = ledger.instance(I1).expect("is there").clone();
+    let spoilt: [fn(&mut Instance); 6] = [
+        |it| it.state = UniversalState::Triaging,
+        |it| it.state = UniversalState::Queued,
+        |it| it.state = UniversalState::Running,
+        |it| it.lease = None,
+        |it| it.attempts = AttemptNo(0),
+        |it| it.id = InstanceId(2),
+    ];
+    for (index, spoil) in spoilt.into_iter().enumerate() {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        let refused = Ledger::default().admit(bad);
+        assert!(
+            matches!(refused, Err(LedgerError::Impossible(..))),
+            "flaw {index} was taken in: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn an_instance_is_admitted_once() {
+    let mut ledger = submitted();
+    let again = ledger.instance(I1).expect("is there").clone();
+    assert_eq!(ledger.admit(again), Err(LedgerError::AlreadySubmitted(I1)));
+}

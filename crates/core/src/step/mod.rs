@@ -84,6 +84,17 @@ impl<F, E> Step<F, E> {
         self.leaked.push(effect);
     }
 
+    /// A step that says nothing: facts to keep, or, without any, a fence. Stores are tried
+    /// out with it.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn keeping(facts: Vec<F>) -> Self {
+        Self {
+            facts,
+            fenced: true,
+            ..Self::default()
+        }
+    }
+
     /// What would be kept; for tests and transcripts.
     pub fn facts(&self) -> &[F] {
         &self.facts
@@ -261,6 +272,15 @@ mod tests {
         assert!(left(&mut outbox).is_empty());
         outbox.release(batch.durable());
         assert_eq!(left(&mut outbox), ["promise"]);
+    }
+
+    #[test]
+    fn a_step_that_only_keeps_is_a_batch_with_and_without_facts() {
+        let mut outbox: Outbox<()> = Outbox::new(Epoch(1));
+        let batch = outbox.accept(Step::keeping(vec![1, 2]));
+        assert_eq!(batch.expect("facts make a batch").facts(), [1, 2]);
+        let fence = outbox.accept(Step::<u8, ()>::keeping(Vec::new()));
+        assert!(fence.expect("a fence is a batch").facts().is_empty());
     }
 
     #[test]

@@ -1,0 +1,305 @@
+//! Classes: instances that ask for the same, and so can stand for one another.
+//!
+//! Each class that has something waiting remembers where its next instance would
+//! go ([`Spot`]). A change of one worker updates that in one comparison, so no
+//! decision looks at all workers unless the remembered one is gone while others
+//! may be left.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use baton_model::time::Millis;
+
+use super::fleet::{Fleet, Worker};
+use super::limits::CLASSES_MAX;
+use super::need::{Need, Room, holds};
+use super::pools::Pools;
+use super::slab::Slab;
+
+/// Names a class, for as long as something of it waits or runs. Afterwards the
+/// number may come to mean another class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u32);
+
+impl std::fmt::Display for ClassId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "k{}", self.0)
+    }
+}
+
+/// Where on the shelf the next of a class fits best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Spot {
+    /// To be looked for.
+    #[default]
+    Unknown,
+    /// Nowhere.
+    Nowhere,
+    /// Here, and on no other worker.
+    Only(u32),
+    /// Here; others may do as well.
+    Best(u32),
+}
+
+/// One class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Class {
+    pub(super) need: Arc<Need>,
+    /// A copy of the need's, as every change of a worker looks at it.
+    room: Room,
+    /// The part of the named resources that workers have.
+    pub(super) local: Vec<(String, u64)>,
+    /// The part that is limited across the cluster.
+    pub(super) limited: Vec<(String, u64)>,
+    /// Which workers meet the constraints, one bit each; none means all of them.
+    allowed: Option<Vec<u64>>,
+    pub(super) spot: Spot,
+    /// Its lanes that hold something: priority, owner, lane.
+    pub(super) lanes: BTreeSet<(Reverse<i32>, u32, u32)>,
+    pub(super) waiting: u64,
+    placed: u64,
+    /// A moving mean of run times.
+    pub(super) estimate: Option<Millis>,
+    /// How often others took what it waits for.
+    pub(super) passed: u32,
+    /// The round in which it was last found to have no room.
+    pub(super) skipped_in: u64,
+    /// Its place among those with something waiting.
+    active_at: Option<usize>,
+    idle_since: u64,
+}
+
+impl Class {
+    /// True if worker `at` meets the constraints.
+    pub(super) fn allows(&self, at: u32) -> bool {
+        self.allowed.as_ref().is_none_or(|bits| {
+            bits.get(at as usize / 64)
+                .is_some_and(|word| word >> (at % 64) & 1 == 1)
+        })
+    }
+
+    /// True if the worker has room now. Says nothing about who has reserved it.
+    pub(super) fn fits(&self, worker: &Worker, at: u32) -> bool {
+        worker.open && worker.free.holds(&self.room) && self.allows(at) && self.fits_named(worker)
+    }
+
+    fn fits_named(&self, worker: &Worker) -> bool {
+        let mut local = self.local.iter();
+        local.all(|(name, amount)| worker.free_named(name) >= *amount)
+    }
+
+    /// True if the worker would have room if it were empty.
+    pub(super) fn could_fit(&self, worker: &Worker, at: u32) -> bool {
+        let mut local = self.local.iter();
+        worker.open
+            && worker.capacity.holds(&self.room)
+            && self.allows(at)
+            && local.all(|(name, amount)| worker.has_named(name) >= *amount)
+    }
+
+    /// Its highest priority with something waiting.
+    pub(super) fn priority(&self) -> Option<i32> {
+        self.lanes
+            .first()
+            .map(|(Reverse(priority), _, _)| *priority)
+    }
+
+    fn set_allowed(&mut self, at: u32, worker: &Worker) {
+        let need = Arc::clone(&self.need);
+        let Some(bits) = &mut self.allowed else {
+            return;
+        };
+        let word = at as usize / 64;
+        if bits.len() <= word {
+            bits.resize(word + 1, 0);
+        }
+        bits[word] &= !(1 << (at % 64));
+        if need.constraints.iter().all(|c| holds(c, &worker.labels)) {
+            bits[word] |= 1 << (at % 64);
+        }
+    }
+
+    fn split(&mut self, pools: &Pools) {
+        let named = self.need.named.iter().cloned();
+        (self.limited, self.local) = named.partition(|(name, _)| pools.contains(name));
+        self.spot = Spot::Unknown;
+    }
+
+    /// Takes in that worker `at` has changed; `grown` if more is left over on it.
+    fn adjust(&mut self, fleet: &Fleet, at: u32, grown: bool) {
+        let worker = &fleet.workers[at];
+        let fits = !worker.reserved && self.fits(worker, at);
+        self.spot = match self.spot {
+            Spot::Only(best) if best == at && !fits => Spot::Nowhere,
+            Spot::Best(best) if best == at && (grown || !fits) => Spot::Unknown,
+            Spot::Nowhere if fits => Spot::Only(at),
+            Spot::Only(best) | Spot::Best(best) if best != at && fits => {
+                if worker.before(&fleet.workers[best]) {
+                    Spot::Best(at)
+                } else {
+                    Spot::Best(best)
+                }
+            }
+            unchanged => unchanged,
+        };
+    }
+
+    /// Where on the shelf it fits best, looked for if need be.
+    pub(super) fn settle(&mut self, fleet: &Fleet) -> Option<u32> {
+        if self.spot == Spot::Unknown {
+            let accept = |worker: &Worker, at| self.allows(at) && self.fits_named(worker);
+            let found = fleet.best(&self.room, accept);
+            self.spot = found.map_or(Spot::Nowhere, Spot::Best);
+        }
+        match self.spot {
+            Spot::Only(at) | Spot::Best(at) => Some(at),
+            Spot::Nowhere | Spot::Unknown => None,
+        }
+    }
+}
+
+/// All classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Classes {
+    pub(super) all: Slab<Class>,
+    by_need: BTreeMap<Arc<Need>, u32>,
+    /// Those with something waiting, in no order that matters.
+    pub(super) active: Vec<u32>,
+    /// Those with nothing waiting and nothing placed, the longest idle first.
+    idle: BTreeSet<(u64, u32)>,
+    ticks: u64,
+}
+
+impl Classes {
+    pub(super) fn find(&self, need: &Need) -> Option<u32> {
+        self.by_need.get(need).copied()
+    }
+
+    /// The class of this need, made if need be. Beyond the limit none is made,
+    /// unless what runs must be accounted for. A new one costs O(workers) if it
+    /// has constraints.
+    pub(super) fn find_or_add(
+        &mut self,
+        need: Need,
+        fleet: &Fleet,
+        pools: &Pools,
+        runs: bool,
+    ) -> Option<u32> {
+        if let Some(at) = self.find(&need) {
+            return Some(at);
+        }
+        if self.all.len() >= CLASSES_MAX {
+            match self.idle.pop_first() {
+                Some((_, at)) => self.forget(at),
+                None if runs => {}
+                None => return None,
+            }
+        }
+        let need = Arc::new(need);
+        let mut class = Class {
+            allowed: (!need.constraints.is_empty()).then(Vec::new),
+            room: need.room,
+            need: Arc::clone(&need),
+            idle_since: self.ticks,
+            ..Class::default()
+        };
+        class.split(pools);
+        if class.allowed.is_some() {
+            for (at, worker) in fleet.workers.iter() {
+                class.set_allowed(at, worker);
+            }
+        }
+        let at = self.all.insert(class);
+        self.by_need.insert(need, at);
+        self.idle.insert((self.ticks, at));
+        Some(at)
+    }
+
+    fn forget(&mut self, at: u32) {
+        if let Some(class) = self.all.remove(at) {
+            self.by_need.remove(&class.need);
+        }
+    }
+
+    pub(super) fn add_waiting(&mut self, at: u32, count: u64) {
+        let class = &mut self.all[at];
+        class.waiting += count;
+        if class.active_at.is_none() {
+            class.active_at = Some(self.active.len());
+            class.spot = Spot::Unknown;
+            self.active.push(at);
+        }
+        self.note(at);
+    }
+
+    pub(super) fn remove_waiting(&mut self, at: u32, count: u64) {
+        let class = &mut self.all[at];
+        class.waiting -= count;
+        if class.waiting == 0
+            && let Some(place) = class.active_at.take()
+        {
+            class.passed = 0;
+            self.active.swap_remove(place);
+            if let Some(moved) = self.active.get(place) {
+                self.all[*moved].active_at = Some(place);
+            }
+        }
+        self.note(at);
+    }
+
+    pub(super) fn add_placed(&mut self, at: u32) {
+        self.all[at].placed += 1;
+        self.note(at);
+    }
+
+    pub(super) fn remove_placed(&mut self, at: u32) {
+        self.all[at].placed -= 1;
+        self.note(at);
+    }
+
+    /// Keeps the list of idle classes right.
+    fn note(&mut self, at: u32) {
+        let class = &mut self.all[at];
+        self.idle.remove(&(class.idle_since, at));
+        if class.waiting == 0 && class.placed == 0 {
+            self.ticks += 1;
+            class.idle_since = self.ticks;
+            self.idle.insert((self.ticks, at));
+        }
+    }
+
+    /// Takes in that a worker has changed. O(classes with something waiting).
+    pub(super) fn adjust(&mut self, fleet: &Fleet, at: u32, grown: bool) {
+        for class in &self.active {
+            self.all[*class].adjust(fleet, at, grown);
+        }
+    }
+
+    /// Takes in that a worker's labels may have changed. O(classes).
+    pub(super) fn relabel(&mut self, fleet: &Fleet, at: u32) {
+        for (_, class) in self.all.iter_mut() {
+            class.set_allowed(at, &fleet.workers[at]);
+        }
+    }
+
+    /// Forgets where anything would go: the order of workers has changed.
+    pub(super) fn unsettle(&mut self) {
+        for class in &self.active {
+            self.all[*class].spot = Spot::Unknown;
+        }
+    }
+
+    /// Takes in that a name has become a limit, or is one no longer. O(classes).
+    pub(super) fn split(&mut self, pools: &Pools) {
+        for (_, class) in self.all.iter_mut() {
+            class.split(pools);
+        }
+    }
+
+    /// True if some class may find room on the shelf. O(classes).
+    pub(super) fn any_hope(&self) -> bool {
+        let mut active = self.active.iter();
+        active.any(|class| self.all[*class].spot != Spot::Nowhere)
+    }
+}

@@ -1,0 +1,142 @@
+//! One decision: the first in the order of service that has room.
+
+use super::class::ClassId;
+use super::{Decision, Placement};
+
+/// Who goes where.
+struct Choice {
+    sequence: u64,
+    class: u32,
+    lane: u32,
+    worker: u32,
+}
+
+impl Placement {
+    /// The next decision; none if nothing that waits can be placed now. Called
+    /// again after any change, it may go on.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "not an iterator: what comes next depends on what is called in between"
+    )]
+    pub fn next(&mut self) -> Option<Decision> {
+        if self.settled {
+            return None;
+        }
+        self.rounds += 1;
+        let mut passed = Vec::new();
+        let decision = match self.choose(&mut passed) {
+            Some(choice) => self.place(&choice, &passed),
+            None => None,
+        };
+        self.settled = decision.is_none();
+        decision
+    }
+
+    /// Goes through the order of service, and notes who has no room on the way.
+    fn choose(&mut self, passed: &mut Vec<u32>) -> Option<Choice> {
+        if self.reservations.is_empty() && !self.classes.any_hope() {
+            return None;
+        }
+        // Out of `self` for as long as the search changes the rest of it.
+        let turns = std::mem::take(&mut self.queue.turns);
+        let mut found = None;
+        for ((priority, ..), lanes) in &turns {
+            for (sequence, class, lane) in lanes.iter().copied() {
+                match &found {
+                    Some(Choice {
+                        sequence: first, ..
+                    }) if sequence > *first => break,
+                    _ => {}
+                }
+                let Some(worker) = self.spot(class, priority.0) else {
+                    self.skip(class, passed);
+                    continue;
+                };
+                if found
+                    .as_ref()
+                    .is_none_or(|best| self.is_shorter(class, best))
+                {
+                    found = Some(Choice {
+                        sequence,
+                        class,
+                        lane,
+                        worker,
+                    });
+                }
+            }
+            if found.is_some() {
+                break;
+            }
+        }
+        self.queue.turns = turns;
+        found
+    }
+
+    /// Where the next of `class` goes, if anywhere.
+    pub(super) fn spot(&mut self, class: u32, priority: i32) -> Option<u32> {
+        let kind = &mut self.classes.all[class];
+        if self.pools.short_of(&kind.limited).is_some() {
+            return None;
+        }
+        let spot = kind.settle(&self.fleet);
+        if self.reservations.is_empty() {
+            return spot;
+        }
+        if self.limit_reserved(class, priority).is_some() {
+            return None;
+        }
+        spot.or_else(|| self.reserved_spot(class, priority))
+    }
+
+    fn skip(&mut self, class: u32, passed: &mut Vec<u32>) {
+        let kind = &mut self.classes.all[class];
+        if kind.skipped_in != self.rounds {
+            kind.skipped_in = self.rounds;
+            passed.push(class);
+        }
+    }
+
+    /// True if `class` is expected to run shorter than the choice so far. Lanes
+    /// come in the order of classes, so that decides between equals.
+    fn is_shorter(&self, class: u32, best: &Choice) -> bool {
+        self.classes.all[class].estimate < self.classes.all[best.class].estimate
+    }
+
+    fn place(&mut self, choice: &Choice, passed: &[u32]) -> Option<Decision> {
+        let Choice {
+            class,
+            lane,
+            worker,
+            ..
+        } = *choice;
+        let instance = self.queue.take(lane)?;
+        self.charge(instance, class, worker);
+        if cfg!(debug_assertions) {
+            self.assert_within(class, worker);
+        }
+        self.classes.all[class].passed = 0;
+        self.end_reservation(class);
+        self.left_lane(lane, class, 1);
+        self.refresh(worker);
+        self.pass_over(passed, class, worker);
+        Some(Decision {
+            instance,
+            worker: self.fleet.workers[worker].name.clone(),
+            class: ClassId(class),
+        })
+    }
+
+    /// Asserts that a decision of `class` for `worker` has taken no more than
+    /// there was.
+    fn assert_within(&self, class: u32, worker: u32) {
+        let class = &self.classes.all[class];
+        self.fleet.assert_within(worker, class);
+        for (name, _) in &class.limited {
+            let pool = self.pools.0.get(name);
+            assert!(
+                pool.is_some_and(|pool| pool.has(0)),
+                "the limit {name} is overdrawn: {pool:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The one thing that an instance waits for.
+
+use std::cmp::Reverse;
+
+use baton_model::ids::{InstanceId, WorkerName};
+use baton_model::placement::Constraint;
+
+use super::class::{Class, ClassId};
+use super::fleet::Worker;
+use super::need::{KIND_NAMES, KINDS, holds};
+use super::queue::{Entry, Lane};
+use super::reserve::binds;
+use super::{Placed, Placement};
+
+/// What an instance, or the first of a class, waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// No worker takes anything.
+    NoWorker {
+        /// How many there are that are drained or unhealthy.
+        closed: usize,
+    },
+    /// No worker meets the constraints.
+    NoMatch {
+        /// The one that rules out most.
+        constraint: Constraint,
+        /// How many workers it rules out.
+        excludes: usize,
+        /// Of how many.
+        workers: usize,
+    },
+    /// No worker is large enough, even when empty.
+    NeverFits {
+        /// Of which resource there is too little.
+        resource: String,
+        /// How much is asked for.
+        asked: u64,
+        /// The worker that comes nearest.
+        worker: WorkerName,
+        /// How much that has in all.
+        has: u64,
+    },
+    /// Too little is free.
+    Room {
+        /// Of which resource.
+        resource: String,
+        /// The worker that comes nearest, or is reserved.
+        worker: WorkerName,
+        /// How much is missing there.
+        short: u64,
+        /// True if the class has reserved that worker.
+        reserved: bool,
+    },
+    /// A cluster-wide limit is used up.
+    Limit {
+        /// Which one.
+        name: String,
+        /// How much of it is in use.
+        used: u128,
+        /// How much there is.
+        total: u64,
+        /// How much is asked for.
+        asked: u64,
+    },
+    /// The only worker with room, or a limit, is reserved for somebody who has
+    /// waited for longer.
+    Reserved {
+        /// The worker, or the limit.
+        what: String,
+        /// For whom.
+        class: ClassId,
+    },
+    /// Others of the same class come first.
+    Behind {
+        /// How many.
+        before: u64,
+    },
+    /// For nothing: the next decisions will place it.
+    Nothing,
+}
+
+impl Placement {
+    /// What `instance` waits for; none if it does not wait.
+    #[must_use]
+    pub fn explain(&self, instance: InstanceId) -> Option<Waiting> {
+        let (end, entry) = self.queue.find(instance)?;
+        let lane = &self.queue.lanes[entry.lane];
+        let class = &self.classes.all[lane.class];
+        if let Some(hopeless) = self.hopeless(class) {
+            return Some(hopeless);
+        }
+        let before = self.before(instance, end, entry);
+        if before > 0 {
+            return Some(Waiting::Behind { before });
+        }
+        Some(self.head(lane.class, class, lane.priority))
+    }
+
+    /// What the first of a class waits for; none if nothing of it waits.
+    #[must_use]
+    pub fn explain_class(&self, class: ClassId) -> Option<Waiting> {
+        let kind = self.classes.all.get(class.0)?;
+        let priority = kind.priority()?;
+        let hopeless = self.hopeless(kind);
+        Some(hopeless.unwrap_or_else(|| self.head(class.0, kind, priority)))
+    }
+
+    /// What will not end by waiting.
+    fn hopeless(&self, class: &Class) -> Option<Waiting> {
+        let workers = || self.fleet.workers.iter();
+        let open = workers().filter(|(_, worker)| worker.open).count();
+        if open == 0 {
+            let closed = workers().filter(|(_, worker)| worker.present).count();
+            return Some(Waiting::NoWorker { closed });
+        }
+        if !workers().any(|(at, worker)| worker.open && class.allows(at)) {
+            return self.no_match(class, open);
+        }
+        if !workers().any(|(at, worker)| class.could_fit(worker, at)) {
+            let (worker, lack) = self.nearest(class, Worker::has, |_, _| true)?;
+            return Some(Waiting::NeverFits {
+                asked: lack.asked,
+                has: lack.asked - lack.short,
+                resource: lack.resource,
+                worker: worker.name.clone(),
+            });
+        }
+        None
+    }
+
+    fn no_match(&self, class: &Class, workers: usize) -> Option<Waiting> {
+        let excluded = |constraint: &Constraint| {
+            let open = self.fleet.workers.iter().filter(|(_, worker)| worker.open);
+            open.filter(|(_, worker)| !holds(constraint, &worker.labels))
+                .count()
+        };
+        let constraints = class.need.constraints.iter();
+        let (excludes, Reverse(_), constraint) = constraints
+            .enumerate()
+            .map(|(at, constraint)| (excluded(constraint), Reverse(at), constraint))
+            .max()?;
+        Some(Waiting::NoMatch {
+            constraint: constraint.clone(),
+            excludes,
+            workers,
+        })
+    }
+
+    /// What the first of a class waits for, which could be placed.
+    fn head(&self, id: u32, class: &Class, priority: i32) -> Waiting {
+        if let Some(name) = self.pools.short_of(&class.limited) {
+            let pool = self.pools.0.get(name).copied().unwrap_or_default();
+            let asked = class.limited.iter().find(|(limit, _)| limit == name);
+            return Waiting::Limit {
+                name: name.to_owned(),
+                used: pool.used,
+                total: pool.total,
+                asked: asked.map_or(0, |(_, amount)| *amount),
+            };
+        }
+        if let Some((at, limit)) = self.limit_reserved(id, priority) {
+            return Waiting::Reserved {
+                what: limit.to_owned(),
+                class: ClassId(self.reservations[at].class),
+            };
+        }
+        self.room(id, class, priority)
+    }
+
+    /// What the first of a class waits for, on a worker.
+    fn room(&self, id: u32, class: &Class, priority: i32) -> Waiting {
+        let open = |at: u32| {
+            let by = self.reservations.iter().position(|r| r.worker == Some(at));
+            by.is_none_or(|by| !binds(self, by, id, priority))
+        };
+        let fitting = || {
+            let workers = self.fleet.workers.iter();
+            workers.filter(|(at, worker)| class.fits(worker, *at))
+        };
+        if fitting().any(|(at, _)| open(at)) {
+            return Waiting::Nothing;
+        }
+        if let Some((at, worker)) = fitting().min_by_key(|(_, worker)| &worker.name)
+            && let Some(by) = self.reservations.iter().find(|r| r.worker == Some(at))
+        {
+            return Waiting::Reserved {
+                what: worker.name.to_string(),
+                class: ClassId(by.class),
+            };
+        }
+        let own = self.reservations.iter().find(|r| r.class == id);
+        let own = own.and_then(|reservation| reservation.worker);
+        let wanted = |at: u32, worker: &Worker| match own {
+            Some(own) => at == own,
+            None => class.could_fit(worker, at),
+        };
+        match self.nearest(class, Worker::spare, wanted) {
+            Some((worker, lack)) => Waiting::Room {
+                resource: lack.resource,
+                worker: worker.name.clone(),
+                short: lack.short,
+                reserved: own.is_some(),
+            },
+            None => Waiting::Nothing,
+        }
+    }
+
+    /// Of the workers that meet the constraints, the one that is short of the
+    /// least, by its largest shortage in shares; then by name.
+    fn nearest(
+        &self,
+        class: &Class,
+        amount: impl Fn(&Worker, Resource<'_>) -> u64,
+        wanted: impl Fn(u32, &Worker) -> bool,
+    ) -> Option<(&Worker, Lack)> {
+        let workers = self.fleet.workers.iter();
+        let candidates = workers
+            .filter(|(at, worker)| worker.open && class.allows(*at) && wanted(*at, worker))
+            .filter_map(|(_, worker)| Some((worker, self.lack(class, worker, &amount)?)));
+        candidates.min_by(|(a, x), (b, y)| (x.share, &a.name).cmp(&(y.share, &b.name)))
+    }
+
+    /// The largest shortage of one worker.
+    fn lack(
+        &self,
+        class: &Class,
+        worker: &Worker,
+        amount: &impl Fn(&Worker, Resource<'_>) -> u64,
+    ) -> Option<Lack> {
+        let units = &self.fleet.units;
+        let plain = (0..KINDS).map(|kind| {
+            let asked = class.need.room.0[kind];
+            let short = asked.saturating_sub(amount(worker, Resource::Kind(kind)));
+            (KIND_NAMES[kind], asked, short, units.share(kind, short))
+        });
+        let named = class.local.iter().map(|(name, asked)| {
+            let short = asked.saturating_sub(amount(worker, Resource::Named(name)));
+            // Of what nobody has, any amount is too much.
+            let share = units.share_named(name, short).max(u64::from(short > 0));
+            (name.as_str(), *asked, short, share)
+        });
+        let lacks = plain.chain(named).filter(|(_, _, short, _)| *short > 0);
+        let (resource, asked, short, share) = lacks
+            .enumerate()
+            .max_by_key(|(at, (_, _, _, share))| (*share, Reverse(*at)))?
+            .1;
+        Some(Lack {
+            resource: resource.to_owned(),
+            asked,
+            short,
+            share,
+        })
+    }
+
+    /// How many of the same class are served before `instance`, if nothing else
+    /// comes: those of a higher priority, those ahead of it in its own lane, and of
+    /// each other owner as many as it has turns until then.
+    fn before(&self, instance: InstanceId, end: InstanceId, entry: Entry) -> u64 {
+        let own = &self.queue.lanes[entry.lane];
+        let ahead = own.order.range(..(entry.sequence, end));
+        let ahead = ahead.filter_map(|(_, last)| self.queue.find(*last));
+        let ahead: u64 = ahead.map(|(_, entry)| u64::from(entry.len)).sum();
+        let ahead = ahead + (instance.0 - entry.first(end).0);
+        let turn = |lane: &Lane| (self.queue.owners.stamp(lane.owner), lane.owner);
+        let lanes = self.classes.all[own.class].lanes.iter();
+        let others = lanes
+            .map(|(_, _, at)| &self.queue.lanes[*at])
+            .filter(|lane| lane.owner != own.owner || lane.priority != own.priority);
+        let before = others.map(|lane| match lane.priority.cmp(&own.priority) {
+            std::cmp::Ordering::Greater => lane.waiting,
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Equal => {
+                let turns = ahead + u64::from(turn(lane) < turn(own));
+                lane.waiting.min(turns)
+            }
+        });
+        ahead + before.sum::<u64>()
+    }
+
+    /// Where an instance is placed.
+    #[must_use]
+    pub fn place_of(&self, instance: InstanceId) -> Option<&WorkerName> {
+        let Placed { worker, .. } = self.placed.get(&instance)?;
+        Some(&self.fleet.workers[*worker].name)
+    }
+}
+
+/// A resource of a worker.
+#[derive(Clone, Copy)]
+enum Resource<'a> {
+    Kind(usize),
+    Named(&'a str),
+}
+
+/// A shortage.
+struct Lack {
+    resource: String,
+    asked: u64,
+    short: u64,
+    share: u64,
+}
+
+impl Worker {
+    fn has(&self, resource: Resource<'_>) -> u64 {
+        match resource {
+            Resource::Kind(kind) => self.capacity.0[kind],
+            Resource::Named(name) => self.has_named(name),
+        }
+    }
+
+    fn spare(&self, resource: Resource<'_>) -> u64 {
+        match resource {
+            Resource::Kind(kind) => self.free.0[kind],
+            Resource::Named(name) => self.free_named(name),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The workers: what each has, what is placed on it, what is left over.
+//!
+//! A worker stays known while something is placed on it, also when it is not
+//! there, since what may still run counts against the cluster's limits. Only one
+//! that is there, open and not reserved stands on the shelf.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::ids::{InstanceId, WorkerName};
+use baton_model::placement::Offer;
+
+use super::class::Class;
+use super::limits::WORKERS_MAX;
+use super::need::{KINDS, Need, Room, Units};
+use super::pools::Pools;
+use super::shelf::{Key, Shelf};
+use super::slab::Slab;
+
+/// One worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Worker {
+    pub(super) name: WorkerName,
+    /// It has joined and not left.
+    pub(super) present: bool,
+    /// It takes new instances.
+    pub(super) open: bool,
+    /// A class waits for it to become free enough.
+    pub(super) reserved: bool,
+    pub(super) capacity: Room,
+    pub(super) named: BTreeMap<String, u64>,
+    pub(super) labels: BTreeMap<String, String>,
+    /// What is placed, in sum. May exceed the capacity after a change of it, or
+    /// by adoption; never by a decision.
+    used: [u128; KINDS],
+    used_named: BTreeMap<String, u128>,
+    pub(super) placed: BTreeSet<InstanceId>,
+    /// Derived: what it has beyond what is placed.
+    pub(super) free: Room,
+    /// Derived: its place on the shelf.
+    pub(super) leftover: u64,
+    shelved: bool,
+}
+
+impl Worker {
+    fn new(name: WorkerName) -> Self {
+        Self {
+            name,
+            present: false,
+            open: false,
+            reserved: false,
+            capacity: Room::default(),
+            named: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            used: [0; KINDS],
+            used_named: BTreeMap::new(),
+            placed: BTreeSet::new(),
+            free: Room::default(),
+            leftover: 0,
+            shelved: false,
+        }
+    }
+
+    /// How much of a named resource is free.
+    pub(super) fn free_named(&self, name: &str) -> u64 {
+        let has = self.named.get(name).copied().unwrap_or(0);
+        let used = self.used_named.get(name).copied().unwrap_or(0);
+        u64::try_from(u128::from(has).saturating_sub(used)).unwrap_or(0)
+    }
+
+    /// How much of a named resource it has.
+    pub(super) fn has_named(&self, name: &str) -> u64 {
+        self.named.get(name).copied().unwrap_or(0)
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key {
+            leftover: self.leftover,
+            name: self.name.clone(),
+        }
+    }
+
+    /// True if it comes before `other` in the order of best fit.
+    pub(super) fn before(&self, other: &Self) -> bool {
+        (self.leftover, &self.name) < (other.leftover, &other.name)
+    }
+
+    fn charge(&mut self, instance: InstanceId, need: &Need) {
+        self.placed.insert(instance);
+        for kind in 0..KINDS {
+            self.used[kind] += u128::from(need.room.0[kind]);
+        }
+        for (name, amount) in &need.named {
+            *self.used_named.entry(name.clone()).or_default() += u128::from(*amount);
+        }
+    }
+
+    fn discharge(&mut self, instance: InstanceId, need: &Need) {
+        self.placed.remove(&instance);
+        for kind in 0..KINDS {
+            self.used[kind] -= u128::from(need.room.0[kind]);
+        }
+        for (name, amount) in &need.named {
+            if let Some(used) = self.used_named.get_mut(name) {
+                *used -= u128::from(*amount);
+                if *used == 0 {
+                    self.used_named.remove(name);
+                }
+            }
+        }
+    }
+
+    fn weigh(&mut self, units: &Units) {
+        for kind in 0..KINDS {
+            let free = u128::from(self.capacity.0[kind]).saturating_sub(self.used[kind]);
+            self.free.0[kind] = u64::try_from(free).unwrap_or(0);
+        }
+        let names = self.named.keys();
+        let named = names.map(|name| (name.as_str(), self.free_named(name)));
+        self.leftover = units.leftover(&self.free, named);
+    }
+}
+
+/// All workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Fleet {
+    pub(super) workers: Slab<Worker>,
+    by_name: BTreeMap<WorkerName, u32>,
+    shelf: Shelf,
+    pub(super) units: Units,
+}
+
+impl Fleet {
+    pub(super) fn find(&self, name: &WorkerName) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The worker of this name, made if need be; none beyond the limit.
+    pub(super) fn find_or_add(&mut self, name: &WorkerName) -> Option<u32> {
+        if let Some(at) = self.find(name) {
+            return Some(at);
+        }
+        if self.workers.len() >= WORKERS_MAX {
+            return None;
+        }
+        let at = self.workers.insert(Worker::new(name.clone()));
+        self.by_name.insert(name.clone(), at);
+        Some(at)
+    }
+
+    pub(super) fn set_offer(&mut self, at: u32, offer: Offer) {
+        let worker = &mut self.workers[at];
+        worker.present = true;
+        worker.open = offer.open;
+        worker.capacity = Room::of(&offer.capacity);
+        worker.named = offer.capacity.named;
+        worker.labels = offer.labels;
+    }
+
+    /// Ends its offer; what is placed on it stays.
+    pub(super) fn clear_offer(&mut self, at: u32) {
+        self.set_offer(at, Offer::default());
+        self.workers[at].present = false;
+    }
+
+    /// Forgets a worker that is neither there nor holds anything.
+    pub(super) fn forget_if_gone(&mut self, at: u32) {
+        let worker = &self.workers[at];
+        if worker.present || !worker.placed.is_empty() || worker.reserved {
+            return;
+        }
+        debug_assert!(!worker.shelved, "an absent worker on the shelf: {worker:?}");
+        self.by_name.remove(&worker.name);
+        self.workers.remove(at);
+    }
+
+    pub(super) fn charge(&mut self, at: u32, instance: InstanceId, need: &Need) {
+        self.workers[at].charge(instance, need);
+    }
+
+    pub(super) fn discharge(&mut self, at: u32, instance: InstanceId, need: &Need) {
+        self.workers[at].discharge(instance, need);
+    }
+
+    /// Brings what is derived of one worker up to date; true if more is left over
+    /// than before. O(log workers).
+    pub(super) fn reshelve(&mut self, at: u32) -> bool {
+        let worker = &mut self.workers[at];
+        let before = worker.leftover;
+        if worker.shelved {
+            self.shelf.remove(&worker.key());
+        }
+        worker.weigh(&self.units);
+        worker.shelved = worker.open && !worker.reserved;
+        if worker.shelved {
+            self.shelf.put(worker.key(), at, worker.free);
+        }
+        worker.leftover > before
+    }
+
+    /// Makes the units anew after workers or limits have changed; true if they
+    /// have changed, and with them the whole order. O(workers).
+    pub(super) fn reweigh(&mut self, pools: &Pools) -> bool {
+        let mut units = Units::default();
+        for (_, worker) in self.workers.iter().filter(|(_, worker)| worker.present) {
+            units.raise(&worker.capacity, &worker.named);
+        }
+        for name in pools.names() {
+            units.ignore(name);
+        }
+        if units == self.units {
+            return false;
+        }
+        self.units = units;
+        self.shelf = Shelf::default();
+        for (at, worker) in self.workers.iter_mut() {
+            worker.weigh(&self.units);
+            worker.shelved = worker.open && !worker.reserved;
+            if worker.shelved {
+                self.shelf.put(worker.key(), at, worker.free);
+            }
+        }
+        true
+    }
+
+    /// The worker on the shelf with the least left over that has `need` and is
+    /// accepted.
+    pub(super) fn best(&self, need: &Room, accept: impl Fn(&Worker, u32) -> bool) -> Option<u32> {
+        self.shelf.first(need, |at| accept(&self.workers[at], at))
+    }
+
+    /// Asserts that a decision for a class has not gone beyond what the worker has.
+    pub(super) fn assert_within(&self, at: u32, class: &Class) {
+        let worker = &self.workers[at];
+        for kind in (0..KINDS).filter(|kind| class.need.room.0[*kind] > 0) {
+            assert!(
+                worker.used[kind] <= u128::from(worker.capacity.0[kind]),
+                "oversubscribed: {worker:?}"
+            );
+        }
+        for (name, _) in &class.local {
+            let used = worker.used_named.get(name).copied().unwrap_or(0);
+            assert!(
+                used <= u128::from(worker.has_named(name)),
+                "oversubscribed: {name} of {worker:?}"
+            );
+        }
+    }
+}

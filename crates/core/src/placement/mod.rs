@@ -1,0 +1,421 @@
+//! Placement: which waiting instance goes to which worker.
+//!
+//! ```text
+//!   waiting, withdrawn ──▶ ┌───────────┐
+//!   joined, drained, left ▶│ Placement │──▶ next: instance, worker, class
+//!   released, adopt ──────▶│           │──▶ explain: the one thing it waits for
+//!   set_limit, finished ──▶└───────────┘
+//! ```
+//!
+//! **The calling contract.**
+//! 1. After a start: [`Placement::set_limit`] for each limit, [`Placement::adopt`]
+//!    for everything that may be running, also on workers that are not back yet,
+//!    [`Placement::joined`] for each healthy worker, [`Placement::waiting`] for
+//!    what may start now. In any order, but before the first decision, or limits
+//!    are overdrawn.
+//! 2. After any change: [`Placement::next`] until it says none. Each decision is
+//!    final and counted at once.
+//! 3. [`Placement::released`] exactly when an attempt can no longer run: at its
+//!    end, or when it is lost; not when its worker leaves. If the instance is to be
+//!    tried again, [`Placement::waiting`] once it may start, with its original
+//!    sequence: it then comes before everything submitted later.
+//!
+//! **The order of service.** Priority, the highest first; then fair turns between
+//! owners (see `owners`); then the longest waiting, by sequence; then the shortest
+//! estimated run time, a class without one first; then the number of the class.
+//! The order is one for all classes, since turns within each class alone would let
+//! an owner with a million instances keep out everybody who asks for something
+//! else. Whoever is first and has room is placed; who has none holds up nobody, and
+//! starves not (see `reserve`).
+//!
+//! **Best fit.** The worker with the least left over, as `need` defines it; ties
+//! by name.
+//!
+//! **Invariants.** No decision takes more than a worker has or a limit allows;
+//! more may be in use only by adoption, or after a worker or a limit has shrunk,
+//! and then nothing more of it is given out. After `next` has said none, nothing
+//! that waits could be placed, but for what is reserved. Equal calls give equal
+//! decisions.
+//!
+//! **Costs**, with n entries waiting, W workers, C classes that have something
+//! waiting, L lanes (class, priority and owner) of those:
+//!
+//! | call | cost |
+//! |---|---|
+//! | `next`, nothing changed | O(1) |
+//! | `next` | O(log n + log W + C), and one step for each lane without room ahead of the one that is placed, at most L; where the best worker of a class was used up while others may be left, a search of O(W/64), at worst O(W) |
+//! | `released` | O(log W + C) |
+//! | `waiting`, `withdrawn` | O(log n) for each entry; O(W) for a new class with constraints |
+//! | `joined`, `drained`, `left` | O(W + C), and O(W log W) if it changes which worker is largest |
+//! | `adopt` | O(log n + log W + C) |
+//! | `set_limit` | O(1) for a new total; O(placed + W log W + C) for a new name |
+//! | `finished` | O(1) |
+//! | `explain` | O(W, entries of the same lane that are ahead) |
+//!
+//! The C is a comparison of a few numbers: some nanoseconds for each class, so tens
+//! of classes do not show, and ten thousand cost about two hundred microseconds a
+//! decision. A waiting instance takes about 90 bytes; a range takes as much as one.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `limits` | every bound, and what happens beyond it |
+//! | `need` | amounts, and what is left over |
+//! | `class` | classes, and where their next would go |
+//! | `queue`, `owners` | what waits, and the order of service |
+//! | `fleet`, `shelf` | workers, and the order of best fit |
+//! | `pools` | cluster-wide limits |
+//! | `decide`, `error` | one decision; why something is refused |
+//! | `reserve` | reservations |
+//! | `explain`, `words` | what an instance waits for |
+//!
+//! Requests, constraints and offers are plain data in `baton_model::placement`.
+//! Elsewhere: who is healthy (the protocol), when a retry may start (the caller),
+//! leases and their records (the ledger).
+
+mod class;
+mod decide;
+mod error;
+mod explain;
+mod fleet;
+pub mod limits;
+mod need;
+mod owners;
+mod pools;
+mod queue;
+mod reserve;
+mod shelf;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::BTreeMap;
+
+use baton_model::ids::{InstanceId, WorkerName};
+use baton_model::placement::{Ask, Offer};
+use baton_model::time::Millis;
+
+use class::Classes;
+use fleet::Fleet;
+use limits::{ENTRIES_MAX, LIMITS_MAX, RANGE_LEN_MAX};
+use need::Need;
+use pools::{Pool, Pools};
+use queue::{Entry, Queue};
+use reserve::Reservation;
+
+pub use class::ClassId;
+pub use error::Refused;
+pub use explain::Waiting;
+pub use reserve::Reserved;
+
+/// How much of the latest run time goes into an estimate: one part in this many.
+const ESTIMATE_PARTS: u64 = 4;
+
+/// Instances that may start as soon as there is room.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The first of a range of ids with the same wishes.
+    pub first: InstanceId,
+    /// The last of it; the same as the first for a single instance.
+    pub last: InstanceId,
+    /// What each of them asks for.
+    pub ask: &'a Ask,
+    /// Whose turn they take.
+    pub owner: &'a str,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Their place in the order of submission. A retry keeps the one it had.
+    pub sequence: u64,
+}
+
+/// One instance goes to one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Which instance; it waits no longer.
+    pub instance: InstanceId,
+    /// Where it goes.
+    pub worker: WorkerName,
+    /// Its class, for [`Placement::finished`].
+    pub class: ClassId,
+}
+
+/// What is placed where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Placed {
+    worker: u32,
+    class: u32,
+}
+
+/// See the module for the calling contract.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Placement {
+    fleet: Fleet,
+    classes: Classes,
+    queue: Queue,
+    pools: Pools,
+    reservations: Vec<Reservation>,
+    placed: BTreeMap<InstanceId, Placed>,
+    /// Nothing has changed since `next` said none.
+    settled: bool,
+    rounds: u64,
+}
+
+impl Placement {
+    /// These may start.
+    ///
+    /// # Errors
+    /// [`Refused`] if one of them waits or is placed already, or beyond a limit.
+    pub fn waiting(&mut self, arrival: Arrival<'_>) -> Result<ClassId, Refused> {
+        let Arrival { first, last, .. } = arrival;
+        if first > last {
+            return Err(Refused::Empty);
+        }
+        if last.0 - first.0 >= RANGE_LEN_MAX {
+            return Err(Refused::TooLong);
+        }
+        let len = (last.0 - first.0) as u32 + 1;
+        if let Some((end, entry)) = self.queue.overlap(first, last) {
+            return Err(Refused::Waits(entry.first(end).max(first)));
+        }
+        if let Some((instance, _)) = self.placed.range(first..=last).next() {
+            return Err(Refused::Placed(*instance));
+        }
+        if self.queue.len() >= ENTRIES_MAX {
+            return Err(Refused::TooManyWaiting);
+        }
+        let need = Need::of(arrival.ask);
+        let class = self
+            .classes
+            .find_or_add(need, &self.fleet, &self.pools, false)
+            .ok_or(Refused::TooManyClasses)?;
+        let (lane, key) = self.queue.lane(class, arrival.priority, arrival.owner);
+        let sequence = arrival.sequence;
+        self.queue.push(
+            last,
+            Entry {
+                sequence,
+                len,
+                lane,
+            },
+        );
+        self.classes.all[class].lanes.insert(key);
+        self.classes.add_waiting(class, u64::from(len));
+        self.settled = false;
+        Ok(ClassId(class))
+    }
+
+    /// Those of `first` to `last` that wait shall not start; says how many.
+    pub fn withdrawn(&mut self, first: InstanceId, last: InstanceId) -> u64 {
+        let mut count = 0;
+        while first <= last
+            && let Some((end, entry)) = self.queue.overlap(first, last)
+        {
+            let (from, to) = (entry.first(end).max(first), end.min(last));
+            let class = self.queue.lanes[entry.lane].class;
+            self.queue.cut(end, from, to);
+            self.left_lane(entry.lane, class, to.0 - from.0 + 1);
+            count += to.0 - from.0 + 1;
+        }
+        count
+    }
+
+    /// A worker has joined, or says something else about itself than before.
+    ///
+    /// # Errors
+    /// [`Refused::TooManyWorkers`].
+    pub fn joined(&mut self, name: &WorkerName, offer: Offer) -> Result<(), Refused> {
+        let at = self
+            .fleet
+            .find_or_add(name)
+            .ok_or(Refused::TooManyWorkers)?;
+        self.fleet.set_offer(at, offer);
+        self.classes.relabel(&self.fleet, at);
+        self.worker_changed(at);
+        Ok(())
+    }
+
+    /// A worker gets nothing more, and keeps what it has, until it joins anew.
+    pub fn drained(&mut self, name: &WorkerName) {
+        if let Some(at) = self.fleet.find(name) {
+            self.fleet.workers[at].open = false;
+            self.worker_changed(at);
+        }
+    }
+
+    /// A worker is gone. What is placed on it stays counted against the limits
+    /// until it is released.
+    pub fn left(&mut self, name: &WorkerName) {
+        if let Some(at) = self.fleet.find(name) {
+            self.fleet.clear_offer(at);
+            self.worker_changed(at);
+            self.fleet.forget_if_gone(at);
+        }
+    }
+
+    /// An attempt can no longer run; false if it was not known there.
+    pub fn released(&mut self, worker: &WorkerName, instance: InstanceId) -> bool {
+        let Some(placed) = self.placed.get(&instance).copied() else {
+            return false;
+        };
+        if self.fleet.find(worker) != Some(placed.worker) {
+            return false;
+        }
+        self.placed.remove(&instance);
+        let need = &self.classes.all[placed.class].need;
+        self.fleet.discharge(placed.worker, instance, need);
+        self.pools.discharge(&need.named);
+        self.classes.remove_placed(placed.class);
+        self.refresh(placed.worker);
+        self.fleet.forget_if_gone(placed.worker);
+        true
+    }
+
+    /// This may be running there already, whether there is room or not. If it
+    /// waits, it does no longer.
+    ///
+    /// # Errors
+    /// [`Refused::Placed`] if it is known to be somewhere else, or
+    /// [`Refused::TooManyWorkers`].
+    pub fn adopt(
+        &mut self,
+        worker: &WorkerName,
+        instance: InstanceId,
+        ask: &Ask,
+    ) -> Result<(), Refused> {
+        if let Some(placed) = self.placed.get(&instance) {
+            return match self.fleet.workers[placed.worker].name == *worker {
+                true => Ok(()),
+                false => Err(Refused::Placed(instance)),
+            };
+        }
+        let at = self
+            .fleet
+            .find_or_add(worker)
+            .ok_or(Refused::TooManyWorkers)?;
+        self.withdrawn(instance, instance);
+        let need = Need::of(ask);
+        let class = self
+            .classes
+            .find_or_add(need, &self.fleet, &self.pools, true)
+            .ok_or(Refused::TooManyClasses)?;
+        self.charge(instance, class, at);
+        self.refresh(at);
+        Ok(())
+    }
+
+    /// Sets a cluster-wide limit, or removes it. It may be below what is in use:
+    /// then nothing more starts that asks for it.
+    ///
+    /// # Errors
+    /// [`Refused::TooManyLimits`].
+    pub fn set_limit(&mut self, name: &str, total: Option<u64>) -> Result<(), Refused> {
+        self.settled = false;
+        match (self.pools.0.get_mut(name), total) {
+            (Some(pool), Some(total)) => pool.total = total,
+            (Some(_), None) => {
+                self.pools.0.remove(name);
+                self.limits_changed();
+            }
+            (None, None) => {}
+            (None, Some(total)) => {
+                if self.pools.0.len() >= LIMITS_MAX {
+                    return Err(Refused::TooManyLimits);
+                }
+                let used = self.in_use(name);
+                self.pools.0.insert(name.to_owned(), Pool { total, used });
+                self.limits_changed();
+            }
+        }
+        self.end_vain_reservations();
+        Ok(())
+    }
+
+    /// One of a class has run for so long, which makes an estimate for the others.
+    pub fn finished(&mut self, class: ClassId, runtime: Millis) {
+        if let Some(class) = self.classes.all.get_mut(class.0) {
+            let estimate = class.estimate.unwrap_or(runtime);
+            let sum =
+                u128::from(estimate.0) * u128::from(ESTIMATE_PARTS - 1) + u128::from(runtime.0);
+            let mean = sum / u128::from(ESTIMATE_PARTS);
+            class.estimate = Some(Millis(u64::try_from(mean).unwrap_or(u64::MAX)));
+        }
+    }
+
+    /// The class of an ask, if anything of it waits or runs, or did of late.
+    #[must_use]
+    pub fn class(&self, ask: &Ask) -> Option<ClassId> {
+        self.classes.find(&Need::of(ask)).map(ClassId)
+    }
+
+    /// How many instances of a class wait.
+    #[must_use]
+    pub fn waiting_in(&self, class: ClassId) -> u64 {
+        self.classes
+            .all
+            .get(class.0)
+            .map_or(0, |class| class.waiting)
+    }
+
+    /// The reservations, the oldest first.
+    pub fn reservations(&self) -> impl Iterator<Item = Reserved> {
+        self.reservations.iter().map(|reservation| Reserved {
+            class: ClassId(reservation.class),
+            worker: reservation
+                .worker
+                .map(|at| self.fleet.workers[at].name.clone()),
+            limit: reservation.limit.clone(),
+        })
+    }
+
+    fn charge(&mut self, instance: InstanceId, class: u32, worker: u32) {
+        let need = &self.classes.all[class].need;
+        self.fleet.charge(worker, instance, need);
+        self.pools.charge(&need.named);
+        self.placed.insert(instance, Placed { worker, class });
+        self.classes.add_placed(class);
+    }
+
+    /// Takes in that `count` instances have left a lane.
+    fn left_lane(&mut self, lane: u32, class: u32, count: u64) {
+        if let Some(key) = self.queue.close_if_empty(lane) {
+            self.classes.all[class].lanes.remove(&key);
+        }
+        self.classes.remove_waiting(class, count);
+        if self.classes.all[class].waiting == 0 {
+            self.end_reservation(class);
+        }
+        self.settled = false;
+    }
+
+    /// Takes in that something was placed on a worker or released.
+    fn refresh(&mut self, at: u32) {
+        let grown = self.fleet.reshelve(at);
+        self.classes.adjust(&self.fleet, at, grown);
+        self.settled = false;
+    }
+
+    /// Takes in that a worker has changed in itself.
+    fn worker_changed(&mut self, at: u32) {
+        // The units first: what follows measures the worker by them.
+        if self.fleet.reweigh(&self.pools) {
+            self.classes.unsettle();
+        }
+        self.end_vain_reservations();
+        self.refresh(at);
+    }
+
+    fn limits_changed(&mut self) {
+        self.classes.split(&self.pools);
+        // Whether the units changed does not matter: `split` has unsettled all.
+        self.fleet.reweigh(&self.pools);
+    }
+
+    fn in_use(&self, name: &str) -> u128 {
+        let needs = self
+            .placed
+            .values()
+            .map(|placed| &self.classes.all[placed.class].need);
+        let amounts = needs.flat_map(|need| need.named.iter().filter(|(named, _)| named == name));
+        amounts.map(|(_, amount)| u128::from(*amount)).sum()
+    }
+}

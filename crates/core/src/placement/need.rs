@@ -1,0 +1,162 @@
+//! Amounts: what a class needs, and how much is left over.
+//!
+//! **The leftover** of a worker is what best fit goes by. It is one number: of
+//! each resource the free amount, as a share of the largest worker's (rounded up
+//! to a power of two), added up; first over the scarce resources (gpu and named
+//! countables), and where these are equal over the plain ones (cpu, memory, disk).
+//! It is linear, so the worker with the least left over before is the one with the
+//! least left over after, whatever is placed: one order of workers serves every
+//! class. And since scarce ones count first, an instance that needs no gpu goes to
+//! a worker with a free one only if no other has room.
+
+use std::collections::BTreeMap;
+
+use baton_model::placement::{Ask, Capacity, Constraint, Rule};
+
+/// How many plain kinds there are, with gpu.
+pub(super) const KINDS: usize = 4;
+
+/// Their names, as people write them.
+pub(super) const KIND_NAMES: [&str; KINDS] = ["cpu", "memory", "disk", "gpu"];
+
+/// The scarce one of them.
+const GPU: usize = 3;
+
+/// A whole share, as a power of two.
+const SHARE_BITS: u32 = 20;
+
+/// Where the scarce part begins: above three whole shares.
+const SCARCE_SHIFT: u32 = 24;
+
+/// An amount of each plain kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Room(pub(super) [u64; KINDS]);
+
+impl Room {
+    pub(super) fn of(capacity: &Capacity) -> Self {
+        Self([
+            capacity.cpu_milli,
+            capacity.memory,
+            capacity.disk,
+            u64::from(capacity.gpu),
+        ])
+    }
+
+    /// True if `need` goes into it.
+    pub(super) fn holds(&self, need: &Self) -> bool {
+        (0..KINDS).all(|kind| self.0[kind] >= need.0[kind])
+    }
+
+    /// The larger of both, kind by kind.
+    pub(super) fn raise(&mut self, other: &Self) {
+        for kind in 0..KINDS {
+            self.0[kind] = self.0[kind].max(other.0[kind]);
+        }
+    }
+}
+
+/// What a class is: two asks are the same class if these are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Need {
+    pub(super) room: Room,
+    /// By name, none of them 0.
+    pub(super) named: Vec<(String, u64)>,
+    /// Sorted, each once.
+    pub(super) constraints: Vec<Constraint>,
+}
+
+impl Need {
+    pub(super) fn of(ask: &Ask) -> Self {
+        let request = &ask.request;
+        let named = request.named.iter().filter(|(_, amount)| **amount > 0);
+        let mut constraints = ask.constraints.clone();
+        constraints.sort_unstable();
+        constraints.dedup();
+        Self {
+            room: Room([
+                request.cpu_milli,
+                request.memory_min,
+                request.disk,
+                u64::from(request.gpu),
+            ]),
+            named: named
+                .map(|(name, amount)| (name.clone(), *amount))
+                .collect(),
+            constraints,
+        }
+    }
+}
+
+/// True if a worker with these labels will do.
+pub(super) fn holds(constraint: &Constraint, labels: &BTreeMap<String, String>) -> bool {
+    let value = labels.get(&constraint.label);
+    match &constraint.rule {
+        Rule::OneOf(values) => value.is_some_and(|value| values.contains(value)),
+        Rule::NoneOf(values) => value.is_none_or(|value| !values.contains(value)),
+        Rule::Present => value.is_some(),
+        Rule::Absent => value.is_none(),
+    }
+}
+
+/// What counts as a whole share of each resource, as a power of two.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Units {
+    kinds: [u32; KINDS],
+    named: BTreeMap<String, u32>,
+}
+
+impl Units {
+    /// Makes a share of each resource at least as large as this worker's whole.
+    pub(super) fn raise(&mut self, capacity: &Room, named: &BTreeMap<String, u64>) {
+        for kind in 0..KINDS {
+            self.kinds[kind] = self.kinds[kind].max(bits(capacity.0[kind]));
+        }
+        for (name, amount) in named {
+            match self.named.get_mut(name) {
+                Some(unit) => *unit = (*unit).max(bits(*amount)),
+                None => {
+                    self.named.insert(name.clone(), bits(*amount));
+                }
+            }
+        }
+    }
+
+    /// Leaves `name` out of account.
+    pub(super) fn ignore(&mut self, name: &str) {
+        self.named.remove(name);
+    }
+
+    /// The share that `amount` of a plain kind is.
+    pub(super) fn share(&self, kind: usize, amount: u64) -> u64 {
+        share(amount, self.kinds[kind])
+    }
+
+    /// The share that `amount` of a named resource is; 0 where nobody has it.
+    pub(super) fn share_named(&self, name: &str, amount: u64) -> u64 {
+        self.named.get(name).map_or(0, |unit| share(amount, *unit))
+    }
+
+    /// The leftover, from what is free.
+    pub(super) fn leftover<'a>(
+        &self,
+        free: &Room,
+        named: impl Iterator<Item = (&'a str, u64)>,
+    ) -> u64 {
+        let plain: u64 = (0..GPU).map(|kind| self.share(kind, free.0[kind])).sum();
+        let scarce = named
+            .map(|(name, amount)| self.share_named(name, amount))
+            .fold(self.share(GPU, free.0[GPU]), u64::saturating_add);
+        (scarce.min(u64::MAX >> SCARCE_SHIFT) << SCARCE_SHIFT) + plain
+    }
+}
+
+/// The power of two that is at least `amount`.
+const fn bits(amount: u64) -> u32 {
+    u64::BITS - amount.saturating_sub(1).leading_zeros()
+}
+
+/// At most a whole share if the unit covers `amount`; a shortage may be larger.
+fn share(amount: u64, unit: u32) -> u64 {
+    let share = (u128::from(amount) << SHARE_BITS) >> unit;
+    u64::try_from(share).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,106 @@
+//! Fair turns: who was served when.
+//!
+//! Each decision gives its owner the latest stamp, and of those who wait the one
+//! with the earliest stamp is next: plain round robin, with no credit for having
+//! been away. A stamp outlives the wait, so that somebody who submits one instance
+//! at a time does not come first each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::limits::OWNERS_MAX;
+use super::slab::Slab;
+
+/// The turn that all owners beyond the limit share.
+const EVERYBODY_ELSE: u32 = 0;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Owner {
+    name: Arc<str>,
+    /// The decision that served it last; 0 for none yet.
+    pub(super) stamp: u64,
+    /// How many of its lanes there are, by priority.
+    pub(super) lanes: BTreeMap<i32, usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Owners {
+    all: Slab<Owner>,
+    by_name: BTreeMap<Arc<str>, u32>,
+    /// Those with nothing waiting, the longest unserved first.
+    idle: BTreeSet<(u64, u32)>,
+}
+
+impl Default for Owners {
+    fn default() -> Self {
+        let mut all = Slab::default();
+        // Not by name: nobody is called that.
+        all.insert(Owner::default());
+        Self {
+            all,
+            by_name: BTreeMap::new(),
+            idle: BTreeSet::new(),
+        }
+    }
+}
+
+impl Owners {
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn find_or_add(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.find(name) {
+            return at;
+        }
+        if self.all.len() > OWNERS_MAX {
+            let Some((_, at)) = self.idle.pop_first() else {
+                return EVERYBODY_ELSE;
+            };
+            if let Some(owner) = self.all.remove(at) {
+                self.by_name.remove(&owner.name);
+            }
+        }
+        let owner = Owner {
+            name: name.into(),
+            ..Owner::default()
+        };
+        let name = Arc::clone(&owner.name);
+        let at = self.all.insert(owner);
+        self.by_name.insert(name, at);
+        self.idle.insert((0, at));
+        at
+    }
+
+    pub(super) fn stamp(&self, at: u32) -> u64 {
+        self.all[at].stamp
+    }
+
+    pub(super) fn set_stamp(&mut self, at: u32, stamp: u64) {
+        self.all[at].stamp = stamp;
+    }
+
+    /// The priorities at which it has something waiting.
+    pub(super) fn priorities(&self, at: u32) -> impl Iterator<Item = i32> {
+        self.all[at].lanes.keys().copied()
+    }
+
+    pub(super) fn add_lane(&mut self, at: u32, priority: i32) {
+        let owner = &mut self.all[at];
+        *owner.lanes.entry(priority).or_default() += 1;
+        self.idle.remove(&(owner.stamp, at));
+    }
+
+    pub(super) fn remove_lane(&mut self, at: u32, priority: i32) {
+        let owner = &mut self.all[at];
+        if let Some(count) = owner.lanes.get_mut(&priority) {
+            *count -= 1;
+            if *count == 0 {
+                owner.lanes.remove(&priority);
+            }
+        }
+        if owner.lanes.is_empty() && at != EVERYBODY_ELSE {
+            self.idle.insert((owner.stamp, at));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What happens at the limits, and with nonsense.
+
+use baton_model::ids::InstanceId;
+
+use super::*;
+use crate::placement::Refused;
+use crate::placement::limits::{CLASSES_MAX, OWNERS_MAX};
+
+fn arrive(p: &mut Placement, first: u64, last: u64) -> Result<ClassId, Refused> {
+    p.waiting(Arrival {
+        first: InstanceId(first),
+        last: InstanceId(last),
+        ask: &ask(1, 1),
+        owner: "me",
+        priority: 0,
+        sequence: 1,
+    })
+}
+
+#[test]
+fn what_waits_or_is_placed_cannot_wait_again() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    arrive(&mut p, 10, 19).expect("new");
+    assert_eq!(placed(&mut p), [10]);
+    let before = p.clone();
+    assert_eq!(arrive(&mut p, 5, 12), Err(Refused::Waits(InstanceId(11))));
+    assert_eq!(arrive(&mut p, 15, 15), Err(Refused::Waits(InstanceId(15))));
+    assert_eq!(arrive(&mut p, 0, 10), Err(Refused::Placed(InstanceId(10))));
+    assert_eq!(arrive(&mut p, 2, 1), Err(Refused::Empty));
+    assert_eq!(arrive(&mut p, 100, 1 << 33), Err(Refused::TooLong));
+    assert_eq!(p, before);
+}
+
+#[test]
+fn the_extremes_of_ids_and_amounts_are_no_trouble() {
+    let mut p = Placement::default();
+    let mut huge = offer(0, 0, u32::MAX);
+    huge.capacity.cpu_milli = u64::MAX;
+    huge.capacity.memory = u64::MAX;
+    huge.capacity.disk = u64::MAX;
+    huge.capacity.named.insert("x".to_owned(), u64::MAX);
+    join(&mut p, "w", huge);
+    p.set_limit("y", Some(u64::MAX)).expect("few limits");
+    let mut all = with_named(with_named(ask(0, 0), "x", u64::MAX), "y", u64::MAX);
+    all.request.cpu_milli = u64::MAX;
+    all.request.memory_min = u64::MAX;
+    all.request.disk = u64::MAX;
+    all.request.gpu = u32::MAX;
+    for id in [3, 4, 5] {
+        p.adopt(&name("w"), InstanceId(id), &all).expect("new");
+    }
+    wait_range(
+        &mut p,
+        (u64::MAX - 1, u64::MAX),
+        &all,
+        "me",
+        i32::MIN,
+        u64::MAX,
+    );
+    wait_range(&mut p, (0, 0), &all, "me", i32::MAX, 0);
+    assert_eq!(p.next(), None);
+    for id in [3, 4, 5] {
+        release(&mut p, "w", id);
+    }
+    assert_eq!(one_by_one(&mut p, "w"), [0, u64::MAX - 1, u64::MAX]);
+    assert_eq!(p.withdrawn(InstanceId(0), InstanceId(u64::MAX)), 0);
+}
+
+#[test]
+fn nothing_changed_means_nothing_is_looked_at() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    wait_range(&mut p, (1, 9), &ask(1, 1), "me", 0, 1);
+    assert_eq!(placed(&mut p), [1]);
+    let rounds = p.rounds;
+    assert_eq!((p.next(), p.next()), (None, None));
+    assert_eq!(p.rounds, rounds);
+}
+
+#[test]
+fn beyond_the_most_classes_the_longest_idle_is_forgotten_or_a_new_one_refused() {
+    let mut p = Placement::default();
+    let nth = |n: usize| ask(1, 1 + n as u64);
+    for n in 0..CLASSES_MAX {
+        wait(&mut p, n as u64, &nth(n));
+    }
+    let arrival = Arrival {
+        first: InstanceId(u64::MAX),
+        last: InstanceId(u64::MAX),
+        ask: &nth(CLASSES_MAX),
+        owner: "me",
+        priority: 0,
+        sequence: 0,
+    };
+    assert_eq!(p.waiting(arrival), Err(Refused::TooManyClasses));
+    assert_eq!(p.withdrawn(InstanceId(7), InstanceId(8)), 2);
+    assert!(p.waiting(arrival).is_ok());
+    assert_eq!(p.class(&nth(7)), None);
+    assert!(p.class(&nth(8)).is_some());
+}
+
+#[test]
+fn many_classes_are_all_served() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(2, 8_000, 0));
+    for n in 0..3_000 {
+        wait(&mut p, n, &ask(1, 1 + n));
+    }
+    for n in 0..3_000 {
+        assert_eq!(p.next().map(|d| d.instance.0), Some(n));
+        release(&mut p, "w", n);
+    }
+    assert_eq!(p.next(), None);
+}
+
+#[test]
+fn owners_beyond_the_most_share_a_turn_and_are_served() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    let owners = OWNERS_MAX as u64 + 50;
+    for owner in 0..owners {
+        wait_as(&mut p, owner, &ask(1, 1), &format!("o{owner}"), 0);
+    }
+    let served = one_by_one(&mut p, "w");
+    assert_eq!(served.len() as u64, owners);
+}

@@ -1,0 +1,130 @@
+//! What an instance is said to wait for, and in which words.
+
+use baton_model::ids::InstanceId;
+
+use super::*;
+use crate::placement::Waiting;
+
+fn said(p: &Placement, id: u64) -> String {
+    let waiting = p.explain(InstanceId(id)).expect("it waits");
+    waiting.to_string()
+}
+
+#[test]
+fn nothing_is_said_of_what_does_not_wait() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    let class = wait(&mut p, 1, &ask(1, 1));
+    assert_eq!(p.explain(InstanceId(1)), Some(Waiting::Nothing));
+    assert_eq!(placed(&mut p), [1]);
+    assert_eq!(p.explain(InstanceId(1)), None);
+    assert_eq!(p.explain_class(class), None);
+    assert_eq!(p.explain_class(ClassId(99)), None);
+}
+
+#[test]
+fn no_worker_at_all() {
+    let mut p = Placement::default();
+    wait(&mut p, 1, &ask(1, 1));
+    assert_eq!(said(&p, 1), "there is no worker");
+    join(&mut p, "w", offer(1, 1, 0));
+    p.drained(&name("w"));
+    assert_eq!(said(&p, 1), "no worker takes work: 1 drained or unhealthy");
+}
+
+#[test]
+fn the_label_that_rules_out_most() {
+    let mut p = Placement::default();
+    for (worker, zone) in [("a", "west"), ("b", "west"), ("c", "east")] {
+        let mut offer = offer(1, 1, 0);
+        offer.labels.insert("zone".to_owned(), zone.to_owned());
+        offer.labels.insert("disk".to_owned(), "ssd".to_owned());
+        join(&mut p, worker, offer);
+    }
+    let wanted = with_label(with_label(ask(1, 1), "disk", "tape"), "zone", "east");
+    wait(&mut p, 1, &wanted);
+    assert_eq!(said(&p, 1), "labels: disk is tape rules out 3 of 3 workers");
+}
+
+#[test]
+fn the_nearest_worker_and_what_it_is_short_of() {
+    let mut p = Placement::default();
+    join(&mut p, "w1", offer(8, 4, 0));
+    join(&mut p, "w2", offer(8, 5, 0));
+    join(&mut p, "small", offer(1, 1, 0));
+    for (worker, id) in [("w1", 10), ("w2", 11)] {
+        let mut taken = ask(1, 3);
+        taken.request.memory_min += GIB / 2;
+        p.adopt(&name(worker), InstanceId(id), &taken).expect("new");
+    }
+    wait(&mut p, 1, &ask(2, 3));
+    assert_eq!(p.next(), None);
+    assert_eq!(said(&p, 1), "memory: worker w2 is short of 1.5 GiB");
+}
+
+#[test]
+fn what_never_fits_is_told_with_the_largest() {
+    let mut p = Placement::default();
+    join(&mut p, "w1", offer(8, 4, 0));
+    join(&mut p, "w2", offer(8, 16, 0));
+    wait(&mut p, 1, &ask(2, 32));
+    wait(&mut p, 2, &with_named(ask(1, 1), "licence", 2));
+    wait(&mut p, 3, &ask(64, 1));
+    assert_eq!(p.next(), None);
+    assert_eq!(
+        said(&p, 1),
+        "memory: never fits: asks for 32 GiB, the largest, worker w2, has 16 GiB"
+    );
+    assert_eq!(
+        said(&p, 2),
+        "licence: never fits: asks for 2, the largest, worker w1, has 0"
+    );
+    assert_eq!(
+        said(&p, 3),
+        "cpu: never fits: asks for 64, the largest, worker w1, has 8"
+    );
+}
+
+#[test]
+fn a_limit_with_its_use() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(8, 8, 0));
+    p.set_limit("db/orders", Some(4)).expect("few limits");
+    wait_range(
+        &mut p,
+        (1, 9),
+        &with_named(ask(1, 1), "db/orders", 3),
+        "me",
+        0,
+        1,
+    );
+    assert_eq!(placed(&mut p), [1]);
+    assert_eq!(said(&p, 2), "limit db/orders: asks for 3, 3 of 4 in use");
+    p.set_limit("db/orders", Some(2)).expect("known");
+    assert_eq!(
+        said(&p, 2),
+        "limit db/orders: never fits: asks for 3, the total is 2"
+    );
+}
+
+#[test]
+fn how_many_come_before_it_is_exact() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    wait_range(&mut p, (100, 149), &ask(1, 1), "a", 0, 1);
+    wait_range(&mut p, (200, 204), &ask(1, 1), "b", 0, 2);
+    wait_range(&mut p, (300, 309), &ask(1, 1), "c", 1, 3);
+    wait_range(&mut p, (400, 409), &ask(1, 1), "a", -1, 0);
+    wait_range(&mut p, (50, 52), &ask(1, 1), "a", 0, 0);
+    let served = one_by_one(&mut p.clone(), "w");
+    for (before, id) in served.into_iter().enumerate() {
+        let expected = match before {
+            0 => Waiting::Nothing,
+            before => Waiting::Behind {
+                before: before as u64,
+            },
+        };
+        assert_eq!(p.explain(InstanceId(id)), Some(expected), "instance {id}");
+    }
+    assert_eq!(said(&p, 300 + 4), "4 of the same class come before it");
+}

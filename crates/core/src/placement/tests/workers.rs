@@ -1,0 +1,130 @@
+//! Workers that come, change and go.
+
+use baton_model::ids::InstanceId;
+
+use super::*;
+use crate::placement::Refused;
+
+#[test]
+fn a_drained_worker_gets_nothing_and_keeps_what_runs() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(2, 2, 0));
+    wait_range(&mut p, (1, 9), &ask(1, 1), "me", 0, 1);
+    assert_eq!(placed(&mut p), [1, 2]);
+    p.drained(&name("w"));
+    release(&mut p, "w", 1);
+    assert_eq!(p.next(), None);
+    join(&mut p, "w", offer(2, 2, 0));
+    assert_eq!(placed(&mut p), [3], "2 still runs there");
+}
+
+#[test]
+fn a_worker_that_is_unhealthy_offers_nothing() {
+    let mut p = Placement::default();
+    let mut sick = offer(2, 2, 0);
+    sick.open = false;
+    join(&mut p, "w", sick);
+    wait(&mut p, 1, &ask(1, 1));
+    assert_eq!(p.next(), None);
+}
+
+#[test]
+fn a_worker_that_shrinks_below_its_use_gets_nothing_until_there_is_room() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(4, 4, 0));
+    wait_range(&mut p, (1, 9), &ask(1, 1), "me", 0, 1);
+    assert_eq!(placed(&mut p).len(), 4);
+    join(&mut p, "w", offer(2, 2, 0));
+    release(&mut p, "w", 1);
+    release(&mut p, "w", 2);
+    assert_eq!(p.next(), None);
+    release(&mut p, "w", 3);
+    assert_eq!(placed(&mut p), [5]);
+}
+
+#[test]
+fn labels_may_change() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(4, 4, 0));
+    wait_range(
+        &mut p,
+        (1, 2),
+        &with_label(ask(4, 1), "zone", "a"),
+        "me",
+        0,
+        1,
+    );
+    assert_eq!(p.next(), None);
+    let mut labelled = offer(4, 4, 0);
+    labelled.labels.insert("zone".to_owned(), "a".to_owned());
+    join(&mut p, "w", labelled);
+    assert_eq!(placed(&mut p), [1]);
+    join(&mut p, "w", offer(4, 4, 0));
+    release(&mut p, "w", 1);
+    assert_eq!(p.next(), None);
+}
+
+#[test]
+fn a_worker_is_forgotten_once_it_is_gone_and_empty() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    wait(&mut p, 1, &ask(1, 1));
+    assert_eq!(placed(&mut p), [1]);
+    p.left(&name("w"));
+    assert_eq!(p.fleet.workers.len(), 1);
+    release(&mut p, "w", 1);
+    assert_eq!(p.fleet.workers.len(), 0);
+}
+
+#[test]
+fn what_runs_after_a_restart_is_adopted_before_its_worker_is_back() {
+    let mut p = Placement::default();
+    p.adopt(&name("w"), InstanceId(1), &ask(3, 1)).expect("new");
+    join(&mut p, "w", offer(4, 4, 0));
+    wait_range(&mut p, (2, 3), &ask(1, 1), "me", 0, 1);
+    assert_eq!(placed(&mut p), [2]);
+    release(&mut p, "w", 1);
+    assert_eq!(placed(&mut p), [3]);
+}
+
+#[test]
+fn what_is_adopted_waits_no_longer_and_may_overfill_its_worker() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(2, 2, 0));
+    wait_range(&mut p, (1, 5), &ask(1, 1), "me", 0, 1);
+    for id in [2, 3, 4] {
+        p.adopt(&name("w"), InstanceId(id), &ask(1, 1))
+            .expect("new");
+    }
+    assert_eq!(p.next(), None);
+    release(&mut p, "w", 2);
+    assert_eq!(p.next(), None);
+    release(&mut p, "w", 3);
+    assert_eq!(placed(&mut p), [1]);
+}
+
+#[test]
+fn adopting_again_changes_nothing_and_elsewhere_is_refused() {
+    let mut p = Placement::default();
+    let id = InstanceId(1);
+    p.adopt(&name("w"), id, &ask(1, 1)).expect("new");
+    let before = p.clone();
+    assert_eq!(p.adopt(&name("w"), id, &ask(1, 1)), Ok(()));
+    let elsewhere = p.adopt(&name("x"), id, &ask(1, 1));
+    assert_eq!(elsewhere, Err(Refused::Placed(id)));
+    assert_eq!(p, before);
+}
+
+#[test]
+fn releasing_what_is_not_there_changes_nothing() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(2, 2, 0));
+    join(&mut p, "x", offer(2, 2, 0));
+    wait(&mut p, 1, &ask(1, 1));
+    assert_eq!(drain(&mut p), [(1, "w".to_owned())]);
+    let before = p.clone();
+    for (worker, id) in [("x", 1), ("w", 2), ("nobody", 1)] {
+        assert!(!p.released(&name(worker), InstanceId(id)));
+    }
+    assert_eq!(p, before);
+}

@@ -1,0 +1,335 @@
+//! Placement and the model side by side, under random operations.
+
+use std::collections::BTreeMap;
+
+use baton_model::ids::InstanceId;
+use baton_model::time::Millis;
+
+use super::naive::{Item, Naive};
+use super::*;
+use crate::placement::Waiting;
+
+/// splitmix64.
+pub(super) struct Rng(pub(super) u64);
+
+impl Rng {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    pub(super) fn pick<T: Clone>(&mut self, list: &[T]) -> Option<T> {
+        let len = list.len() as u64;
+        (len > 0).then(|| list[self.below(len) as usize].clone())
+    }
+}
+
+pub(super) const OWNERS: [&str; 4] = ["ann", "bob", "cid", "dee"];
+
+pub(super) fn asks() -> Vec<Ask> {
+    let mut gpu = ask(1, 1);
+    gpu.request.gpu = 1;
+    let mut disk = ask(1, 1);
+    disk.request.disk = 40 * GIB;
+    vec![
+        ask(1, 1),
+        ask(2, 1),
+        ask(1, 3),
+        ask(6, 6),
+        ask(0, 0),
+        with_label(ask(1, 1), "zone", "a"),
+        with_label(ask(3, 1), "zone", "b"),
+        gpu,
+        disk,
+        with_named(ask(1, 1), "licence", 1),
+        with_named(ask(1, 1), "db", 1),
+        with_named(with_named(ask(2, 2), "db", 3), "licence", 1),
+    ]
+}
+
+pub(super) struct World {
+    rng: Rng,
+    pub(super) p: Placement,
+    naive: Naive,
+    next_id: u64,
+    sequence: u64,
+    /// What has ended or was cancelled, and may come back.
+    past: Vec<(u64, Item)>,
+    items: BTreeMap<u64, Item>,
+    pub(super) log: Vec<(u64, String)>,
+    /// Decisions that were held against the model's.
+    pub(super) exact: u64,
+    /// Decisions while something was reserved.
+    pub(super) bound: u64,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let naive = Naive {
+            asks: asks(),
+            ..Naive::default()
+        };
+        Self {
+            rng: Rng(seed),
+            p: Placement::default(),
+            naive,
+            next_id: 1,
+            sequence: 1,
+            past: Vec::new(),
+            items: BTreeMap::new(),
+            log: Vec::new(),
+            exact: 0,
+            bound: 0,
+        }
+    }
+
+    pub(super) fn turn(&mut self) {
+        match self.rng.below(20) {
+            0 | 1 => self.worker_joins(),
+            2 => self.worker_goes(),
+            3..=7 => self.arrives(),
+            8 => self.returns(),
+            9 => self.withdraws(),
+            10 => self.limit_changes(),
+            11 => self.adopts(),
+            12 => {
+                let class = ClassId(self.rng.below(14) as u32);
+                self.p.finished(class, Millis(self.rng.below(1_000)));
+            }
+            _ => self.releases(),
+        }
+        if self.rng.below(3) > 0 {
+            self.decide();
+        }
+    }
+
+    /// Equal workers that have everything, for [`Self::busy_turn`].
+    pub(super) fn settle(&mut self) {
+        for worker in ["w0", "w1", "w2"] {
+            let mut offer = offer(8, 16, 2);
+            offer.capacity.named.insert("licence".to_owned(), 2);
+            offer.labels.insert("zone".to_owned(), "a".to_owned());
+            join(&mut self.p, worker, offer.clone());
+            self.naive.workers.insert(worker.to_owned(), offer);
+        }
+        self.p.set_limit("db", Some(3)).expect("one limit");
+        self.naive.limits.insert("db".to_owned(), 3);
+    }
+
+    /// Many small ones and a few large, on workers that stay: here the large ones
+    /// have to reserve.
+    pub(super) fn busy_turn(&mut self) {
+        while self.naive.waiting.len() < 30 {
+            let large = self.rng.below(30) == 0;
+            let kinds: &[usize] = if large { &[3, 11] } else { &[0, 1, 2, 10] };
+            let item = Item {
+                sequence: self.sequence,
+                priority: 0,
+                owner: self.rng.below(2) as usize,
+                ask: self.rng.pick(kinds).expect("some"),
+            };
+            self.enter(self.next_id, self.next_id, item);
+            self.sequence += 1;
+            self.next_id += 1;
+        }
+        self.releases();
+        self.decide();
+    }
+
+    fn worker_joins(&mut self) {
+        let worker = format!("w{}", self.rng.below(6));
+        let gpu = self.rng.below(6).saturating_sub(3) as u32;
+        let mut offer = offer(1 + self.rng.below(8), 1 + self.rng.below(10), gpu);
+        offer.open = self.rng.below(8) > 0;
+        let zone = self.rng.pick(&["a", "b"]).expect("two");
+        offer.labels.insert("zone".to_owned(), zone.to_owned());
+        let licences = self.rng.below(3);
+        offer.capacity.named.insert("licence".to_owned(), licences);
+        join(&mut self.p, &worker, offer.clone());
+        self.naive.workers.insert(worker, offer);
+    }
+
+    fn worker_goes(&mut self) {
+        let worker = format!("w{}", self.rng.below(6));
+        if self.rng.below(2) == 0 {
+            self.p.drained(&name(&worker));
+            if let Some(offer) = self.naive.workers.get_mut(&worker) {
+                offer.open = false;
+            }
+        } else {
+            self.p.left(&name(&worker));
+            self.naive.workers.remove(&worker);
+        }
+    }
+
+    fn arrives(&mut self) {
+        if self.naive.waiting.len() > 60 {
+            return;
+        }
+        let len = if self.rng.below(3) == 0 {
+            1 + self.rng.below(9)
+        } else {
+            1
+        };
+        let item = Item {
+            sequence: self.sequence,
+            priority: self.rng.below(3) as i32 - 1,
+            owner: self.rng.below(4) as usize,
+            ask: self.rng.below(self.naive.asks.len() as u64) as usize,
+        };
+        let first = self.next_id;
+        self.sequence += 1;
+        self.next_id += len + self.rng.below(2);
+        self.enter(first, first + len - 1, item);
+    }
+
+    fn enter(&mut self, first: u64, last: u64, item: Item) {
+        let wanted = self.naive.asks[item.ask].clone();
+        let owner = OWNERS[item.owner];
+        wait_range(
+            &mut self.p,
+            (first, last),
+            &wanted,
+            owner,
+            item.priority,
+            item.sequence,
+        );
+        for id in first..=last {
+            self.naive.add(id, item);
+            self.items.insert(id, item);
+        }
+    }
+
+    fn returns(&mut self) {
+        if self.past.is_empty() {
+            return;
+        }
+        let at = self.rng.below(self.past.len() as u64) as usize;
+        let (id, item) = self.past.swap_remove(at);
+        self.enter(id, id, item);
+    }
+
+    fn withdraws(&mut self) {
+        let first = self.rng.below(self.next_id + 1);
+        let last = first + self.rng.below(4);
+        let gone: Vec<u64> = self
+            .naive
+            .waiting
+            .range(first..=last)
+            .map(|(id, _)| *id)
+            .collect();
+        let count = self.p.withdrawn(InstanceId(first), InstanceId(last));
+        assert_eq!(count, gone.len() as u64);
+        for id in gone {
+            let item = self.naive.waiting.remove(&id).expect("just seen");
+            self.past.push((id, item));
+        }
+    }
+
+    fn limit_changes(&mut self) {
+        let total = self.rng.below(6).checked_sub(1);
+        self.p.set_limit("db", total).expect("one limit");
+        match total {
+            Some(total) => self.naive.limits.insert("db".to_owned(), total),
+            None => self.naive.limits.remove("db"),
+        };
+    }
+
+    fn adopts(&mut self) {
+        let worker = format!("w{}", self.rng.below(6));
+        let waiting: Vec<u64> = self.naive.waiting.keys().copied().collect();
+        if let Some(id) = self.rng.pick(&waiting) {
+            let item = self.naive.waiting.remove(&id).expect("just seen");
+            let wanted = &self.naive.asks[item.ask];
+            self.p
+                .adopt(&name(&worker), InstanceId(id), wanted)
+                .expect("not placed");
+            self.naive.placed.insert(id, (worker, item.ask));
+        }
+    }
+
+    fn releases(&mut self) {
+        let running: Vec<u64> = self.naive.placed.keys().copied().collect();
+        if let Some(id) = self.rng.pick(&running) {
+            let (worker, _) = self.naive.placed.remove(&id).expect("just seen");
+            release(&mut self.p, &worker, id);
+            self.past.push((id, self.items[&id]));
+        }
+    }
+
+    fn decide(&mut self) {
+        loop {
+            let free_choice = self.p.reservations().count() == 0;
+            let expected = self.naive.next();
+            let decision = self.p.next().map(|d| (d.instance.0, d.worker.to_string()));
+            if free_choice {
+                assert_eq!(decision, expected, "{:?}", self.naive);
+                self.exact += 1;
+            } else {
+                self.bound += u64::from(decision.is_some());
+            }
+            let Some((id, worker)) = decision else {
+                break;
+            };
+            let ask = self.naive.waiting[&id].ask;
+            assert!(
+                self.naive.fits(&worker, ask),
+                "oversubscribed: {id} on {worker}"
+            );
+            assert!(self.naive.within_limits(ask), "a limit overdrawn: {id}");
+            self.naive.place(id, &worker);
+            self.log.push((id, worker));
+        }
+        self.nothing_is_left();
+        self.explanations_agree();
+    }
+
+    /// What could be placed is kept back by a reservation alone.
+    fn nothing_is_left(&self) {
+        let reserved: Vec<_> = self.p.reservations().collect();
+        let limit_kept = |ask: &Ask| {
+            let mut limits = reserved.iter().filter_map(|r| r.limit.as_ref());
+            limits.any(|limit| ask.request.named.contains_key(limit))
+        };
+        for item in self.naive.waiting.values() {
+            let ask = &self.naive.asks[item.ask];
+            if !self.naive.within_limits(item.ask) || limit_kept(ask) {
+                continue;
+            }
+            let fitting = self
+                .naive
+                .workers
+                .keys()
+                .filter(|w| self.naive.fits(w, item.ask));
+            for worker in fitting {
+                let by = reserved.iter().find(|r| r.worker == Some(name(worker)));
+                let by = by.expect("left waiting though there is room");
+                assert_ne!(
+                    Some(by.class),
+                    self.p.class(ask),
+                    "kept from its own worker"
+                );
+            }
+        }
+    }
+
+    /// After the last decision nobody is said to wait for nothing, and the first
+    /// of each class is not said to be behind others.
+    fn explanations_agree(&self) {
+        for (id, item) in &self.naive.waiting {
+            let said = self.p.explain(InstanceId(*id)).expect("it waits");
+            assert_ne!(said, Waiting::Nothing, "{id} {item:?}");
+        }
+        for ask in &self.naive.asks {
+            let said = self
+                .p
+                .class(ask)
+                .and_then(|class| self.p.explain_class(class));
+            let behind = matches!(said, Some(Waiting::Behind { .. }));
+            assert!(!behind, "{said:?}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What the store costs on this machine: `cargo run --release --example measure -- DIR`.
+//!
+//! Prints facts per second with one submitter and with many, what readers and the
+//! writer cost each other, and how long a new leader waits for a million instances.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use baton_core::step::{Outbox, Step};
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId};
+use baton_model::spec::InstanceSpec;
+use baton_model::time::Wall;
+use baton_store::view::{Query, View};
+use baton_store::{Retention, SqliteStore, Store, StoreError, Taken};
+
+/// How long each of the rates is measured.
+const SPAN: Duration = Duration::from_secs(3);
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let dir = std::env::args_os().nth(1).ok_or("say in which directory")?;
+    let dir = PathBuf::from(dir).join("baton-store-measure");
+    fs::create_dir(&dir)?;
+    let measured = measure(&dir);
+    fs::remove_dir_all(&dir)?;
+    measured
+}
+
+fn measure(dir: &Path) -> Outcome<()> {
+    for (submitters, facts) in [(1, 1), (64, 1), (1, 1_000), (64, 1_000)] {
+        let store = SqliteStore::open(&dir.join(format!("{submitters}-{facts}.db")))?;
+        let rate = commits(&store, submitters, facts, 0)?.0;
+        println!("{submitters:>3} submitters, batches of {facts:>5}: {rate:>9.0} facts/s");
+    }
+    for readers in [0, 1, 4] {
+        let store = SqliteStore::open(&dir.join(format!("readers-{readers}.db")))?;
+        let (facts, reads) = commits(&store, 64, 10, readers)?;
+        println!("{readers:>3} readers: {facts:>9.0} facts/s, {reads:>7.0} pages of 100 /s");
+    }
+    restore(&dir.join("million.db"))
+}
+
+struct Maker {
+    outbox: Outbox<()>,
+    next: u64,
+}
+
+/// Facts and pages read per second.
+fn commits(store: &SqliteStore, submitters: u64, facts: u64, readers: u64) -> Outcome<(f64, f64)> {
+    let maker = Mutex::new(Maker {
+        outbox: Outbox::new(elect(store)?),
+        next: 0,
+    });
+    let stop = AtomicBool::new(false);
+    let (written, read) = (AtomicU64::new(0), AtomicU64::new(0));
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..submitters {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if submit(store, &maker, facts).is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                    } else {
+                        written.fetch_add(facts, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for _ in 0..readers {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if store.page(&Query::first(View::Bullpen, 100)).is_ok() {
+                        read.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        thread::sleep(SPAN);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let rate = |count: AtomicU64| count.into_inner() as f64 / seconds;
+    Ok((rate(written), rate(read)))
+}
+
+fn submit(store: &SqliteStore, maker: &Mutex<Maker>, count: u64) -> Result<(), StoreError> {
+    let (tell, told) = mpsc::channel();
+    let Ok(mut making) = maker.lock() else {
+        return Err(StoreError::Closed);
+    };
+    let facts = (making.next..making.next + count).map(submitted).collect();
+    making.next += count;
+    if let Some(batch) = making.outbox.accept(Step::keeping(facts)) {
+        // Only fails if this thread is gone.
+        let done = move |fate: Result<_, _>| drop(tell.send(fate));
+        store.submit(batch, Wall(0), Box::new(done));
+    }
+    drop(making);
+    let receipt = told.recv().unwrap_or(Err(StoreError::Closed))?;
+    if let Ok(mut making) = maker.lock() {
+        making.outbox.release(receipt);
+    }
+    Ok(())
+}
+
+fn restore(path: &Path) -> Outcome<()> {
+    let store = SqliteStore::open(path)?;
+    let maker = Mutex::new(Maker {
+        outbox: Outbox::new(elect(&store)?),
+        next: 0,
+    });
+    let began = Instant::now();
+    for _ in 0..200 {
+        submit(&store, &maker, 5_000)?;
+    }
+    println!("a million instances written in {:.1?}", began.elapsed());
+    drop(store);
+    println!("the file has {} MiB", fs::metadata(path)?.len() >> 20);
+    let store = SqliteStore::open(path)?;
+    let row = store.read_row()?;
+    let before = resident_kib()?;
+    let began = Instant::now();
+    let Taken::Won(epoch, ledger) = store.take(row.epoch)? else {
+        return Err("overtaken".into());
+    };
+    println!(
+        "restored {} instances in {:.1?}, with {} MiB",
+        ledger.instances().count(),
+        began.elapsed(),
+        (resident_kib()? - before) >> 10
+    );
+    for view in [View::Bullpen, View::History] {
+        let began = Instant::now();
+        let page = store.page(&Query::first(view, 100))?;
+        let (items, took) = (page.items.len(), began.elapsed());
+        println!("a page of {items} of {view:?} read in {took:.1?}");
+    }
+    let began = Instant::now();
+    store.counts()?;
+    println!("counted in {:.1?}", began.elapsed());
+    // Kept until here: giving back a million small pieces of memory takes its time, too.
+    drop(ledger);
+    prune(&store, epoch)
+}
+
+/// Halts everything, and has half of it removed.
+fn prune(store: &SqliteStore, epoch: Epoch) -> Outcome<()> {
+    let mut outbox: Outbox<()> = Outbox::new(epoch);
+    for some in (0..1_000_000).step_by(5_000) {
+        let halted = |id| Fact::InstanceHalted {
+            instance: InstanceId(id),
+        };
+        let facts = (some..some + 5_000).map(halted).collect();
+        if let Some(batch) = outbox.accept(Step::keeping(facts)) {
+            outbox.release(store.commit(batch, Wall(0))?);
+        }
+    }
+    let half = Retention {
+        terminal_instances_max: Some(500_000),
+        ..Retention::default()
+    };
+    let began = Instant::now();
+    let pruned = store.prune(epoch, Wall(0), &half, usize::MAX)?;
+    println!(
+        "pruned {} instances in {:.1?}, returned {} MiB",
+        pruned.instances.len(),
+        began.elapsed(),
+        pruned.returned >> 20
+    );
+    Ok(())
+}
+
+fn elect(store: &SqliteStore) -> Outcome<Epoch> {
+    let row = store.read_row()?;
+    match store.take(row.epoch)? {
+        Taken::Won(epoch, _) => Ok(epoch),
+        Taken::Overtaken => Err("overtaken".into()),
+    }
+}
+
+fn submitted(id: u64) -> Fact {
+    Fact::InstanceSubmitted {
+        instance: InstanceId(id),
+        spec: Arc::new(InstanceSpec {
+            command: vec!["simulate".to_owned(), format!("--shard={id}")],
+            ..InstanceSpec::default()
+        }),
+    }
+}
+
+fn resident_kib() -> Outcome<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}

@@ -1,0 +1,164 @@
+//! Keeps what the scheduler's facts add up to, and serves it to readers.
+//!
+//! ```text
+//!   leader ── submit(batch) ──▶ queue ──▶ writer thread ──▶ one transaction, one fsync
+//!     ▲                                        │            epoch checked inside
+//!     └───────────── receipt, in order ◀───────┘
+//!
+//!   API, CLI ── page, timeline, counts ──▶ read-only connections, never in its way
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`Store`] | the contract; `tests/conformance` tries it on every backend |
+//! | [`sqlite`] | the default: one file in the data directory |
+//! | [`memory`] | the same without a file, for `--store memory` and tests |
+//! | `draft` | from facts to changed rows, by the ledger's own rules, for all backends |
+//! | `retention` | what may go, and when |
+//! | [`view`] | what readers ask for and get |
+//! | [`limits`] | every bound, with its reason |
+//!
+//! It decides nothing: what a fact means is `baton_core::ledger`, who leads is
+//! `baton_core::leader`. All calls block; an async driver calls from threads of its
+//! own. There is no clock in here: wall time comes with the batch.
+
+mod draft;
+mod error;
+pub mod limits;
+pub mod memory;
+mod retention;
+pub mod sqlite;
+pub mod view;
+
+use std::sync::mpsc;
+
+use baton_core::leader::Row;
+use baton_core::ledger::Ledger;
+use baton_core::step::{Batch, Receipt};
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId};
+use baton_model::time::Wall;
+
+pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use retention::{Pruned, Retention};
+pub use sqlite::SqliteStore;
+
+use view::{Counts, Entry, Page, Query, Record, Seq};
+
+/// Called once with what became of a batch; dropped uncalled only if the store's own
+/// thread has panicked.
+pub type Done = Box<dyn FnOnce(Result<Receipt, StoreError>) + Send>;
+
+/// What became of an attempt to lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The row is ours, under this epoch; this is what the leaders before left.
+    Won(Epoch, Box<Ledger>),
+    /// The row had moved on.
+    Overtaken,
+}
+
+/// Where facts are kept, and who may write them.
+///
+/// The promises, each a check in `tests/conformance`:
+/// * **Fenced.** A write lands only if the store's epoch is the writer's, checked
+///   inside the write itself. A deposed leader's write fails, also if it had been
+///   queued before the row was taken.
+/// * **Atomic.** A batch lands whole or not at all.
+/// * **Ordered.** Batches of one term land in the order of [`Store::submit`]. After
+///   one has failed nothing of that term lands any more, so that what is kept is
+///   always a prefix of what was submitted. A later term starts afresh. A batch
+///   that failed may, for some failures, still turn out to have landed.
+/// * **Durable.** A receipt is given when the batch, and all before it, would
+///   survive the loss of power (of the process' memory, for the memory store:
+///   nothing).
+/// * **Out of the way.** Readers never hold up the writer.
+pub trait Store: Send + Sync {
+    /// The leadership row.
+    ///
+    /// # Errors
+    /// Where the row cannot be read.
+    fn read_row(&self) -> Result<Row, StoreError>;
+
+    /// Takes the row if its epoch still is `expected`, and reads what was kept.
+    ///
+    /// # Errors
+    /// Where the row cannot be written or the rest not be read. The row may have
+    /// been taken all the same; taking it again costs only an epoch.
+    fn take(&self, expected: Epoch) -> Result<Taken, StoreError>;
+
+    /// Counts one renewal of the row, behind what was submitted before.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] if the epoch is not this one; others if it cannot
+    /// be written.
+    fn renew(&self, epoch: Epoch) -> Result<(), StoreError>;
+
+    /// Puts a batch behind those before it, and calls `done` with its fate, in the
+    /// same order. Blocks only while the queue is full. `done` runs on the store's
+    /// own thread: it must be quick, and must not call the store.
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done);
+
+    /// Submits a batch and waits for it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it did not land, or cannot be known to have.
+    fn commit(&self, batch: Batch<Fact>, wall: Wall) -> Result<Receipt, StoreError> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let done = move |fate| {
+            // Only fails if the waiting side is gone, and then nobody wants to know.
+            let _ = tell.send(fate);
+        };
+        self.submit(batch, wall, Box::new(done));
+        told.recv().unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// One instance.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError>;
+
+    /// One page of a view. What is in the view while all its pages are read is
+    /// returned exactly once, whatever is written meanwhile.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn page(&self, query: &Query) -> Result<Page<Record>, StoreError>;
+
+    /// What happened to one instance, in order, from the fact behind `after` on.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn timeline(
+        &self,
+        id: InstanceId,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Page<Entry>, StoreError>;
+
+    /// How many instances are in which state, and how large the history is.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// Removes what `retention` does not want to keep, at most `budget` instances,
+    /// in steps so small that commits pass between them, and gives the space back.
+    /// Only instances at rest in a terminal state go, each with its whole timeline.
+    ///
+    /// To be called in the leader's name; the leader must then forget the same
+    /// instances, because a fact about one of them would be refused.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] if the epoch is not this one; others if it cannot
+    /// be written. What earlier steps have removed stays removed.
+    fn prune(
+        &self,
+        epoch: Epoch,
+        now: Wall,
+        retention: &Retention,
+        budget: usize,
+    ) -> Result<Pruned, StoreError>;
+}

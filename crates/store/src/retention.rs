@@ -1,0 +1,148 @@
+//! What may go, and when.
+//!
+//! The unit is an instance that has ended: it goes with its whole timeline, oldest
+//! end first, so that what is left can still tell everything about itself. What
+//! lives stays, however old. Facts about no instance go by age, or together with
+//! the instances that ended after them.
+
+use baton_model::ids::InstanceId;
+use baton_model::time::{Millis, Wall};
+
+use crate::view::Seq;
+
+/// How much history is kept. A limit that is not set does not bind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// How long ago an instance may have ended.
+    pub history_age: Option<Millis>,
+    /// Bytes of recorded facts, those of living instances included.
+    pub history_bytes: Option<u64>,
+    /// How many ended instances are kept.
+    pub terminal_instances_max: Option<u64>,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Instances that are gone, with their timelines.
+    pub instances: Vec<InstanceId>,
+    /// Facts that are gone.
+    pub facts: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Bytes by which the file of the store has become smaller.
+    pub returned: u64,
+    /// True if the budget ended it, so that there may be more to remove.
+    pub more: bool,
+}
+
+/// How much there is when a step begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) terminal: u64,
+    pub(crate) bytes: u64,
+}
+
+/// An ended instance that may have to go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) id: InstanceId,
+    pub(crate) ended: Seq,
+    pub(crate) at: Wall,
+    pub(crate) bytes: u64,
+}
+
+impl Retention {
+    /// True if nothing is ever removed.
+    pub(crate) const fn keeps_all(&self) -> bool {
+        self.history_age.is_none()
+            && self.history_bytes.is_none()
+            && self.terminal_instances_max.is_none()
+    }
+
+    /// Those of the candidates that go. They come oldest end first; one that is
+    /// young by the clock does not protect those behind it, because the clock may
+    /// have been wrong when it ended.
+    pub(crate) fn doomed(
+        &self,
+        now: Wall,
+        mut held: Held,
+        candidates: &[Candidate],
+    ) -> Vec<Candidate> {
+        let mut doomed = Vec::new();
+        for candidate in candidates {
+            let many = self
+                .terminal_instances_max
+                .is_some_and(|max| held.terminal > max);
+            if many || self.is_large(held.bytes) || self.is_old(now, candidate.at) {
+                held.terminal = held.terminal.saturating_sub(1);
+                held.bytes = held.bytes.saturating_sub(candidate.bytes);
+                doomed.push(*candidate);
+            }
+        }
+        doomed
+    }
+
+    pub(crate) fn is_large(&self, bytes: u64) -> bool {
+        self.history_bytes.is_some_and(|max| bytes > max)
+    }
+
+    pub(crate) fn is_old(&self, now: Wall, at: Wall) -> bool {
+        self.history_age
+            .is_some_and(|age| now.0.saturating_sub(at.0) > age.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(ends: &[u64]) -> Vec<Candidate> {
+        let candidate = |(index, at): (usize, &u64)| Candidate {
+            id: InstanceId(index as u64),
+            ended: Seq(index as u64),
+            at: Wall(*at),
+            bytes: 10,
+        };
+        ends.iter().enumerate().map(candidate).collect()
+    }
+
+    fn gone(retention: Retention, ends: &[u64]) -> Vec<u64> {
+        let held = Held {
+            terminal: ends.len() as u64,
+            bytes: 10 * ends.len() as u64,
+        };
+        let doomed = retention.doomed(Wall(100), held, &candidates(ends));
+        doomed.iter().map(|it| it.id.0).collect()
+    }
+
+    #[test]
+    fn each_limit_removes_the_oldest_and_no_more_than_it_must() {
+        let ends = [10, 20, 30, 40];
+        let age = Retention {
+            history_age: Some(Millis(75)),
+            ..Retention::default()
+        };
+        assert_eq!(gone(age, &ends), [0, 1]);
+        let bytes = Retention {
+            history_bytes: Some(25),
+            ..Retention::default()
+        };
+        assert_eq!(gone(bytes, &ends), [0, 1]);
+        let count = Retention {
+            terminal_instances_max: Some(1),
+            ..Retention::default()
+        };
+        assert_eq!(gone(count, &ends), [0, 1, 2]);
+        assert!(gone(Retention::default(), &ends).is_empty());
+    }
+
+    #[test]
+    fn an_end_in_the_future_does_not_protect_those_after_it() {
+        let age = Retention {
+            history_age: Some(Millis(50)),
+            ..Retention::default()
+        };
+        assert_eq!(gone(age, &[9_999, 20]), [1]);
+    }
+}

@@ -1,0 +1,222 @@
+//! The store in one SQLite file, with nothing to install.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `schema` | settings and migrations |
+//! | `queue` | what waits for the writer |
+//! | `writer` | the one thread that writes, in groups |
+//! | `prune` | removing what is not to be kept |
+//! | `read` | everything that only looks, on connections of its own |
+//! | `rows` | columns and errors, in the store's words |
+//!
+//! Several processes of one host may open the same file: leadership is the row, and
+//! its epoch is checked inside every write. The file must lie on a local file
+//! system, because the log beside it is shared through memory.
+
+mod prune;
+mod queue;
+mod read;
+mod rows;
+mod schema;
+mod writer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use baton_core::leader::Row;
+use baton_core::step::Batch;
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId};
+use baton_model::time::Wall;
+
+use crate::limits::PRUNE_STEP_INSTANCES;
+use crate::view::{Counts, Entry, Page, Query, Record, Seq};
+use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
+use queue::{Alone, Queue, Tell, Write};
+use read::Readers;
+use writer::Writer;
+
+/// The schema version that this Baton writes.
+pub const SCHEMA_VERSION: u32 = schema::VERSION;
+
+/// A store in one file.
+pub struct SqliteStore {
+    path: PathBuf,
+    readers: Readers,
+    queue: Arc<Queue>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl SqliteStore {
+    /// Opens the file, makes it if it is missing, and brings its schema up to date.
+    ///
+    /// # Errors
+    /// [`StoreError::NewerSchema`] or [`StoreError::Foreign`] if the file is not
+    /// ours to touch, and it is not touched; others if it cannot be read or written.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        schema::prepare(path)?;
+        let db = schema::writer(path)?;
+        let queue = Arc::new(Queue::default());
+        let writer = Writer::new(path.to_owned(), db);
+        let its_queue = Arc::clone(&queue);
+        let writer = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer.run(&its_queue))
+            .map_err(|error| StoreError::Failed(format!("cannot start the writer: {error}")))?;
+        Ok(Self {
+            path: path.to_owned(),
+            readers: Readers::new(path),
+            queue,
+            writer: Some(writer),
+        })
+    }
+
+    /// Looks at every page of the file, which takes as long as the file is large.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] with the first damage found.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let found: String = self
+            .readers
+            .read(|db| db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
+        if found == "ok" {
+            Ok(())
+        } else {
+            Err(StoreError::Corrupt(format!(
+                "{}: {found}",
+                self.path.display()
+            )))
+        }
+    }
+
+    /// Has the writer do something alone, and waits for it.
+    fn ask<T: Send + 'static>(&self, work: impl FnOnce(Tell<T>) -> Alone) -> Result<T, StoreError> {
+        let (tell, told) = tell();
+        self.queue.alone(work(tell));
+        told.recv().unwrap_or(Err(StoreError::Closed))
+    }
+
+    fn size(&self) -> u64 {
+        // For the report only; the next commit will tell if the file is gone.
+        fs::metadata(&self.path).map_or(0, |file| file.len())
+    }
+
+    /// Gives free pages back, step by step.
+    fn vacuum(&self, epoch: Epoch) -> Result<(), StoreError> {
+        while self.ask(|done| Alone::Vacuum { epoch, done })? {}
+        self.ask(|done| Alone::Checkpoint { done })
+    }
+}
+
+/// A place for an answer, and where to wait for it.
+fn tell<T: Send + 'static>() -> (Tell<T>, mpsc::Receiver<Result<T, StoreError>>) {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let tell = move |answer| {
+        // Only fails if the waiting side is gone, and then nobody wants to know.
+        let _ = sender.send(answer);
+    };
+    (Box::new(tell), receiver)
+}
+
+impl Store for SqliteStore {
+    fn read_row(&self) -> Result<Row, StoreError> {
+        self.readers.read(rows::leadership)
+    }
+
+    fn take(&self, expected: Epoch) -> Result<Taken, StoreError> {
+        if !self.ask(|done| Alone::Take { expected, done })? {
+            return Ok(Taken::Overtaken);
+        }
+        // Nobody but us may write under this epoch, so what is read is what was left.
+        let epoch = expected.next();
+        match self.readers.read(|db| read::ledger(db, epoch))? {
+            Some(ledger) => Ok(Taken::Won(epoch, Box::new(ledger?))),
+            None => Ok(Taken::Overtaken),
+        }
+    }
+
+    fn renew(&self, epoch: Epoch) -> Result<(), StoreError> {
+        let (done, told) = tell();
+        self.queue.write(Write::Renew { epoch, done });
+        told.recv().unwrap_or(Err(StoreError::Closed))
+    }
+
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done) {
+        self.queue.write(Write::Commit { batch, wall, done });
+    }
+
+    fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
+        self.readers.read(|db| rows::find(db, id))
+    }
+
+    fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
+        self.readers.read(|db| read::page(db, query))
+    }
+
+    fn timeline(
+        &self,
+        id: InstanceId,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Page<Entry>, StoreError> {
+        self.readers.read(|db| read::timeline(db, id, after, limit))
+    }
+
+    fn counts(&self) -> Result<Counts, StoreError> {
+        self.readers.read(read::counts)
+    }
+
+    fn prune(
+        &self,
+        epoch: Epoch,
+        now: Wall,
+        retention: &Retention,
+        budget: usize,
+    ) -> Result<Pruned, StoreError> {
+        let mut pruned = Pruned::default();
+        let size = self.size();
+        while !retention.keeps_all() {
+            let room = budget - pruned.instances.len();
+            let step = self.ask(|done| Alone::Prune {
+                epoch,
+                now,
+                retention: *retention,
+                limit: room.min(PRUNE_STEP_INSTANCES),
+                done,
+            })?;
+            if step.facts == 0 {
+                break;
+            }
+            pruned.instances.extend(step.instances);
+            pruned.facts += step.facts;
+            pruned.bytes += step.bytes;
+            if pruned.instances.len() >= budget {
+                pruned.more = true;
+                break;
+            }
+        }
+        if pruned.facts > 0 {
+            self.vacuum(epoch)?;
+        }
+        pruned.returned = size.saturating_sub(self.size());
+        Ok(pruned)
+    }
+}
+
+impl Drop for SqliteStore {
+    /// What was submitted is still written.
+    fn drop(&mut self) {
+        // The last connection to go puts the log into the file, and must be able to.
+        self.readers.close();
+        self.queue.close();
+        if let Some(writer) = self.writer.take()
+            // A callback may own the last handle, and nobody can wait for oneself.
+            && writer.thread().id() != thread::current().id()
+        {
+            // If it has panicked, it has failed what was waiting; the panic was printed.
+            let _ = writer.join();
+        }
+    }
+}

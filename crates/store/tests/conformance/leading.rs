@@ -1,0 +1,152 @@
+//! A leader of these tests: it holds the epoch and makes batches.
+
+use std::sync::Arc;
+
+use baton_core::ledger::Ledger;
+use baton_core::step::{Batch, Outbox, Step};
+use baton_model::fact::{Condemnation, Fact, Holder};
+use baton_model::ids::{
+    BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage, WorkerName,
+};
+use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::spec::InstanceSpec;
+use baton_model::time::Wall;
+use baton_store::{Store, StoreError, Taken};
+
+pub(crate) const NOW: Wall = Wall(1_000_000);
+
+/// Numbers from a seed (splitmix64), so that a failure can be run again.
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// One term, with the ledger as this leader believes it to be.
+pub(crate) struct Leader {
+    pub(crate) epoch: Epoch,
+    pub(crate) ledger: Ledger,
+    outbox: Outbox<()>,
+}
+
+impl Leader {
+    /// Takes the row, whoever holds it.
+    pub(crate) fn elect(store: &dyn Store) -> Self {
+        let row = store.read_row().expect("the row can be read");
+        match store.take(row.epoch).expect("the row can be taken") {
+            Taken::Won(epoch, ledger) => Self {
+                epoch,
+                ledger: *ledger,
+                outbox: Outbox::new(epoch),
+            },
+            Taken::Overtaken => panic!("nobody else wants the row"),
+        }
+    }
+
+    /// Facts that fit, as a batch.
+    pub(crate) fn batch(&mut self, facts: Vec<Fact>) -> Batch<Fact> {
+        for fact in &facts {
+            self.ledger.apply(fact).expect("the facts fit");
+        }
+        self.unchecked(facts)
+    }
+
+    /// Any facts, as a batch.
+    pub(crate) fn unchecked(&mut self, facts: Vec<Fact>) -> Batch<Fact> {
+        let step: Step<Fact, ()> = Step::keeping(facts);
+        self.outbox.accept(step).expect("a batch")
+    }
+
+    pub(crate) fn try_commit(
+        &mut self,
+        store: &dyn Store,
+        facts: Vec<Fact>,
+    ) -> Result<(), StoreError> {
+        let batch = self.unchecked(facts);
+        let receipt = store.commit(batch, NOW)?;
+        self.outbox.release(receipt);
+        Ok(())
+    }
+
+    pub(crate) fn commit_at(&mut self, store: &dyn Store, at: Wall, facts: Vec<Fact>) {
+        let batch = self.batch(facts);
+        let receipt = store.commit(batch, at).expect("the commit lands");
+        self.outbox.release(receipt);
+    }
+
+    pub(crate) fn commit(&mut self, store: &dyn Store, facts: Vec<Fact>) {
+        self.commit_at(store, NOW, facts);
+    }
+
+    /// One instance from its submission to a good end.
+    pub(crate) fn done(&self, id: u64) -> Vec<Fact> {
+        let lease = self.ledger.next_lease(InstanceId(id), self.epoch);
+        vec![
+            submitted(id),
+            granted(lease),
+            Fact::AttemptConfirmed { lease },
+            ended(self, lease, AttemptEnd::Real(Outcome::Exited(0))),
+        ]
+    }
+}
+
+pub(crate) fn submitted(id: u64) -> Fact {
+    Fact::InstanceSubmitted {
+        instance: InstanceId(id),
+        spec: Arc::new(InstanceSpec {
+            command: vec!["run".to_owned(), format!("--shard={id}")],
+            ..InstanceSpec::default()
+        }),
+    }
+}
+
+pub(crate) fn granted(lease: LeaseId) -> Fact {
+    Fact::LeaseGranted {
+        lease,
+        holder: holder(1),
+    }
+}
+
+/// Ends an attempt, with the verdict that follows for its instance.
+pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
+    let mut fresh = Ledger::default();
+    let id = lease.attempt.instance;
+    fresh
+        .apply(&submitted(id.0))
+        .expect("a first submission fits");
+    let instance = leader.ledger.instance(id).or(fresh.instance(id));
+    Fact::AttemptEnded {
+        lease,
+        end,
+        verdict: instance.expect("just submitted").verdict(end),
+    }
+}
+
+pub(crate) fn condemned(lineage: u64, life: u64) -> Fact {
+    Fact::WorkerCondemned {
+        worker: WorkerName::new("w"),
+        incarnation: Incarnation {
+            lineage: Lineage(lineage),
+            life: Life(life),
+        },
+        why: Condemnation::Unhealthy,
+    }
+}
+
+pub(crate) fn holder(n: u64) -> Holder {
+    Holder {
+        worker: WorkerName::new(&format!("würker \"{n}\"")),
+        incarnation: Incarnation {
+            lineage: Lineage(u64::MAX - n),
+            life: Life(n),
+        },
+        host: HostId(n << 60),
+        boot: BootId(n.wrapping_mul(u64::MAX / 3)),
+    }
+}

@@ -1,0 +1,99 @@
+//! What every store must do, whatever it keeps its rows in.
+//!
+//! A check is a function over [`Open`]: each call gives another handle to the same
+//! place, as another process, or the next life of this one, would have it. A
+//! backend joins with one function that gives a fresh place, and one line at the
+//! end of this file; every check then runs on it, unchanged.
+
+mod drawing;
+mod leadership;
+mod leading;
+mod order;
+mod reading;
+mod restoring;
+mod retention;
+
+use baton_store::{MemoryStore, SqliteStore, Store};
+
+/// Opens the same place, again and again.
+type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
+
+/// A fresh place in memory.
+fn memory(check: fn(Open<'_>)) {
+    let place = MemoryStore::new();
+    check(&|| Box::new(place.clone()));
+}
+
+/// A fresh file.
+fn sqlite(check: fn(Open<'_>)) {
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let path = dir.path().join("baton.db");
+    check(&|| Box::new(SqliteStore::open(&path).expect("the store opens")));
+}
+
+/// Makes a test of each check for one backend.
+macro_rules! conform {
+    ($backend:ident: $($module:ident { $($check:ident,)+ })+) => {
+        mod $backend {
+            $($(
+                #[test]
+                fn $check() {
+                    super::$backend(super::$module::$check);
+                }
+            )+)+
+        }
+    };
+}
+
+/// The one list of checks, for every backend named.
+macro_rules! backends {
+    ($($backend:ident),+) => {
+        $(conform! { $backend:
+            leadership {
+                a_new_store_has_no_leader_and_nothing_else,
+                one_of_many_takers_wins,
+                a_take_on_an_old_epoch_changes_nothing,
+                renewals_are_counted_and_begin_anew_with_each_term,
+                a_deposed_leader_can_write_nothing,
+                a_commit_queued_before_a_take_is_in_its_ledger_or_refused,
+                a_fence_is_confirmed_under_its_own_epoch_only,
+            }
+            order {
+                a_batch_lands_whole_or_not_at_all,
+                after_a_failure_nothing_of_the_term_lands_and_the_next_goes_on,
+                what_was_queued_behind_a_failure_fails_as_well,
+                fates_are_told_in_order,
+                many_submitters_share_one_store,
+                what_was_submitted_is_written_before_the_store_closes,
+            }
+            restoring {
+                what_is_restored_is_what_the_facts_add_up_to,
+                only_so_many_condemned_lives_are_remembered,
+                a_hundred_thousand_facts,
+            }
+            reading {
+                a_timeline_tells_what_happened_when_and_in_whose_name,
+                a_long_timeline_comes_in_pages,
+                a_view_holds_its_instances_and_no_others,
+                history_begins_with_the_latest_end,
+                a_state_can_be_asked_for,
+                any_id_and_any_limit_can_be_asked_for,
+                pages_show_everything_once_while_others_write,
+                readers_and_a_writer_at_the_same_time,
+            }
+            retention {
+                without_limits_nothing_goes,
+                the_oldest_ends_go_by_number,
+                the_oldest_ends_go_by_age,
+                the_oldest_ends_go_by_bytes,
+                the_living_stay_whatever_the_limits_say,
+                facts_of_no_instance_go_as_well,
+                a_budget_ends_the_work_and_says_so,
+                commits_pass_while_pruning,
+                what_is_left_is_restored,
+            }
+        })+
+    };
+}
+
+backends!(memory, sqlite);

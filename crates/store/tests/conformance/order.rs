@@ -1,0 +1,134 @@
+//! Batches are atomic, and those of a term land in order or not at all.
+
+use std::sync::{Mutex, mpsc};
+use std::thread;
+
+use baton_model::fact::Fact;
+use baton_model::ids::InstanceId;
+use baton_store::StoreError;
+
+use crate::Open;
+use crate::leading::{Leader, NOW, submitted};
+
+pub(crate) fn a_batch_lands_whole_or_not_at_all(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![submitted(1)]);
+    let unknown = Fact::InstanceHalted {
+        instance: InstanceId(99),
+    };
+    let stop = Fact::StopRequested {
+        instance: InstanceId(1),
+    };
+    let fate = leader.try_commit(&*store, vec![stop, submitted(2), unknown]);
+    assert!(
+        matches!(fate, Err(StoreError::Contradiction(_))),
+        "{fate:?}"
+    );
+    assert_eq!(Leader::elect(&*store).ledger, leader.ledger);
+    let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
+    assert_eq!(timeline.items.len(), 1);
+}
+
+pub(crate) fn after_a_failure_nothing_of_the_term_lands_and_the_next_goes_on(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![submitted(1)]);
+    let twice = leader.try_commit(&*store, vec![submitted(1)]);
+    assert!(twice.is_err());
+    for id in 2..5 {
+        assert_eq!(
+            leader.try_commit(&*store, vec![submitted(id)]),
+            Err(StoreError::TermBroken)
+        );
+    }
+    assert_eq!(store.renew(leader.epoch), Err(StoreError::TermBroken));
+    let mut next = Leader::elect(&*store);
+    assert_eq!(next.ledger, leader.ledger);
+    next.commit(&*store, vec![submitted(2)]);
+    store.renew(next.epoch).expect("a new term is sound");
+}
+
+pub(crate) fn what_was_queued_behind_a_failure_fails_as_well(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let mut landed = leader.ledger.clone();
+    let (tell, told) = mpsc::channel();
+    for id in 0..200 {
+        // The hundredth is a second submission of an instance, which cannot land.
+        let fact = submitted(if id == 100 { 0 } else { id });
+        let batch = leader.unchecked(vec![fact.clone()]);
+        let tell = tell.clone();
+        let done = move |fate: Result<_, _>| {
+            tell.send((fact, fate.is_ok())).expect("the test waits");
+        };
+        store.submit(batch, NOW, Box::new(done));
+    }
+    drop(tell);
+    let fates: Vec<_> = told.into_iter().collect();
+    let kept = fates.iter().take_while(|(_, landed)| *landed).count();
+    assert!(kept <= 100, "{kept} landed");
+    assert!(fates[kept..].iter().all(|(_, landed)| !landed));
+    for (fact, _) in &fates[..kept] {
+        landed.apply(fact).expect("fits");
+    }
+    assert_eq!(Leader::elect(&*store).ledger, landed);
+}
+
+pub(crate) fn fates_are_told_in_order(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let (tell, told) = mpsc::channel();
+    for id in 0..2_000 {
+        let facts = match id % 3 {
+            0 => Vec::new(),
+            _ => vec![submitted(id)],
+        };
+        let batch = leader.batch(facts);
+        let tell = tell.clone();
+        let done = move |fate: Result<_, _>| {
+            tell.send((id, fate.is_ok())).expect("the test waits");
+        };
+        store.submit(batch, NOW, Box::new(done));
+    }
+    drop(tell);
+    let told: Vec<_> = told.into_iter().collect();
+    let expected: Vec<_> = (0..2_000).map(|id| (id, true)).collect();
+    assert_eq!(told, expected);
+}
+
+pub(crate) fn many_submitters_share_one_store(open: Open<'_>) {
+    let store = open();
+    let leader = Mutex::new(Leader::elect(&*store));
+    thread::scope(|scope| {
+        for submitter in 0..16_u64 {
+            let (store, leader) = (&store, &leader);
+            scope.spawn(move || {
+                for n in 0..25 {
+                    let (tell, told) = mpsc::channel();
+                    let done = move |fate| tell.send(fate).expect("the test waits");
+                    // Batches must be handed over in the order in which they were made.
+                    let mut leader = leader.lock().expect("nobody panics");
+                    let batch = leader.batch(vec![submitted(submitter * 1_000 + n)]);
+                    store.submit(batch, NOW, Box::new(done));
+                    drop(leader);
+                    let fate = told.recv().expect("every fate is told");
+                    assert!(fate.is_ok(), "{fate:?}");
+                }
+            });
+        }
+    });
+    let leader = leader.into_inner().expect("nobody panics");
+    assert_eq!(Leader::elect(&*store).ledger, leader.ledger);
+}
+
+pub(crate) fn what_was_submitted_is_written_before_the_store_closes(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    for id in 0..500 {
+        let batch = leader.batch(vec![submitted(id)]);
+        store.submit(batch, NOW, Box::new(drop));
+    }
+    drop(store);
+    assert_eq!(Leader::elect(&*open()).ledger, leader.ledger);
+}

@@ -1,0 +1,211 @@
+//! Views and timelines.
+
+use std::thread;
+
+use baton_model::fact::Fact;
+use baton_model::ids::InstanceId;
+use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::state::UniversalState;
+use baton_model::time::Wall;
+use baton_store::Store;
+use baton_store::view::{Cursor, Query, Seq, View};
+
+use crate::Open;
+use crate::leading::{Leader, ended, granted, submitted};
+
+/// Every page of a view, two items at a time; `between` runs after each page.
+fn walk(store: &dyn Store, view: View, mut between: impl FnMut()) -> Vec<u64> {
+    let mut query = Query::first(view, 2);
+    let mut ids = Vec::new();
+    loop {
+        let page = store.page(&query).expect("readable");
+        assert!(page.items.len() <= 2);
+        ids.extend(page.items.iter().map(|record| record.instance.id.0));
+        if page.next.is_none() {
+            return ids;
+        }
+        query.after = page.next;
+        between();
+    }
+}
+
+fn ids(store: &dyn Store, view: View) -> Vec<u64> {
+    walk(store, view, || ())
+}
+
+fn failed(leader: &Leader, id: u64) -> Vec<Fact> {
+    let lease = leader.ledger.next_lease(InstanceId(id), leader.epoch);
+    let end = AttemptEnd::Real(Outcome::Exited(1));
+    vec![submitted(id), granted(lease), ended(leader, lease, end)]
+}
+
+pub(crate) fn a_timeline_tells_what_happened_when_and_in_whose_name(open: Open<'_>) {
+    let store = open();
+    let mut first = Leader::elect(&*store);
+    first.commit_at(&*store, Wall(10), vec![submitted(1), submitted(2)]);
+    let mut second = Leader::elect(&*store);
+    let lease = second.ledger.next_lease(InstanceId(1), second.epoch);
+    second.commit_at(&*store, Wall(20), vec![granted(lease)]);
+    let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
+    let told: Vec<_> = timeline
+        .items
+        .iter()
+        .map(|it| (it.at, it.epoch, it.fact.clone()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Wall(10), first.epoch, submitted(1)),
+            (Wall(20), second.epoch, granted(lease)),
+        ]
+    );
+    assert!(timeline.items.is_sorted_by_key(|it| it.seq));
+    let record = store.instance(InstanceId(1)).expect("readable");
+    let record = record.expect("is there");
+    assert_eq!(
+        (record.submitted_at, record.changed_at),
+        (Wall(10), Wall(20))
+    );
+}
+
+pub(crate) fn a_long_timeline_comes_in_pages(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![submitted(1), submitted(2)]);
+    let stop = |id| Fact::StopRequested {
+        instance: InstanceId(id),
+    };
+    for _ in 0..12 {
+        leader.commit(&*store, vec![stop(1), stop(2)]);
+    }
+    let mut after = None;
+    let mut seqs = Vec::new();
+    loop {
+        let page = store.timeline(InstanceId(1), after, 5).expect("readable");
+        seqs.extend(page.items.iter().map(|it| it.seq));
+        match page.next {
+            Some(Cursor(seq)) => after = Some(Seq(seq.cast_unsigned())),
+            None => break,
+        }
+    }
+    assert_eq!(seqs.len(), 13);
+    assert!(seqs.is_sorted_by(|a, b| a < b));
+}
+
+pub(crate) fn a_view_holds_its_instances_and_no_others(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let facts = (1..=3).map(submitted).collect();
+    leader.commit(&*store, facts);
+    leader.commit(&*store, leader.done(9));
+    let lease = leader.ledger.next_lease(InstanceId(2), leader.epoch);
+    leader.commit(&*store, vec![granted(lease)]);
+    assert_eq!(ids(&*store, View::Bullpen), [1, 3]);
+    assert_eq!(ids(&*store, View::Arena), [2]);
+    assert_eq!(ids(&*store, View::History), [9]);
+    leader.commit(&*store, vec![Fact::AttemptConfirmed { lease }]);
+    assert_eq!(ids(&*store, View::Arena), [2]);
+}
+
+pub(crate) fn history_begins_with_the_latest_end(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    for id in [5, 1, 9] {
+        leader.commit(&*store, leader.done(id));
+        leader.commit(&*store, failed(&leader, id + 20));
+    }
+    assert_eq!(ids(&*store, View::History), [29, 9, 21, 1, 25, 5]);
+}
+
+pub(crate) fn a_state_can_be_asked_for(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    for id in 0..5 {
+        leader.commit(&*store, leader.done(id));
+        leader.commit(&*store, failed(&leader, id + 20));
+    }
+    let mut query = Query::first(View::History, 10);
+    query.state = Some(UniversalState::Failed);
+    let page = store.page(&query).expect("readable");
+    let found: Vec<_> = page.items.iter().map(|it| it.instance.id.0).collect();
+    assert_eq!(found, [24, 23, 22, 21, 20]);
+    query.state = Some(UniversalState::Running);
+    assert!(store.page(&query).expect("readable").items.is_empty());
+}
+
+pub(crate) fn any_id_and_any_limit_can_be_asked_for(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let odd = [0, 1, i64::MAX as u64, 1 << 63, u64::MAX];
+    leader.commit(&*store, odd.map(submitted).to_vec());
+    assert_eq!(
+        ids(&*store, View::Bullpen),
+        [1 << 63, u64::MAX, 0, 1, i64::MAX as u64]
+    );
+    assert_eq!(store.instance(InstanceId(77)), Ok(None));
+    let nothing = store.timeline(InstanceId(77), None, 5).expect("readable");
+    assert!(nothing.items.is_empty() && nothing.next.is_none());
+    let page = |limit| {
+        store
+            .page(&Query::first(View::Bullpen, limit))
+            .map(|it| it.items.len())
+    };
+    assert_eq!(page(0), Ok(1));
+    assert_eq!(page(usize::MAX), Ok(5));
+    let mut behind = Query::first(View::Bullpen, 5);
+    behind.after = Some(Cursor(i64::MAX));
+    assert!(store.page(&behind).expect("readable").items.is_empty());
+}
+
+pub(crate) fn pages_show_everything_once_while_others_write(open: Open<'_>) {
+    let (store, reader) = (open(), open());
+    let mut leader = Leader::elect(&*store);
+    let stay: Vec<u64> = (0..20).map(|n| n * 10).collect();
+    leader.commit(&*store, stay.iter().map(|id| submitted(*id)).collect());
+    let mut fresh = 0;
+    let found = walk(&*reader, View::Bullpen, || {
+        // Before, in, and behind what has been shown, one comes and one goes.
+        fresh += 1;
+        let facts = [fresh * 17, fresh * 13].map(|id| id * 10 + 1);
+        leader.commit(&*store, vec![submitted(facts[0])]);
+        if facts[0] != facts[1] {
+            leader.commit(&*store, leader.done(facts[1] + 1));
+        }
+    });
+    assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
+    let stayed: Vec<_> = found.into_iter().filter(|id| id % 10 == 0).collect();
+    assert_eq!(stayed, stay);
+
+    let ended = ids(&*reader, View::History);
+    let again = walk(&*reader, View::History, || {
+        fresh += 1;
+        leader.commit(&*store, leader.done(1_000_000 + fresh));
+    });
+    assert_eq!(again, ended);
+}
+
+pub(crate) fn readers_and_a_writer_at_the_same_time(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, leader.done(0));
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let page = store.page(&Query::first(View::History, 1_000));
+                        let shown = page.expect("readable").items.len() as u64;
+                        let counts = store.counts().expect("readable");
+                        assert!(counts.terminal() >= shown.min(1_000));
+                    }
+                })
+            })
+            .collect();
+        for id in 1..200 {
+            leader.commit(&*store, leader.done(id));
+        }
+        for reader in readers {
+            reader.join().expect("no reader fails");
+        }
+    });
+}

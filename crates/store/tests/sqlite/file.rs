@@ -1,0 +1,205 @@
+//! The file: its versions, its permissions, and its size.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use baton_model::ids::{Epoch, InstanceId};
+use baton_model::state::UniversalState;
+use baton_model::time::{Millis, Wall};
+use baton_store::limits::{LOG_BYTES_KEPT, LOG_PAGES_HARD};
+use baton_store::sqlite::SCHEMA_VERSION;
+use baton_store::view::{Query, View};
+use baton_store::{Retention, SqliteStore, Store, StoreError};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::leading::{Leader, condemned, submitted};
+
+pub(crate) fn place() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory can be made");
+    let path = dir.path().join("baton.db");
+    (dir, path)
+}
+
+pub(crate) fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path).expect("the store opens")
+}
+
+pub(crate) fn refusal(path: &Path) -> StoreError {
+    match SqliteStore::open(path) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error,
+    }
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("db-wal")
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
+}
+
+#[test]
+fn a_newer_schema_is_refused_by_both_versions_and_left_as_it_is() {
+    let (_dir, path) = place();
+    drop(open(&path));
+    let newer = SCHEMA_VERSION + 3;
+    let db = Connection::open(&path).expect("opens");
+    db.pragma_update(None, "user_version", newer)
+        .expect("writable");
+    drop(db);
+    let before = fs::read(&path).expect("readable");
+    let error = refusal(&path);
+    let text = error.to_string();
+    assert!(matches!(error, StoreError::NewerSchema { .. }), "{text}");
+    for part in [
+        "baton.db",
+        &newer.to_string(),
+        &SCHEMA_VERSION.to_string(),
+        "newer baton",
+    ] {
+        assert!(text.contains(part), "no {part} in: {text}");
+    }
+    assert_eq!(fs::read(&path).expect("readable"), before);
+}
+
+#[test]
+fn a_schema_that_a_newer_baton_moved_on_is_not_written_by_a_running_one() {
+    let (_dir, path) = place();
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    leader.commit(&store, vec![submitted(1)]);
+    let db = Connection::open(&path).expect("opens");
+    db.pragma_update(None, "user_version", SCHEMA_VERSION + 1)
+        .expect("writable");
+    let newer = leader.try_commit(&store, vec![submitted(2)]);
+    assert!(matches!(newer, Err(StoreError::NewerSchema { .. })));
+    let newer = store.instance(InstanceId(1));
+    assert!(matches!(newer, Err(StoreError::NewerSchema { .. })));
+    let count = "SELECT count(*) FROM history";
+    assert_eq!(db.query_row(count, [], |row| row.get::<_, i64>(0)), Ok(1));
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_as_it_is() {
+    let (_dir, path) = place();
+    let db = Connection::open(&path).expect("opens");
+    db.execute_batch("CREATE TABLE recipes (name TEXT)")
+        .expect("writable");
+    drop(db);
+    let before = fs::read(&path).expect("readable");
+    assert!(matches!(refusal(&path), StoreError::Foreign(_)));
+    assert_eq!(fs::read(&path).expect("readable"), before);
+}
+
+#[test]
+fn a_store_of_schema_version_1_can_still_be_read_and_written() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v1.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    assert_eq!(store.read_row().map(|row| row.epoch), Ok(Epoch(2)));
+    let mut leader = Leader::elect(&store);
+    let states: Vec<_> = leader
+        .ledger
+        .instances()
+        .map(|(id, instance)| (id.0, instance.state))
+        .collect();
+    assert_eq!(
+        states,
+        [
+            (1, UniversalState::Done),
+            (2, UniversalState::Launched),
+            (3, UniversalState::Queued),
+            (u64::MAX, UniversalState::Queued),
+        ]
+    );
+    assert_eq!(leader.ledger.lease_time(), Millis(45_000));
+    assert_eq!(leader.ledger.condemned().count(), 1);
+    let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
+    assert_eq!(timeline.items.len(), 4);
+    assert_eq!(timeline.items[0].fact, submitted(1));
+    leader.commit(&store, leader.done(4));
+    leader.commit(&store, vec![condemned(7, 3)]);
+    assert_eq!(store.check(), Ok(()));
+    drop(store);
+    assert_eq!(Leader::elect(&open(&path)).ledger, leader.ledger);
+}
+
+#[test]
+fn nobody_else_can_read_the_store() {
+    let (_dir, path) = place();
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    leader.commit(&store, vec![submitted(1)]);
+    for file in [path.clone(), log_of(&path)] {
+        let mode = fs::metadata(&file).expect("is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn pruning_makes_the_file_smaller() {
+    let (_dir, path) = place();
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    for some in 0..20 {
+        let mut facts = Vec::new();
+        (0..500).for_each(|n| facts.extend(leader.done(some * 500 + n)));
+        leader.commit_at(&store, Wall(some), facts);
+    }
+    let few = Retention {
+        terminal_instances_max: Some(100),
+        ..Retention::default()
+    };
+    // The log first, so that the file is as large as what it holds.
+    drop(store);
+    let store = open(&path);
+    let before = size(&path);
+    let pruned = store
+        .prune(leader.epoch, Wall(99), &few, usize::MAX)
+        .expect("prunable");
+    let after = size(&path);
+    assert_eq!(pruned.instances.len(), 9_900);
+    assert_eq!(pruned.returned, before - after);
+    assert!(after < before / 5, "{before} bytes became {after}");
+    assert_eq!(size(&log_of(&path)), 0);
+    assert_eq!(store.check(), Ok(()));
+    // The same leader goes on.
+    leader.commit(&store, vec![submitted(1_000_000)]);
+}
+
+#[test]
+fn a_reader_that_stays_does_not_stop_the_writer_and_the_log_shrinks_after_it() {
+    let (_dir, path) = place();
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    leader.commit(&store, leader.done(0));
+    let reader = Connection::open(&path).expect("opens");
+    reader.execute_batch("BEGIN").expect("begins");
+    let count = "SELECT count(*) FROM instance";
+    let seen = || reader.query_row(count, [], |row| row.get::<_, i64>(0));
+    assert_eq!(seen(), Ok(1));
+    let mut id = 0;
+    let mut write = || {
+        let mut facts = Vec::new();
+        (0..500).for_each(|n| facts.extend(leader.done(id + 1 + n)));
+        leader.commit(&store, facts);
+        id += 500;
+    };
+    // The reader pins the log, so it grows beyond what it would be cut back at.
+    while size(&log_of(&path)) <= LOG_PAGES_HARD * 4_096 {
+        write();
+    }
+    assert_eq!(seen(), Ok(1));
+    drop(reader);
+    // Whatever the writer has counted since it last looked at the log, it looks soon.
+    (0..10).for_each(|_| write());
+    assert!(size(&log_of(&path)) <= LOG_BYTES_KEPT);
+    let page = store
+        .page(&Query::first(View::History, 1))
+        .expect("readable");
+    assert_eq!(page.items.len(), 1);
+}
