@@ -74,6 +74,15 @@ impl From<Now> for Moment {
     }
 }
 
+impl From<Moment> for Now {
+    fn from(moment: Moment) -> Self {
+        Self {
+            mono: moment.mono,
+            wall: moment.wall,
+        }
+    }
+}
+
 /// Who a running process is. A pid alone names a stranger as soon as it is used
 /// again; all three together never do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_model::ids::BootId;
 use baton_model::task::{Identity, Moment};
 use baton_model::time::{Millis, Mono};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::kill::Killing;
 use super::launch::Launcher;
@@ -170,13 +170,9 @@ impl Coordinator {
         for (_, handle) in self.table.adopted() {
             fds.push(PollFd::new(handle, PollFlags::IN));
         }
-        let timeout = self.next_due().map(|due| {
-            let left = due.since(clock::now().mono).0;
-            Timespec {
-                tv_sec: i64::try_from(left / 1_000).unwrap_or(i64::MAX),
-                tv_nsec: i64::try_from(left % 1_000).unwrap_or(0) * 1_000_000,
-            }
-        });
+        let timeout = self
+            .next_due()
+            .map(|due| clock::timeout(due.since(clock::now().mono)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

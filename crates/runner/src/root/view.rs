@@ -100,7 +100,7 @@ impl History {
                 records.next();
                 Plan::from_snapshot(spec, snapshot)
             }
-            None => Plan::new(spec, now_of(header.began)).map_err(PlanError::Spec),
+            None => Plan::new(spec, header.began.into()).map_err(PlanError::Spec),
         };
         let mut history = Self {
             header: *header,
@@ -225,13 +225,6 @@ impl TaskView {
     #[must_use]
     pub fn samples_path(&self) -> &std::path::Path {
         &self.samples
-    }
-}
-
-fn now_of(moment: Moment) -> Now {
-    Now {
-        mono: moment.mono,
-        wall: moment.wall,
     }
 }
 

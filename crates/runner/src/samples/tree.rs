@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::usage::Stat;
+use crate::sys::proc::Stat;
 
 /// For each process the index of its root in `roots`, if it has one. Each process
 /// is looked at once, however the parents lie: a list that was read while processes

@@ -4,48 +4,18 @@
 //! turn comes is left out. Reading `io` needs the right to trace a process, so it is
 //! asked for only of those that belong to a tree.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::str::FromStr;
+use std::io;
 
 use baton_model::time::Wall;
-use rustix::fs::{Dir, Mode, OFlags};
-use rustix::io::Errno;
 
 use super::{Sample, tree};
+use crate::sys::proc::{Reader, ticks_per_second};
 use crate::wire::RunKey;
-
-/// More than any file has that is read here.
-const FILE_BYTES_MAX: usize = 4096;
-
-/// What `/proc/PID/stat` says, as far as it is needed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stat {
-    pub(super) pid: u32,
-    pub(super) ppid: u32,
-    pub(super) session: u32,
-    /// Ended, but not yet waited for: it has its times still, and nothing else.
-    pub(super) over: bool,
-    /// Its own, and those of its children that it has waited for.
-    pub(super) cpu_ticks: u64,
-    pub(super) threads: u32,
-    pub(super) rss_pages: u64,
-}
 
 /// Reads what process trees use.
 #[derive(Debug)]
 pub struct Sampler {
-    proc: OwnedFd,
-    units: Units,
-    /// All processes; kept for its memory.
-    stats: Vec<Stat>,
-}
-
-/// What the kernel counts in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Units {
-    page_bytes: u64,
+    reader: Reader,
     ticks_per_second: u64,
 }
 
@@ -55,13 +25,9 @@ impl Sampler {
     /// # Errors
     /// If it is not there.
     pub fn new() -> io::Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let mut auxv = Vec::new();
-        File::open("/proc/self/auxv")?.read_to_end(&mut auxv)?;
         Ok(Self {
-            proc: rustix::fs::open("/proc", flags, Mode::empty())?,
-            units: units(&auxv),
-            stats: Vec::new(),
+            reader: Reader::new()?,
+            ticks_per_second: ticks_per_second(),
         })
     }
 
@@ -74,10 +40,10 @@ impl Sampler {
         if roots.is_empty() {
             return Ok(Vec::new());
         }
-        self.scan()?;
+        let stats = self.reader.all()?;
         let pids: Vec<u32> = roots.iter().map(|(_, pid)| *pid).collect();
         let mut sums: Vec<Option<Sample>> = vec![None; roots.len()];
-        for (stat, owner) in self.stats.iter().zip(tree::owners(&self.stats, &pids)) {
+        for (stat, owner) in stats.iter().zip(tree::owners(&stats, &pids)) {
             let Some(owner) = owner else { continue };
             let sum = sums[owner].get_or_insert(Sample {
                 wall,
@@ -90,127 +56,24 @@ impl Sampler {
                 written: 0,
             });
             // Ticks until the end, so that what is rounded off does not add up.
-            sum.cpu_ms += stat.cpu_ticks;
-            if stat.over {
+            sum.cpu_ms += stat.cpu_ticks.saturating_add(stat.children_ticks);
+            if stat.is_over() {
                 continue;
             }
-            sum.rss += stat.rss_pages.saturating_mul(self.units.page_bytes);
+            sum.rss += stat.rss_bytes;
             sum.threads += stat.threads;
             sum.processes += 1;
-            if let Some((read, written)) = io_bytes(self.proc.as_fd(), stat.pid)? {
+            if let Some((read, written)) = self.reader.io_bytes(stat.pid) {
                 sum.read += read;
                 sum.written += written;
             }
         }
         let mut samples: Vec<Sample> = sums.into_iter().flatten().collect();
         for sample in &mut samples {
-            sample.cpu_ms = sample.cpu_ms.saturating_mul(1_000) / self.units.ticks_per_second;
+            sample.cpu_ms = sample.cpu_ms.saturating_mul(1_000) / self.ticks_per_second;
         }
         Ok(samples)
     }
-
-    fn scan(&mut self) -> io::Result<()> {
-        self.stats.clear();
-        let mut buffer = [0; FILE_BYTES_MAX];
-        for entry in Dir::read_from(&self.proc)? {
-            let entry = entry?;
-            let Some(pid) = number::<u32>(entry.file_name().to_bytes()) else {
-                continue;
-            };
-            if let Some(text) = read_file(self.proc.as_fd(), pid, "stat", &mut buffer)? {
-                self.stats.extend(parse_stat(text));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The file of a process; `None` if the process is gone or may not be looked into.
-fn read_file<'a>(
-    proc: BorrowedFd<'_>,
-    pid: u32,
-    name: &str,
-    buffer: &'a mut [u8; FILE_BYTES_MAX],
-) -> io::Result<Option<&'a [u8]>> {
-    let gone = |error| {
-        matches!(
-            error,
-            Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM
-        )
-    };
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(proc, format!("{pid}/{name}"), flags, Mode::empty()) {
-        Ok(file) => file,
-        Err(error) if gone(error) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    // One read: the kernel makes up a file as short as these at once.
-    match rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut buffer[..])) {
-        Ok(length) => Ok(buffer.get(..length)),
-        Err(error) if gone(error) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Bytes read from and written to storage.
-fn io_bytes(proc: BorrowedFd<'_>, pid: u32) -> io::Result<Option<(u64, u64)>> {
-    let mut buffer = [0; FILE_BYTES_MAX];
-    Ok(read_file(proc, pid, "io", &mut buffer)?.and_then(parse_io))
-}
-
-/// The name of the program comes second, in brackets, and may hold anything, brackets
-/// and blanks included; the fields after it do not.
-fn parse_stat(text: &[u8]) -> Option<Stat> {
-    let close = text.iter().rposition(|byte| *byte == b')')?;
-    let pid = number(text.split(|byte| *byte == b' ').next()?)?;
-    let fields: Vec<&[u8]> = text[close + 1..].split(u8::is_ascii_whitespace).collect();
-    // Counted as in proc(5), where the state is the third. `close` is followed by a
-    // blank, so an empty field lies before it.
-    let field = |n: usize| fields.get(n - 2).copied();
-    let count = |n| number::<u64>(field(n)?);
-    let ticks = [count(14)?, count(15)?, count(16)?, count(17)?];
-    Some(Stat {
-        pid,
-        ppid: number(field(4)?)?,
-        session: number(field(6)?)?,
-        over: matches!(field(3)?, b"Z" | b"X" | b"x"),
-        cpu_ticks: ticks.into_iter().fold(0, u64::saturating_add),
-        threads: number(field(20)?)?,
-        rss_pages: count(24)?,
-    })
-}
-
-fn parse_io(text: &[u8]) -> Option<(u64, u64)> {
-    let value = |name: &[u8]| {
-        let mut lines = text.split(|byte| *byte == b'\n');
-        number(lines.find_map(|line| line.strip_prefix(name))?)
-    };
-    Some((value(b"read_bytes: ")?, value(b"write_bytes: ")?))
-}
-
-/// The two units out of the vector that the kernel gives to each program; where it
-/// says nothing, those of nearly every machine.
-fn units(auxv: &[u8]) -> Units {
-    const WORD: usize = size_of::<usize>();
-    let words: Vec<usize> = auxv
-        .as_chunks::<WORD>()
-        .0
-        .iter()
-        .map(|word| usize::from_ne_bytes(*word))
-        .collect();
-    let value = |key: u64| {
-        let pairs = words.as_chunks::<2>().0;
-        let found = pairs.iter().find(|pair| pair[0] as u64 == key)?[1] as u64;
-        (found > 0).then_some(found)
-    };
-    Units {
-        page_bytes: value(libc::AT_PAGESZ).unwrap_or(4096),
-        ticks_per_second: value(libc::AT_CLKTCK).unwrap_or(100),
-    }
-}
-
-fn number<T: FromStr>(text: &[u8]) -> Option<T> {
-    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -324,56 +187,5 @@ mod tests {
     fn what_is_over_but_not_waited_for_is_no_process_any_more() {
         let tree = Session::start("exit 0");
         until(&[tree.root(0)], |samples| samples[0].processes == 0);
-    }
-
-    const STAT: &str = "77 (a) b (c)) S 5 6 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 9 0 \
-                        12345 4096000 512 18446744073709551615 1 1 0 0\n";
-
-    #[test]
-    fn a_program_may_have_brackets_and_blanks_in_its_name() {
-        let stat = parse_stat(STAT.as_bytes()).expect("well formed");
-        let expected = Stat {
-            pid: 77,
-            ppid: 5,
-            session: 7,
-            over: false,
-            cpu_ticks: 100,
-            threads: 9,
-            rss_pages: 512,
-        };
-        assert_eq!(stat, expected);
-        assert!(parse_stat(STAT.replace(" S ", " Z ").as_bytes()).is_some_and(|it| it.over));
-    }
-
-    #[test]
-    fn what_is_cut_or_garbled_is_nothing() {
-        let needed = STAT.find(" 18446744073709551615").expect("is there");
-        for cut in 0..needed - 3 {
-            assert_eq!(parse_stat(&STAT.as_bytes()[..cut]), None, "cut at {cut}");
-        }
-        assert_eq!(parse_stat(STAT.replace(" 5 ", " x ").as_bytes()), None);
-        assert_eq!(parse_io(b"rchar: 5\nread_bytes: 7\n"), None);
-    }
-
-    #[test]
-    fn storage_is_counted_not_the_cache() {
-        let text = b"rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\n\
-                     write_bytes: 6\ncancelled_write_bytes: 7\n";
-        assert_eq!(parse_io(text), Some((5, 6)));
-    }
-
-    #[test]
-    fn units_come_from_the_kernel_or_are_the_usual_ones() {
-        let vector = [libc::AT_CLKTCK, 250, libc::AT_PAGESZ, 65_536, 0, 0];
-        let bytes: Vec<u8> = vector
-            .iter()
-            .flat_map(|word| (*word as usize).to_ne_bytes())
-            .collect();
-        let units = |bytes: &[u8]| {
-            let found = super::units(bytes);
-            (found.page_bytes, found.ticks_per_second)
-        };
-        assert_eq!(units(&bytes), (65_536, 250));
-        assert_eq!(units(&bytes[..3]), (4096, 100));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use baton_model::time::{Mono, Now, Wall};
+use baton_model::time::{Millis, Mono, Now, Wall};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// What time it is. The monotonic clock is the same for all processes of a boot, so
@@ -20,6 +20,15 @@ pub fn now() -> Now {
 fn wall(time: SystemTime) -> Wall {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// A span as the kernel wants it, for those who wait.
+#[must_use]
+pub fn timeout(span: Millis) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(span.0 / 1_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(span.0 % 1_000).unwrap_or(0) * 1_000_000,
+    }
 }
 
 fn millis(time: Timespec) -> u64 {

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use baton_model::time::{Millis, Mono};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::clock;
 use super::identity::{hold, send};
@@ -195,10 +195,7 @@ fn wait_for_end(reader: &mut Reader, stat: &Stat, deadline: Mono) -> io::Result<
         return Ok(());
     }
     let span = deadline.since(clock::now().mono).min(PAUSE);
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: i64::try_from(span.0 * 1_000_000).unwrap_or(i64::MAX),
-    };
+    let timeout = clock::timeout(span);
     let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
     match poll(&mut fds, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

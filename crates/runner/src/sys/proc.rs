@@ -23,7 +23,7 @@ pub const MARK: &str = "BATON_MARK";
 const ENVIRON_BYTES_MAX: usize = 8 << 20;
 
 /// One process, as `/proc/PID/stat` tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Its number.
     pub pid: u32,
@@ -39,6 +39,8 @@ pub struct Stat {
     pub start_ticks: u64,
     /// The processor time of all its threads, in ticks.
     pub cpu_ticks: u64,
+    /// The same of its children that it has waited for.
+    pub children_ticks: u64,
     /// Its threads.
     pub threads: u32,
     /// The memory that it has in use.
@@ -302,6 +304,7 @@ fn parse_stat(text: &[u8], page_bytes: u64) -> Option<Stat> {
         state,
         start_ticks: large(18),
         cpu_ticks: large(10).saturating_add(large(11)),
+        children_ticks: large(12).saturating_add(large(13)),
         threads: small(16),
         rss_bytes: large(20).saturating_mul(page_bytes),
     })
@@ -361,6 +364,7 @@ mod tests {
                 state: b'S',
                 start_ticks: 987_654,
                 cpu_ticks: 33,
+                children_ticks: 7,
                 threads: 5,
                 rss_bytes: 321 * 4096,
             };

@@ -14,7 +14,6 @@ use baton_core::step::Outbox;
 use baton_model::ids::Epoch;
 use baton_model::outcome::Outcome;
 use baton_model::task::{Identity, LiveRun, Moment, ProcessNo};
-use baton_model::time::Now;
 
 use super::{Task, TaskError, Watcher};
 use crate::checks::Checks;
@@ -225,7 +224,7 @@ impl Task {
         self.feed(Input::Started {
             process: run.process,
             run: run.run,
-            at: now_of(at),
+            at: at.into(),
             identity: Some(identity),
         });
     }
@@ -248,7 +247,7 @@ impl Task {
         self.feed(Input::Exited {
             process: run.process,
             run: run.run,
-            at: now_of(at),
+            at: at.into(),
             outcome,
             random: random::number(),
         });
@@ -290,13 +289,6 @@ fn outcome(status: ExitStatus) -> Outcome {
     match status {
         ExitStatus::Code(code) => Outcome::Exited(code),
         ExitStatus::Signal(signal) => Outcome::Signaled(signal),
-    }
-}
-
-fn now_of(at: Moment) -> Now {
-    Now {
-        mono: at.mono,
-        wall: at.wall,
     }
 }
 

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use baton_model::state::AttemptState;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use baton_model::time::Millis;
+use rustix::event::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Channel;
-use crate::sys::{inherit, socket};
+use crate::sys::{clock, inherit, socket};
 
 /// So many may ask at once; who comes later waits for its turn.
 const CALLERS_MAX: usize = 64;
@@ -39,7 +40,7 @@ pub enum Told {
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long an answer is waited for before the caller is told that it is.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Millis = Millis::from_secs(5);
 
 /// The runner's end.
 #[derive(Debug)]
@@ -145,10 +146,7 @@ pub fn ask(path: &Path, ask: Ask, waiting: &mut dyn FnMut(u32)) -> io::Result<Op
     if channel.send(&ask).is_err() {
         return Ok(None);
     }
-    let patience = Timespec {
-        tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: 0,
-    };
+    let patience = clock::timeout(PATIENCE);
     loop {
         let ready = poll(&mut [PollFd::new(&channel, PollFlags::IN)], Some(&patience))?;
         if let (0, Some(runner)) = (ready, runner) {

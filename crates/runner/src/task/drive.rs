@@ -4,7 +4,7 @@ use baton_core::plan::{Input, Plan};
 use baton_model::state::AttemptState;
 use baton_model::task::{PlanChange, PlanEvent};
 use baton_model::time::{Millis, Mono};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Task, TaskError, Watcher, kill_input};
 use crate::record::RunnerRecord;
@@ -87,13 +87,7 @@ impl Task {
             self.killed_at.map(|at| at + TELL_MAX),
         ];
         let due = due.into_iter().flatten().min();
-        let timeout = due.map(|due| {
-            let left = due.since(now).0;
-            Timespec {
-                tv_sec: i64::try_from(left / 1_000).unwrap_or(i64::MAX),
-                tv_nsec: i64::try_from(left % 1_000).unwrap_or(0) * 1_000_000,
-            }
-        });
+        let timeout = due.map(|due| clock::timeout(due.since(now)));
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if let Some(link) = &self.link {
             let mut flags = PollFlags::IN;

@@ -77,7 +77,7 @@ impl Task {
         ];
         let log = Log::create(&root.runner_log(id), Kind::Runner, &first)?;
         root.register(&header)?;
-        let plan = Plan::new(Arc::clone(&spec), now_of(&header)).map_err(TaskError::Spec)?;
+        let plan = Plan::new(Arc::clone(&spec), header.began.into()).map_err(TaskError::Spec)?;
         let replayed = Replayed {
             header,
             plan,
@@ -262,7 +262,7 @@ fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
     let snapshot = records.next_if(|record| matches!(record, RunnerRecord::Snapshot(_)));
     let mut plan = match snapshot {
         Some(RunnerRecord::Snapshot(snapshot)) => Plan::from_snapshot(spec, snapshot),
-        _ => Plan::new(spec, now_of(&header)).map_err(PlanError::Spec),
+        _ => Plan::new(spec, header.began.into()).map_err(PlanError::Spec),
     }
     .map_err(TaskError::Plan)?;
     let (mut life, mut last_life) = (None, None);
@@ -286,13 +286,6 @@ fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
         plan,
         last_life,
     })
-}
-
-fn now_of(header: &Header) -> Now {
-    Now {
-        mono: header.began.mono,
-        wall: header.began.wall,
-    }
 }
 
 fn life(boot: BootId, now: Now) -> Life {

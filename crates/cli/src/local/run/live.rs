@@ -6,7 +6,7 @@
 
 use baton_core::plan::{Plan, ProcessView, Wait};
 use baton_model::state::{AttemptState, ProcessState};
-use baton_model::task::{Fate, Moment, PlanChange, PlanEvent};
+use baton_model::task::{Fate, PlanChange, PlanEvent};
 use baton_model::time::{Millis, Now};
 use baton_runner::record::Header;
 use baton_runner::root::Root;
@@ -214,7 +214,7 @@ impl Watcher for Live {
         }
         self.over |= ends(&event.change);
         if self.over || !lines.is_empty() {
-            self.above(&lines, Some((plan, now_of(event.at))));
+            self.above(&lines, Some((plan, event.at.into())));
         }
     }
 
@@ -242,7 +242,7 @@ impl Watcher for Live {
     fn finished(&mut self, plan: &Plan) {
         let lines = self.shown.finish();
         let lines = self.output(lines, plan);
-        self.above(&lines, Some((plan, now_of(plan.snapshot().at))));
+        self.above(&lines, Some((plan, plan.snapshot().at.into())));
         // The last picture stays.
         self.drawn = 0;
         let summary = summary::lines(self.out.output(), &self.header, plan);
@@ -252,13 +252,6 @@ impl Watcher for Live {
 
     fn refresh_every(&self) -> Option<Millis> {
         Some(FRAME)
-    }
-}
-
-fn now_of(at: Moment) -> Now {
-    Now {
-        mono: at.mono,
-        wall: at.wall,
     }
 }
 
