@@ -16,12 +16,14 @@
 //! | [`leader`] | who of several schedulers leads |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`scheduler`] | the leader, composed of the above |
+//! | [`caretaker`] | what workers hear while their leader cannot write |
 //! | [`counts`] | nothing: what was noticed and left alone |
 //! | [`bugs`] | nothing: mistakes to make on purpose, for the simulator |
 //!
 //! It may import `baton-model` and nothing else.
 
 pub mod bugs;
+pub mod caretaker;
 pub mod counts;
 pub mod fsm;
 pub mod leader;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BootId, HostId, Incarnation, InstanceId, LeaseId, WorkerName};
-use crate::outcome::AttemptEnd;
-use crate::spec::InstanceSpec;
-use crate::time::Millis;
+use crate::outcome::{AttemptEnd, Ran};
+use crate::spec::{Allowance, InstanceSpec};
+use crate::time::{Millis, Wall};
 
 /// The worker that holds a lease, with everything that can later prove it gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +51,15 @@ impl Verdict {
     }
 }
 
+/// What is different for the next attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Again {
+    /// It rests until then.
+    pub not_before: Option<Wall>,
+    /// What it may use, if not what it used before.
+    pub allowance: Option<Allowance>,
+}
+
 /// Why an incarnation was given up for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -71,11 +80,13 @@ pub enum Condemnation {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact {
-    /// An instance was accepted.
-    InstanceSubmitted {
-        /// Its id, chosen by the submitter.
-        instance: InstanceId,
-        /// What it asks for.
+    /// Instances were accepted: one, or a range of ids that ask for the same.
+    InstancesSubmitted {
+        /// The first.
+        first: InstanceId,
+        /// The last; the first again where it is one.
+        last: InstanceId,
+        /// What each of them asks for.
         spec: Arc<InstanceSpec>,
     },
     /// One incarnation received the right to one attempt.
@@ -107,16 +118,35 @@ pub enum Fact {
         end: AttemptEnd,
         /// What follows for the instance.
         verdict: Verdict,
+        /// What its worker measured.
+        ran: Option<Ran>,
+        /// Where another attempt follows, what is different for it.
+        again: Option<Box<Again>>,
     },
     /// A person asked to stop an instance that has a lease.
     StopRequested {
         /// Which.
         instance: InstanceId,
     },
-    /// An instance without a lease was stopped.
-    InstanceHalted {
+    /// All instances of a range that waited were stopped.
+    InstancesHalted {
+        /// The first.
+        first: InstanceId,
+        /// The last.
+        last: InstanceId,
+    },
+    /// A person wants an instance tried again that had failed or was stopped; its
+    /// budgets begin anew.
+    InstanceRetried {
         /// Which.
         instance: InstanceId,
+    },
+    /// A worker gets no more work, or again does, whichever life it is in.
+    WorkerDrained {
+        /// The seat.
+        worker: WorkerName,
+        /// Whether it gets none.
+        drained: bool,
     },
     /// From now on leases may be extended by this much at a time. A later leader
     /// with a shorter one must still wait for what this one promised.
@@ -136,18 +166,25 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// The instance in whose timeline the fact belongs, if it is about one.
+    /// The instances in whose timelines the fact belongs, first and last, if it is
+    /// about any.
     #[must_use]
-    pub const fn instance(&self) -> Option<InstanceId> {
+    pub const fn instances(&self) -> Option<(InstanceId, InstanceId)> {
         match self {
-            Self::InstanceSubmitted { instance, .. }
-            | Self::StopRequested { instance }
-            | Self::InstanceHalted { instance } => Some(*instance),
+            Self::InstancesSubmitted { first, last, .. }
+            | Self::InstancesHalted { first, last } => Some((*first, *last)),
+            Self::StopRequested { instance } | Self::InstanceRetried { instance } => {
+                Some((*instance, *instance))
+            }
             Self::LeaseGranted { lease, .. }
             | Self::AttemptAdopted { lease, .. }
             | Self::AttemptConfirmed { lease }
-            | Self::AttemptEnded { lease, .. } => Some(lease.attempt.instance),
-            Self::LeaseTimeSet { .. } | Self::WorkerCondemned { .. } => None,
+            | Self::AttemptEnded { lease, .. } => {
+                Some((lease.attempt.instance, lease.attempt.instance))
+            }
+            Self::LeaseTimeSet { .. }
+            | Self::WorkerCondemned { .. }
+            | Self::WorkerDrained { .. } => None,
         }
     }
 }
@@ -155,7 +192,9 @@ impl Fact {
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::InstanceSubmitted { instance, .. } => write!(f, "InstanceSubmitted {instance}"),
+            Self::InstancesSubmitted { first, last, .. } => {
+                write!(f, "InstancesSubmitted {}", Span(*first, *last))
+            }
             Self::LeaseGranted { lease, holder } => {
                 write!(
                     f,
@@ -175,11 +214,18 @@ impl fmt::Display for Fact {
                 lease,
                 end,
                 verdict,
+                ..
             } => {
                 write!(f, "AttemptEnded {lease} ({end}) -> {}", verdict.word())
             }
             Self::StopRequested { instance } => write!(f, "StopRequested {instance}"),
-            Self::InstanceHalted { instance } => write!(f, "InstanceHalted {instance}"),
+            Self::InstancesHalted { first, last } => {
+                write!(f, "InstancesHalted {}", Span(*first, *last))
+            }
+            Self::InstanceRetried { instance } => write!(f, "InstanceRetried {instance}"),
+            Self::WorkerDrained { worker, drained } => {
+                write!(f, "WorkerDrained {worker}: {drained}")
+            }
             Self::LeaseTimeSet { lease } => write!(f, "LeaseTimeSet {lease}"),
             Self::WorkerCondemned {
                 worker,
@@ -188,6 +234,20 @@ impl fmt::Display for Fact {
             } => {
                 write!(f, "WorkerCondemned {worker} {incarnation} ({why:?})")
             }
+        }
+    }
+}
+
+/// A range of instances as people read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Span(pub InstanceId, pub InstanceId);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == self.1 {
+            self.0.fmt(f)
+        } else {
+            write!(f, "{}..{}", self.0, self.1)
         }
     }
 }

@@ -17,6 +17,7 @@
 //! Nothing here decides anything: decisions live in `baton-core`. This crate
 //! depends on serde and on nothing else, so that every other crate may use it.
 
+pub mod api;
 pub mod fact;
 pub mod ids;
 pub mod limits;

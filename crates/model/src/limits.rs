@@ -1,7 +1,11 @@
 //! Every bound on a queue, list or loop, each with its reason.
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
+
+/// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
+/// included, fits; a length beyond it is refused before it is waited for.
+pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
 /// Launches in one `runTask` message: enough to amortise a frame, small enough
 /// that a worker's reply is never late because of one message.

@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::time::{Millis, Wall};
+
 /// Why Baton itself killed an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,6 +20,24 @@ pub enum KillCause {
     LeaseLapsed,
     /// The worker was told to end, or gave itself up.
     Suicide,
+    /// It ran for longer than its task allows.
+    TimedOut,
+    /// It used more memory than its task allows.
+    OutOfMemory,
+}
+
+impl KillCause {
+    /// The word for it in history and on the terminal.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Requested => "killed on request",
+            Self::LeaseLapsed => "killed, lease lapsed",
+            Self::Suicide => "killed with its worker",
+            Self::TimedOut => "killed, timed out",
+            Self::OutOfMemory => "killed, out of memory",
+        }
+    }
 }
 
 /// What a worker saw happen to an attempt.
@@ -57,11 +77,45 @@ impl fmt::Display for Outcome {
         match self {
             Self::Exited(code) => write!(f, "exit {code}"),
             Self::Signaled(signal) => write!(f, "signal {signal}"),
-            Self::Killed(KillCause::Requested) => f.write_str("killed on request"),
-            Self::Killed(KillCause::LeaseLapsed) => f.write_str("killed, lease lapsed"),
-            Self::Killed(KillCause::Suicide) => f.write_str("killed with its worker"),
+            Self::Killed(cause) => f.write_str(cause.word()),
             Self::LaunchFailed => f.write_str("launch failed"),
         }
+    }
+}
+
+/// What a worker measured of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ran {
+    /// When its first process was started.
+    pub started: Wall,
+    /// When it was over.
+    pub ended: Wall,
+    /// How long that was, by a clock that nobody sets.
+    pub elapsed: Millis,
+    /// Time on processors, of everything that was waited for.
+    pub cpu: Millis,
+    /// The most memory that one of its processes had, in bytes.
+    pub memory_peak: u64,
+}
+
+/// An end as a worker reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Report {
+    /// What happened.
+    pub outcome: Outcome,
+    /// What was measured; nothing where it never started.
+    pub ran: Option<Ran>,
+}
+
+impl From<Outcome> for Report {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, ran: None }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.outcome.fmt(f)
     }
 }
 

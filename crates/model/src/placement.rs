@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::task::Resources;
 
 /// What a worker has in all, whether in use or not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Capacity {
     /// Thousandths of a core.
     pub cpu_milli: u64,
@@ -24,7 +24,7 @@ pub struct Capacity {
 }
 
 /// What a worker says about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Offer {
     /// What it has.
     pub capacity: Capacity,

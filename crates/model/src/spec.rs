@@ -1,7 +1,14 @@
-//! What an instance asks for. The full task file is richer; this is the part
-//! that the scheduler and the worker protocol decide on.
+//! What an instance asks for: the part of a task that the scheduler and the worker
+//! protocol decide on, and the work itself, which only the worker looks into.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use crate::ids::InstanceId;
+use crate::placement::Ask;
+use crate::task::TaskSpec;
+use crate::time::Millis;
 
 /// How sure Baton must be that an attempt is over before it starts another.
 #[derive(
@@ -24,6 +31,11 @@ pub struct RetryBudget {
     pub failures_max: u32,
     /// Losses (of the worker, not of the work's making) that are forgiven.
     pub losses_max: u32,
+    /// How long a failed instance rests before it may start again. Losses do not rest:
+    /// nothing says that the next worker is bad, too.
+    pub backoff: Rest,
+    /// What grows when it was too little.
+    pub scale: Scale,
 }
 
 impl Default for RetryBudget {
@@ -31,17 +43,136 @@ impl Default for RetryBudget {
         Self {
             failures_max: 0,
             losses_max: 100,
+            backoff: Rest::default(),
+            scale: Scale::default(),
         }
+    }
+}
+
+/// A rest that doubles with each failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rest {
+    /// After the first.
+    pub first: Millis,
+    /// Never longer than this.
+    pub max: Millis,
+}
+
+/// By how much an allowance grows after an attempt that it was too small for, in
+/// percent of what it was; 100 leaves it as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Scale {
+    /// Memory, after an attempt that ran out of it.
+    pub memory_percent: u32,
+    /// The timeout, after an attempt that ran into it.
+    pub timeout_percent: u32,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self {
+            memory_percent: 100,
+            timeout_percent: 100,
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// One command, without a shell.
+    Command(Vec<String>),
+    /// A task of processes.
+    Task(Box<TaskSpec>),
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self::Command(Vec::new())
+    }
+}
+
+/// A file that is fetched into the sandbox before the work starts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Uri {
+    /// From where: `file:///…`, `http://…`.
+    pub from: String,
+    /// Its name in the sandbox.
+    pub name: String,
+    /// Its SHA-256, in hexadecimal, if it must be this and no other.
+    pub sha256: Option<String>,
+    /// Whether it shall be executable.
+    pub executable: bool,
+}
+
+/// Which part of an array an instance is: its index is `from` plus its distance from
+/// `first`, so that a million instances share one spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Array {
+    /// The instance of the first index.
+    pub first: InstanceId,
+    /// The first index.
+    pub from: u64,
+}
+
+impl Array {
+    /// The index of an instance of the array.
+    #[must_use]
+    pub const fn index(self, instance: InstanceId) -> u64 {
+        self.from
+            .saturating_add(instance.0.saturating_sub(self.first.0))
     }
 }
 
 /// What to run for one instance, and under which policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InstanceSpec {
-    /// The command, without a shell.
-    pub command: Vec<String>,
+    /// What people call it.
+    pub name: String,
+    /// Whose it is.
+    pub owner: String,
+    /// What is run.
+    pub work: Work,
+    /// Added to the environment of its processes.
+    pub env: BTreeMap<String, String>,
+    /// The user it runs as, if not the worker's own.
+    pub user: Option<String>,
+    /// Fetched before it starts.
+    pub uris: Vec<Uri>,
+    /// What it needs, and where it may run.
+    pub ask: Ask,
+    /// Higher goes first.
+    pub priority: i32,
     /// When another attempt may start.
     pub exclusive: Exclusive,
     /// How often.
     pub retry: RetryBudget,
+    /// How long one attempt may run.
+    pub timeout: Option<Millis>,
+    /// Which array it is part of.
+    pub array: Option<Array>,
+}
+
+/// What one attempt may use, where that is not what its instance asked for at first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Allowance {
+    /// Bytes of memory: the least to place it with.
+    pub memory_min: u64,
+    /// Bytes of memory at which it is stopped; 0 for no limit.
+    pub memory_max: u64,
+    /// How long it may run.
+    pub timeout: Option<Millis>,
+}
+
+impl InstanceSpec {
+    /// What the first attempt may use.
+    #[must_use]
+    pub const fn allowance(&self) -> Allowance {
+        Allowance {
+            memory_min: self.ask.request.memory_min,
+            memory_max: self.ask.request.memory_max,
+            timeout: self.timeout,
+        }
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::{Holder, Verdict};
+use baton_model::fact::{Again, Holder, Verdict};
 use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
 use baton_model::outcome::AttemptEnd;
-use baton_model::spec::InstanceSpec;
+use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::state::UniversalState;
+use baton_model::time::Wall;
 
 use super::{LedgerError, verdict_event};
 use crate::fsm::{Transition, Universal, UniversalEvent, transition};
@@ -32,8 +33,8 @@ pub struct Instance {
     pub spec: Arc<InstanceSpec>,
     /// Where it stands.
     pub state: UniversalState,
-    /// Its open lease.
-    pub lease: Option<Lease>,
+    /// Its open lease; boxed, since most instances have none.
+    pub lease: Option<Box<Lease>>,
     /// How many attempts were leased so far.
     pub attempts: AttemptNo,
     /// How many of them failed.
@@ -42,6 +43,8 @@ pub struct Instance {
     pub losses: u32,
     /// Whether somebody wants it stopped.
     pub stop_requested: bool,
+    /// What is different for its next attempts; nothing until one was.
+    pub again: Option<Box<Again>>,
 }
 
 impl Instance {
@@ -55,7 +58,29 @@ impl Instance {
             failures: 0,
             losses: 0,
             stop_requested: false,
+            again: None,
         }
+    }
+
+    /// An instance that was accepted, and that nothing has happened to.
+    pub(super) const fn queued(id: InstanceId, spec: Arc<InstanceSpec>) -> Self {
+        let mut instance = Self::new(id, spec);
+        // The row of the table that every submission takes; a test holds them together.
+        instance.state = UniversalState::Queued;
+        instance
+    }
+
+    /// What its next attempt, or the one that runs, may use.
+    #[must_use]
+    pub fn allowance(&self) -> Allowance {
+        let scaled = self.again.as_ref().and_then(|it| it.allowance.clone());
+        scaled.unwrap_or_else(|| self.spec.allowance())
+    }
+
+    /// Until when it rests.
+    #[must_use]
+    pub fn not_before(&self) -> Option<Wall> {
+        self.again.as_ref()?.not_before
     }
 
     /// What follows for this instance if its attempt ends like this.
@@ -70,6 +95,13 @@ impl Instance {
         )
     }
 
+    /// What is different for the next attempt, if this one ends like this and another
+    /// follows.
+    #[must_use]
+    pub fn again(&self, now: Wall, end: AttemptEnd) -> Option<Again> {
+        triage::again(end, self.failures, self.spec.retry, &self.allowance(), now)
+    }
+
     pub(super) fn open(&mut self, lease: LeaseId, holder: Holder) -> Result<(), LedgerError> {
         if let Some(open) = &self.lease {
             return Err(LedgerError::NotTheOpenLease(lease, Some(open.id)));
@@ -77,11 +109,14 @@ impl Instance {
         self.step(UniversalEvent::Claimed)?;
         self.step(UniversalEvent::LeaseGranted)?;
         self.attempts = self.attempts.max(lease.attempt.number);
-        self.lease = Some(Lease {
+        self.lease = Some(Box::new(Lease {
             id: lease,
             holder,
             confirmed: false,
-        });
+        }));
+        if let Some(again) = &mut self.again {
+            again.not_before = None;
+        }
         Ok(())
     }
 
@@ -101,6 +136,7 @@ impl Instance {
         lease: LeaseId,
         end: AttemptEnd,
         verdict: Verdict,
+        again: Option<&Again>,
     ) -> Result<(), LedgerError> {
         match self.lease.take() {
             Some(open) if open.id == lease => {}
@@ -113,6 +149,16 @@ impl Instance {
             Charge::Nothing => {}
             Charge::Failure => self.failures += 1,
             Charge::Loss => self.losses += 1,
+        }
+        if let Some(again) = again {
+            let allowance = again.allowance.clone().or_else(|| {
+                let before = self.again.take()?;
+                before.allowance
+            });
+            self.again = Some(Box::new(Again {
+                not_before: again.not_before,
+                allowance,
+            }));
         }
         if verdict == Verdict::Done {
             // The confirmation may have been lost on the way; the result proves it.
@@ -132,6 +178,21 @@ impl Instance {
             return Err(LedgerError::Impossible(self.id, why));
         }
         self.step(UniversalEvent::Stopped)
+    }
+
+    /// Back to the bullpen by hand, with fresh budgets. Attempts go on being counted,
+    /// so that no two ever have the same number.
+    pub(super) fn retry(&mut self) -> Result<(), LedgerError> {
+        let event = match self.state {
+            UniversalState::Halted => UniversalEvent::Resumed,
+            _ => UniversalEvent::RetriedByHand,
+        };
+        self.step(event)?;
+        self.failures = 0;
+        self.losses = 0;
+        self.stop_requested = false;
+        self.again = None;
+        Ok(())
     }
 
     pub(super) fn step(&mut self, event: UniversalEvent) -> Result<(), LedgerError> {

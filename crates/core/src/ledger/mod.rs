@@ -14,8 +14,10 @@
 //! together again with [`Ledger::restore`], which checks what the facts would have
 //! ensured.
 
+mod ids;
 mod instance;
 mod restore;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +25,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage,
+    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage, WorkerName,
 };
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::spec::InstanceSpec;
@@ -32,7 +34,12 @@ use baton_model::time::Millis;
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 
+pub use ids::IdSet;
 pub use instance::{Instance, Lease};
+pub use restore::Parts;
+pub use waiting::Range;
+
+use waiting::Waiting;
 
 /// A fact that does not fit the facts before it: a corrupt store, or a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,10 +82,16 @@ impl std::error::Error for LedgerError {}
 /// Everything that survives a leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
+    /// Those that something has happened to.
     instances: BTreeMap<InstanceId, Instance>,
-    ready: BTreeSet<InstanceId>,
+    /// The others.
+    waiting: Waiting,
+    /// Every id that was ever submitted, also those that were dropped since.
+    known: IdSet,
+    queued: BTreeSet<InstanceId>,
     leased: BTreeSet<InstanceId>,
     condemned: BTreeMap<Lineage, Life>,
+    drained: BTreeSet<WorkerName>,
     lease_time: Millis,
 }
 
@@ -90,7 +103,7 @@ impl Ledger {
     /// then unchanged.
     pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         match fact {
-            Fact::InstanceSubmitted { instance, spec } => self.submitted(*instance, spec),
+            Fact::InstancesSubmitted { first, last, spec } => self.submitted(*first, *last, spec),
             Fact::LeaseGranted { lease, holder } => self.granted(*lease, holder),
             Fact::AttemptAdopted {
                 lease,
@@ -102,14 +115,17 @@ impl Ledger {
                 lease,
                 end,
                 verdict,
+                again,
+                ran: _,
             } => self.change(lease.attempt.instance, |instance| {
-                instance.close(*lease, *end, *verdict)
+                instance.close(*lease, *end, *verdict, again.as_deref())
             }),
             Fact::StopRequested { instance } => self.change(*instance, |instance| {
                 instance.stop_requested = true;
                 Ok(())
             }),
-            Fact::InstanceHalted { instance } => self.change(*instance, Instance::halt),
+            Fact::InstancesHalted { first, last } => self.halted(*first, *last),
+            Fact::InstanceRetried { instance } => self.change(*instance, Instance::retry),
             Fact::LeaseTimeSet { lease } => {
                 self.lease_time = *lease;
                 Ok(())
@@ -118,24 +134,76 @@ impl Ledger {
                 self.condemn(*incarnation);
                 Ok(())
             }
+            Fact::WorkerDrained { worker, drained } => {
+                if *drained {
+                    self.drained.insert(worker.clone());
+                } else {
+                    self.drained.remove(worker);
+                }
+                Ok(())
+            }
         }
     }
 
-    /// The instance of that id.
+    /// The instance of that id, if something has happened to it.
     #[must_use]
     pub fn instance(&self, id: InstanceId) -> Option<&Instance> {
         self.instances.get(&id)
     }
 
-    /// Every instance, by id.
+    /// The instance of that id, also if it only waits.
+    #[must_use]
+    pub fn find(&self, id: InstanceId) -> Option<Instance> {
+        let fresh = || {
+            let spec = self.waiting.spec(id)?;
+            Some(Instance::queued(id, Arc::clone(spec)))
+        };
+        self.instances.get(&id).cloned().or_else(fresh)
+    }
+
+    /// Every instance that something has happened to, by id.
     pub fn instances(&self) -> impl Iterator<Item = (InstanceId, &Instance)> + '_ {
         self.instances.iter().map(|(id, instance)| (*id, instance))
     }
 
-    /// The instance that waits at the front of the bullpen.
+    /// Those that nothing has happened to, as ranges.
+    pub fn waiting(&self) -> impl Iterator<Item = Range> + '_ {
+        self.waiting.iter()
+    }
+
+    /// Those of `first` to `last` that nothing has happened to, as ranges.
+    pub fn waiting_within(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> impl Iterator<Item = Range> + '_ {
+        self.waiting.within(first, last)
+    }
+
+    /// The ids that were ever submitted.
     #[must_use]
-    pub fn next_ready(&self) -> Option<InstanceId> {
-        self.ready.first().copied()
+    pub const fn known(&self) -> &IdSet {
+        &self.known
+    }
+
+    /// Those of `first` to `last` that are QUEUED again after an attempt.
+    pub fn requeued(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> impl Iterator<Item = &Instance> + '_ {
+        let ids = self.queued.range(first..=last);
+        ids.filter_map(|id| self.instances.get(id))
+    }
+
+    /// Those of `first` to `last` that have a lease.
+    pub fn leased(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> impl Iterator<Item = &Instance> + '_ {
+        let ids = self.leased.range(first..=last);
+        ids.filter_map(|id| self.instances.get(id))
     }
 
     /// The lease of that id, if it is open.
@@ -145,7 +213,7 @@ impl Ledger {
             .instances
             .get(&lease.attempt.instance)?
             .lease
-            .as_ref()?;
+            .as_deref()?;
         (open.id == lease).then_some(open)
     }
 
@@ -153,7 +221,7 @@ impl Ledger {
     pub fn open_leases(&self) -> impl Iterator<Item = &Lease> + '_ {
         self.leased
             .iter()
-            .filter_map(|id| self.instances[id].lease.as_ref())
+            .filter_map(|id| self.instances[id].lease.as_deref())
     }
 
     /// The lease that a grant of the leader of `epoch` would have.
@@ -186,19 +254,54 @@ impl Ledger {
             .is_some_and(|life| *life >= incarnation.life)
     }
 
+    /// The workers that get no more work.
+    #[must_use]
+    pub const fn drained(&self) -> &BTreeSet<WorkerName> {
+        &self.drained
+    }
+
     /// True if every instance has reached a state where nothing more happens.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.ready.is_empty() && self.leased.is_empty()
+        self.waiting.is_empty() && self.queued.is_empty() && self.leased.is_empty()
     }
 
-    fn submitted(&mut self, id: InstanceId, spec: &Arc<InstanceSpec>) -> Result<(), LedgerError> {
-        if self.instances.contains_key(&id) {
-            return Err(LedgerError::AlreadySubmitted(id));
+    /// Drops an instance in a terminal state: its record is the store's. Its id stays
+    /// known, so that it is not accepted a second time.
+    pub fn drop_ended(&mut self, id: InstanceId) {
+        let ended = self.instances.get(&id);
+        if ended.is_some_and(|instance| instance.state.is_terminal()) {
+            self.instances.remove(&id);
         }
-        let mut instance = Instance::new(id, Arc::clone(spec));
-        instance.step(UniversalEvent::Defined)?;
-        self.put(instance);
+    }
+
+    /// Drops everything in a terminal state.
+    pub fn drop_all_ended(&mut self) {
+        self.instances
+            .retain(|_, instance| !instance.state.is_terminal());
+    }
+
+    fn submitted(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+        spec: &Arc<InstanceSpec>,
+    ) -> Result<(), LedgerError> {
+        if first > last {
+            return Err(LedgerError::Impossible(
+                first,
+                "is the first of no instances",
+            ));
+        }
+        if let Some((known, _)) = self.known.overlap(first, last) {
+            return Err(LedgerError::AlreadySubmitted(known.max(first)));
+        }
+        self.known.insert(first, last);
+        self.waiting.insert(Range {
+            first,
+            last,
+            spec: Arc::clone(spec),
+        });
         Ok(())
     }
 
@@ -215,8 +318,8 @@ impl Ledger {
         spec: &Arc<InstanceSpec>,
     ) -> Result<(), LedgerError> {
         let id = lease.attempt.instance;
-        if !self.instances.contains_key(&id) {
-            self.submitted(id, spec)?;
+        if !self.known.contains(id) {
+            self.submitted(id, id, spec)?;
         }
         self.granted(lease, holder)?;
         self.confirmed(lease)
@@ -226,18 +329,29 @@ impl Ledger {
         self.change(lease.attempt.instance, |instance| instance.confirm(lease))
     }
 
+    /// Stops whatever waits. Of a range that nothing had happened to nothing stays here
+    /// but that its ids are known: its story is one line, and the store has it.
+    fn halted(&mut self, first: InstanceId, last: InstanceId) -> Result<(), LedgerError> {
+        if first == last {
+            return self.change(first, Instance::halt);
+        }
+        let requeued: Vec<_> = self.queued.range(first..=last).copied().collect();
+        for id in requeued {
+            self.change(id, Instance::halt)?;
+        }
+        while self.waiting.take(first, last).is_some() {}
+        Ok(())
+    }
+
     /// Runs `edit` on a copy and files the result, so that an error changes nothing.
     fn change(
         &mut self,
         id: InstanceId,
         edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
-        let mut instance = self
-            .instances
-            .get(&id)
-            .cloned()
-            .ok_or(LedgerError::UnknownInstance(id))?;
+        let mut instance = self.find(id).ok_or(LedgerError::UnknownInstance(id))?;
         edit(&mut instance)?;
+        self.waiting.take(id, id);
         self.put(instance);
         Ok(())
     }
@@ -246,7 +360,7 @@ impl Ledger {
     fn put(&mut self, instance: Instance) {
         let id = instance.id;
         file(
-            &mut self.ready,
+            &mut self.queued,
             id,
             instance.state == UniversalState::Queued,
         );

@@ -4,33 +4,76 @@
 //! from them. A part that says otherwise was damaged or written by something else,
 //! and a leader that took it in would act on it; so it is refused.
 
-use baton_model::ids::Incarnation;
+use baton_model::ids::{Incarnation, InstanceId, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::{Instance, Ledger, LedgerError};
+use super::{Instance, Ledger, LedgerError, Range};
+
+/// A ledger taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Instances that something has happened to; those in a terminal state may be missing.
+    pub instances: Vec<Instance>,
+    /// The others, as ranges.
+    pub waiting: Vec<Range>,
+    /// Every id that was ever submitted, as ranges.
+    pub known: Vec<(InstanceId, InstanceId)>,
+    /// The last condemned life of each lineage.
+    pub condemned: Vec<Incarnation>,
+    /// Workers that get no more work.
+    pub drained: Vec<WorkerName>,
+    /// The longest that a lease was extended by at a time.
+    pub lease_time: Millis,
+}
 
 impl Ledger {
     /// A ledger of these parts.
     ///
     /// # Errors
     /// [`LedgerError`] naming the first instance that no facts could have left so.
-    pub fn restore(
-        instances: impl IntoIterator<Item = Instance>,
-        condemned: impl IntoIterator<Item = Incarnation>,
-        lease_time: Millis,
-    ) -> Result<Self, LedgerError> {
+    pub fn restore(parts: Parts) -> Result<Self, LedgerError> {
         let mut ledger = Self {
-            lease_time,
+            lease_time: parts.lease_time,
+            drained: parts.drained.into_iter().collect(),
             ..Self::default()
         };
-        for instance in instances {
+        for (first, last) in parts.known {
+            ledger.known.insert(first, last);
+        }
+        for range in parts.waiting {
+            ledger.admit_range(range)?;
+        }
+        for instance in parts.instances {
             ledger.admit(instance)?;
         }
-        for incarnation in condemned {
+        for incarnation in parts.condemned {
             ledger.admit_condemned(incarnation);
         }
         Ok(ledger)
+    }
+
+    /// Takes in a range of instances as it was kept.
+    ///
+    /// # Errors
+    /// [`LedgerError`] if one of them is there already; the ledger is then unchanged.
+    pub fn admit_range(&mut self, range: Range) -> Result<(), LedgerError> {
+        let Range { first, last, .. } = range;
+        if first > last {
+            return Err(LedgerError::Impossible(
+                first,
+                "is the first of no instances",
+            ));
+        }
+        if let Some((id, _)) = self.instances.range(first..=last).next() {
+            return Err(LedgerError::AlreadySubmitted(*id));
+        }
+        if let Some(id) = self.waiting.overlap(first, last) {
+            return Err(LedgerError::AlreadySubmitted(id));
+        }
+        self.known.insert(first, last);
+        self.waiting.insert(range);
+        Ok(())
     }
 
     /// Takes in one instance as it was kept.
@@ -39,12 +82,14 @@ impl Ledger {
     /// [`LedgerError`] if it is there already, or no facts could have left it so;
     /// the ledger is then unchanged.
     pub fn admit(&mut self, instance: Instance) -> Result<(), LedgerError> {
-        if self.instances.contains_key(&instance.id) {
+        let waits = self.waiting.spec(instance.id).is_some();
+        if waits || self.instances.contains_key(&instance.id) {
             return Err(LedgerError::AlreadySubmitted(instance.id));
         }
         match flaw(&instance) {
             Some(why) => Err(LedgerError::Impossible(instance.id, why)),
             None => {
+                self.known.insert(instance.id, instance.id);
                 self.put(instance);
                 Ok(())
             }

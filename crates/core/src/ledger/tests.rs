@@ -7,6 +7,8 @@ use baton_model::outcome::{LossProof, Outcome, Synthetic};
 
 use super::*;
 
+mod ranges;
+
 const I1: InstanceId = InstanceId(1);
 
 fn holder() -> Holder {
@@ -21,14 +23,51 @@ fn holder() -> Holder {
     }
 }
 
-fn submitted() -> Ledger {
-    let mut ledger = Ledger::default();
-    let fact = Fact::InstanceSubmitted {
-        instance: I1,
+fn submit(first: u64, last: u64) -> Fact {
+    Fact::InstancesSubmitted {
+        first: InstanceId(first),
+        last: InstanceId(last),
         spec: Arc::default(),
-    };
-    ledger.apply(&fact).expect("a first submission fits");
+    }
+}
+
+fn halt(first: u64, last: u64) -> Fact {
+    Fact::InstancesHalted {
+        first: InstanceId(first),
+        last: InstanceId(last),
+    }
+}
+
+fn of(facts: &[Fact]) -> Ledger {
+    let mut ledger = Ledger::default();
+    for fact in facts {
+        ledger.apply(fact).expect("fits");
+    }
     ledger
+}
+
+fn submitted() -> Ledger {
+    of(&[submit(1, 1)])
+}
+
+fn waiting(ledger: &Ledger) -> Vec<(u64, u64)> {
+    let ranges = ledger.waiting();
+    ranges.map(|it| (it.first.0, it.last.0)).collect()
+}
+
+fn state(ledger: &Ledger, id: u64) -> Option<UniversalState> {
+    ledger.find(InstanceId(id)).map(|it| it.state)
+}
+
+fn parts(ledger: &Ledger) -> Parts {
+    Parts {
+        instances: ledger.instances().map(|(_, it)| it.clone()).collect(),
+        waiting: ledger.waiting().collect(),
+        known: ledger.known().ranges().collect(),
+        condemned: ledger.condemned().collect(),
+        drained: ledger.drained().iter().cloned().collect(),
+        lease_time: ledger.lease_time(),
+    }
 }
 
 fn leased() -> (Ledger, LeaseId) {
@@ -48,13 +87,15 @@ fn ended(lease: LeaseId, end: AttemptEnd, verdict: Verdict) -> Fact {
         lease,
         end,
         verdict,
+        ran: None,
+        again: None,
     }
 }
 
 #[test]
 fn a_submission_is_ready_and_a_lease_takes_it_out_of_the_bullpen() {
     let mut ledger = submitted();
-    assert_eq!(ledger.next_ready(), Some(I1));
+    assert_eq!(waiting(&ledger), [(1, 1)]);
     let lease = ledger.next_lease(I1, Epoch(3));
     ledger
         .apply(&Fact::LeaseGranted {
@@ -62,7 +103,7 @@ fn a_submission_is_ready_and_a_lease_takes_it_out_of_the_bullpen() {
             holder: holder(),
         })
         .expect("fits");
-    assert_eq!(ledger.next_ready(), None);
+    assert_eq!(waiting(&ledger), []);
     assert_eq!(ledger.open_lease(lease).map(|it| it.id), Some(lease));
     assert_eq!(
         ledger.instance(I1).map(|it| it.state),
@@ -107,13 +148,13 @@ fn a_closed_lease_stays_closed() {
     ledger
         .apply(&ended(lease, lost, Verdict::Requeued))
         .expect("fits");
-    assert_eq!(ledger.next_ready(), Some(I1));
+    assert_eq!(ledger.requeued(I1, I1).count(), 1);
     let late = ended(lease, AttemptEnd::Real(Outcome::Exited(0)), Verdict::Done);
     assert_eq!(
         ledger.apply(&late),
         Err(LedgerError::NotTheOpenLease(lease, None))
     );
-    assert_eq!(ledger.next_ready(), Some(I1));
+    assert_eq!(ledger.requeued(I1, I1).count(), 1);
 }
 
 #[test]
@@ -172,7 +213,7 @@ fn an_adopted_attempt_brings_its_instance_along() {
 #[test]
 fn facts_about_the_unknown_are_refused_by_name() {
     let mut ledger = Ledger::default();
-    let error = ledger.apply(&Fact::InstanceHalted { instance: I1 });
+    let error = ledger.apply(&halt(1, 1));
     assert_eq!(error, Err(LedgerError::UnknownInstance(I1)));
     assert!(error.expect_err("refused").to_string().contains("i1"));
 }
@@ -181,7 +222,7 @@ fn facts_about_the_unknown_are_refused_by_name() {
 fn a_leased_instance_is_not_halted_over_its_lease() {
     let (mut ledger, _) = leased();
     let before = ledger.clone();
-    let error = ledger.apply(&Fact::InstanceHalted { instance: I1 });
+    let error = ledger.apply(&halt(1, 1));
     assert!(matches!(error, Err(LedgerError::Impossible(I1, _))));
     assert_eq!(ledger, before);
 }
@@ -198,16 +239,16 @@ fn a_ledger_restored_from_its_parts_is_the_same_ledger() {
             incarnation,
             why: Condemnation::Unhealthy,
         },
-        Fact::InstanceSubmitted {
-            instance: InstanceId(2),
-            spec: Arc::default(),
+        Fact::WorkerDrained {
+            worker: WorkerName::new("w"),
+            drained: true,
         },
+        submit(2, 2),
+        submit(5, 9),
     ] {
         ledger.apply(&fact).expect("fits");
     }
-    let instances = ledger.instances().map(|(_, instance)| instance.clone());
-    let restored = Ledger::restore(instances, ledger.condemned(), ledger.lease_time());
-    assert_eq!(restored, Ok(ledger));
+    assert_eq!(Ledger::restore(parts(&ledger)), Ok(ledger));
 }
 
 #[test]
@@ -236,6 +277,6 @@ fn an_instance_that_no_facts_could_have_left_so_is_refused() {
 #[test]
 fn an_instance_is_admitted_once() {
     let mut ledger = submitted();
-    let again = ledger.instance(I1).expect("is there").clone();
+    let again = ledger.find(I1).expect("is there");
     assert_eq!(ledger.admit(again), Err(LedgerError::AlreadySubmitted(I1)));
 }

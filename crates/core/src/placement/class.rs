@@ -47,7 +47,7 @@ pub(super) enum Spot {
 pub(super) struct Class {
     pub(super) need: Arc<Need>,
     /// A copy of the need's, as every change of a worker looks at it.
-    room: Room,
+    pub(super) room: Room,
     /// The part of the named resources that workers have.
     pub(super) local: Vec<(String, u64)>,
     /// The part that is limited across the cluster.

@@ -4,7 +4,7 @@
 //! there, since what may still run counts against the cluster's limits. Only one
 //! that is there, open and not reserved stands on the shelf.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::Offer;
@@ -34,6 +34,13 @@ pub(super) struct Worker {
     used: [u128; KINDS],
     used_named: BTreeMap<String, u128>,
     pub(super) placed: BTreeSet<InstanceId>,
+    /// How many of each class these are.
+    pub(super) of_class: BTreeMap<u32, u64>,
+    /// One that was placed ahead has left without its turn, and nothing has ended since:
+    /// what runs here takes longer than others of its class did.
+    pub(super) stalled: bool,
+    /// What it begins by itself as room becomes free, in this order.
+    pub(super) ahead: VecDeque<InstanceId>,
     /// Derived: what it has beyond what is placed.
     pub(super) free: Room,
     /// Derived: its place on the shelf.
@@ -54,6 +61,9 @@ impl Worker {
             used: [0; KINDS],
             used_named: BTreeMap::new(),
             placed: BTreeSet::new(),
+            of_class: BTreeMap::new(),
+            stalled: false,
+            ahead: VecDeque::new(),
             free: Room::default(),
             leftover: 0,
             shelved: false,
@@ -84,8 +94,9 @@ impl Worker {
         (self.leftover, &self.name) < (other.leftover, &other.name)
     }
 
-    fn charge(&mut self, instance: InstanceId, need: &Need) {
+    fn charge(&mut self, instance: InstanceId, class: u32, need: &Need) {
         self.placed.insert(instance);
+        *self.of_class.entry(class).or_default() += 1;
         for kind in 0..KINDS {
             self.used[kind] += u128::from(need.room.0[kind]);
         }
@@ -94,8 +105,14 @@ impl Worker {
         }
     }
 
-    fn discharge(&mut self, instance: InstanceId, need: &Need) {
+    fn discharge(&mut self, instance: InstanceId, class: u32, need: &Need) {
         self.placed.remove(&instance);
+        if let Some(count) = self.of_class.get_mut(&class) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_class.remove(&class);
+            }
+        }
         for kind in 0..KINDS {
             self.used[kind] -= u128::from(need.room.0[kind]);
         }
@@ -126,6 +143,8 @@ pub(super) struct Fleet {
     pub(super) workers: Slab<Worker>,
     by_name: BTreeMap<WorkerName, u32>,
     shelf: Shelf,
+    /// Those on the shelf, by how many they have ahead.
+    pub(super) by_ahead: BTreeSet<(usize, u32)>,
     pub(super) units: Units,
 }
 
@@ -165,7 +184,8 @@ impl Fleet {
     /// Forgets a worker that is neither there nor holds anything.
     pub(super) fn forget_if_gone(&mut self, at: u32) {
         let worker = &self.workers[at];
-        if worker.present || !worker.placed.is_empty() || worker.reserved {
+        let empty = worker.placed.is_empty() && worker.ahead.is_empty();
+        if worker.present || !empty || worker.reserved {
             return;
         }
         debug_assert!(!worker.shelved, "an absent worker on the shelf: {worker:?}");
@@ -173,12 +193,12 @@ impl Fleet {
         self.workers.remove(at);
     }
 
-    pub(super) fn charge(&mut self, at: u32, instance: InstanceId, need: &Need) {
-        self.workers[at].charge(instance, need);
+    pub(super) fn charge(&mut self, at: u32, instance: InstanceId, class: u32, need: &Need) {
+        self.workers[at].charge(instance, class, need);
     }
 
-    pub(super) fn discharge(&mut self, at: u32, instance: InstanceId, need: &Need) {
-        self.workers[at].discharge(instance, need);
+    pub(super) fn discharge(&mut self, at: u32, instance: InstanceId, class: u32, need: &Need) {
+        self.workers[at].discharge(instance, class, need);
     }
 
     /// Brings what is derived of one worker up to date; true if more is left over
@@ -188,11 +208,13 @@ impl Fleet {
         let before = worker.leftover;
         if worker.shelved {
             self.shelf.remove(&worker.key());
+            self.by_ahead.remove(&(worker.ahead.len(), at));
         }
         worker.weigh(&self.units);
         worker.shelved = worker.open && !worker.reserved;
         if worker.shelved {
             self.shelf.put(worker.key(), at, worker.free);
+            self.by_ahead.insert((worker.ahead.len(), at));
         }
         worker.leftover > before
     }
@@ -212,14 +234,52 @@ impl Fleet {
         }
         self.units = units;
         self.shelf = Shelf::default();
+        self.by_ahead.clear();
         for (at, worker) in self.workers.iter_mut() {
             worker.weigh(&self.units);
             worker.shelved = worker.open && !worker.reserved;
             if worker.shelved {
                 self.shelf.put(worker.key(), at, worker.free);
+                self.by_ahead.insert((worker.ahead.len(), at));
             }
         }
         true
+    }
+
+    /// Notes that an instance waits on a worker.
+    pub(super) fn add_ahead(&mut self, at: u32, instance: InstanceId) {
+        self.change_ahead(at, |ahead| ahead.push_back(instance));
+    }
+
+    /// Notes that an instance no longer waits on a worker; usually it is the first.
+    pub(super) fn remove_ahead(&mut self, at: u32, instance: InstanceId) {
+        self.change_ahead(at, |ahead| {
+            if let Some(place) = ahead.iter().position(|it| *it == instance) {
+                ahead.remove(place);
+            }
+        });
+    }
+
+    fn change_ahead(&mut self, at: u32, change: impl FnOnce(&mut VecDeque<InstanceId>)) {
+        let worker = &mut self.workers[at];
+        let before = worker.ahead.len();
+        change(&mut worker.ahead);
+        if worker.shelved {
+            self.by_ahead.remove(&(before, at));
+            self.by_ahead.insert((worker.ahead.len(), at));
+        }
+    }
+
+    /// True if a worker has room for one of a class beside what is charged to it,
+    /// whether it takes anything new or not.
+    pub(super) fn would_fit(&self, at: u32, class: &Class) -> bool {
+        let worker = &self.workers[at];
+        let kinds = (0..KINDS).all(|kind| {
+            let free = u128::from(worker.capacity.0[kind]).saturating_sub(worker.used[kind]);
+            free >= u128::from(class.room.0[kind])
+        });
+        let mut local = class.local.iter();
+        kinds && local.all(|(name, amount)| worker.free_named(name) >= *amount)
     }
 
     /// The worker on the shelf with the least left over that has `need` and is

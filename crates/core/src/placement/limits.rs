@@ -1,5 +1,7 @@
 //! The bounds of placement, each with its reason and what happens beyond it.
 
+use baton_model::time::Millis;
+
 /// Entries that wait at once: single instances and ranges, a range being one. At
 /// about 90 bytes each this is 1.5 GiB. Beyond it [`super::Placement::waiting`]
 /// refuses; what waits stays.
@@ -37,6 +39,14 @@ pub const PASSED_OVER_MAX: u32 = 64;
 /// looked at for every class that finds no room. Beyond it a class goes on being
 /// passed over until one of them is served.
 pub const RESERVATIONS_MAX: usize = 16;
+
+/// For how long what is placed ahead may be expected to wait on its worker: several
+/// round trips and commits, and less than a person notices.
+pub const AHEAD_SPAN: Millis = Millis(50);
+
+/// Instances that are placed ahead on one worker. A worker that finishes more than this
+/// in [`AHEAD_SPAN`] is limited by its own kernel first.
+pub const AHEAD_MAX: usize = 1_024;
 
 /// Workers in one block of the shelf: what is scanned is this many and the
 /// number of blocks.

@@ -65,6 +65,7 @@
 //! | `fleet`, `shelf` | workers, and the order of best fit |
 //! | `pools` | cluster-wide limits |
 //! | `decide`, `error` | one decision; why something is refused |
+//! | `ahead` | short instances that wait on a worker |
 //! | `reserve` | reservations |
 //! | `explain`, `words` | what an instance waits for |
 //!
@@ -72,6 +73,7 @@
 //! Elsewhere: who is healthy (the protocol), when a retry may start (the caller),
 //! leases and their records (the ledger).
 
+mod ahead;
 mod class;
 mod decide;
 mod error;
@@ -144,6 +146,8 @@ pub struct Decision {
 struct Placed {
     worker: u32,
     class: u32,
+    /// It waits on its worker, and is not charged to it.
+    ahead: bool,
 }
 
 /// See the module for the calling contract.
@@ -230,6 +234,7 @@ impl Placement {
             .ok_or(Refused::TooManyWorkers)?;
         self.fleet.set_offer(at, offer);
         self.classes.relabel(&self.fleet, at);
+        self.promote(at);
         self.worker_changed(at);
         Ok(())
     }
@@ -261,10 +266,18 @@ impl Placement {
             return false;
         }
         self.placed.remove(&instance);
-        let need = &self.classes.all[placed.class].need;
-        self.fleet.discharge(placed.worker, instance, need);
-        self.pools.discharge(&need.named);
+        if placed.ahead {
+            self.fleet.remove_ahead(placed.worker, instance);
+        } else {
+            let need = &self.classes.all[placed.class].need;
+            self.fleet
+                .discharge(placed.worker, instance, placed.class, need);
+            self.pools.discharge(&need.named);
+        }
+        self.fleet.workers[placed.worker].stalled = placed.ahead;
         self.classes.remove_placed(placed.class);
+        // Also if it was ahead: who stood behind it may have room.
+        self.promote(placed.worker);
         self.refresh(placed.worker);
         self.fleet.forget_if_gone(placed.worker);
         true
@@ -369,9 +382,16 @@ impl Placement {
 
     fn charge(&mut self, instance: InstanceId, class: u32, worker: u32) {
         let need = &self.classes.all[class].need;
-        self.fleet.charge(worker, instance, need);
+        self.fleet.charge(worker, instance, class, need);
         self.pools.charge(&need.named);
-        self.placed.insert(instance, Placed { worker, class });
+        self.placed.insert(
+            instance,
+            Placed {
+                worker,
+                class,
+                ahead: false,
+            },
+        );
         self.classes.add_placed(class);
     }
 
@@ -414,6 +434,7 @@ impl Placement {
         let needs = self
             .placed
             .values()
+            .filter(|placed| !placed.ahead)
             .map(|placed| &self.classes.all[placed.class].need);
         let amounts = needs.flat_map(|need| need.named.iter().filter(|(named, _)| named == name));
         amounts.map(|(_, amount)| u128::from(*amount)).sum()

@@ -5,5 +5,6 @@
 //! that shows it.
 
 pub mod consensus;
+pub mod frame;
 pub mod scheduler;
 pub mod worker;

@@ -13,23 +13,30 @@
 //! 5. When a commit fails, drop the scheduler: it is ahead of its store. Begin
 //!    again at 1 with a new epoch.
 
+pub(crate) mod bullpen;
+mod explain;
+mod requests;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, LeaseId, Lineage, RequestId, WorkerName};
 use baton_model::message::{LogQuery, ToScheduler, WorkerAddress};
-use baton_model::spec::{Exclusive, InstanceSpec};
 use baton_model::time::{Mono, Now};
 
 use crate::counts::Counts;
-use crate::ledger::Ledger;
+use crate::ledger::{Instance, Ledger, Range};
 use crate::protocol::scheduler::Protocol;
 use crate::protocol::scheduler::context::Cx;
 use crate::protocol::scheduler::seat::Seat;
 use crate::step::Step;
 
-pub use crate::protocol::scheduler::context::{Config, Effect, StoreMode, SubmitError};
+use bullpen::Bullpen;
+
+pub use crate::protocol::scheduler::context::{
+    Cancelled, Config, Effect, RetryError, StoreMode, SubmitError,
+};
+pub use explain::{Reason, Unsure};
 
 /// What can happen to a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +52,34 @@ pub enum Input {
     Submit {
         /// Whom to answer.
         request: RequestId,
-        /// What to run.
-        instances: Vec<(InstanceId, Arc<InstanceSpec>)>,
+        /// What to run: all of it is accepted, or nothing.
+        ranges: Vec<Range>,
     },
-    /// A person wants an instance stopped.
-    Cancel(InstanceId),
+    /// A person wants instances stopped: all of a range that are not over.
+    Cancel {
+        /// Whom to answer.
+        request: RequestId,
+        /// The first.
+        first: InstanceId,
+        /// The last.
+        last: InstanceId,
+    },
+    /// A person wants an instance tried again.
+    Retry {
+        /// Whom to answer.
+        request: RequestId,
+        /// The instance as the store has it, since an ended one is not in memory.
+        instance: Box<Instance>,
+    },
+    /// An operator wants a worker to get no more work, or to get some again.
+    Drain {
+        /// Whom to answer.
+        request: RequestId,
+        /// Which.
+        worker: WorkerName,
+        /// Whether it shall get none.
+        drained: bool,
+    },
     /// An operator vouches that the worker of this state directory is gone, with
     /// every life that was seen of it.
     Forget(Lineage),
@@ -70,6 +100,7 @@ pub struct Scheduler {
     epoch: Epoch,
     config: Config,
     ledger: Ledger,
+    bullpen: Bullpen,
     protocol: Protocol,
     counts: Counts,
 }
@@ -77,14 +108,29 @@ pub struct Scheduler {
 impl Scheduler {
     /// Takes up leadership under `epoch`, with what the facts add up to.
     #[must_use]
-    pub fn new(config: Config, epoch: Epoch, mut ledger: Ledger, now: Now) -> Self {
+    pub fn new(config: Config, epoch: Epoch, ledger: Ledger, now: Now) -> Self {
+        Self::with_limits(config, &[], epoch, ledger, now)
+    }
+
+    /// The same, with limits on what the whole cluster may use of something.
+    #[must_use]
+    pub fn with_limits(
+        config: Config,
+        limits: &[(String, u64)],
+        epoch: Epoch,
+        mut ledger: Ledger,
+        now: Now,
+    ) -> Self {
+        ledger.drop_all_ended();
         let mut counts = Counts::default();
         let mut step = Step::default();
+        let mut bullpen = Bullpen::restore(&ledger, limits, now);
         let cx = Cx {
             now,
             epoch,
             config: &config,
             ledger: &mut ledger,
+            bullpen: &mut bullpen,
             step: &mut step,
             counts: &mut counts,
         };
@@ -93,6 +139,7 @@ impl Scheduler {
             epoch,
             config,
             ledger,
+            bullpen,
             protocol,
             counts,
         }
@@ -106,17 +153,35 @@ impl Scheduler {
             epoch: self.epoch,
             config: &self.config,
             ledger: &mut self.ledger,
+            bullpen: &mut self.bullpen,
             step: &mut step,
             counts: &mut self.counts,
         };
         let protocol = &mut self.protocol;
         protocol.raise_lease_time(&mut cx);
         match input {
-            Input::Tick => protocol.tick(&mut cx),
+            Input::Tick => {
+                cx.bullpen.rested(cx.ledger, now.mono);
+                cx.bullpen.retry_overflow(cx.ledger);
+                protocol.tick(&mut cx);
+            }
             Input::Message(message) => protocol.message(&mut cx, message),
             Input::Disconnected(who) => protocol.disconnected(&mut cx, &who),
-            Input::Submit { request, instances } => submit(&mut cx, request, instances),
-            Input::Cancel(instance) => cancel(&mut cx, protocol, instance),
+            Input::Submit { request, ranges } => requests::submit(&mut cx, request, ranges),
+            Input::Cancel {
+                request,
+                first,
+                last,
+            } => requests::cancel(&mut cx, protocol, request, first, last),
+            Input::Retry { request, instance } => requests::retry(&mut cx, request, *instance),
+            Input::Drain {
+                request,
+                worker,
+                drained,
+            } => {
+                requests::drain(&mut cx, request, &worker, drained);
+                protocol.offer_changed(&mut cx, &worker);
+            }
             Input::Forget(lineage) => protocol.forget(&mut cx, lineage),
             Input::ReadLogs {
                 request,
@@ -134,7 +199,9 @@ impl Scheduler {
     /// When [`Input::Tick`] is wanted next.
     #[must_use]
     pub fn next_due(&self) -> Option<Mono> {
-        self.protocol.next_due()
+        let rest = self.bullpen.next_due();
+        let protocol = self.protocol.next_due();
+        rest.into_iter().chain(protocol).min()
     }
 
     /// The term of this leader.
@@ -178,50 +245,6 @@ impl Scheduler {
     /// With the offending state, if something does not.
     pub fn assert_invariants(&self) {
         self.protocol.assert_invariants(&self.ledger);
-    }
-}
-
-/// All or nothing: a refused submission leaves no fact.
-fn submit(cx: &mut Cx<'_>, request: RequestId, instances: Vec<(InstanceId, Arc<InstanceSpec>)>) {
-    let strict_without_store = cx.config.store == StoreMode::Memory
-        && instances
-            .iter()
-            .any(|(_, spec)| spec.exclusive == Exclusive::Strict);
-    if strict_without_store {
-        cx.step.emit(Effect::SubmitRefused(
-            request,
-            SubmitError::StrictNeedsStore,
-        ));
-        return;
-    }
-    for (instance, spec) in instances {
-        if cx.ledger.instance(instance).is_some() {
-            cx.counts.notice("submitted-again");
-        } else {
-            cx.commit(Fact::InstanceSubmitted { instance, spec });
-        }
-    }
-    cx.step.emit(Effect::Submitted(request));
-}
-
-fn cancel(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId) {
-    let Some(instance) = cx.ledger.instance(id) else {
-        cx.counts.notice("cancel-of-unknown");
-        return;
-    };
-    let lease = instance.lease.as_ref().map(|lease| lease.id);
-    if instance.state.is_terminal() {
-        cx.counts.notice("cancel-after-end");
-        return;
-    }
-    match lease {
-        None => cx.commit(Fact::InstanceHalted { instance: id }),
-        Some(lease) => {
-            if !instance.stop_requested {
-                cx.commit(Fact::StopRequested { instance: id });
-            }
-            protocol.kill(cx, lease);
-        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! Single rules of the leader that a whole conversation would hide.
 
+use std::sync::Arc;
+
 use baton_model::fact::Holder;
 use baton_model::ids::{Association, BootId, HostId, Incarnation, Life, SessionId, WorkerName};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
     Heartbeat, HeartbeatReply, Held, LaunchRefusal, LaunchVerdict, ToWorker,
 };
+use baton_model::placement::Offer;
+use baton_model::spec::{Exclusive, InstanceSpec};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Stamp, Wall};
 use baton_model::worker_set::KnownSet;
@@ -17,6 +21,8 @@ use crate::step::Outbox;
 struct Leader {
     core: Scheduler,
     outbox: Outbox<Effect>,
+    /// What a store would keep: also what has ended.
+    kept: Ledger,
     now: Mono,
 }
 
@@ -25,6 +31,8 @@ struct Remote {
     holder: Holder,
     association: Option<Association>,
     known: Option<KnownSet>,
+    offer: Arc<Offer>,
+    slots: u32,
 }
 
 impl Remote {
@@ -42,6 +50,8 @@ impl Remote {
             holder,
             association: None,
             known: None,
+            offer: Arc::default(),
+            slots: 2,
         }
     }
 
@@ -63,21 +73,29 @@ impl Leader {
         Self {
             core: Scheduler::new(config, Epoch(epoch), Ledger::default(), now),
             outbox: Outbox::new(Epoch(epoch)),
+            kept: Ledger::default(),
             now: now.mono,
         }
     }
 
     fn give(&mut self, input: Input) -> Vec<Effect> {
-        let now = Now {
-            mono: self.now,
-            wall: Wall(0),
-        };
+        let now = self.clock();
         let step = self.core.handle(now, input);
         self.core.assert_invariants();
+        for fact in step.facts() {
+            self.kept.apply(fact).expect("facts fit each other");
+        }
         if let Some(batch) = self.outbox.accept(step) {
             self.outbox.release(batch.durable());
         }
         self.outbox.drain().collect()
+    }
+
+    fn clock(&self) -> Now {
+        Now {
+            mono: self.now,
+            wall: Wall(self.now.0),
+        }
     }
 
     fn wait(&mut self, span: Millis) -> Vec<Effect> {
@@ -90,7 +108,8 @@ impl Leader {
         let heartbeat = Heartbeat {
             version: PROTOCOL_VERSION,
             worker: remote.holder.clone(),
-            slots: 2,
+            slots: remote.slots,
+            offer: Arc::clone(&remote.offer),
             association: remote.association,
             epoch_seen: remote.association.map_or(Epoch(0), |it| it.epoch),
             stamp: Stamp(self.now),
@@ -144,19 +163,15 @@ impl Leader {
             exclusive,
             ..InstanceSpec::default()
         });
-        let instances = vec![(InstanceId(id), spec)];
+        let ranges = vec![Range::one(InstanceId(id), spec)];
         self.give(Input::Submit {
             request: RequestId(id),
-            instances,
+            ranges,
         })
     }
 
     fn state(&self, id: u64) -> UniversalState {
-        self.core
-            .ledger()
-            .instance(InstanceId(id))
-            .expect("submitted")
-            .state
+        self.kept.find(InstanceId(id)).expect("submitted").state
     }
 
     fn lease(&self, id: u64) -> LeaseId {
@@ -272,6 +287,7 @@ fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
         version: PROTOCOL_VERSION,
         worker: w.holder,
         slots: 1,
+        offer: Arc::default(),
         association: None,
         epoch_seen: Epoch(0),
         stamp: Stamp(Mono(5)),
@@ -313,33 +329,40 @@ fn without_a_store_a_strict_instance_is_refused_whole() {
             ..InstanceSpec::default()
         })
     };
-    let instances = vec![
-        (InstanceId(1), spec(Exclusive::Timed)),
-        (InstanceId(2), spec(Exclusive::Strict)),
+    let ranges = vec![
+        Range::one(InstanceId(1), spec(Exclusive::Timed)),
+        Range::one(InstanceId(2), spec(Exclusive::Strict)),
     ];
     let effects = leader.give(Input::Submit {
         request: RequestId(1),
-        instances,
+        ranges,
     });
     let refused = Effect::SubmitRefused(RequestId(1), SubmitError::StrictNeedsStore);
     assert_eq!(effects, [refused]);
-    assert!(leader.core.ledger().instance(InstanceId(1)).is_none());
+    assert!(leader.core.ledger().find(InstanceId(1)).is_none());
+}
+
+fn cancel(id: u64) -> Input {
+    Input::Cancel {
+        request: RequestId(id),
+        first: InstanceId(id),
+        last: InstanceId(id),
+    }
 }
 
 #[test]
 fn cancelling_what_is_queued_halts_it_and_cancelling_again_changes_nothing() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.submit(1, Exclusive::Timed);
-    leader.give(Input::Cancel(InstanceId(1)));
+    leader.give(cancel(1));
     assert_eq!(leader.state(1), UniversalState::Halted);
-    leader.give(Input::Cancel(InstanceId(1)));
-    leader.give(Input::Cancel(InstanceId(99)));
-    assert_eq!(leader.core.counts().noticed("cancel-after-end"), 1);
-    assert_eq!(leader.core.counts().noticed("cancel-of-unknown"), 1);
+    leader.give(cancel(1));
+    leader.give(cancel(99));
+    assert_eq!(leader.core.counts().noticed("cancel-after-end"), 2);
 }
 
 #[test]
-fn placement_spreads_and_never_exceeds_the_slots() {
+fn placement_never_exceeds_the_slots() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     let (mut a, mut b) = (Remote::new("a", 1, 1), Remote::new("b", 2, 1));
     leader.welcome(&mut a, &[]);
@@ -368,6 +391,7 @@ fn a_leader_with_a_shorter_lease_waits_for_what_the_one_before_promised() {
     patient.submit(1, Exclusive::Timed);
     assert_eq!(patient.core.ledger().lease_time(), long);
     let ledger = patient.core.ledger().clone();
+    let kept = ledger.clone();
     let now = Now {
         mono: Mono(5),
         wall: Wall(0),
@@ -375,6 +399,7 @@ fn a_leader_with_a_shorter_lease_waits_for_what_the_one_before_promised() {
     let mut hasty = Leader {
         core: Scheduler::new(Config::default(), Epoch(2), ledger, now),
         outbox: Outbox::new(Epoch(2)),
+        kept,
         now: now.mono,
     };
     hasty.wait(lease_time() + Millis::from_secs(1));
@@ -412,7 +437,7 @@ fn mail_is_read_before_the_clock() {
     leader.now += lease_time() + lease_time();
     let statuses = vec![(
         leader.lease(1),
-        baton_model::message::Status::Ended(baton_model::outcome::Outcome::Exited(0)),
+        baton_model::message::Status::Ended(baton_model::outcome::Outcome::Exited(0).into()),
     )];
     let association = w.association();
     leader.give(Input::Message(ToScheduler::UpdateStatus {
@@ -438,7 +463,7 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
     );
     let told = || ToScheduler::UpdateStatus {
         association,
-        statuses: vec![(lease, Status::Ended(Outcome::Exited(0)))],
+        statuses: vec![(lease, Status::Ended(Outcome::Exited(0).into()))],
     };
     let acknowledged = |effects: &[Effect]| {
         effects
@@ -449,7 +474,7 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
     let held = vec![Held {
         lease,
         spec: Arc::default(),
-        ended: Some(Outcome::Exited(0)),
+        ended: Some(Outcome::Exited(0).into()),
     }];
     leader.give(Input::Message(ToScheduler::RunningTasks {
         association,
@@ -458,3 +483,5 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
     assert_eq!(leader.state(1), UniversalState::Done);
     assert!(acknowledged(&leader.give(Input::Message(told()))));
 }
+
+mod placing;

@@ -78,6 +78,16 @@ impl<F, E> Step<F, E> {
         self.fenced = true;
     }
 
+    /// Puts what was decided next behind this, as one step: both are kept, or neither, and
+    /// nothing is said before both are. For a driver that takes many inputs at once.
+    pub fn append(&mut self, mut next: Self) {
+        self.facts.append(&mut next.facts);
+        self.effects.append(&mut next.effects);
+        self.fenced |= next.fenced;
+        #[cfg(feature = "seeded-bugs")]
+        self.leaked.append(&mut next.leaked);
+    }
+
     /// The mistake this module exists to prevent; the simulator must notice it.
     #[cfg(feature = "seeded-bugs")]
     pub(crate) fn leak(&mut self, effect: E) {
@@ -93,6 +103,11 @@ impl<F, E> Step<F, E> {
             fenced: true,
             ..Self::default()
         }
+    }
+
+    /// True if it holds nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.effects.is_empty() && !self.fenced
     }
 
     /// What would be kept; for tests and transcripts.
@@ -281,6 +296,21 @@ mod tests {
         assert_eq!(batch.expect("facts make a batch").facts(), [1, 2]);
         let fence = outbox.accept(Step::<u8, ()>::keeping(Vec::new()));
         assert!(fence.expect("a fence is a batch").facts().is_empty());
+    }
+
+    #[test]
+    fn two_steps_in_one_are_one_batch_and_speak_together() {
+        let mut outbox = Outbox::new(Epoch(1));
+        let mut both = step(&[1], &["first"], false);
+        both.append(step(&[2], &["second"], false));
+        let batch = outbox.accept(both).expect("facts make a batch");
+        assert_eq!(batch.facts(), [1, 2]);
+        assert!(left(&mut outbox).is_empty());
+        outbox.release(batch.durable());
+        assert_eq!(left(&mut outbox), ["first", "second"]);
+        let mut fenced = step(&[], &["a"], false);
+        fenced.append(step(&[], &["b"], true));
+        assert!(outbox.accept(fenced).is_some(), "a fence stays one");
     }
 
     #[test]

@@ -17,8 +17,9 @@ use crate::fact::Holder;
 use crate::ids::{
     Association, CheckId, Epoch, Incarnation, LeaseId, NotifySeq, RequestId, WorkerName,
 };
-use crate::outcome::Outcome;
-use crate::spec::InstanceSpec;
+use crate::outcome::Report;
+use crate::placement::Offer;
+use crate::spec::{Allowance, InstanceSpec};
 use crate::state::WorkerState;
 use crate::time::{Millis, Stamp};
 use crate::timeouts::WorkerTimeouts;
@@ -33,6 +34,8 @@ pub struct Heartbeat {
     pub worker: Holder,
     /// How many attempts it can hold at once.
     pub slots: u32,
+    /// What it has to offer, in all.
+    pub offer: Arc<Offer>,
     /// The association it believes in, if any.
     pub association: Option<Association>,
     /// The highest epoch it has ever obeyed.
@@ -90,6 +93,8 @@ pub struct Launch {
     pub lease: LeaseId,
     /// What to run.
     pub spec: Arc<InstanceSpec>,
+    /// What this attempt may use, if not what the spec says.
+    pub allowance: Option<Box<Allowance>>,
 }
 
 /// Why a worker will not start an attempt, now or ever.
@@ -127,7 +132,7 @@ pub enum LaunchVerdict {
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// The attempt ended like this.
-    Ended(Outcome),
+    Ended(Report),
     /// The worker was asked about it, does not know it, and will never start it.
     WasNotRunning,
 }
@@ -140,7 +145,7 @@ pub struct Held {
     /// What it runs, so that a scheduler without a store can adopt it.
     pub spec: Arc<InstanceSpec>,
     /// How it ended, if it has.
-    pub ended: Option<Outcome>,
+    pub ended: Option<Report>,
 }
 
 /// Which of a process' two outputs.
@@ -158,6 +163,9 @@ pub enum LogStream {
 pub struct LogQuery {
     /// Whose log.
     pub lease: LeaseId,
+    /// Which process of a task; its first one if none is named.
+    #[serde(default)]
+    pub process: Option<String>,
     /// Which output.
     pub stream: LogStream,
     /// First byte.

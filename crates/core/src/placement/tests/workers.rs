@@ -1,6 +1,7 @@
 //! Workers that come, change and go.
 
 use baton_model::ids::InstanceId;
+use baton_model::time::Millis;
 
 use super::*;
 use crate::placement::Refused;
@@ -127,4 +128,56 @@ fn releasing_what_is_not_there_changes_nothing() {
         assert!(!p.released(&name(worker), InstanceId(id)));
     }
     assert_eq!(p, before);
+}
+
+/// Instances of this class are known to be short.
+fn run_short(p: &mut Placement, id: u64, ask: &Ask) {
+    wait(p, id, ask);
+    let decision = p.next().expect("there is room");
+    p.finished(decision.class, Millis(1));
+    release(p, "w", id);
+}
+
+fn ahead(p: &mut Placement) -> Option<u64> {
+    assert_eq!(p.next(), None);
+    p.next_ahead().map(|decision| decision.instance.0)
+}
+
+#[test]
+fn what_was_placed_ahead_takes_the_room_that_a_worker_grows_by() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(4, 4, 0));
+    run_short(&mut p, 100, &ask(3, 0));
+    wait_range(&mut p, (1, 3), &ask(3, 0), "me", 0, 1);
+    assert_eq!(placed(&mut p), [1]);
+    assert_eq!((ahead(&mut p), ahead(&mut p)), (Some(2), Some(3)));
+    join(&mut p, "w", offer(7, 7, 0));
+    assert_eq!(p.ahead_on(&name("w")), 1, "one begins");
+    wait(&mut p, 4, &ask(2, 0));
+    assert_eq!(p.next(), None, "and is counted");
+}
+
+#[test]
+fn nothing_is_placed_ahead_beside_what_is_something_else() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(4, 4, 0));
+    run_short(&mut p, 100, &ask(3, 0));
+    wait(&mut p, 1, &ask(2, 0));
+    assert_eq!(placed(&mut p), [1]);
+    wait(&mut p, 2, &ask(3, 0));
+    assert_eq!(ahead(&mut p), None, "the one that runs may run for days");
+}
+
+#[test]
+fn a_worker_that_gave_one_back_gets_none_ahead_until_something_has_ended_there() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    run_short(&mut p, 100, &ask(1, 0));
+    wait_range(&mut p, (1, 9), &ask(1, 0), "me", 0, 1);
+    assert_eq!(placed(&mut p), [1]);
+    assert_eq!((ahead(&mut p), ahead(&mut p)), (Some(2), Some(3)));
+    release(&mut p, "w", 3);
+    assert_eq!(ahead(&mut p), None);
+    release(&mut p, "w", 1);
+    assert_eq!(ahead(&mut p), Some(4));
 }

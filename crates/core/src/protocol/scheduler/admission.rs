@@ -19,6 +19,8 @@
 //! was wiped: neither can vouch for what the holder runs. Replacing a holder never
 //! closes its leases; see [`super::loss`].
 
+use std::sync::Arc;
+
 use baton_model::fact::{Condemnation, Fact};
 use baton_model::ids::{Incarnation, WorkerName};
 use baton_model::limits::PROTOCOL_VERSION;
@@ -128,6 +130,7 @@ impl Protocol {
         let mut seat = Seat::new(
             heartbeat.worker.clone(),
             heartbeat.slots,
+            Arc::clone(&heartbeat.offer),
             self.last_session,
             heartbeat.stamp,
             now,
@@ -160,6 +163,9 @@ impl Protocol {
         }
         seat.last_stamp = heartbeat.stamp;
         seat.slots = heartbeat.slots;
+        if seat.offer != heartbeat.offer {
+            seat.offer = Arc::clone(&heartbeat.offer);
+        }
         if seat.state == WorkerState::MustDie {
             return self.order_suicide_again(cx, &name);
         }
@@ -235,7 +241,7 @@ impl Protocol {
         if let Some(seat) = self.seats.get_mut(name) {
             seat.told = seat.state;
         }
-        self.update_offer(name);
+        self.update_offer(cx, name);
     }
 
     /// A condemned holder has spoken: no lease for it, only the order, every time.
@@ -290,10 +296,10 @@ impl Protocol {
 
     /// Empties a seat whose holder was replaced. Its holding stays.
     pub(super) fn vacate(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
-        self.withdraw_offer(name);
         let Some(seat) = self.seats.remove(name) else {
             return;
         };
+        cx.bullpen.left(name);
         self.seated.remove(&seat.holder.incarnation);
         self.timers.disarm(&Timer::Seat(name.clone()));
         if cx.config.bugs.has(Bug::ReplacedTasksKept) {

@@ -3,12 +3,14 @@
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, RequestId};
 use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
+use baton_model::state::UniversalState;
 use baton_model::time::Now;
 use baton_model::timeouts::Timeouts;
 
 use crate::bugs::{Bug, Bugs};
 use crate::counts::Counts;
 use crate::ledger::Ledger;
+use crate::scheduler::bullpen::Bullpen;
 use crate::step::Step;
 
 /// Whether facts outlive the scheduler.
@@ -55,6 +57,12 @@ pub enum Effect {
     Submitted(RequestId),
     /// A submission was refused; nothing was changed.
     SubmitRefused(RequestId, SubmitError),
+    /// What came of a wish to stop instances.
+    Cancelled(RequestId, Cancelled),
+    /// An instance waits again, or why not.
+    Retried(RequestId, Result<(), RetryError>),
+    /// A worker is drained, or no longer.
+    Drained(RequestId),
     /// A log request is answered.
     Logs(RequestId, LogAnswer),
     /// A worker has obeyed a leader of a higher epoch. A leader with a store
@@ -64,11 +72,43 @@ pub enum Effect {
     EpochOvertaken(Epoch),
 }
 
+/// What came of a wish to stop instances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Cancelled {
+    /// So many had waited, and are HALTED.
+    pub halted: u64,
+    /// So many may be running: their workers are told, and they end when they are dead.
+    pub stopping: u64,
+}
+
+/// Why an instance cannot be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RetryError {
+    /// It is neither FAILED nor HALTED.
+    NotEnded(UniversalState),
+}
+
+impl std::fmt::Display for RetryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotEnded(state) => write!(
+                f,
+                "it is {}; only what is FAILED or HALTED can be tried again",
+                state.word()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RetryError {}
+
 /// Why a submission was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubmitError {
     /// Without a store nothing but time separates two executions.
     StrictNeedsStore,
+    /// Some of the ids are in use, others are not.
+    IdsTaken,
 }
 
 impl std::fmt::Display for SubmitError {
@@ -78,6 +118,7 @@ impl std::fmt::Display for SubmitError {
                 "exclusive: strict needs a store that survives a restart; \
                  use --store sqlite or postgres, or exclusive: timed",
             ),
+            Self::IdsTaken => f.write_str("some of its ids belong to other instances"),
         }
     }
 }
@@ -90,6 +131,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) epoch: Epoch,
     pub(crate) config: &'a Config,
     pub(crate) ledger: &'a mut Ledger,
+    pub(crate) bullpen: &'a mut Bullpen,
     pub(crate) step: &'a mut Step<Fact, Effect>,
     pub(crate) counts: &'a mut Counts,
 }

@@ -1,6 +1,7 @@
 //! `runTask`: the lease first, then the call.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Association, InstanceId, LeaseId, WorkerName};
@@ -21,11 +22,9 @@ impl Protocol {
             return;
         }
         let mut launches: BTreeMap<WorkerName, Vec<Launch>> = BTreeMap::new();
-        while let Some(instance) = cx.ledger.next_ready() {
-            let Some((_, name)) = self.offers.first().cloned() else {
-                break;
-            };
-            let launch = self.lease(cx, instance, &name);
+        while let Some(decision) = cx.bullpen.next() {
+            let name = decision.worker;
+            let launch = self.lease(cx, decision.instance, &name);
             launches.entry(name).or_default().push(launch);
         }
         for (name, launches) in launches {
@@ -51,13 +50,14 @@ impl Protocol {
             seat.in_flight.add(lease, cx.now.mono);
             seat.load += 1;
         }
-        self.update_offer(name);
-        let spec = cx
-            .ledger
-            .instance(instance)
-            .map(|it| it.spec.clone())
-            .unwrap_or_default();
-        Launch { lease, spec }
+        self.update_offer(cx, name);
+        let instance = cx.ledger.instance(instance);
+        let scaled = instance.and_then(|it| it.again.as_ref()?.allowance.clone());
+        Launch {
+            lease,
+            spec: instance.map(|it| it.spec.clone()).unwrap_or_default(),
+            allowance: scaled.map(Box::new),
+        }
     }
 
     fn send_launches(&mut self, cx: &mut Cx<'_>, name: &WorkerName, launches: Vec<Launch>) {
@@ -114,35 +114,35 @@ impl Protocol {
             seat.settle(lease);
             seat.held_back = true;
         }
-        self.update_offer(name);
+        self.update_offer(cx, name);
         if self.answers_for(cx, name, lease) {
-            self.end_attempt(cx, lease, AttemptEnd::Synthetic(Synthetic::NeverStarted));
+            self.end_attempt(
+                cx,
+                lease,
+                AttemptEnd::Synthetic(Synthetic::NeverStarted),
+                None,
+            );
         } else {
             cx.counts.notice("refusal-late");
         }
     }
 
-    /// Puts a seat where it belongs among the offers.
-    pub(super) fn update_offer(&mut self, name: &WorkerName) {
-        self.withdraw_offer(name);
-        if let Some(seat) = self.seats.get_mut(name)
-            && seat.takes_work(seat.load)
-        {
-            seat.offered_at = Some(seat.load);
-            self.offers.insert((seat.load, name.clone()));
-        }
-    }
-
-    pub(super) fn withdraw_offer(&mut self, name: &WorkerName) {
-        if let Some(seat) = self.seats.get_mut(name)
-            && let Some(load) = seat.offered_at.take()
-        {
-            self.offers.remove(&(load, name.clone()));
+    /// Tells the bullpen what the holder of a seat takes now, if that has changed.
+    pub(super) fn update_offer(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        let drained = cx.ledger.drained().contains(name);
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        let open = seat.takes_work(seat.load) && !drained;
+        let told = Some((Arc::clone(&seat.offer), open));
+        if seat.offered != told {
+            cx.bullpen.offer(name, &seat.offer, open);
+            seat.offered = told;
         }
     }
 
     /// Counts a seat's leases anew after they changed hands.
-    pub(super) fn recount(&mut self, name: &WorkerName) {
+    pub(super) fn recount(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
@@ -152,6 +152,6 @@ impl Protocol {
             .get(&seat.holder.incarnation)
             .map_or(0, |it| it.leases.len());
         seat.load = u32::try_from(held).unwrap_or(u32::MAX);
-        self.update_offer(name);
+        self.update_offer(cx, name);
     }
 }

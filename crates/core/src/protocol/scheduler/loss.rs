@@ -42,7 +42,7 @@ impl Protocol {
                 incarnation,
                 why,
             });
-            self.withdraw_offer(name);
+            self.update_offer(cx, name);
         }
         let seat = &self.seats[name];
         let association = seat.association(self.epoch);
@@ -70,7 +70,7 @@ impl Protocol {
         for lease in self.holdings.leases(incarnation) {
             if self.ends_by_time(cx, lease) {
                 let lost = Synthetic::WorkerLost(LossProof::LeaseRanOut);
-                self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost));
+                self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
             }
         }
         self.life_is_over(incarnation);
@@ -88,7 +88,7 @@ impl Protocol {
         }
         for lease in self.holdings.leases(incarnation) {
             let lost = Synthetic::WorkerLost(proof);
-            self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost));
+            self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
         }
         self.life_is_over(incarnation);
     }

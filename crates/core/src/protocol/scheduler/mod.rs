@@ -39,7 +39,7 @@ mod status;
 mod unsure;
 mod upkeep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use baton_model::ids::{
     Association, CheckId, Epoch, Incarnation, RequestId, SessionId, WorkerName,
@@ -80,8 +80,6 @@ pub struct Protocol {
     /// Which seat each seated life holds.
     seated: BTreeMap<Incarnation, WorkerName>,
     holdings: Holdings,
-    /// Seats that can take work, least loaded first.
-    offers: BTreeSet<(u32, WorkerName)>,
     timers: Timers<Timer>,
     last_session: SessionId,
     last_check: CheckId,
@@ -99,7 +97,6 @@ impl Protocol {
             seats: BTreeMap::new(),
             seated: BTreeMap::new(),
             holdings: Holdings::default(),
-            offers: BTreeSet::new(),
             timers: Timers::default(),
             last_session: SessionId(0),
             last_check: CheckId(0),
@@ -225,10 +222,10 @@ impl Protocol {
                 );
             }
         }
-        for (load, name) in &self.offers {
-            let seat = &self.seats[name];
+        for (name, seat) in &self.seats {
+            let open = seat.offered.as_ref().is_some_and(|(_, open)| *open);
             assert!(
-                seat.takes_work(*load),
+                !open || seat.takes_work(seat.load),
                 "an offer of {name} that takes no work: {seat:?}"
             );
         }

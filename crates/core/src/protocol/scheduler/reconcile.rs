@@ -53,7 +53,7 @@ impl Protocol {
             // Late where it was condemned meanwhile: its list counts all the same.
             seat.step(cx, WorkerEvent::RunningTasksKnown);
         }
-        self.recount(&name);
+        self.recount(cx, &name);
         self.update_health(cx, &name);
         self.repeat_kills(cx, &name);
         self.seat_due(cx, &name);
@@ -66,17 +66,25 @@ impl Protocol {
         let holder = self.seats[name].holder.clone();
         if cx.ledger.open_lease(lease).is_none() && self.may_adopt(cx, lease) {
             let spec = held.spec.clone();
+            cx.bullpen
+                .withdraw(lease.attempt.instance, lease.attempt.instance);
             cx.commit(Fact::AttemptAdopted {
                 lease,
                 holder,
                 spec,
             });
+            if let Some(instance) = cx.ledger.instance(lease.attempt.instance)
+                && let Some(lease) = &instance.lease
+            {
+                cx.bullpen.adopt(lease, instance);
+            }
         }
         if !self.answers_for(cx, name, lease) {
             return self.stale_reported(cx, name, held);
         }
-        if let Some(outcome) = held.ended {
-            return self.end_attempt(cx, lease, AttemptEnd::Real(outcome));
+        if let Some(report) = held.ended {
+            let end = AttemptEnd::Real(report.outcome);
+            return self.end_attempt(cx, lease, end, report.ran);
         }
         self.rehome(cx, name, lease);
         if cx
@@ -115,10 +123,11 @@ impl Protocol {
     fn may_adopt(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
         cx.config.store == StoreMode::Memory
             && lease.epoch < self.epoch
-            && cx
-                .ledger
-                .instance(lease.attempt.instance)
-                .is_none_or(|it| it.lease.is_none() && !it.state.is_terminal())
+            && match cx.ledger.find(lease.attempt.instance) {
+                Some(it) => it.lease.is_none() && !it.state.is_terminal(),
+                // Unknown altogether, or ended and dropped.
+                None => !cx.ledger.known().contains(lease.attempt.instance),
+            }
     }
 
     /// From now on this life answers for the lease.
@@ -143,7 +152,7 @@ impl Protocol {
             };
             for lease in self.holdings.leases(life) {
                 if !held.contains(&lease) {
-                    self.end_attempt(cx, lease, AttemptEnd::Synthetic(end));
+                    self.end_attempt(cx, lease, AttemptEnd::Synthetic(end), None);
                 }
             }
             if life != reporter {

@@ -1,10 +1,12 @@
 //! One named worker as its scheduler knows it.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use baton_model::fact::Holder;
 use baton_model::ids::{Association, CheckId, Epoch, LeaseId, NotifySeq, SessionId};
 use baton_model::limits::CHECKS_OPEN_MAX;
+use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::Timeouts;
@@ -109,14 +111,17 @@ pub struct Seat {
     pub(crate) told: WorkerState,
     /// How many leases it may be running.
     pub(crate) load: u32,
-    /// Its entry among the offers.
-    pub(crate) offered_at: Option<u32>,
+    /// What it has, in its own words.
+    pub offer: Arc<Offer>,
+    /// What the bullpen was last told: the offer, and whether it takes work.
+    pub(crate) offered: Option<(Arc<Offer>, bool)>,
 }
 
 impl Seat {
     pub(crate) fn new(
         holder: Holder,
         slots: u32,
+        offer: Arc<Offer>,
         session: SessionId,
         stamp: Stamp,
         now: Mono,
@@ -142,7 +147,8 @@ impl Seat {
             held_back: false,
             told: WorkerState::New,
             load: 0,
-            offered_at: None,
+            offer,
+            offered: None,
         }
     }
 
@@ -160,6 +166,18 @@ impl Seat {
     #[must_use]
     pub const fn stamp(&self) -> Stamp {
         self.last_stamp
+    }
+
+    /// When its holder was last heard.
+    #[must_use]
+    pub const fn heard(&self) -> Mono {
+        self.last_heartbeat
+    }
+
+    /// How many attempts its holder may be running.
+    #[must_use]
+    pub const fn load(&self) -> u32 {
+        self.load
     }
 
     /// Leases about which a call is open.

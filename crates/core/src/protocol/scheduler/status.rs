@@ -1,10 +1,10 @@
 //! `updateStatus`: what became of an attempt, and the one place where a lease is
 //! closed.
 
-use baton_model::fact::Fact;
+use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Association, LeaseId, WorkerName};
 use baton_model::message::{Status, ToWorker};
-use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_model::outcome::{AttemptEnd, Outcome, Ran, Synthetic};
 
 use super::context::Cx;
 use super::{Protocol, address};
@@ -44,11 +44,11 @@ impl Protocol {
             cx.counts.notice("status-after-lease");
             return;
         }
-        let end = match status {
-            Status::Ended(outcome) => AttemptEnd::Real(outcome),
-            Status::WasNotRunning => AttemptEnd::Synthetic(Synthetic::WasNotRunning),
+        let (end, ran) = match status {
+            Status::Ended(report) => (AttemptEnd::Real(report.outcome), report.ran),
+            Status::WasNotRunning => (AttemptEnd::Synthetic(Synthetic::WasNotRunning), None),
         };
-        self.end_attempt(cx, lease, end);
+        self.end_attempt(cx, lease, end, ran);
     }
 
     /// Whether a lease is open and the holder of this seat may speak about it: it
@@ -76,7 +76,13 @@ impl Protocol {
     /// Closes an open lease with the end of its attempt, and lets triage decide.
     /// What is closed stays closed: neither a conclusion nor a late result can
     /// change it.
-    pub(super) fn end_attempt(&mut self, cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd) {
+    pub(super) fn end_attempt(
+        &mut self,
+        cx: &mut Cx<'_>,
+        lease: LeaseId,
+        end: AttemptEnd,
+        ran: Option<Ran>,
+    ) {
         let lease = if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
             self.same_attempt(cx, lease).unwrap_or(lease)
         } else {
@@ -86,16 +92,33 @@ impl Protocol {
             cx.counts.notice("end-after-lease");
             return;
         };
-        let granted_to = open.holder.incarnation;
-        let instance = lease.attempt.instance;
-        let Some(verdict) = cx.ledger.instance(instance).map(|it| it.verdict(end)) else {
+        let (granted_to, worker) = (open.holder.incarnation, open.holder.worker.clone());
+        let id = lease.attempt.instance;
+        let Some(instance) = cx.ledger.instance(id) else {
             return;
+        };
+        let verdict = instance.verdict(end);
+        let again = match verdict {
+            Verdict::Requeued => instance.again(cx.now.wall, end).map(Box::new),
+            Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
         };
         cx.commit(Fact::AttemptEnded {
             lease,
             end,
             verdict,
+            ran,
+            again,
         });
+        // Only what came to its own end says how long such things take.
+        let took = match end {
+            AttemptEnd::Real(Outcome::Exited(_)) => ran.map(|ran| ran.elapsed),
+            _ => None,
+        };
+        cx.bullpen.released(&worker, id, took);
+        match (verdict, cx.ledger.instance(id)) {
+            (Verdict::Requeued, Some(instance)) => cx.bullpen.requeue(instance, cx.now),
+            _ => cx.ledger.drop_ended(id),
+        }
         self.holdings.close(granted_to, lease);
         self.settle_everywhere(cx, granted_to.lineage, lease);
     }
@@ -103,7 +126,7 @@ impl Protocol {
     /// No call about a closed lease stays open, and its slot is free again.
     fn settle_everywhere(
         &mut self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         lineage: baton_model::ids::Lineage,
         lease: LeaseId,
     ) {
@@ -118,7 +141,7 @@ impl Protocol {
             seat.settle(lease);
             seat.kills.remove(&lease);
         }
-        self.recount(&name);
+        self.recount(cx, &name);
     }
 
     /// The open lease of the same attempt, whichever epoch granted it and to whom:

@@ -10,12 +10,15 @@ use baton_model::ids::{Association, LeaseId, NotifySeq, WorkerName};
 use baton_model::limits::NOTIFIES_REMEMBERED_MAX;
 use baton_model::message::{ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_model::spec::Exclusive;
 use baton_model::state::WorkerState;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Mono};
 
 use super::context::Cx;
 use super::{Protocol, address};
 use crate::bugs::Bug;
+use crate::ledger::{Lease, Ledger};
+use crate::scheduler::Unsure;
 
 impl Protocol {
     /// The connection to a worker broke: its replies will not come.
@@ -27,6 +30,37 @@ impl Protocol {
             self.doubt_overdue(cx, &name, true);
             self.seat_due(cx, &name);
         }
+    }
+
+    /// Whether a lease may be at work without anybody knowing: its holder is not there, not
+    /// healthy, or was asked and has not answered.
+    pub(crate) fn unsure(&self, ledger: &Ledger, lease: &Lease, now: Mono) -> Option<Unsure> {
+        let holder = &lease.holder;
+        let seat = self.seats.get(&holder.worker).filter(|seat| {
+            let seated = seat.holder.incarnation;
+            seated == holder.incarnation || seated.supersedes(holder.incarnation)
+        });
+        let sure = seat.is_some_and(|seat| {
+            seat.state == WorkerState::Healthy && !seat.unsure.leases.contains(&lease.id)
+        });
+        if sure {
+            return None;
+        }
+        let strict = ledger
+            .instance(lease.id.attempt.instance)
+            .is_some_and(|it| it.spec.exclusive == Exclusive::Strict);
+        let holding = self.holdings.0.get(&holder.incarnation);
+        let left = holding.map(|holding| holding.expires.since(now));
+        Some(Unsure {
+            worker: holder.worker.clone(),
+            health: seat.map(|seat| seat.state),
+            left: left.filter(|_| !strict),
+        })
+    }
+
+    /// What a worker may get has changed from outside.
+    pub(crate) fn offer_changed(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+        self.update_offer(cx, name);
     }
 
     /// Moves launches without a reply to the unsure list.
@@ -43,7 +77,12 @@ impl Protocol {
         }
         if cx.config.bugs.has(Bug::ClearedOnSendFailure) {
             for lease in overdue {
-                self.end_attempt(cx, lease, AttemptEnd::Synthetic(Synthetic::NeverStarted));
+                self.end_attempt(
+                    cx,
+                    lease,
+                    AttemptEnd::Synthetic(Synthetic::NeverStarted),
+                    None,
+                );
             }
             return;
         }

@@ -57,7 +57,7 @@ impl Protocol {
             }
             WorkerState::Healthy | WorkerState::MustDie => {}
         }
-        self.update_offer(name);
+        self.update_offer(cx, name);
     }
 
     /// With a store, or once healthy, nothing more is asked. Without one, those

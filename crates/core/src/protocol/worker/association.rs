@@ -1,6 +1,8 @@
 //! Heartbeats: the only thing a worker says unasked, and the only call it may
 //! make without an association.
 
+use std::sync::Arc;
+
 use baton_model::ids::{Association, Epoch, Incarnation, NotifySeq};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, HeartbeatReply, Refusal, ToScheduler};
@@ -39,6 +41,7 @@ impl Worker {
             version: PROTOCOL_VERSION,
             worker: self.me.clone(),
             slots: self.slots,
+            offer: Arc::clone(&self.offer),
             association: self.association,
             epoch_seen: self.epoch_seen,
             stamp,

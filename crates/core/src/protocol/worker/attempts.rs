@@ -80,7 +80,7 @@ impl Worker {
             stamp,
         };
         self.attempts.insert(launch.lease, entry);
-        out.push(Effect::Launch(launch.lease, launch.spec));
+        out.push(Effect::Launch(launch));
     }
 
     /// The coordinator has it on record: now the scheduler may know.
@@ -110,6 +110,18 @@ impl Worker {
         self.send_verdicts(vec![(lease, refused)], out);
         // The timer has fired: in this life nothing starts any more.
         self.give_up(out);
+    }
+
+    /// An attempt that had waited for room was not started, and never will be. The
+    /// scheduler may count on it, so it is told until it has heard.
+    pub(super) fn withdrawn(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
+        let Some(entry) = self.attempts.remove(lease) else {
+            return;
+        };
+        self.bury(lease, entry.stamp);
+        self.not_running.insert(lease);
+        let refused = LaunchVerdict::Refused(LaunchRefusal::Full);
+        self.send_verdicts(vec![(lease, refused)], out);
     }
 
     /// Says of each whether we hold it, and promises never to start the others.

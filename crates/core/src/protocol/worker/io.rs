@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use baton_model::ids::{CheckId, Epoch, LeaseId, RequestId};
-use baton_model::message::{LogAnswer, LogQuery, ToScheduler, ToWorker};
-use baton_model::outcome::{KillCause, Outcome};
+use baton_model::message::{Launch, LogAnswer, LogQuery, ToScheduler, ToWorker};
+use baton_model::outcome::{KillCause, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Mono, Stamp};
 
@@ -16,7 +16,7 @@ pub struct Record {
     /// What it runs.
     pub spec: Arc<InstanceSpec>,
     /// How it ended, if it has.
-    pub ended: Option<Outcome>,
+    pub ended: Option<Report>,
 }
 
 /// What can happen to a worker.
@@ -30,8 +30,11 @@ pub enum Input {
     Launched(LeaseId),
     /// The coordinator will not launch: its dead-man timer has fired.
     LaunchRefused(LeaseId),
+    /// The coordinator has given an attempt back that had waited there for room and was
+    /// not started.
+    Withdrawn(LeaseId),
     /// An attempt is over, and the coordinator has recorded how.
-    Ended(LeaseId, Outcome),
+    Ended(LeaseId, Report),
     /// The coordinator's dead-man timer has fired.
     GuardFired,
     /// A trivial process was run, or could not be.
@@ -46,7 +49,7 @@ pub enum Effect {
     /// Say this to the scheduler.
     Send(ToScheduler),
     /// Coordinator: record and launch this attempt.
-    Launch(LeaseId, Arc<InstanceSpec>),
+    Launch(Launch),
     /// Coordinator: SIGTERM this attempt, SIGKILL after the grace.
     Kill(LeaseId, Millis),
     /// Coordinator: the same for everything, and launch nothing more.

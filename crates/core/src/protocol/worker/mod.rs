@@ -41,10 +41,12 @@ mod tombstones;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use baton_model::fact::Holder;
 use baton_model::ids::{Association, Epoch, LeaseId, NotifySeq, RequestId};
 use baton_model::message::{LogAnswer, ToScheduler, ToWorker};
+use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::{Timeouts, WorkerTimeouts};
@@ -62,6 +64,7 @@ use tombstones::Tombstones;
 pub struct Worker {
     me: Holder,
     slots: u32,
+    offer: Arc<Offer>,
     bugs: Bugs,
     timeouts: WorkerTimeouts,
     association: Option<Association>,
@@ -92,7 +95,14 @@ pub struct Worker {
 impl Worker {
     /// Begins a life, or continues it with what the coordinator has on record.
     #[must_use]
-    pub fn begin(me: Holder, slots: u32, bugs: Bugs, records: Vec<Record>, now: Mono) -> Self {
+    pub fn begin(
+        me: Holder,
+        slots: u32,
+        offer: Arc<Offer>,
+        bugs: Bugs,
+        records: Vec<Record>,
+        now: Mono,
+    ) -> Self {
         let mut attempts = Table::default();
         for record in records {
             let phase = record.ended.map_or(Phase::Running, Phase::Ended);
@@ -102,6 +112,7 @@ impl Worker {
         Self {
             me,
             slots,
+            offer,
             bugs,
             timeouts: Timeouts::default().for_worker(),
             association: None,
@@ -152,6 +163,7 @@ impl Worker {
             Input::Message(message) => self.message(now, message, &mut out),
             Input::Launched(lease) => self.launched(lease, &mut out),
             Input::LaunchRefused(lease) => self.launch_refused(lease, &mut out),
+            Input::Withdrawn(lease) => self.withdrawn(lease, &mut out),
             Input::Ended(lease, outcome) => self.ended(now, lease, outcome, &mut out),
             Input::GuardFired => self.give_up(&mut out),
             Input::CheckDone(check, ok) => self.check_done(now, check, ok, &mut out),
@@ -174,6 +186,12 @@ impl Worker {
         }
         self.next_change_of_health()
             .map_or(Some(due), |change| Some(due.min(change)))
+    }
+
+    /// What it has to offer has changed: the next heartbeat says so, at once.
+    pub fn offer(&mut self, now: Mono, offer: Arc<Offer>) {
+        self.offer = offer;
+        self.next_heartbeat = self.next_heartbeat.min(now);
     }
 
     /// Its health in its own eyes.

@@ -7,7 +7,7 @@
 use baton_model::ids::LeaseId;
 use baton_model::limits::STATUSES_PER_MESSAGE_MAX;
 use baton_model::message::{Status, ToScheduler};
-use baton_model::outcome::Outcome;
+use baton_model::outcome::Report;
 use baton_model::state::WorkerState;
 use baton_model::time::Mono;
 
@@ -22,7 +22,7 @@ impl Worker {
         &mut self,
         now: Mono,
         lease: LeaseId,
-        outcome: Outcome,
+        report: Report,
         out: &mut Vec<Effect>,
     ) {
         let Some(entry) = self.attempts.get(lease) else {
@@ -34,12 +34,12 @@ impl Worker {
             self.counts.notice("end-repeated");
             return;
         }
-        self.attempts.set_phase(lease, Phase::Ended(outcome));
+        self.attempts.set_phase(lease, Phase::Ended(report));
         // The first telling need not wait for the pace of the repeats.
         if let Some(association) = self.association
             && self.state != WorkerState::New
         {
-            let statuses = vec![(lease, Status::Ended(outcome))];
+            let statuses = vec![(lease, Status::Ended(report))];
             out.push(Effect::Send(ToScheduler::UpdateStatus {
                 association,
                 statuses,
@@ -68,7 +68,7 @@ impl Worker {
             .attempts
             .iter()
             .filter_map(|(lease, entry)| match entry.phase {
-                Phase::Ended(outcome) => Some((lease, Status::Ended(outcome))),
+                Phase::Ended(report) => Some((lease, Status::Ended(report))),
                 Phase::Launching | Phase::Running => None,
             });
         let absent = self

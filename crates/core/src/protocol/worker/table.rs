@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
-use baton_model::outcome::Outcome;
+use baton_model::outcome::Report;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Stamp;
 
@@ -17,7 +17,7 @@ pub(super) enum Phase {
     /// The coordinator has it on record.
     Running,
     /// It is over, and the scheduler has not acknowledged that.
-    Ended(Outcome),
+    Ended(Report),
 }
 
 impl Phase {
@@ -100,6 +100,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_model::outcome::Outcome;
 
     fn lease(instance: u64, number: u32) -> LeaseId {
         LeaseId {
@@ -125,9 +126,9 @@ mod tests {
         table.insert(lease(1, 1), entry(Phase::Launching));
         table.insert(lease(2, 1), entry(Phase::Running));
         assert_eq!((table.alive(), table.has_ended()), (2, false));
-        table.set_phase(lease(1, 1), Phase::Ended(Outcome::Exited(0)));
+        table.set_phase(lease(1, 1), Phase::Ended(Outcome::Exited(0).into()));
         assert_eq!((table.alive(), table.has_ended()), (1, true));
-        table.insert(lease(2, 1), entry(Phase::Ended(Outcome::Exited(1))));
+        table.insert(lease(2, 1), entry(Phase::Ended(Outcome::Exited(1).into())));
         assert_eq!(table.alive(), 0);
         table.remove(lease(1, 1));
         table.remove(lease(2, 1));
@@ -139,7 +140,7 @@ mod tests {
     fn an_instance_lives_through_any_attempt_and_no_other_instance() {
         let mut table = Table::default();
         table.insert(lease(5, 3), entry(Phase::Running));
-        table.insert(lease(6, 1), entry(Phase::Ended(Outcome::Exited(0))));
+        table.insert(lease(6, 1), entry(Phase::Ended(Outcome::Exited(0).into())));
         assert!(table.instance_lives(InstanceId(5)));
         assert!(!table.instance_lives(InstanceId(6)));
         assert!(!table.instance_lives(InstanceId(4)));

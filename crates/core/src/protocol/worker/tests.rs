@@ -49,7 +49,7 @@ fn worker(records: Vec<Record>, now: u64) -> Worker {
         host: HostId(1),
         boot: BootId(1),
     };
-    Worker::begin(me, 4, Bugs::NONE, records, Mono(now))
+    Worker::begin(me, 4, Arc::default(), Bugs::NONE, records, Mono(now))
 }
 
 fn reply(session: u64, stamp: u64, state: WorkerState) -> Input {
@@ -70,6 +70,7 @@ fn run_task(session: u64, stamp: u64, instance: u64) -> Input {
         launches: vec![Launch {
             lease: lease(instance),
             spec: Arc::default(),
+            allowance: None,
         }],
     })
 }
@@ -222,10 +223,10 @@ fn a_dying_worker_waits_for_its_processes_and_then_a_while_for_acknowledgements(
     };
     let effects = worker.handle(Mono(12), Input::Message(suicide));
     assert!(!effects.contains(&Effect::EndLife), "its process lives");
-    let effects = worker.handle(Mono(13), Input::Ended(lease(1), Outcome::Exited(0)));
+    let effects = worker.handle(Mono(13), Input::Ended(lease(1), Outcome::Exited(0).into()));
     assert_eq!(
         statuses(&effects),
-        [(lease(1), Status::Ended(Outcome::Exited(0)))]
+        [(lease(1), Status::Ended(Outcome::Exited(0).into()))]
     );
     assert!(
         !effects.contains(&Effect::EndLife),
@@ -261,23 +262,23 @@ fn ends_on_record_are_told_by_the_next_agent() {
     let records = vec![Record {
         lease: lease(1),
         spec: Arc::default(),
-        ended: Some(Outcome::Exited(3)),
+        ended: Some(Outcome::Exited(3).into()),
     }];
     let mut worker = worker(records, 0);
     let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
     let effects = worker.handle(Mono(2), reply(1, stamp, WorkerState::New));
     assert_eq!(
         statuses(&effects),
-        [(lease(1), Status::Ended(Outcome::Exited(3)))]
+        [(lease(1), Status::Ended(Outcome::Exited(3).into()))]
     );
     let ask = ToWorker::GetRunningTasks {
         association: association(1),
     };
     let effects = worker.handle(Mono(3), Input::Message(ask));
     let listed = effects.iter().any(|effect| match effect {
-        Effect::Send(ToScheduler::RunningTasks { held, .. }) => {
-            held.iter().any(|it| it.ended == Some(Outcome::Exited(3)))
-        }
+        Effect::Send(ToScheduler::RunningTasks { held, .. }) => held
+            .iter()
+            .any(|it| it.ended == Some(Outcome::Exited(3).into())),
         _ => false,
     });
     assert!(listed, "the list says how it ended: {effects:?}");

@@ -1,0 +1,227 @@
+//! What workers hear while their leader cannot write.
+//!
+//! A leader whose store has failed is dropped: it is ahead of what is kept. The work of
+//! its workers is innocent of that, and would die with the lease some time later. Until
+//! the same process leads again, a caretaker answers heartbeats in the dropped leader's
+//! name, and nothing else: no launch, no order, no acknowledgement. Ends are told again
+//! by their workers until a leader has kept them.
+//!
+//! # Why a promise that no store has confirmed is safe here
+//!
+//! A heartbeat's answer extends a lease, so a leader fences it: another leader might have
+//! taken the row, counted the lease from its own beginning, and given the work away. A
+//! caretaker may therefore be used *only* where that cannot be: while this process holds
+//! the lock of the data directory, without which nobody leads. The next leader is then
+//! one of this process and begins after the caretaker's last answer; each open lease that
+//! it finds is good for a full lease time from its beginning, which is later than any
+//! deadline that was promised here.
+//!
+//! Only an association that the leader had granted is answered, with the health that it
+//! last told: newcomers wait, and who was given up is not kept alive.
+
+use std::collections::BTreeMap;
+
+use baton_model::ids::{Association, Epoch, Incarnation, WorkerName};
+use baton_model::limits::PROTOCOL_VERSION;
+use baton_model::message::{Heartbeat, HeartbeatReply, ToScheduler, ToWorker, WorkerAddress};
+use baton_model::state::WorkerState;
+use baton_model::time::Stamp;
+use baton_model::timeouts::{Timeouts, WorkerTimeouts};
+
+use crate::protocol::scheduler::seat::Seat;
+
+/// A worker as its leader left it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Charge {
+    worker: WorkerName,
+    association: Association,
+    told: WorkerState,
+    stamp: Stamp,
+}
+
+/// Keeps the workers of a dropped leader alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caretaker {
+    timeouts: WorkerTimeouts,
+    charges: BTreeMap<Incarnation, Charge>,
+}
+
+impl Caretaker {
+    /// Takes over from the leader of `epoch`, which had these seats and timeouts.
+    #[must_use]
+    pub fn new(epoch: Epoch, timeouts: &Timeouts, seats: &BTreeMap<WorkerName, Seat>) -> Self {
+        let charge = |(name, seat): (&WorkerName, &Seat)| {
+            let charge = Charge {
+                worker: name.clone(),
+                association: seat.association(epoch),
+                told: seat.told,
+                stamp: seat.stamp(),
+            };
+            (seat.holder.incarnation, charge)
+        };
+        let kept = |(_, seat): &(&WorkerName, &Seat)| {
+            seat.state != WorkerState::MustDie && seat.told != WorkerState::MustDie
+        };
+        Self {
+            timeouts: timeouts.for_worker(),
+            charges: seats.iter().filter(kept).map(charge).collect(),
+        }
+    }
+
+    /// The answer to a message, if it gets one.
+    pub fn answer(&mut self, message: &ToScheduler) -> Option<(WorkerAddress, ToWorker)> {
+        let ToScheduler::ProcessHeartbeat(heartbeat) = message else {
+            return None;
+        };
+        let charge = self.charges.get_mut(&heartbeat.worker.incarnation)?;
+        if !charge.may_be_answered(heartbeat) {
+            return None;
+        }
+        charge.stamp = heartbeat.stamp;
+        let to = WorkerAddress {
+            worker: charge.worker.clone(),
+            incarnation: heartbeat.worker.incarnation,
+        };
+        let reply = HeartbeatReply {
+            association: charge.association,
+            stamp: heartbeat.stamp,
+            state: charge.told,
+            timeouts: self.timeouts,
+            worker_set: None,
+        };
+        Some((to, ToWorker::HeartbeatReply(reply)))
+    }
+}
+
+impl Charge {
+    fn may_be_answered(&self, heartbeat: &Heartbeat) -> bool {
+        heartbeat.version == PROTOCOL_VERSION
+            && heartbeat.worker.worker == self.worker
+            && heartbeat.association == Some(self.association)
+            && heartbeat.epoch_seen <= self.association.epoch
+            && heartbeat.state != WorkerState::MustDie
+            && heartbeat.stamp > self.stamp
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use baton_model::fact::Holder;
+    use baton_model::ids::{BootId, HostId, Life, Lineage, SessionId};
+    use baton_model::placement::Offer;
+    use baton_model::time::Mono;
+
+    use super::*;
+
+    const EPOCH: Epoch = Epoch(7);
+
+    fn holder(lineage: u64) -> Holder {
+        Holder {
+            worker: WorkerName::new("w1"),
+            incarnation: Incarnation {
+                lineage: Lineage(lineage),
+                life: Life(1),
+            },
+            host: HostId(1),
+            boot: BootId(1),
+        }
+    }
+
+    fn caretaker(told: WorkerState) -> (Caretaker, Association) {
+        let offer = Arc::new(Offer::default());
+        let stamp = Stamp(Mono(10));
+        let mut seat = Seat::new(holder(1), 1, offer, SessionId(3), stamp, Mono(10));
+        seat.state = told;
+        seat.told = told;
+        let association = seat.association(EPOCH);
+        let seats = [(WorkerName::new("w1"), seat)].into();
+        let caretaker = Caretaker::new(EPOCH, &Timeouts::default(), &seats);
+        (caretaker, association)
+    }
+
+    fn heartbeat(association: Option<Association>, at: u64) -> Heartbeat {
+        Heartbeat {
+            version: PROTOCOL_VERSION,
+            worker: holder(1),
+            slots: 1,
+            offer: Arc::new(Offer::default()),
+            association,
+            epoch_seen: EPOCH,
+            stamp: Stamp(Mono(at)),
+            state: WorkerState::Healthy,
+            worker_set: None,
+        }
+    }
+
+    fn answered(caretaker: &mut Caretaker, heartbeat: Heartbeat) -> Option<HeartbeatReply> {
+        let message = ToScheduler::ProcessHeartbeat(heartbeat);
+        match caretaker.answer(&message) {
+            Some((_, ToWorker::HeartbeatReply(reply))) => Some(reply),
+            Some((_, other)) => panic!("a caretaker says nothing like {other:?}"),
+            None => None,
+        }
+    }
+
+    #[test]
+    fn an_associated_worker_is_answered_as_its_leader_would_have() {
+        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
+        let reply = answered(&mut caretaker, heartbeat(Some(association), 11)).expect("kept");
+        assert_eq!(reply.association, association);
+        assert_eq!(reply.stamp, Stamp(Mono(11)));
+        assert_eq!(reply.state, WorkerState::Healthy);
+        assert_eq!(reply.timeouts, Timeouts::default().for_worker());
+    }
+
+    #[test]
+    fn an_old_heartbeat_and_one_seen_before_extend_nothing() {
+        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
+        assert_eq!(
+            answered(&mut caretaker, heartbeat(Some(association), 10)),
+            None
+        );
+        let fresh = heartbeat(Some(association), 11);
+        assert!(answered(&mut caretaker, fresh.clone()).is_some());
+        assert_eq!(answered(&mut caretaker, fresh), None);
+    }
+
+    #[test]
+    fn whoever_was_not_associated_waits_for_a_leader() {
+        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
+        assert_eq!(answered(&mut caretaker, heartbeat(None, 11)), None);
+        let earlier = Association {
+            session: SessionId(2),
+            ..association
+        };
+        assert_eq!(answered(&mut caretaker, heartbeat(Some(earlier), 11)), None);
+        let mut stranger = heartbeat(Some(association), 11);
+        stranger.worker = holder(2);
+        assert_eq!(answered(&mut caretaker, stranger), None);
+        let mut later = heartbeat(Some(association), 11);
+        later.epoch_seen = EPOCH.next();
+        assert_eq!(answered(&mut caretaker, later), None);
+    }
+
+    #[test]
+    fn nobody_who_must_die_is_kept_alive() {
+        let (mut caretaker, association) = caretaker(WorkerState::MustDie);
+        let beat = heartbeat(Some(association), 11);
+        assert_eq!(answered(&mut caretaker, beat), None);
+        let (mut caretaker, association) = super::tests::caretaker(WorkerState::Healthy);
+        let mut dying = heartbeat(Some(association), 11);
+        dying.state = WorkerState::MustDie;
+        assert_eq!(answered(&mut caretaker, dying), None);
+    }
+
+    #[test]
+    fn ends_are_not_acknowledged() {
+        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
+        let statuses = Vec::new();
+        let status = ToScheduler::UpdateStatus {
+            association,
+            statuses,
+        };
+        assert_eq!(caretaker.answer(&status), None);
+    }
+}

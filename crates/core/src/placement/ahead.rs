@@ -1,0 +1,117 @@
+//! Placing ahead: short instances wait on a worker, not in the bullpen.
+//!
+//! A worker that asks for its next instance when it has finished one idles for a round
+//! trip and a commit. Where instances are short that is most of its time, so a full
+//! worker gets some more of them to begin by itself, as room becomes free. They are
+//! leased, but not charged: when something is released on the worker they take its
+//! place here in the order in which they take it there.
+//!
+//! How many: as many as free themselves within [`AHEAD_SPAN`], by the estimate of their
+//! class, among those of the class that are there: what else runs there may run for days. A
+//! class without an estimate, with a limit, or behind a reservation, gets none. An estimate
+//! may be wrong, so a worker that has given one back gets none until something has ended
+//! there: or the same ones would come and go for as long as it does not.
+//! Only the first in the order of service is placed ahead, so nobody is overtaken by
+//! more than that span; and a worker gives back what it could not begin soon.
+
+use baton_model::ids::{InstanceId, WorkerName};
+use baton_model::time::Millis;
+
+use super::class::{Class, ClassId};
+use super::fleet::{Fleet, Worker};
+use super::limits::{AHEAD_MAX, AHEAD_SPAN};
+use super::{Decision, Placed, Placement};
+
+/// How many workers are looked at: the one with the fewest ahead has the most room for more,
+/// unless it runs something else.
+const LOOKED_AT: usize = 16;
+
+impl Placement {
+    /// Places one instance on a worker that is full; none if nothing may be.
+    pub fn next_ahead(&mut self) -> Option<Decision> {
+        if !self.reservations.is_empty() {
+            return None;
+        }
+        let (_, lanes) = self.queue.turns.first_key_value()?;
+        let (_, class, lane) = *lanes.first()?;
+        let at = self.fleet.hungry(class, &self.classes.all[class])?;
+        let settled = self.settled;
+        let instance = self.queue.take(lane)?;
+        self.placed.insert(
+            instance,
+            Placed {
+                worker: at,
+                class,
+                ahead: true,
+            },
+        );
+        self.classes.add_placed(class);
+        self.fleet.add_ahead(at, instance);
+        self.left_lane(lane, class, 1);
+        // Nothing has become free by it.
+        self.settled = settled;
+        Some(Decision {
+            instance,
+            worker: self.fleet.workers[at].name.clone(),
+            class: ClassId(class),
+        })
+    }
+
+    /// The class of what is placed.
+    #[must_use]
+    pub fn class_of(&self, instance: InstanceId) -> Option<ClassId> {
+        self.placed
+            .get(&instance)
+            .map(|placed| ClassId(placed.class))
+    }
+
+    /// How many are placed ahead on a worker.
+    #[must_use]
+    pub fn ahead_on(&self, worker: &WorkerName) -> usize {
+        self.fleet
+            .find(worker)
+            .map_or(0, |at| self.fleet.workers[at].ahead.len())
+    }
+
+    /// Lets those take their place that were placed ahead, as far as there is room.
+    pub(super) fn promote(&mut self, at: u32) {
+        while let Some(instance) = self.fleet.workers[at].ahead.front().copied() {
+            let Some(placed) = self.placed.get_mut(&instance) else {
+                self.fleet.remove_ahead(at, instance);
+                continue;
+            };
+            let class = &self.classes.all[placed.class];
+            if !self.fleet.would_fit(at, class) {
+                return;
+            }
+            placed.ahead = false;
+            self.fleet.remove_ahead(at, instance);
+            self.fleet.charge(at, instance, placed.class, &class.need);
+            self.pools.charge(&class.need.named);
+        }
+    }
+}
+
+impl Fleet {
+    /// A worker that may get one of this class ahead.
+    fn hungry(&self, number: u32, class: &Class) -> Option<u32> {
+        let mut least = self.by_ahead.iter().take(LOOKED_AT).map(|(_, at)| *at);
+        least.find(|at| {
+            let worker = &self.workers[*at];
+            let beside = worker.of_class.get(&number).copied().unwrap_or(0);
+            worker.ahead.len() < allowed(class, worker, *at, beside)
+        })
+    }
+}
+
+/// How many of a class may be ahead on a worker that runs so many of it.
+fn allowed(class: &Class, worker: &Worker, at: u32, beside: u64) -> usize {
+    let Some(Millis(estimate)) = class.estimate else {
+        return 0;
+    };
+    if worker.stalled || !class.limited.is_empty() || !class.could_fit(worker, at) {
+        return 0;
+    }
+    let expected = beside.saturating_mul(AHEAD_SPAN.0) / estimate.max(1);
+    usize::try_from(expected).map_or(AHEAD_MAX, |count| count.min(AHEAD_MAX))
+}

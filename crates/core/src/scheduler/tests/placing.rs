@@ -1,0 +1,360 @@
+//! What people ask for, and who gets it when: ranges, room, rests, retries, drains, and
+//! what is told to whoever asks why.
+
+use baton_model::fact::Again;
+use baton_model::message::{LaunchRefusal, LaunchVerdict, Status};
+use baton_model::outcome::{KillCause, Outcome, Ran, Report};
+use baton_model::placement::{Ask, Capacity, Offer};
+use baton_model::spec::{Array, Rest, RetryBudget, Scale};
+use baton_model::task::Resources;
+
+use super::*;
+use crate::placement::Waiting;
+
+/// Asks for cores and memory, and may fail twice.
+fn spec(cpu: u64, memory: u64) -> Arc<InstanceSpec> {
+    Arc::new(InstanceSpec {
+        ask: Ask {
+            request: Resources {
+                cpu_milli: 1_000 * cpu,
+                memory_min: memory,
+                memory_max: memory,
+                ..Resources::default()
+            },
+            ..Ask::default()
+        },
+        retry: RetryBudget {
+            failures_max: 2,
+            losses_max: 2,
+            backoff: Rest {
+                first: Millis(100),
+                max: Millis(1_000),
+            },
+            scale: Scale {
+                memory_percent: 200,
+                timeout_percent: 100,
+            },
+        },
+        ..InstanceSpec::default()
+    })
+}
+
+/// A leader with one worker of four cores and 100 bytes.
+fn rig() -> (Leader, Remote) {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut worker = Remote::new("w", 7, 1);
+    worker.offer = Arc::new(Offer {
+        capacity: Capacity {
+            cpu_milli: 4_000,
+            memory: 100,
+            ..Capacity::default()
+        },
+        ..Offer::default()
+    });
+    worker.slots = 1_000;
+    leader.welcome(&mut worker, &[]);
+    (leader, worker)
+}
+
+impl Leader {
+    fn submit_range(&mut self, first: u64, last: u64, spec: &Arc<InstanceSpec>) -> Vec<Effect> {
+        self.give(Input::Submit {
+            request: RequestId(first),
+            ranges: vec![Range {
+                first: InstanceId(first),
+                last: InstanceId(last),
+                spec: Arc::clone(spec),
+            }],
+        })
+    }
+
+    fn ends(&mut self, worker: &Remote, ids: &[u64], outcome: Outcome, elapsed: u64) {
+        let ran = Ran {
+            started: Wall(0),
+            ended: Wall(elapsed),
+            elapsed: Millis(elapsed),
+            cpu: Millis(0),
+            memory_peak: 0,
+        };
+        let report = Report {
+            outcome,
+            ran: Some(ran),
+        };
+        let statuses = ids
+            .iter()
+            .map(|id| (self.lease(*id), Status::Ended(report)));
+        let statuses = statuses.collect();
+        self.give(Input::Message(ToScheduler::UpdateStatus {
+            association: worker.association(),
+            statuses,
+        }));
+    }
+
+    fn leased(&self) -> Vec<u64> {
+        self.core
+            .running()
+            .map(|lease| lease.attempt.instance.0)
+            .collect()
+    }
+
+    fn reason(&self, id: u64) -> Option<Reason> {
+        self.core.explain(InstanceId(id), self.clock())
+    }
+
+    fn cancel_range(&mut self, first: u64, last: u64) -> Cancelled {
+        let effects = self.give(Input::Cancel {
+            request: RequestId(0),
+            first: InstanceId(first),
+            last: InstanceId(last),
+        });
+        let told = effects.iter().find_map(|effect| match effect {
+            Effect::Cancelled(_, what) => Some(*what),
+            _ => None,
+        });
+        told.expect("a cancel is answered")
+    }
+
+    fn retry(&mut self, id: u64) -> Result<(), RetryError> {
+        let instance = self.kept.find(InstanceId(id)).expect("submitted");
+        let effects = self.give(Input::Retry {
+            request: RequestId(0),
+            instance: Box::new(instance),
+        });
+        let told = effects.iter().find_map(|effect| match effect {
+            Effect::Retried(_, what) => Some(*what),
+            _ => None,
+        });
+        told.expect("a retry is answered")
+    }
+}
+
+#[test]
+fn an_array_is_one_fact_and_takes_what_room_there_is() {
+    let (mut leader, worker) = rig();
+    let effects = leader.submit_range(10, 1_000_009, &spec(1, 0));
+    assert!(effects.contains(&Effect::Submitted(RequestId(10))));
+    assert_eq!(leader.leased(), [10, 11, 12, 13]);
+    leader.ends(&worker, &[11], Outcome::Exited(0), 60_000);
+    assert_eq!(leader.leased(), [10, 12, 13, 14]);
+    assert_eq!(leader.state(11), UniversalState::Done);
+    assert!(
+        leader.core.ledger().find(InstanceId(11)).is_none(),
+        "dropped"
+    );
+    assert_eq!(leader.core.ledger().instances().count(), 4);
+}
+
+#[test]
+fn an_array_that_was_accepted_is_acknowledged_again_and_half_of_one_is_refused() {
+    let (mut leader, _) = rig();
+    leader.submit_range(10, 19, &spec(1, 0));
+    let effects = leader.submit_range(10, 19, &spec(1, 0));
+    assert_eq!(effects, [Effect::Submitted(RequestId(10))]);
+    let effects = leader.submit_range(15, 25, &spec(1, 0));
+    let refused = Effect::SubmitRefused(RequestId(15), SubmitError::IdsTaken);
+    assert_eq!(effects, [refused]);
+    assert!(leader.core.ledger().find(InstanceId(25)).is_none());
+}
+
+#[test]
+fn cancelling_a_range_halts_what_waits_and_kills_what_runs() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1_000, &spec(2, 0));
+    assert_eq!(leader.leased(), [1, 2]);
+    let told = leader.cancel_range(2, 900);
+    assert_eq!((told.halted, told.stopping), (898, 1));
+    assert_eq!(leader.reason(900), None);
+    leader.ends(&worker, &[2], Outcome::Killed(KillCause::Requested), 5);
+    assert_eq!(leader.state(2), UniversalState::Halted);
+    assert_eq!(leader.leased(), [1, 901], "the rest goes on");
+    let again = leader.cancel_range(2, 900);
+    assert_eq!((again.halted, again.stopping), (0, 0));
+}
+
+#[test]
+fn a_failure_rests_and_then_goes_before_what_came_later() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1, &spec(4, 0));
+    leader.submit_range(2, 9, &spec(4, 0));
+    leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
+    assert_eq!(leader.leased(), [2], "the next one need not wait");
+    assert_eq!(
+        leader.reason(1),
+        Some(Reason::Resting { left: Millis(100) })
+    );
+    leader.wait(Millis(100));
+    leader.ends(&worker, &[2], Outcome::Exited(0), 60_000);
+    assert_eq!(leader.leased(), [1]);
+    leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
+    assert_eq!(
+        leader.reason(1),
+        Some(Reason::Resting { left: Millis(200) })
+    );
+}
+
+#[test]
+fn a_rest_survives_the_leader_but_not_a_clock_that_was_set_back() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1, &spec(1, 0));
+    leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
+    let ledger = leader.core.ledger().clone();
+    let at = |wall: u64| {
+        let now = Now {
+            mono: Mono(77),
+            wall: Wall(wall),
+        };
+        let next = Scheduler::new(Config::default(), Epoch(2), ledger.clone(), now);
+        next.explain(InstanceId(1), now)
+    };
+    let soon = leader.clock().wall.0 + 40;
+    assert_eq!(at(soon), Some(Reason::Resting { left: Millis(60) }));
+    assert_eq!(
+        at(0),
+        Some(Reason::Resting {
+            left: Millis(1_000)
+        })
+    );
+}
+
+#[test]
+fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1, &spec(1, 40));
+    leader.submit_range(2, 2, &spec(1, 50));
+    leader.ends(&worker, &[1], Outcome::Killed(KillCause::OutOfMemory), 9);
+    leader.wait(Millis(100));
+    let instance = leader.kept.find(InstanceId(1)).expect("submitted");
+    assert_eq!(instance.allowance().memory_max, 80);
+    let Some(Reason::Place(Waiting::Room {
+        resource, short, ..
+    })) = leader.reason(1)
+    else {
+        panic!("{:?}", leader.reason(1));
+    };
+    assert_eq!((resource.as_str(), short), ("memory", 30));
+    leader.ends(&worker, &[2], Outcome::Exited(0), 9);
+    assert_eq!(leader.leased(), [1]);
+    leader.ends(&worker, &[1], Outcome::Killed(KillCause::OutOfMemory), 9);
+    leader.wait(Millis(200));
+    let Some(Reason::Place(Waiting::NeverFits { asked, has, .. })) = leader.reason(1) else {
+        panic!("{:?}", leader.reason(1));
+    };
+    assert_eq!((asked, has), (160, 100));
+}
+
+#[test]
+fn what_has_failed_or_was_halted_can_be_tried_again_and_nothing_else() {
+    let (mut leader, worker) = rig();
+    let once = Arc::new(InstanceSpec::default());
+    leader.submit_range(1, 1, &once);
+    let refused = Err(RetryError::NotEnded(UniversalState::Launched));
+    assert_eq!(leader.retry(1), refused);
+    leader.ends(&worker, &[1], Outcome::Exited(9), 5);
+    assert_eq!(leader.state(1), UniversalState::Failed);
+    assert_eq!(leader.retry(1), Ok(()));
+    assert_eq!(leader.lease(1).attempt.number.0, 2, "numbers go on");
+    leader.ends(&worker, &[1], Outcome::Exited(0), 5);
+    let refused = Err(RetryError::NotEnded(UniversalState::Done));
+    assert_eq!(leader.retry(1), refused);
+}
+
+#[test]
+fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
+    let (mut leader, mut worker) = rig();
+    let drain = |drained| Input::Drain {
+        request: RequestId(5),
+        worker: WorkerName::new("w"),
+        drained,
+    };
+    leader.submit_range(1, 1, &spec(1, 0));
+    assert!(
+        leader
+            .give(drain(true))
+            .contains(&Effect::Drained(RequestId(5)))
+    );
+    leader.submit_range(2, 2, &spec(1, 0));
+    leader.heartbeat(&mut worker, WorkerState::Healthy);
+    assert_eq!(leader.leased(), [1]);
+    assert_eq!(
+        leader.reason(2),
+        Some(Reason::Place(Waiting::NoWorker { closed: 1 }))
+    );
+    let now = leader.clock();
+    let ledger = leader.core.ledger().clone();
+    let next = Scheduler::new(Config::default(), Epoch(2), ledger, now);
+    assert!(next.ledger().drained().contains(&WorkerName::new("w")));
+    leader.give(drain(false));
+    assert_eq!(leader.leased(), [1, 2]);
+}
+
+#[test]
+fn short_instances_are_placed_ahead_and_given_back_without_a_charge() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1_000, &spec(1, 0));
+    assert_eq!(
+        leader.leased().len(),
+        4,
+        "nobody knows yet how short they are"
+    );
+    leader.ends(&worker, &[1], Outcome::Exited(0), 10);
+    assert_eq!(
+        leader.leased().len(),
+        4 + 20,
+        "as many as four finish in 50 ms"
+    );
+    let last = *leader.leased().last().expect("some are leased");
+    let lease = leader.lease(last);
+    leader.give(Input::Message(ToScheduler::RunTaskReply {
+        association: worker.association(),
+        verdicts: vec![(lease, LaunchVerdict::Accepted)],
+    }));
+    leader.give(Input::Message(ToScheduler::RunTaskReply {
+        association: worker.association(),
+        verdicts: vec![(lease, LaunchVerdict::Refused(LaunchRefusal::Full))],
+    }));
+    let instance = leader.kept.find(InstanceId(last)).expect("submitted");
+    assert_eq!(instance.state, UniversalState::Queued);
+    assert_eq!((instance.failures, instance.losses), (0, 0));
+    assert_eq!(instance.again, None::<Box<Again>>);
+}
+
+#[test]
+fn long_instances_are_not_placed_ahead() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1_000, &spec(1, 0));
+    leader.ends(&worker, &[1], Outcome::Exited(0), 1_000);
+    assert_eq!(leader.leased().len(), 4);
+}
+
+#[test]
+fn an_element_knows_its_index() {
+    let array = Array {
+        first: InstanceId(100),
+        from: 7,
+    };
+    assert_eq!(array.index(InstanceId(100)), 7);
+    assert_eq!(array.index(InstanceId(103)), 10);
+}
+
+#[test]
+fn a_lease_whose_worker_is_silent_is_unsure_until_it_runs_out() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1, &spec(1, 0));
+    let lease = leader.lease(1);
+    leader.give(Input::Message(ToScheduler::RunTaskReply {
+        association: worker.association(),
+        verdicts: vec![(lease, LaunchVerdict::Accepted)],
+    }));
+    let Some(Reason::Running { stopping, .. }) = leader.reason(1) else {
+        panic!("{:?}", leader.reason(1));
+    };
+    assert!(!stopping);
+    leader.wait(Millis::from_secs(40));
+    let Some(Reason::Unsure(unsure)) = leader.reason(1) else {
+        panic!("{:?}", leader.reason(1));
+    };
+    assert_eq!(&*unsure.worker.0, "w");
+    assert!(unsure.left.is_some_and(|left| left > Millis(0)));
+    leader.wait(lease_time());
+    assert!(matches!(leader.reason(1), Some(Reason::Place(_))));
+}

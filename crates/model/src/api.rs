@@ -1,0 +1,291 @@
+//! What travels over HTTP, as plain data: the server writes it, clients read it.
+//!
+//! Names are camelCase, times are milliseconds since 1970 (`…At`) or seconds with a
+//! fraction (`…Seconds`), ids are written as people read them (`i12`). Every
+//! representation carries its own links, by relation; clients follow them instead of
+//! putting paths together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::Fact;
+use crate::outcome::AttemptEnd;
+use crate::placement::Capacity;
+use crate::state::{UniversalState, WorkerState};
+
+/// The media type of every representation.
+pub const MEDIA_TYPE: &str = "application/vnd.baton.v1+json";
+
+/// Links by relation. A relation that changes something says its method before the path,
+/// as in `DELETE /instances/i12`; one that only shows has the path alone.
+pub type Links = BTreeMap<String, String>;
+
+/// `GET /`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Root {
+    /// The product.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Where everything else is.
+    pub links: Links,
+}
+
+/// The body of `POST /instances/`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Submit<F> {
+    /// The task, in the schema of task files.
+    pub file: F,
+    /// Values of its parameters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
+    /// One instance for each index, if it is an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<Indices>,
+}
+
+/// The indices of an array, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Indices {
+    /// The first.
+    pub from: u64,
+    /// The last.
+    pub to: u64,
+}
+
+/// The answer to a submission: it is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Submitted {
+    /// The first instance.
+    pub first: String,
+    /// The last; the first again where it is one.
+    pub last: String,
+    /// How many.
+    pub count: u64,
+    /// `control`: the instance, or the whole range.
+    pub links: Links,
+}
+
+/// An instance, or a range of instances that nothing has happened to but the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// The first, or the only one.
+    pub id: String,
+    /// The last, where it is a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// What people call it.
+    pub name: String,
+    /// Whose it is.
+    pub owner: String,
+    /// Where it stands.
+    pub state: UniversalState,
+    /// Its index, where it is an element of an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array_index: Option<u64>,
+    /// Attempts so far, the running one included.
+    pub attempts: u32,
+    /// Those that failed.
+    pub failures: u32,
+    /// Those that were lost.
+    pub losses: u32,
+    /// Whether somebody wants it stopped.
+    pub stopping: bool,
+    /// Who holds it, or held it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// How its last attempt ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<AttemptEnd>,
+    /// The same in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_text: Option<String>,
+    /// When it was accepted.
+    pub submitted_at: u64,
+    /// When its last fact was recorded.
+    pub changed_at: u64,
+    /// When its last attempt was started, by its worker's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
+    /// How long that ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_seconds: Option<f64>,
+    /// Time on processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<f64>,
+    /// The most memory that one of its processes had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
+    /// `self`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those that
+    /// make sense where it stands.
+    pub links: Links,
+}
+
+/// `GET /instances/{first}..{last}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RangeSummary {
+    /// The first instance.
+    pub first: String,
+    /// The last.
+    pub last: String,
+    /// How many of the range are in which state; a state without any is missing.
+    pub counts: BTreeMap<UniversalState, u64>,
+    /// `self`, and `cancel` while one of them is not over.
+    pub links: Links,
+}
+
+/// A page of a view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct List<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// How many there are in all pages, where that is known cheaply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// `self`, and `next` if there is more.
+    pub links: Links,
+}
+
+/// One thing that happened to an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Its number in the whole history.
+    pub seq: u64,
+    /// When.
+    pub at: u64,
+    /// Under which leader.
+    pub epoch: u64,
+    /// What, as one line.
+    pub text: String,
+    /// What, for machines.
+    pub fact: Fact,
+}
+
+/// Why an instance is where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Which.
+    pub id: String,
+    /// Where it stands.
+    pub state: UniversalState,
+    /// A word for the reason that scripts can compare: `resting`, `initial-wait`,
+    /// `no-worker`, `no-match`, `never-fits`, `room`, `limit`, `reserved`, `behind`, `next`,
+    /// `confirmation`, `unsure`, `running`, `ended`.
+    pub reason: String,
+    /// The one thing it waits for, in a sentence, and what to do about it.
+    pub text: String,
+    /// The worker it is about, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// The resource or limit it is about, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// How much of that is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short: Option<u64>,
+    /// When waiting ends, if time alone ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// `self`, `instance`.
+    pub links: Links,
+}
+
+/// What came of a wish to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cancelled {
+    /// So many had waited, and are HALTED.
+    pub halted: u64,
+    /// So many run: they are being killed.
+    pub stopping: u64,
+}
+
+/// A worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Worker {
+    /// Its seat.
+    pub name: String,
+    /// Its health.
+    pub state: WorkerState,
+    /// It gets no more work.
+    pub drained: bool,
+    /// Its state directory: what `forget` vouches for.
+    pub lineage: String,
+    /// Which life of it.
+    pub life: u64,
+    /// Attempts that it may be running.
+    pub attempts: u32,
+    /// How many it may hold.
+    pub slots: u32,
+    /// What it has in all.
+    pub capacity: Capacity,
+    /// What it is.
+    pub labels: BTreeMap<String, String>,
+    /// How long ago it was heard.
+    pub heard_seconds: f64,
+    /// `self`, `drain`, `undrain`, `forget`.
+    pub links: Links,
+}
+
+/// The body of `PUT /workers/{name}/drained`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drained {
+    /// Whether it shall get no more work.
+    pub drained: bool,
+}
+
+/// `GET /readyz`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ready {
+    /// Whether it leads and its store takes writes.
+    pub ready: bool,
+    /// Its epoch, if it leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Why not, if not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// An error, as RFC 9457 wants it (`application/problem+json`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// A word that scripts can compare.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What is wrong, in a few words.
+    pub title: String,
+    /// The status code.
+    pub status: u16,
+    /// What is wrong in this case, and what to do about it.
+    pub detail: String,
+    /// Each thing that is wrong with the input.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ProblemAt>,
+}
+
+/// One thing that is wrong with the input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProblemAt {
+    /// Where.
+    pub field: String,
+    /// What.
+    pub message: String,
+    /// What to do.
+    pub mend: String,
+}
