@@ -4,10 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_core::ledger::Range;
 use baton_core::scheduler::Input;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId};
-use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
+use baton_model::placement::Ask;
+use baton_model::spec::{Exclusive, InstanceSpec, Rest, RetryBudget, Scale};
+use baton_model::task::Resources;
+use baton_model::time::Millis;
 
 use super::{Event, SAFETY_PHASE, World};
 use crate::rng::Rng;
@@ -43,7 +47,8 @@ impl Client {
             .map(|id| {
                 let strict = rng.chance(mix.strict);
                 let spec = InstanceSpec {
-                    command: Vec::new(),
+                    owner: format!("owner{}", rng.below(3)),
+                    ask: ask(rng),
                     exclusive: if strict {
                         Exclusive::Strict
                     } else {
@@ -52,7 +57,13 @@ impl Client {
                     retry: RetryBudget {
                         failures_max: 2,
                         losses_max: 1_000,
+                        backoff: Rest {
+                            first: Millis(rng.below(2_000)),
+                            max: Millis(3_000),
+                        },
+                        scale: Scale::default(),
                     },
+                    ..InstanceSpec::default()
                 };
                 let from = Time(rng.below(SAFETY_PHASE * 9 / 10));
                 let cancel_at = rng
@@ -82,12 +93,24 @@ impl Client {
             Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
                 lease.attempt.instance
             }
-            Fact::InstanceHalted { instance } => *instance,
+            Fact::InstancesHalted { first, .. } => *first,
             _ => return,
         };
         if let Some(wish) = self.wishes.get_mut(&ended) {
             wish.ended = true;
         }
+    }
+}
+
+/// Some ask for nothing, some for all that the smallest worker has.
+fn ask(rng: &mut Rng) -> Ask {
+    let request = Resources {
+        cpu_milli: 250 * rng.below(5),
+        ..Resources::default()
+    };
+    Ask {
+        request,
+        ..Ask::default()
     }
 }
 
@@ -121,27 +144,27 @@ impl World {
             .wishes
             .iter()
             .filter(|(_, wish)| !wish.acknowledged && !wish.ended && wish.from <= now)
-            .map(|(id, wish)| (*id, Arc::clone(&wish.spec)))
+            .map(|(id, wish)| Range::one(*id, Arc::clone(&wish.spec)))
             .collect();
         if due.is_empty() {
             return;
         }
         self.client.last_request = self.client.last_request.next();
         let request = self.client.last_request;
-        let ids = due.iter().map(|(id, _)| *id).collect();
+        let ids = due.iter().map(|range| range.first).collect();
         self.client.open.insert(request, ids);
         self.scheduler_input(
             leader,
             Input::Submit {
                 request,
-                instances: due,
+                ranges: due,
             },
         );
     }
 
     pub(super) fn submission_acknowledged(&mut self, request: RequestId) {
         for instance in self.client.open.remove(&request).unwrap_or_default() {
-            let known = self.store.ledger.instance(instance).is_some();
+            let known = self.store.ledger.known().contains(instance);
             self.checkers.submission_acknowledged(instance, known);
             if let Some(wish) = self.client.wishes.get_mut(&instance) {
                 wish.acknowledged = true;
@@ -160,7 +183,17 @@ impl World {
             .map(|(id, _)| *id)
             .collect();
         for instance in due {
-            self.scheduler_input(leader, Input::Cancel(instance));
+            self.client.last_request = self.client.last_request.next();
+            let request = self.client.last_request;
+            let (first, last) = (instance, instance);
+            self.scheduler_input(
+                leader,
+                Input::Cancel {
+                    request,
+                    first,
+                    last,
+                },
+            );
         }
     }
 
@@ -206,7 +239,7 @@ impl World {
         if let Some(id) = stuck {
             let what = match self.leader() {
                 None => format!("{id} has not ended: nobody leads"),
-                Some((_, core)) => format!("{id} has not ended: {:?}", core.ledger().instance(id)),
+                Some((_, core)) => format!("{id} has not ended: {:?}", core.ledger().find(id)),
             };
             return self.checkers.violate("stuck", what);
         }

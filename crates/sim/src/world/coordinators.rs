@@ -11,9 +11,9 @@ use std::sync::Arc;
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::ids::{AttemptNo, LeaseId};
-use baton_model::outcome::{KillCause, Outcome};
+use baton_model::outcome::{KillCause, Outcome, Ran, Report};
 use baton_model::spec::InstanceSpec;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Mono, Wall};
 
 use super::{Event, World};
 use crate::checkers::Execution;
@@ -23,7 +23,9 @@ use crate::time::{MILLI, SECOND};
 #[derive(Clone, Debug)]
 pub(super) struct DiskRecord {
     pub(super) spec: Arc<InstanceSpec>,
-    pub(super) ended: Option<Outcome>,
+    /// When it was started, on the host's clock.
+    pub(super) began: Mono,
+    pub(super) ended: Option<Report>,
 }
 
 /// A process tree that lives.
@@ -56,7 +58,7 @@ impl World {
 
     fn coordinator_obey(&mut self, index: usize, command: Effect) {
         match command {
-            Effect::Launch(lease, spec) => self.launch(index, lease, spec),
+            Effect::Launch(launch) => self.launch(index, launch.lease, launch.spec),
             Effect::Kill(lease, grace) => {
                 self.terminate(index, lease, KillCause::Requested);
                 self.kill_later(index, lease, grace);
@@ -131,7 +133,14 @@ impl World {
         self.note(&lease, || format!("h{index} starts {lease}"));
         self.checkers.started(lease, execution, leased);
         let host = &mut self.hosts[index];
-        host.records.insert(lease, DiskRecord { spec, ended: None });
+        host.records.insert(
+            lease,
+            DiskRecord {
+                spec,
+                began: now,
+                ended: None,
+            },
+        );
         host.children.insert(lease, child);
         self.at(work, Event::ChildEnds { host: index, lease });
         self.agent_input(index, Input::Launched(lease));
@@ -199,9 +208,22 @@ impl World {
     }
 
     fn record_end(&mut self, index: usize, lease: LeaseId, outcome: Outcome) {
+        let now = self.hosts[index].clock.mono(self.now);
         if let Some(record) = self.hosts[index].records.get_mut(&lease) {
-            record.ended = Some(outcome);
-            self.agent_input(index, Input::Ended(lease, outcome));
+            // Walls are for people; nobody looks at them here.
+            let ran = Ran {
+                started: Wall(0),
+                ended: Wall(0),
+                elapsed: now.since(record.began),
+                cpu: Millis(0),
+                memory_peak: 0,
+            };
+            let report = Report {
+                outcome,
+                ran: Some(ran),
+            };
+            record.ended = Some(report);
+            self.agent_input(index, Input::Ended(lease, report));
         }
     }
 

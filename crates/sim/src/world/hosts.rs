@@ -1,6 +1,7 @@
 //! Machines: their boots, and the agents that live on them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use baton_core::protocol::worker::Worker;
 use baton_core::protocol::worker::io::{Effect, Input, Record};
@@ -8,6 +9,7 @@ use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, Life, Lineage, WorkerName};
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::outcome::{KillCause, Outcome};
+use baton_model::placement::{Capacity, Offer};
 use baton_model::state::WorkerState;
 
 use super::coordinators::{Child, Coordinator, DiskRecord};
@@ -124,7 +126,17 @@ impl World {
                 ended: disk.ended,
             })
             .collect();
-        let mut worker = Worker::begin(host.me(), self.mix.slots, self.config.bugs, records, now);
+        let slots = self.mix.slots;
+        let offer = Offer {
+            capacity: Capacity {
+                cpu_milli: 1_000 * u64::from(slots),
+                ..Capacity::default()
+            },
+            open: true,
+            ..Offer::default()
+        };
+        let bugs = self.config.bugs;
+        let mut worker = Worker::begin(host.me(), slots, Arc::new(offer), bugs, records, now);
         if let Some(order) = host.coordinator.as_ref().and_then(|it| it.guard.order()) {
             worker.resume(order);
         }
@@ -159,7 +171,7 @@ impl World {
             self.hosts[index].children.remove(&lease);
             self.checkers.truth.end(lease, outcome);
             if let Some(record) = self.hosts[index].records.get_mut(&lease) {
-                record.ended = Some(outcome);
+                record.ended = Some(outcome.into());
             }
         }
         let host = &mut self.hosts[index];

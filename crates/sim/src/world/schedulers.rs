@@ -289,7 +289,8 @@ impl World {
                 self.checkers
                     .violate("panic", format!("{request} was refused: {error}"));
             }
-            Effect::Logs(..) => {}
+            Effect::Cancelled(..) | Effect::Retried(..) | Effect::Drained(_) | Effect::Logs(..) => {
+            }
             Effect::EpochOvertaken(_) => {
                 let epoch = self.schedulers[index]
                     .leading

@@ -29,7 +29,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_core::ledger::Ledger;
+use baton_core::ledger::{Ledger, Range};
 use baton_core::scheduler::{Config, Input, StoreMode};
 use baton_model::fact::Holder;
 use baton_model::ids::{
@@ -243,7 +243,14 @@ fn person(world: &mut World, verb: &str, words: &[&str]) -> Done {
     let (name, rest) = first(words)?;
     let input = match verb {
         "submit" => submission(words)?,
-        "cancel" => Input::Cancel(instance(name)?),
+        "cancel" => {
+            let id = instance(name)?;
+            Input::Cancel {
+                request: RequestId(id.0),
+                first: id,
+                last: id,
+            }
+        }
         "forget" => Input::Forget(world.worker(name)?.me.incarnation.lineage),
         "disconnect" => {
             let me = &world.worker(name)?.me;
@@ -266,6 +273,7 @@ fn submission(words: &[&str]) -> Result<Input, String> {
     let retry = RetryBudget {
         failures_max: count(options.number("failures", u64::from(defaults.failures_max))?)?,
         losses_max: count(options.number("losses", u64::from(defaults.losses_max))?)?,
+        ..defaults
     };
     let spec = Arc::new(InstanceSpec {
         exclusive: if strict {
@@ -279,11 +287,12 @@ fn submission(words: &[&str]) -> Result<Input, String> {
     let ids = std::mem::take(&mut options.flags);
     options.finish()?;
     let ids: Result<Vec<InstanceId>, String> = ids.into_iter().map(instance).collect();
-    let instances: Vec<_> = ids?.into_iter().map(|id| (id, spec.clone())).collect();
-    let request = instances.first().map_or(0, |(id, _)| id.0);
+    let one = |id| Range::one(id, spec.clone());
+    let ranges: Vec<_> = ids?.into_iter().map(one).collect();
+    let request = ranges.first().map_or(0, |range| range.first.0);
     Ok(Input::Submit {
         request: RequestId(request),
-        instances,
+        ranges,
     })
 }
 
@@ -302,6 +311,7 @@ fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
             stream: LogStream::Stdout,
             offset,
             bytes_max: u32::try_from(bytes).map_err(|it| it.to_string())?,
+            process: None,
         },
     })
 }

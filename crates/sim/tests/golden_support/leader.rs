@@ -7,7 +7,7 @@ use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Config, Effect, Input, Scheduler};
 use baton_core::step::{Batch, Outbox};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, Incarnation, WorkerName};
+use baton_model::ids::{Epoch, Incarnation, InstanceId, WorkerName};
 use baton_model::state::WorkerState;
 use baton_model::time::{Mono, Now, Wall};
 
@@ -61,6 +61,8 @@ pub(crate) struct Leader {
     pub(crate) manual: bool,
     pub(crate) clock: Mono,
     outbox: Outbox<Effect>,
+    /// What its facts add up to: the machine drops what has ended.
+    kept: Ledger,
     pending: VecDeque<Batch<Fact>>,
     said: Said,
 }
@@ -75,6 +77,7 @@ impl Leader {
         elapsed: Mono,
     ) -> Self {
         let clock = Mono(CLOCK_ORIGIN.0 + elapsed.0);
+        let kept = ledger.clone();
         let core = Scheduler::new(config, epoch, ledger, now(clock));
         let said = Said {
             waiting: core.is_waiting(),
@@ -87,6 +90,7 @@ impl Leader {
             manual: false,
             clock,
             outbox: Outbox::new(epoch),
+            kept,
             pending: VecDeque::new(),
             said,
         }
@@ -107,6 +111,8 @@ impl Leader {
             ""
         };
         for fact in step.facts() {
+            let applied = self.kept.apply(fact);
+            applied.unwrap_or_else(|error| panic!("{fact} does not fit: {error}"));
             out.line(&format!("{}: fact {fact}{durability}", self.name));
         }
         self.say_changes(out);
@@ -158,7 +164,15 @@ impl Leader {
                 self.name, seat.state
             ));
         }
-        for (id, instance) in self.core.ledger().instances() {
+        let fresh = self.kept.waiting().flat_map(|range| {
+            let ids = (range.first.0..=range.last.0).map(InstanceId);
+            ids.filter_map(|id| self.kept.find(id)).collect::<Vec<_>>()
+        });
+        let others = self.kept.instances().map(|(_, instance)| instance.clone());
+        let mut instances: Vec<_> = fresh.chain(others).collect();
+        instances.sort_by_key(|instance| instance.id);
+        for instance in instances {
+            let id = instance.id;
             let lease = instance.lease.as_ref().map_or_else(String::new, |lease| {
                 format!(
                     " {} at {} {}",

@@ -11,8 +11,8 @@ use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, Epoch, LeaseId};
-use baton_model::message::{LogAnswer, LogQuery, ToScheduler};
-use baton_model::outcome::{KillCause, Outcome};
+use baton_model::message::{Launch, LogAnswer, LogQuery, ToScheduler};
+use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Mono;
 
@@ -87,10 +87,17 @@ impl Party {
         let records = records.map(|(lease, kept)| Record {
             lease: *lease,
             spec: kept.spec.clone(),
-            ended: kept.ended,
+            ended: kept.ended.map(Report::from),
         });
         let (me, slots) = (self.me.clone(), self.slots);
-        let agent = Worker::begin(me, slots, Bugs::NONE, records.collect(), self.clock);
+        let agent = Worker::begin(
+            me,
+            slots,
+            Arc::default(),
+            Bugs::NONE,
+            records.collect(),
+            self.clock,
+        );
         self.agent = Some(agent);
         self.said.clear();
     }
@@ -237,10 +244,12 @@ impl Party {
     ) -> Vec<Input> {
         match effect {
             Effect::Send(message) => said.push(self.in_own_version(message)),
-            Effect::Launch(lease, spec) if self.quirks.slow => {
+            Effect::Launch(Launch { lease, spec, .. }) if self.quirks.slow => {
                 self.coordinator.queue.push_back((lease, spec));
             }
-            Effect::Launch(lease, spec) => return vec![self.launch(lease, spec, out)],
+            Effect::Launch(Launch { lease, spec, .. }) => {
+                return vec![self.launch(lease, spec, out)];
+            }
             Effect::Kill(lease, grace) => {
                 let at = self.clock + grace;
                 return self.terminate(lease, at, KillCause::Requested, out);
@@ -367,7 +376,7 @@ impl Party {
         kept.ended = Some(outcome);
         kept.kill_at = None;
         out.line(&format!("{}: {lease} ended ({outcome})", self.name));
-        vec![Input::Ended(lease, outcome)]
+        vec![Input::Ended(lease, outcome.into())]
     }
 
     fn read_log(&self, query: &LogQuery) -> LogAnswer {

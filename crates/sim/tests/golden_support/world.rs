@@ -96,6 +96,13 @@ impl World {
                     self.send(name, &to, Body::ToWorker(address, message));
                     continue;
                 }
+                Effect::Cancelled(request, what) => format!(
+                    "cancelled {request}: {} halted, {} stopping",
+                    what.halted, what.stopping
+                ),
+                Effect::Retried(request, Ok(())) => format!("retried {request}"),
+                Effect::Retried(request, Err(why)) => format!("not retried {request}: {why}"),
+                Effect::Drained(request) => format!("drained {request}"),
                 Effect::Submitted(request) => format!("submitted {request}"),
                 Effect::SubmitRefused(request, why) => format!("refused {request}: {why}"),
                 Effect::Logs(request, answer) => {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use baton_core::ledger::Range;
 use baton_core::protocol::worker::io;
 use baton_core::scheduler::{Effect, Input};
 use baton_model::ids::{Association, Epoch, InstanceId, LeaseId, RequestId};
@@ -389,17 +390,18 @@ fn submission(world: &World) -> Input {
         .zip(1..)
         .map(|(exclusive, id)| {
             let spec = InstanceSpec {
-                command: Vec::new(),
                 exclusive: *exclusive,
                 retry: RetryBudget {
                     failures_max: 0,
                     losses_max: 2,
+                    ..RetryBudget::default()
                 },
+                ..InstanceSpec::default()
             };
-            (InstanceId(id), Arc::new(spec))
+            Range::one(InstanceId(id), Arc::new(spec))
         });
     Input::Submit {
         request: RequestId(1),
-        instances: instances.collect(),
+        ranges: instances.collect(),
     }
 }

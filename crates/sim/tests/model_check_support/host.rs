@@ -15,7 +15,7 @@ use baton_core::protocol::worker::guard::DeadMan;
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName};
-use baton_model::message::{Heartbeat, ToScheduler};
+use baton_model::message::{Heartbeat, Launch, ToScheduler};
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::WorkerState;
@@ -108,7 +108,7 @@ impl Host {
         };
         let clock = Mono(0);
         Self {
-            worker: Worker::begin(me, slots, bugs, Vec::new(), clock),
+            worker: Worker::begin(me, slots, Arc::default(), bugs, Vec::new(), clock),
             slots,
             bugs,
             guard: DeadMan::default(),
@@ -167,7 +167,7 @@ impl Host {
     pub(crate) fn end(&mut self, lease: LeaseId, outcome: Outcome, deeds: &mut Deeds) {
         if let Some(process) = self.processes.get_mut(&lease) {
             process.stage = Stage::Ended(outcome);
-            self.handle(Input::Ended(lease, outcome), deeds);
+            self.handle(Input::Ended(lease, outcome.into()), deeds);
         }
     }
 
@@ -224,12 +224,19 @@ impl Host {
                 lease: *lease,
                 spec: Arc::clone(&process.spec),
                 ended: match process.stage {
-                    Stage::Ended(outcome) => Some(outcome),
+                    Stage::Ended(outcome) => Some(outcome.into()),
                     Stage::Running | Stage::Dying(_) => None,
                 },
             })
             .collect();
-        self.worker = Worker::begin(me, self.slots, self.bugs, records, self.clock);
+        self.worker = Worker::begin(
+            me,
+            self.slots,
+            Arc::default(),
+            self.bugs,
+            records,
+            self.clock,
+        );
         self.beats = Beats::default();
     }
 
@@ -240,10 +247,10 @@ impl Host {
                 deeds.heartbeat = Some(heartbeat);
             }
             Effect::Send(message) => deeds.sent.push(message),
-            Effect::Launch(lease, _) if !self.guard.admits(self.clock) => {
+            Effect::Launch(Launch { lease, .. }) if !self.guard.admits(self.clock) => {
                 return Some(Input::LaunchRefused(lease));
             }
-            Effect::Launch(lease, spec) => {
+            Effect::Launch(Launch { lease, spec, .. }) => {
                 deeds.started.push(lease);
                 self.processes.insert(
                     lease,

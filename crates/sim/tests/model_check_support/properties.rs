@@ -171,7 +171,7 @@ pub(crate) const TOLD_BY_NEXT_LIFE: Named = (
             statuses.iter().any(|(lease, status)| {
                 let recorded = cluster.store.closed.get(lease).map(|closed| closed.end);
                 association.incarnation.life.0 > 1
-                    && matches!(status, Status::Ended(end) if recorded == Some(AttemptEnd::Real(*end)))
+                    && matches!(status, Status::Ended(end) if recorded == Some(AttemptEnd::Real(end.outcome)))
             })
         }
         _ => false,
