@@ -41,6 +41,11 @@ impl Channel {
         self.flush()
     }
 
+    /// Keeps a message to be sent with the next [`Self::flush`].
+    pub(crate) fn put(&mut self, message: &impl Serialize) -> io::Result<()> {
+        wire::encode(message, &mut self.outbox)
+    }
+
     /// Goes on sending.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
@@ -66,8 +71,8 @@ impl Channel {
         !self.outbox.is_empty()
     }
 
-    /// Reads what has come. False once the other end is gone; what it said before can
-    /// still be taken.
+    /// Reads what has come. False once the other end is gone and everything was read that
+    /// it said before, which can still be taken.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         self.inbox.drain(..self.taken);
         self.taken = 0;
@@ -78,6 +83,8 @@ impl Channel {
             self.inbox.truncate(start + read.as_ref().map_or(0, |n| *n));
             match read {
                 Ok(0) => return Ok(false),
+                // All that there was. If the other end is gone, then the next call says so.
+                Ok(read) if read < READ_BYTES => return Ok(true),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),

@@ -3,11 +3,13 @@
 //! The runner's log is the authority: what was decided. The coordinator's log is
 //! evidence: what was seen, kept until the runner has taken it over.
 
+use std::collections::BTreeMap;
+
 use baton_model::ids::BootId;
 use baton_model::task::{Identity, Moment, PlanEvent, PlanSnapshot, TaskSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{Ended, RunKey};
+use crate::wire::{Ended, Guard, Known, RunKey};
 
 /// What a task began with; the first record of the runner's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +79,14 @@ pub enum CoordinatorRecord {
         /// The number of the coordinator.
         pid: u32,
     },
+    /// A run with a tag waits.
+    Accepted {
+        /// Which.
+        run: RunKey,
+        /// Its tag.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        tag: String,
+    },
     /// A run was launched and its process is there.
     Started {
         /// Which.
@@ -85,7 +95,13 @@ pub enum CoordinatorRecord {
         at: Moment,
         /// Who it is.
         identity: Identity,
+        /// Its tag; empty if it has none, or had waited and so was recorded before.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        tag: String,
     },
+    /// The first process of an attempt has ended like this; it is over when nothing is left
+    /// of it.
+    Exited(Ended),
     /// A run is over, or could not be launched.
     Ended(Ended),
     /// The runner has taken the end of this run over.
@@ -93,4 +109,69 @@ pub enum CoordinatorRecord {
         /// Which.
         run: RunKey,
     },
+    /// The order of the dead-man timer from now on, by the clock of this boot.
+    Guard(Guard),
+}
+
+/// What the log of a coordinator that is dead says, put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The runs that were not forgotten, in the order of their keys.
+    pub runs: Vec<Known>,
+    /// The last order of the dead-man timer. Of another boot it says nothing.
+    pub guard: Option<Guard>,
+}
+
+impl FromIterator<CoordinatorRecord> for Evidence {
+    fn from_iter<I: IntoIterator<Item = CoordinatorRecord>>(records: I) -> Self {
+        let mut runs: BTreeMap<RunKey, Known> = BTreeMap::new();
+        let mut guard = None;
+        for record in records {
+            match record {
+                CoordinatorRecord::Begun { .. } => {}
+                CoordinatorRecord::Accepted { run, tag } => {
+                    let known = runs.entry(run).or_insert_with(|| unseen(run));
+                    known.waiting = true;
+                    known.tag = tag;
+                }
+                CoordinatorRecord::Started {
+                    run,
+                    at,
+                    identity,
+                    tag,
+                } => {
+                    let known = runs.entry(run).or_insert_with(|| unseen(run));
+                    known.waiting = false;
+                    known.started = Some((at, identity));
+                    if !tag.is_empty() {
+                        known.tag = tag;
+                    }
+                }
+                CoordinatorRecord::Ended(ended) | CoordinatorRecord::Exited(ended) => {
+                    let run = ended.run;
+                    let known = runs.entry(run).or_insert_with(|| unseen(run));
+                    known.waiting = false;
+                    known.ended = Some(ended);
+                }
+                CoordinatorRecord::Forgotten { run } => {
+                    runs.remove(&run);
+                }
+                CoordinatorRecord::Guard(order) => guard = Some(order),
+            }
+        }
+        Self {
+            runs: runs.into_values().collect(),
+            guard,
+        }
+    }
+}
+
+fn unseen(run: RunKey) -> Known {
+    Known {
+        run,
+        started: None,
+        ended: None,
+        waiting: false,
+        tag: String::new(),
+    }
 }

@@ -15,7 +15,7 @@ use std::io;
 
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_model::ids::Epoch;
-use baton_model::outcome::Outcome;
+use baton_model::outcome::{KillCause, Outcome};
 use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono, Stamp};
 use serde::de::DeserializeOwned;
@@ -44,10 +44,11 @@ impl fmt::Display for RunKey {
 }
 
 /// Where one stream of output goes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sink {
     /// Nowhere.
+    #[default]
     Null,
     /// To the end of the run's log file.
     File,
@@ -82,15 +83,28 @@ pub struct Limit {
     pub hard: u64,
 }
 
+/// The place of a worker's attempt in the coordinator's sandbox. Each is one name, not a
+/// path: a launch with a name that leads elsewhere fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// Its working directory, below `work`; it belongs to the attempt's user.
+    pub dir: String,
+    /// The file below `logs` that standard output goes to, where that is [`Sink::File`].
+    pub stdout: String,
+    /// The same for standard error.
+    pub stderr: String,
+}
+
 /// Everything that a launch needs. Names are resolved: users, signals and limits are
 /// numbers, the program is a path or is looked for along `PATH` of its environment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: Vec<(String, String)>,
-    /// The working directory: the sandbox, or one below it.
+    /// The working directory: the sandbox, or one below it. That of its home, where it has
+    /// one and this is empty.
     pub cwd: String,
     /// Somebody else than the coordinator's own user.
     pub credentials: Option<Credentials>,
@@ -106,6 +120,39 @@ pub struct Launch {
     pub stdout: Sink,
     /// Standard error.
     pub stderr: Sink,
+    /// Kept with the run and said again with it; means something to whoever sent it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tag: String,
+    /// How much it occupies while it runs, of each thing that [`Request::Capacity`] counts.
+    /// With none it never waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claim: Vec<u64>,
+    /// How long it may run; then it is stopped with SIGTERM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Millis>,
+    /// From that SIGTERM to SIGKILL.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub timeout_grace: Millis,
+    /// Its place, if it is a worker's attempt. The end of a run with a home means that nothing
+    /// of it is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<Home>,
+    /// The memory that it may use, in bytes; 0 for no limit. Where the coordinator has no
+    /// control group with a memory controller nothing comes of it.
+    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    pub memory_max: u64,
+    /// If it dies of a signal that nobody here has sent, another run of the same process goes
+    /// on with what it leaves behind. So that is left alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumes: bool,
+}
+
+fn is_zero(span: &Millis) -> bool {
+    *span == Millis(0)
+}
+
+fn is_none_of_it(amount: &u64) -> bool {
+    *amount == 0
 }
 
 /// The dead-man timer's order, as it travels.
@@ -132,7 +179,31 @@ impl From<Guard> for GuardOrder {
     }
 }
 
-/// From the runner.
+impl From<GuardOrder> for Guard {
+    fn from(order: GuardOrder) -> Self {
+        Self {
+            deadline: order.deadline,
+            grace: order.grace,
+            epoch: order.epoch,
+            stamp: order.stamp,
+        }
+    }
+}
+
+/// What is kept of a worker's attempt when another coordinator takes it over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// As in [`Launch::tag`].
+    pub tag: String,
+    /// As in [`Launch::claim`].
+    pub claim: Vec<u64>,
+    /// As in [`Launch::timeout`], from the time of the launch.
+    pub timeout: Option<Millis>,
+    /// As in [`Launch::timeout_grace`].
+    pub timeout_grace: Millis,
+}
+
+/// From the runner, or from a worker's agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
@@ -143,15 +214,30 @@ pub enum Request {
         /// They, with everything that descends from them.
         spared: Vec<Identity>,
     },
-    /// Start a run. Answered by `Started` or `Ended`.
+    /// How much there is of each thing that launches claim; replaces what was said before.
+    /// From the first of these on, a launch whose claim does not fit beside what runs waits,
+    /// first come first served: behind one that waits everything with a claim does. One
+    /// that claims more than there is at all runs when nothing else with a claim does.
+    Capacity {
+        /// Of each.
+        amounts: Vec<u64>,
+    },
+    /// Start a run. Answered by `Started` or `Ended`; by `Accepted` first if it has to wait,
+    /// and by `Refused` if it may not start.
     Launch {
         /// Which.
         run: RunKey,
         /// How.
         launch: Box<Launch>,
     },
+    /// Give a run up that waits. Answered by `Refused` if it does; otherwise not at all, and
+    /// what else is said of it tells.
+    Withdraw {
+        /// Which.
+        run: RunKey,
+    },
     /// Ask a run to stop, and kill all of it after the grace. Answered by `Ended`, or by
-    /// `Unknown`.
+    /// `Unknown`. One that waits is over at once, and was never started.
     Stop {
         /// Which.
         run: RunKey,
@@ -159,13 +245,20 @@ pub enum Request {
         signal: i32,
         /// From it to SIGKILL.
         grace: Millis,
+        /// Why; its end says so if it dies of it.
+        #[serde(default = "requested", skip_serializing_if = "is_requested")]
+        cause: KillCause,
     },
     /// Kill whatever is left of a run that counts as over. Not answered, but nothing
-    /// after it is carried out before.
+    /// after it is carried out before. One that waits is over at once, as by `Stop`.
     KillRun {
         /// Which.
         run: RunKey,
     },
+    /// Kill whatever carries the mark of a run that is neither known here nor was adopted:
+    /// what a coordinator before launched and did not live to record. Not answered, but
+    /// nothing after it is carried out before.
+    KillStrays,
     /// End every process of the task: SIGTERM first where there is a grace, and SIGKILL
     /// after it. Answered by `Ended` for each run, then by `EverythingKilled`.
     KillEverything {
@@ -194,6 +287,9 @@ pub enum Request {
         at: Moment,
         /// Who it is.
         identity: Identity,
+        /// What its launch said of it, where it is a worker's attempt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<Box<Attempt>>,
     },
     /// The end of this run is in the runner's log.
     Forget {
@@ -206,6 +302,24 @@ pub enum Request {
     Exit,
 }
 
+fn requested() -> KillCause {
+    KillCause::Requested
+}
+
+fn is_requested(cause: &KillCause) -> bool {
+    *cause == KillCause::Requested
+}
+
+/// What a run has used, as the kernel counts it: its first process, with all that it and
+/// they have waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time, of the user and of the kernel.
+    pub cpu: Millis,
+    /// The most memory that one of its processes had in use, in bytes.
+    pub memory_peak: u64,
+}
+
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
@@ -215,6 +329,26 @@ pub struct Ended {
     pub at: Moment,
     /// How.
     pub outcome: Outcome,
+    /// When it was started, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Moment>,
+    /// What it used, if anybody counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+impl Ended {
+    /// The end of a run that never was started.
+    #[must_use]
+    pub fn unstarted(run: RunKey, at: Moment, outcome: Outcome) -> Self {
+        Self {
+            run,
+            at,
+            outcome,
+            started: None,
+            usage: None,
+        }
+    }
 }
 
 /// A run as the coordinator knows it.
@@ -226,6 +360,13 @@ pub struct Known {
     pub started: Option<(Moment, Identity)>,
     /// Its end, if it is over.
     pub ended: Option<Ended>,
+    /// It was accepted and is not started yet. From the log of a coordinator that is dead,
+    /// this says that nobody has seen it start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waiting: bool,
+    /// [`Launch::tag`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tag: String,
 }
 
 /// From the coordinator.
@@ -244,6 +385,14 @@ pub enum Reply {
         fired: bool,
         /// The runs.
         runs: Vec<Known>,
+        /// The order of the dead-man timer that is in force.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        guard: Option<Guard>,
+    },
+    /// A run waits for what it claims.
+    Accepted {
+        /// Which.
+        run: RunKey,
     },
     /// A run's process is there.
     Started {
@@ -261,7 +410,8 @@ pub enum Reply {
         /// Which.
         run: RunKey,
     },
-    /// It was not launched, because the dead-man timer is not set or has run out.
+    /// It was not launched and will not be: the dead-man timer is not set or has run out, or
+    /// it waited and was withdrawn, or everything was killed meanwhile.
     Refused {
         /// Which.
         run: RunKey,
@@ -351,6 +501,28 @@ mod tests {
             assert_eq!(taken, whole);
             assert!(cut < bytes.len() || taken.len() == 3);
         }
+    }
+
+    /// What a coordinator of today's standalone tasks reads and says has not changed.
+    #[test]
+    fn what_is_not_said_is_not_sent() {
+        let launch = serde_json::to_value(Launch::default()).expect("JSON");
+        let fields = launch.as_object().expect("an object");
+        assert_eq!(fields.len(), 10, "{fields:?}");
+        assert_eq!(
+            serde_json::from_value::<Launch>(launch).expect("a launch"),
+            Launch::default()
+        );
+        let old = r#"{"stop":{"run":{"process":3,"run":1},"signal":15,"grace":5}}"#;
+        let stop: Request = serde_json::from_str(old).expect("a request");
+        assert!(matches!(
+            stop,
+            Request::Stop {
+                cause: KillCause::Requested,
+                ..
+            }
+        ));
+        assert_eq!(serde_json::to_string(&stop).expect("JSON"), old);
     }
 
     #[test]

@@ -114,7 +114,10 @@ fn rewrite(
                 *identity = who(*identity);
             }
             CoordinatorRecord::Ended(ended) => ended.at = moment(ended.at),
-            CoordinatorRecord::Forgotten { .. } => {}
+            CoordinatorRecord::Accepted { .. }
+            | CoordinatorRecord::Exited(_)
+            | CoordinatorRecord::Forgotten { .. }
+            | CoordinatorRecord::Guard(_) => {}
         }
     }
     Log::create(&path, Kind::Coordinator, &records).expect("written");

@@ -25,7 +25,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 pub(crate) fn marked(mark: &str) -> Vec<u32> {
     let all = proc::all().unwrap_or_default().into_iter();
     let live = all.filter(|stat| !stat.is_over()).map(|stat| stat.pid);
-    let carries = |pid: &u32| proc::mark(*pid).is_some_and(|text| text.starts_with(mark));
+    let carries = |pid: &u32| proc::has_mark(*pid, &|text| text.starts_with(mark));
     live.filter(carries).collect()
 }
 

@@ -1,22 +1,23 @@
 //! How runs and checks end: by themselves, because they were asked to, or late.
 //!
 //! A run that was asked to stop is over when all of it is gone, not when its first
-//! process is: a shell that dies at once must not cost its children their grace.
+//! process is: a shell that dies at once must not cost its children their grace. So is every
+//! run with a home, however it ends: see `leftovers`.
 
 use std::io;
 
-use baton_model::outcome::KillCause;
+use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::{Millis, Mono};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::runs::{Body, Due, Probe, Role};
 use super::serve::Coordinator;
+use crate::record::CoordinatorRecord;
 use crate::sys::identity::{Exit, ExitStatus};
 use crate::sys::{clock, kill, reap};
-use crate::wire::{Ended, Launch, Reply, RunKey};
+use crate::wire::{Ended, Launch, Reply, RunKey, Usage};
 
 /// How often something is looked at of which nobody tells us.
-const LOOK_EVERY: Millis = Millis(20);
+pub(super) const LOOK_EVERY: Millis = Millis(20);
 /// How long the parent of an adopted process may take to notice that it has ended.
 const NOTICE_MAX: Millis = Millis::from_secs(10);
 
@@ -24,17 +25,71 @@ impl Coordinator {
     /// Takes every child that has ended. The group of a run is killed while its first
     /// process is not yet reaped, so that its number cannot be somebody else's.
     pub(super) fn reap_children(&mut self) -> io::Result<()> {
+        let (mut gone, mut orphans) = (Vec::new(), false);
         while let Some((pid, status)) = reap::next_exited()? {
             match self.table.children.remove(&pid) {
+                Some(Role::Run(run)) if self.table.runs.get(&run).is_some_and(|run| run.whole) => {
+                    // On record before it is let go: if we die in between, it is a zombie of
+                    // our parent's, which then learns how it ended.
+                    self.exited(run, status);
+                    self.reap_root(run, pid)?;
+                    if self.is_resumed(run, status) {
+                        self.run_ended(run, status);
+                    } else {
+                        gone.push((run, status));
+                    }
+                }
                 Some(Role::Run(run)) => self.root_exited(run, pid, status)?,
                 Some(Role::Probe(id)) => {
                     self.report(kill::group(pid, libc::SIGKILL));
                     reap::reap(pid)?;
                     self.probe_exited(id, status);
                 }
-                // Rotators, and orphans of somebody's: only their exit was missing.
-                Some(Role::Rotator) | None => reap::reap(pid)?,
+                // Only its exit was missing.
+                Some(Role::Rotator) => reap::reap(pid)?,
+                // An orphan of somebody's.
+                None => {
+                    reap::reap(pid)?;
+                    self.orphans.reaped(pid);
+                    orphans = true;
+                }
             }
+        }
+        if !gone.is_empty() {
+            self.roots_gone(gone);
+        }
+        if orphans && !self.table.lingering.is_empty() {
+            self.settle_lingering();
+        }
+        Ok(())
+    }
+
+    /// True if another run goes on with what this one leaves behind.
+    fn is_resumed(&self, key: RunKey, status: ExitStatus) -> bool {
+        let died = matches!(status, ExitStatus::Signal(_));
+        let run = self.table.runs.get(&key);
+        let alone = run.is_some_and(|run| run.resumes && run.signalled.is_none());
+        died && alone && self.killing.is_none()
+    }
+
+    fn exited(&mut self, key: RunKey, status: ExitStatus) {
+        if let Some(run) = self.table.runs.get(&key) {
+            let exited = Ended {
+                run: key,
+                at: clock::now().into(),
+                outcome: run.outcome(status),
+                started: run.started.map(|(at, _)| at),
+                usage: None,
+            };
+            self.record(CoordinatorRecord::Exited(exited));
+            self.write_records();
+        }
+    }
+
+    fn reap_root(&mut self, key: RunKey, pid: u32) -> io::Result<()> {
+        let used = reap::reap_counted(pid)?;
+        if let Some(run) = self.table.runs.get_mut(&key) {
+            run.used = used;
         }
         Ok(())
     }
@@ -44,7 +99,7 @@ impl Coordinator {
         let run = self.table.runs.get(&key);
         let in_grace = run.is_some_and(|run| run.kill_at.is_some_and(|at| now.mono < at));
         if in_grace && self.members(key, pid).is_ok_and(|left| !left.is_empty()) {
-            reap::reap(pid)?;
+            self.reap_root(key, pid)?;
             if let Some(run) = self.table.runs.get_mut(&key) {
                 run.body = Body::Gone(status);
             }
@@ -54,13 +109,16 @@ impl Coordinator {
         // Of what has taken another user's rights we may not kill the rest; that it has ended
         // is true all the same.
         self.report(kill::group(pid, libc::SIGKILL));
-        reap::reap(pid)?;
+        self.reap_root(key, pid)?;
         self.run_ended(key, status);
         Ok(())
     }
 
     /// Asks a run to stop.
-    pub(super) fn stop(&mut self, key: RunKey, signal: i32, kill_at: Mono) {
+    pub(super) fn stop(&mut self, key: RunKey, signal: i32, kill_at: Mono, cause: KillCause) {
+        if self.end_waiting(key, cause) {
+            return;
+        }
         let Some(run) = self.table.runs.get_mut(&key) else {
             return self.say(Reply::Unknown { run: key });
         };
@@ -72,10 +130,20 @@ impl Coordinator {
         let first = run.kill_at.is_none();
         let kill_at = run.kill_at.map_or(kill_at, |at| at.min(kill_at));
         run.kill_at = Some(kill_at);
-        run.signalled.get_or_insert(KillCause::Requested);
+        if !matches!(run.body, Body::Gone(_)) {
+            run.signalled.get_or_insert(cause);
+        }
         self.table.schedule(kill_at, Due::Kill(key));
         if first {
             self.signal_run(key, signal);
+        }
+    }
+
+    /// A run has taken all the time that it may.
+    pub(super) fn timed_out(&mut self, key: RunKey, now: Mono) {
+        let live = self.table.runs.get(&key).filter(|run| run.is_live());
+        if let Some((_, grace)) = live.and_then(|run| run.timeout) {
+            self.stop(key, libc::SIGTERM, now + grace, KillCause::TimedOut);
         }
     }
 
@@ -84,6 +152,10 @@ impl Coordinator {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
         };
+        if run.whole && matches!(run.body, Body::Gone(_)) {
+            let killed = self.kill_leftovers(key);
+            return self.report(killed);
+        }
         let lingering = match run.body {
             Body::Gone(status) => Some(status),
             Body::Child | Body::Adopted(_) | Body::Ending(..) => None,
@@ -101,6 +173,7 @@ impl Coordinator {
         };
         let pid = run.pid().unwrap_or_default();
         match run.body {
+            Body::Gone(_) if run.whole => self.settle_lingering(),
             Body::Gone(status) => {
                 let gone = self.members(key, pid).is_ok_and(|left| left.is_empty());
                 if gone {
@@ -115,30 +188,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether an adopted process has ended is told by its descriptor.
-    pub(super) fn look_at_adopted(&mut self) {
-        let mut fds: Vec<PollFd<'_>> = Vec::new();
-        let mut keys = Vec::new();
-        for (key, handle) in self.table.adopted() {
-            fds.push(PollFd::new(handle, PollFlags::IN));
-            keys.push(key);
-        }
-        if fds.is_empty() || !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(1..)) {
-            return;
-        }
-        let ended: Vec<RunKey> = keys
-            .into_iter()
-            .zip(&fds)
-            .filter(|(_, fd)| !fd.revents().is_empty())
-            .map(|(key, _)| key)
-            .collect();
-        for key in ended {
-            self.look_at_one(key);
-        }
-    }
-
     /// Takes the end of an adopted process, once it can be known.
-    fn look_at_one(&mut self, key: RunKey) {
+    pub(super) fn look_at_one(&mut self, key: RunKey) {
         let now = clock::now().mono;
         let Some(run) = self.table.runs.get_mut(&key) else {
             return;
@@ -161,20 +212,20 @@ impl Coordinator {
             }
             Ok(Exit::Running | Exit::Unknowable) | Err(_) => {
                 self.kill_members(key);
-                self.table.runs.remove(&key);
+                self.table.remove(key);
                 self.say(Reply::Unknown { run: key });
             }
         }
     }
 
     /// As for a child: what is in the group goes with it, unless it has its grace, and what
-    /// has left the group stays.
+    /// has left the group stays, unless it is an attempt.
     fn adopted_exited(&mut self, key: RunKey, status: ExitStatus) {
         let now = clock::now().mono;
         let Some(run) = self.table.runs.get(&key) else {
             return;
         };
-        let (pid, kill_at) = (run.pid().unwrap_or_default(), run.kill_at);
+        let (pid, kill_at, swept) = (run.pid().unwrap_or_default(), run.kill_at, run.swept);
         let in_grace = kill_at.is_some_and(|at| now < at);
         if in_grace && self.members(key, pid).is_ok_and(|left| !left.is_empty()) {
             if let Some(run) = self.table.runs.get_mut(&key) {
@@ -182,27 +233,46 @@ impl Coordinator {
             }
             return self.table.schedule(now + LOOK_EVERY, Due::Look(key));
         }
-        self.kill_rest_of_group(key);
+        if swept {
+            self.kill_members(key);
+        } else {
+            self.kill_rest_of_group(key);
+        }
         self.run_ended(key, status);
     }
 
-    fn run_ended(&mut self, key: RunKey, status: ExitStatus) {
-        let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
+    /// Nothing of a run is left that matters.
+    pub(super) fn run_ended(&mut self, key: RunKey, status: ExitStatus) {
+        let Some(run) = self.table.runs.get_mut(&key).filter(|run| run.is_live()) else {
             return;
         };
-        let outcome = run.outcome(status);
-        self.ended(Ended {
+        let mut outcome = run.outcome(status);
+        if let Some(group) = run.group.take() {
+            if matches!(outcome, Outcome::Signaled(_)) && group.ran_out_of_memory() {
+                outcome = Outcome::Killed(KillCause::OutOfMemory);
+            }
+            if let Err(error) = group.remove() {
+                eprintln!("coordinator: the control group of {key} stays: {error}");
+            }
+        }
+        let ended = Ended {
             run: key,
             at: clock::now().into(),
             outcome,
-        });
+            started: run.started.map(|(at, _)| at),
+            usage: run.used.map(|used| Usage {
+                cpu: Millis(used.cpu_us / 1_000),
+                memory_peak: used.memory_peak_bytes,
+            }),
+        };
+        self.ended(ended);
     }
 
     /// Tries a command as a check.
-    pub(super) fn probe(&mut self, id: u64, run: RunKey, launch: &Launch, late_at: Mono) {
+    pub(super) fn probe(&mut self, id: u64, run: RunKey, mut launch: Launch, late_at: Mono) {
         let watched = self.table.runs.get(&run).is_some_and(|run| run.is_live());
         let pid = if watched {
-            self.launcher.start_probe(launch).ok()
+            self.launcher.start_probe(&mut launch).ok()
         } else {
             None
         };

@@ -7,16 +7,18 @@
 //! is in the task's cgroup, where there is one. What was just being launched when its
 //! coordinator died is found by none of them, and is killed by the next coordinator first.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use baton_model::outcome::KillCause;
-use baton_model::task::Identity;
+use baton_model::task::{Identity, ProcessNo};
 use baton_model::time::{Millis, Mono};
 
-use super::runs::{Body, Run, parse_mark};
+use super::runs::{Body, Role, Run, parse_mark};
 use super::serve::Coordinator;
 use super::{COMMAND, Config};
 use crate::helpers;
+use crate::sys::cgroup::Cgroup;
 use crate::sys::identity::{self, Handle};
 use crate::sys::kill::{self, Sweep};
 use crate::sys::proc::{self, Stat};
@@ -24,7 +26,9 @@ use crate::sys::{clock, reap};
 use crate::wire::{Reply, RunKey};
 
 /// How long a killing may take before what is left is reported as left.
-const KILL_MAX: Millis = Millis::from_secs(5);
+pub(super) const KILL_MAX: Millis = Millis::from_secs(5);
+/// The same for one attempt of a worker, where others wait meanwhile: it is looked at again.
+const KILL_ATTEMPT_MAX: Millis = Millis(200);
 /// How long the rotators get to write what is in their pipes.
 const ROTATORS_MAX: Millis = Millis::from_secs(1);
 /// No tree is deeper; one that is being changed while it is walked has no end.
@@ -73,6 +77,7 @@ impl Coordinator {
             left: 0,
         };
         self.killing = Some(killing);
+        self.refuse_waiting();
         if grace > Millis(0) && !self.is_alone() {
             self.signal_everything(libc::SIGTERM, KillCause::Requested);
         }
@@ -161,12 +166,18 @@ impl Coordinator {
         if matches!(run.body, Body::Child) {
             self.report(kill::group(pid, libc::SIGKILL));
         }
+        self.report(run.group.as_ref().map(Cgroup::kill).transpose());
         self.report(
             run.handle()
                 .map(|handle| handle.signal(libc::SIGKILL))
                 .transpose(),
         );
-        let deadline = clock::now().mono + KILL_MAX;
+        let span = if run.whole {
+            KILL_ATTEMPT_MAX
+        } else {
+            KILL_MAX
+        };
+        let deadline = clock::now().mono + span;
         let result = self.in_run(key, pid, &|_| false, |sweep| sweep.kill(deadline));
         self.report(result);
     }
@@ -190,11 +201,21 @@ impl Coordinator {
 
     /// Kills whatever there may be of a run that counts as over.
     pub(super) fn kill_run(&mut self, key: RunKey) {
+        if self.end_waiting(key, KillCause::Requested) {
+            return;
+        }
         if self.table.runs.get(&key).is_some_and(Run::is_live) {
             // It was alive after all; its end will be told, and be late.
             return self.kill_members(key);
         }
         self.kill_marked(|run| run == key);
+    }
+
+    /// Kills what a coordinator before us may have launched and did not live to record.
+    pub(super) fn kill_strays(&mut self) {
+        self.strays_killed = true;
+        let known: BTreeSet<ProcessNo> = self.table.live().map(|(key, _)| key.process).collect();
+        self.kill_marked(|run| !known.contains(&run.process));
     }
 
     /// Kills what earlier runs of the same process have left behind, and whatever may have
@@ -259,10 +280,21 @@ impl Coordinator {
         act: impl FnOnce(&Sweep<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
         let mark = &self.config.mark;
-        let is_marked = |text: &str| parse_mark(mark, text) == Some(key);
+        // A worker's attempt has a process number of its own, whichever run of it this is.
+        let is_of = |run: RunKey| match self.config.guarded {
+            true => run.process == key.process,
+            false => run == key,
+        };
+        let is_marked = |text: &str| parse_mark(mark, text).is_some_and(is_of);
+        // Once its first process is reaped, the number may be that of another run.
+        let is_anothers = match self.table.children.get(&pid) {
+            Some(Role::Run(other)) => *other != key,
+            Some(Role::Probe(_) | Role::Rotator) => true,
+            None => false,
+        };
         let is_member = |stat: &Stat| {
-            let near = stat.session == pid || stat.pgrp == pid;
-            near || proc::mark(stat.pid).is_some_and(|text| is_marked(&text))
+            let near = !is_anothers && (stat.session == pid || stat.pgrp == pid);
+            near || self.orphans.is_of(stat.pid, key) || proc::has_mark(stat.pid, &is_marked)
         };
         act(&Sweep {
             roots: &self.roots(),

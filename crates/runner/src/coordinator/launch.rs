@@ -9,22 +9,23 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use baton_model::outcome::Outcome;
+use baton_model::outcome::{KillCause, Outcome};
 use baton_model::task::{Identity, RunNo};
-use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, mkdirat, open, openat};
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Config;
-use super::runs::{Body, Role, Run};
+use super::home::{Homes, directory, give_to, subdirectory};
+use super::runs::{Body, Role, Run, run_mark};
 use super::serve::Coordinator;
 use crate::helpers;
 use crate::record::CoordinatorRecord;
 use crate::root::LOGS_DIR;
 use crate::sys::cgroup::{self, Cgroup};
+use crate::sys::proc::{self, Reader};
 use crate::sys::spawn::{Command, Spawner};
-use crate::sys::{clock, identity, kill};
+use crate::sys::{clock, kill};
 use crate::wire::{Credentials, Ended, Launch, Limit, Reply, RunKey, Sink};
 
 /// What launches need.
@@ -33,7 +34,13 @@ pub(super) struct Launcher {
     spawner: Spawner,
     /// Opened for each launch: it may be gone, and killing must work all the same.
     sandbox: PathBuf,
+    homes: Homes,
     cgroup: Option<Cgroup>,
+    /// Below it, for those without a group of their own; only where such groups can be.
+    others: Option<Cgroup>,
+    /// [`proc::OUTER_MARKS`] of everything that is launched.
+    outer_marks: Option<String>,
+    pub(super) reader: Reader,
     /// How many descriptors a process may have, unless it says otherwise.
     descriptors: Option<Limit>,
 }
@@ -42,14 +49,21 @@ pub(super) struct Launcher {
 struct Started {
     pid: u32,
     rotators: Vec<u32>,
+    group: Option<Cgroup>,
 }
 
 impl Launcher {
     pub(super) fn new(config: &Config) -> io::Result<Self> {
+        let cgroup = config.cgroup.as_deref().and_then(cgroup::open);
+        let others = cgroup.as_ref().filter(|_| config.guarded);
         Ok(Self {
             spawner: Spawner::new()?,
             sandbox: config.sandbox.clone(),
-            cgroup: config.cgroup.as_deref().and_then(cgroup::open),
+            homes: Homes::new(&config.sandbox),
+            others: others.and_then(group_of_others),
+            cgroup,
+            outer_marks: std::env::var(proc::OUTER_MARKS).ok(),
+            reader: Reader::new()?,
             descriptors: raise_descriptors(),
         })
     }
@@ -70,9 +84,11 @@ impl Launcher {
     }
 
     /// Starts a check. Its output goes nowhere.
-    pub(super) fn start_probe(&mut self, launch: &Launch) -> io::Result<u32> {
+    pub(super) fn start_probe(&mut self, launch: &mut Launch) -> io::Result<u32> {
+        self.mark_outer(&mut launch.env);
         let limits = self.limits(launch);
-        let command = command(launch, &limits, self.cgroup.as_ref());
+        let cgroup = self.others.as_ref().or(self.cgroup.as_ref());
+        let command = command(launch, &limits, cgroup);
         self.spawner.spawn(&command).map_err(io::Error::other)
     }
 
@@ -88,32 +104,45 @@ impl Launcher {
     }
 
     fn start(&mut self, run: RunKey, launch: &Launch) -> io::Result<Started> {
-        let wanted = [&launch.stdout, &launch.stderr];
-        let logs = if wanted.iter().any(|sink| **sink != Sink::Null) {
-            Some(self.log_directory(run, launch)?)
-        } else {
-            None
-        };
+        let owner = launch.credentials.as_ref();
+        let home = launch.home.as_ref();
+        let work = home.map(|home| self.homes.enter(home, owner)).transpose()?;
+        let mut rotator_env = Vec::new();
+        self.mark_outer(&mut rotator_env);
         let mut rotators = Vec::new();
-        let mut stream = |sink: &Sink, name: &str| -> io::Result<Option<OwnedFd>> {
-            let Some(logs) = &logs else {
+        let mut logs = None;
+        let mut stream = |sink: &Sink, name: &str, at_home: Option<&str>| {
+            if *sink == Sink::Null {
                 return Ok(None);
+            }
+            if let (Sink::File, Some(name)) = (sink, at_home) {
+                return self.homes.log(name, owner).map(Some);
+            }
+            let logs = match &mut logs {
+                Some(logs) => logs,
+                none => none.insert(log_directory(&self.sandbox, run, launch)?),
             };
             match sink {
                 Sink::Null => Ok(None),
-                Sink::File => log_file(logs, name, launch.credentials.as_ref()).map(Some),
+                Sink::File => log_file(logs, name, owner).map(Some),
                 Sink::Rotate { size, backups } => {
                     let argv = helpers::rotate_command(name, *size, *backups);
-                    let (pid, end) = rotator(&mut self.spawner, logs, &argv, launch)?;
+                    let command = Command::new(&argv, &rotator_env);
+                    let (pid, end) = rotator(&mut self.spawner, logs, command, owner)?;
                     rotators.push(pid);
-                    Ok(Some(end))
+                    Ok::<_, io::Error>(Some(end))
                 }
             }
         };
-        let stdout = stream(&launch.stdout, "stdout")?;
-        let stderr = stream(&launch.stderr, "stderr")?;
+        let stdout = stream(&launch.stdout, "stdout", home.map(|home| &*home.stdout))?;
+        let stderr = stream(&launch.stderr, "stderr", home.map(|home| &*home.stderr))?;
         let limits = self.limits(launch);
-        let mut command = command(launch, &limits, self.cgroup.as_ref());
+        let group = self.own_group(run, launch.memory_max);
+        let cgroup = group.as_ref().or(self.others.as_ref());
+        let mut command = command(launch, &limits, cgroup.or(self.cgroup.as_ref()));
+        if launch.cwd.is_empty() {
+            command.cwd = work.as_deref();
+        }
         command.stdout = stdout.as_ref().map(AsFd::as_fd);
         command.stderr = stderr.as_ref().map(AsFd::as_fd);
         let spawned = self.spawner.spawn(&command);
@@ -122,22 +151,58 @@ impl Launcher {
             // the end of the run still says that it was not launched.
             let _ = writeln!(File::from(stderr), "baton: {error}");
         }
-        let pid = spawned.map_err(io::Error::other)?;
-        Ok(Started { pid, rotators })
+        match spawned {
+            Ok(pid) => Ok(Started {
+                pid,
+                rotators,
+                group,
+            }),
+            Err(error) => {
+                // It is empty, and may stay if it must.
+                let _ = group.map(Cgroup::remove);
+                Err(io::Error::other(error))
+            }
+        }
     }
 
-    fn log_directory(&self, run: RunKey, launch: &Launch) -> io::Result<OwnedFd> {
-        let owner = launch.credentials.as_ref();
-        let sandbox = directory(&self.sandbox)?;
-        let logs = subdirectory(sandbox.as_fd(), LOGS_DIR, owner)?;
-        let process = subdirectory(logs.as_fd(), &launch.log, owner)?;
-        subdirectory(process.as_fd(), &run.run.0.to_string(), owner)
+    /// The control group of one run, where it has a limit that a group can keep.
+    fn own_group(&self, run: RunKey, memory_max: u64) -> Option<Cgroup> {
+        let parent = self.cgroup.as_ref().filter(|_| self.others.is_some())?;
+        if memory_max == 0 {
+            return None;
+        }
+        let name = format!("{}-{}", run.process.0, run.run.0);
+        parent
+            .below(&name, memory_max)
+            .inspect_err(|error| eprintln!("coordinator: no control group for {run}: {error}"))
+            .ok()
+    }
+
+    /// Makes sure that every process of a run can be found.
+    fn mark(&self, run: RunKey, mark: &str, launch: &mut Launch) {
+        let is_mark = |(name, _): &(String, String)| name == proc::MARK;
+        if launch.home.is_some() {
+            launch.env.retain(|variable| !is_mark(variable));
+        }
+        if !launch.env.iter().any(is_mark) {
+            let mark = run_mark(mark, run);
+            launch.env.push((proc::MARK.to_owned(), mark));
+        }
+        self.mark_outer(&mut launch.env);
+    }
+
+    /// Lets what we run inside of find it, too.
+    fn mark_outer(&self, env: &mut Vec<(String, String)>) {
+        if let Some(marks) = &self.outer_marks {
+            env.retain(|(name, _)| name != proc::OUTER_MARKS);
+            env.push((proc::OUTER_MARKS.to_owned(), marks.clone()));
+        }
     }
 }
 
 impl Coordinator {
     /// Starts a run, or says again what became of it.
-    pub(super) fn launch(&mut self, key: RunKey, launch: &Launch) {
+    pub(super) fn launch(&mut self, key: RunKey, launch: Box<Launch>) {
         if let Some(run) = self.table.runs.get(&key) {
             let (started, ended) = (run.started, run.ended.clone());
             let started = started.map(|(at, identity)| Reply::Started {
@@ -149,52 +214,140 @@ impl Coordinator {
             told.for_each(|reply| self.say(reply));
             return;
         }
+        if self.queue.contains(key) {
+            return self.say(Reply::Accepted { run: key });
+        }
         if !self.admits() {
             return self.say(Reply::Refused { run: key });
         }
-        if key.run > RunNo(0) {
-            self.kill_predecessors(key);
-        }
-        let at = clock::now().into();
-        match self.started(key, launch) {
-            Ok((pid, identity)) => {
-                self.table.children.insert(pid, Role::Run(key));
-                let run = Run::started(at, identity, Body::Child);
-                self.table.runs.insert(key, run);
-                self.record(CoordinatorRecord::Started {
-                    run: key,
-                    at,
-                    identity,
-                });
-                // At once: what we die with unrecorded counts as lost.
-                self.write_records();
-                self.say(Reply::Started {
-                    run: key,
-                    at,
-                    identity,
-                });
+        if self.queue.must_wait(&launch.claim) {
+            if !launch.tag.is_empty() {
+                let tag = launch.tag.clone();
+                self.record(CoordinatorRecord::Accepted { run: key, tag });
             }
-            Err(_) => {
-                // Why, stands where its output would.
-                let ended = Ended {
-                    run: key,
-                    at,
-                    outcome: Outcome::LaunchFailed,
-                };
-                self.table.runs.insert(key, Run::failed(ended.clone()));
-                self.ended(ended);
+            self.queue.push(key, launch);
+            return self.say(Reply::Accepted { run: key });
+        }
+        let tag = launch.tag.clone();
+        self.start(key, *launch, tag);
+    }
+
+    /// Starts those that wait and fit. Whether they may is asked again.
+    pub(super) fn start_waiting(&mut self) {
+        while self.killing.is_none() {
+            let Some((key, launch)) = self.queue.next_fitting() else {
+                return;
+            };
+            if self.admits() {
+                // Its tag is on record.
+                self.start(key, *launch, String::new());
+            } else {
+                self.refuse(key, &launch);
             }
         }
     }
 
-    fn started(&mut self, key: RunKey, launch: &Launch) -> io::Result<(u32, Identity)> {
-        let Started { pid, rotators } = self.launcher.start(key, launch)?;
-        for pid in rotators {
+    /// Gives a run up, if it waits.
+    pub(super) fn withdraw(&mut self, key: RunKey) {
+        if let Some(launch) = self.queue.remove(key) {
+            self.refuse(key, &launch);
+        }
+    }
+
+    /// Gives everything up that waits.
+    pub(super) fn refuse_waiting(&mut self) {
+        while let Some((key, launch)) = self.queue.next() {
+            self.refuse(key, &launch);
+        }
+    }
+
+    fn refuse(&mut self, key: RunKey, launch: &Launch) {
+        if !launch.tag.is_empty() {
+            self.record(CoordinatorRecord::Forgotten { run: key });
+        }
+        self.say(Reply::Refused { run: key });
+    }
+
+    /// Ends a run that waits, without starting it. False if it does not wait.
+    pub(super) fn end_waiting(&mut self, key: RunKey, cause: KillCause) -> bool {
+        let Some(launch) = self.queue.remove(key) else {
+            return false;
+        };
+        self.end_unstarted(key, launch.tag, Outcome::Killed(cause));
+        true
+    }
+
+    fn end_unstarted(&mut self, key: RunKey, tag: String, outcome: Outcome) {
+        self.table.insert(key, Run::unstarted(tag));
+        self.ended(Ended::unstarted(key, clock::now().into(), outcome));
+    }
+
+    fn start(&mut self, key: RunKey, mut launch: Launch, tag: String) {
+        let whole = launch.home.is_some();
+        if whole && !self.strays_killed {
+            self.kill_strays();
+        }
+        // Of an attempt with a home nothing is left once it is over.
+        if !whole && key.run > RunNo(0) {
+            self.kill_predecessors(key);
+        }
+        let at = clock::now();
+        self.launcher.mark(key, &self.config.mark, &mut launch);
+        let (identity, group) = match self.started(key, &launch) {
+            Ok(started) => started,
+            Err(error) => {
+                // Why, stands where its output would, if it came so far.
+                if whole {
+                    eprintln!("coordinator: {key} cannot be launched: {error}");
+                }
+                if !tag.is_empty() {
+                    self.record(CoordinatorRecord::Accepted { run: key, tag });
+                }
+                return self.end_unstarted(key, launch.tag, Outcome::LaunchFailed);
+            }
+        };
+        self.table.children.insert(identity.pid, Role::Run(key));
+        self.queue.occupy(&launch.claim);
+        let run = Run {
+            tag: launch.tag,
+            claim: launch.claim,
+            resumes: launch.resumes,
+            whole,
+            timeout: launch
+                .timeout
+                .map(|span| (at.mono + span, launch.timeout_grace)),
+            group,
+            ..Run::started(at.into(), identity, Body::Child)
+        };
+        self.table.insert(key, run);
+        let (run, at) = (key, at.into());
+        self.record(CoordinatorRecord::Started {
+            run,
+            at,
+            identity,
+            tag,
+        });
+        // At once: what we die with unrecorded counts as lost.
+        self.write_records();
+        self.say(Reply::Started { run, at, identity });
+    }
+
+    fn started(&mut self, key: RunKey, launch: &Launch) -> io::Result<(Identity, Option<Cgroup>)> {
+        let started = self.launcher.start(key, launch)?;
+        for pid in started.rotators {
             self.table.children.insert(pid, Role::Rotator);
         }
+        let pid = started.pid;
         // Not reaped yet, so its number is in /proc for certain, if /proc can be read.
-        match identity::identify(self.boot, pid) {
-            Ok(Some(identity)) => Ok((pid, identity)),
+        match self.launcher.reader.stat(pid) {
+            Ok(Some(stat)) => {
+                let identity = Identity {
+                    boot: self.boot,
+                    pid,
+                    start_ticks: stat.start_ticks,
+                };
+                Ok((identity, started.group))
+            }
             other => {
                 self.report(kill::group(pid, libc::SIGKILL));
                 Err(other
@@ -203,6 +356,26 @@ impl Coordinator {
             }
         }
     }
+}
+
+/// Makes the group of those without their own, if groups below this one can limit memory:
+/// then nobody can be in this one itself.
+fn group_of_others(parent: &Cgroup) -> Option<Cgroup> {
+    let others = parent.below("others", 0).ok()?;
+    if parent.limits_memory() {
+        return Some(others);
+    }
+    // It is empty, and may stay if it must.
+    let _ = others.remove();
+    None
+}
+
+fn log_directory(sandbox: &Path, run: RunKey, launch: &Launch) -> io::Result<OwnedFd> {
+    let owner = launch.credentials.as_ref();
+    let sandbox = directory(sandbox)?;
+    let logs = subdirectory(sandbox.as_fd(), LOGS_DIR, owner)?;
+    let process = subdirectory(logs.as_fd(), &launch.log, owner)?;
+    subdirectory(process.as_fd(), &run.run.0.to_string(), owner)
 }
 
 fn command<'a>(launch: &'a Launch, limits: &'a [Limit], cgroup: Option<&'a Cgroup>) -> Command<'a> {
@@ -221,15 +394,15 @@ fn command<'a>(launch: &'a Launch, limits: &'a [Limit], cgroup: Option<&'a Cgrou
 fn rotator(
     spawner: &mut Spawner,
     logs: &OwnedFd,
-    argv: &[String],
-    launch: &Launch,
+    command: Command<'_>,
+    owner: Option<&Credentials>,
 ) -> io::Result<(u32, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     let command = Command {
         stdin: Some(read.as_fd()),
         extra: &[(logs.as_fd(), helpers::LOG_DIRECTORY_FD)],
-        credentials: launch.credentials.as_ref(),
-        ..Command::new(argv, &[])
+        credentials: owner,
+        ..command
     };
     let pid = spawner.spawn(&command).map_err(io::Error::other)?;
     Ok((pid, write))
@@ -254,40 +427,10 @@ fn raise_descriptors() -> Option<Limit> {
     })
 }
 
-fn directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    open(path, flags, Mode::empty()).map_err(|error| {
-        let error = io::Error::from(error);
-        io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-    })
-}
-
-fn subdirectory(parent: impl AsFd, name: &str, owner: Option<&Credentials>) -> io::Result<OwnedFd> {
-    let made = match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-        Ok(()) => true,
-        Err(Errno::EXIST) => false,
-        Err(error) => return Err(error.into()),
-    };
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = openat(&parent, name, flags, Mode::empty())?;
-    if made {
-        give_to(&fd, owner)?;
-    }
-    Ok(fd)
-}
-
 fn log_file(logs: &OwnedFd, name: &str, owner: Option<&Credentials>) -> io::Result<OwnedFd> {
     let flags =
         OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(logs, name, flags, Mode::from_raw_mode(0o644))?;
     give_to(&fd, owner)?;
     Ok(fd)
-}
-
-fn give_to(fd: &OwnedFd, owner: Option<&Credentials>) -> io::Result<()> {
-    if let Some(owner) = owner {
-        let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
-        fchown(fd, Some(uid), Some(gid))?;
-    }
-    Ok(())
 }

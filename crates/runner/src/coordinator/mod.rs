@@ -1,7 +1,8 @@
-//! The coordinator: the small parent of all processes of a task.
+//! The coordinator: the small parent of all processes of a task, or of a worker.
 //!
 //! It launches on request, sees every end, kills whole trees, and holds the dead-man
-//! timer. It knows nothing about the task's plan. It is a process of its own, in its own
+//! timer. It knows nothing about the task's plan. For a worker it runs attempts of many
+//! tasks, and keeps those waiting that do not fit beside what runs. It is a process of its own, in its own
 //! session, so that it outlives the runner: a later runner connects, is told everything,
 //! and goes on.
 //!
@@ -18,35 +19,51 @@
 //! **Invariants.**
 //! * A record is in the log before its reply is on the socket. The log is synced only
 //!   while nobody is connected: a connected runner keeps its own, synced one.
+//! * Everything recorded in one turn of the loop is one write. A standalone task's launches
+//!   are written each at once: what its coordinator dies with unrecorded counts as lost. A
+//!   worker's are not: its attempts are found by their mark, so a successor is asked to kill
+//!   what carries a mark of no run that it adopted ([`Request::KillStrays`], done before its
+//!   first launch in any case), and then what was accepted and not seen to start is lost.
 //! * A run is launched once, however often it is ordered.
 //! * What descends from the coordinator stays below it (it is the subreaper), so a walk
 //!   of the tree finds daemonised processes too. What an earlier, dead coordinator left
 //!   behind is found by the mark in its environment.
 //! * No signal goes to a number that may have been given to somebody else.
 //! * What a run leaves in its process group dies with it. What has left the group dies at
-//!   the end of the task, or before the next run of the same process.
+//!   the end of the task, or before the next run of the same process. A worker's attempt, one
+//!   with a home, is over only when nothing of it is left: see `leftovers`.
+//! * A turn of the loop costs what has happened in it, however many runs are known or wait.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `serve` | the loop: connection, requests, replies, records |
 //! | `runs` | what is known about each run |
+//! | `queue` | who waits for what is occupied |
 //! | `launch` | log files, rotation, starting |
+//! | `home` | the directories and logs of a worker's attempts |
 //! | `endings` | exits, stops, checks that take too long |
+//! | `leftovers` | what an attempt leaves behind, and the wait for its end |
+//! | `journal` | writing the log, and keeping it short |
 //! | `kill` | who belongs to whom, and the killing of it |
 //! | `start` | the runner's side: beginning a coordinator, or finding the one there is |
+//!
+//! [`Request::KillStrays`]: crate::wire::Request::KillStrays
 
 mod endings;
+mod home;
+mod journal;
 mod kill;
 mod launch;
+mod leftovers;
+mod queue;
 mod runs;
 mod serve;
 mod start;
 
 use std::path::PathBuf;
 
+pub use runs::run_mark;
 pub use start::{Found, Greeting, Link, Start, Vacancy};
-
-pub(crate) use runs::run_mark;
 
 /// The hidden command that a coordinator is started with.
 pub const COMMAND: &str = "__coordinator";

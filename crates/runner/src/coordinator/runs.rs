@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
-use baton_model::time::Mono;
+use baton_model::time::{Millis, Mono};
 
+use crate::sys::cgroup::Cgroup;
 use crate::sys::identity::{ExitStatus, Handle};
+use crate::sys::reap::Used;
 use crate::wire::{Ended, Known, RunKey};
 
 /// Who watches over the first process of a run.
@@ -33,6 +35,22 @@ pub(super) struct Run {
     /// Baton has signalled it, and why.
     pub(super) signalled: Option<KillCause>,
     pub(super) ended: Option<Ended>,
+    pub(super) tag: String,
+    /// What it occupies until it is over.
+    pub(super) claim: Vec<u64>,
+    /// It has a home: its end means that nothing of it is left.
+    pub(super) whole: bool,
+    /// It is an attempt that was adopted: its orphans are not ours, so they are swept for
+    /// when it ends.
+    pub(super) swept: bool,
+    /// [`Launch::resumes`](crate::wire::Launch::resumes).
+    pub(super) resumes: bool,
+    /// When it has run for too long, and what it gets then from SIGTERM to SIGKILL.
+    pub(super) timeout: Option<(Mono, Millis)>,
+    /// Its own control group, where it has one.
+    pub(super) group: Option<Cgroup>,
+    /// What its first process had used when it was reaped.
+    pub(super) used: Option<Used>,
 }
 
 impl Run {
@@ -44,17 +62,33 @@ impl Run {
             kill_at: None,
             signalled: None,
             ended: None,
+            tag: String::new(),
+            claim: Vec::new(),
+            whole: false,
+            swept: false,
+            resumes: false,
+            timeout: None,
+            group: None,
+            used: None,
         }
     }
 
-    /// A run that could not be launched.
-    pub(super) fn failed(ended: Ended) -> Self {
+    /// A run that never was started.
+    pub(super) fn unstarted(tag: String) -> Self {
         Self {
             started: None,
             body: Body::Gone(ExitStatus::Code(0)),
             kill_at: None,
             signalled: None,
-            ended: Some(ended),
+            ended: None,
+            tag,
+            claim: Vec::new(),
+            whole: false,
+            swept: false,
+            resumes: false,
+            timeout: None,
+            group: None,
+            used: None,
         }
     }
 
@@ -94,6 +128,8 @@ pub(super) enum Due {
     Kill(RunKey),
     /// Look again whether a run is over: nobody tells us.
     Look(RunKey),
+    /// A run has run for too long.
+    Timeout(RunKey),
     /// A check has taken too long.
     Probe(u64),
 }
@@ -121,16 +157,79 @@ pub(super) struct Table {
     pub(super) probes: BTreeMap<u64, Probe>,
     /// Our own children that are not yet reaped.
     pub(super) children: BTreeMap<u32, Role>,
+    /// The runs with a home whose first process is gone and of which something is left.
+    pub(super) lingering: BTreeSet<RunKey>,
     due: BTreeSet<(Mono, Due)>,
+    /// The runs that were adopted and are not over.
+    adopted: BTreeSet<RunKey>,
+    /// How many runs are not over.
+    live: usize,
 }
 
 impl Table {
+    /// Takes a run up that was not known and is not over.
+    pub(super) fn insert(&mut self, key: RunKey, run: Run) {
+        self.live += 1;
+        if run.handle().is_some() {
+            self.adopted.insert(key);
+        }
+        if let Some((at, _)) = run.timeout {
+            self.schedule(at, Due::Timeout(key));
+        }
+        self.runs.insert(key, run);
+    }
+
+    /// Keeps how a run ended, and gives back what it had occupied. Nothing is due for it any
+    /// more.
+    pub(super) fn end(&mut self, ended: Ended) -> Vec<u64> {
+        let key = ended.run;
+        let Some(run) = self.runs.get_mut(&key).filter(|run| run.is_live()) else {
+            return Vec::new();
+        };
+        run.ended = Some(ended);
+        run.body = Body::Gone(ExitStatus::Code(0));
+        let claim = std::mem::take(&mut run.claim);
+        let (timeout, kill_at) = (run.timeout, run.kill_at);
+        self.retire(key, timeout, kill_at);
+        claim
+    }
+
+    /// Forgets a run, and gives back what it had occupied.
+    pub(super) fn remove(&mut self, key: RunKey) -> Vec<u64> {
+        let Some(run) = self.runs.remove(&key) else {
+            return Vec::new();
+        };
+        if run.is_live() {
+            self.retire(key, run.timeout, run.kill_at);
+        }
+        run.claim
+    }
+
+    fn retire(&mut self, key: RunKey, timeout: Option<(Mono, Millis)>, kill_at: Option<Mono>) {
+        self.live = self.live.saturating_sub(1);
+        self.adopted.remove(&key);
+        self.lingering.remove(&key);
+        if let Some((at, _)) = timeout {
+            self.due.remove(&(at, Due::Timeout(key)));
+        }
+        if let Some(at) = kill_at {
+            self.due.remove(&(at, Due::Kill(key)));
+        }
+    }
+
+    /// True if something is not over.
+    pub(super) fn has_live(&self) -> bool {
+        self.live > 0
+    }
+
     /// For the greeting, and for a compacted log.
     pub(super) fn known(&self) -> impl Iterator<Item = Known> + '_ {
         self.runs.iter().map(|(run, state)| Known {
             run: *run,
             started: state.started,
             ended: state.ended.clone(),
+            waiting: false,
+            tag: state.tag.clone(),
         })
     }
 
@@ -143,15 +242,17 @@ impl Table {
 
     /// Every process with a live run that was adopted, with its descriptor.
     pub(super) fn adopted(&self) -> impl Iterator<Item = (RunKey, &Handle)> + '_ {
-        self.live().filter_map(|(key, run)| match &run.body {
-            Body::Adopted(handle) => Some((key, handle)),
+        let adopted = self.adopted.iter();
+        adopted.filter_map(|key| match &self.runs.get(key)?.body {
+            Body::Adopted(handle) => Some((*key, handle)),
             Body::Child | Body::Ending(..) | Body::Gone(_) => None,
         })
     }
 
     /// Every process that is held by a descriptor because it is not our child.
     pub(super) fn held(&self) -> impl Iterator<Item = &Handle> + '_ {
-        self.live().filter_map(|(_, run)| run.handle())
+        let adopted = self.adopted.iter();
+        adopted.filter_map(|key| self.runs.get(key)?.handle())
     }
 
     pub(super) fn schedule(&mut self, at: Mono, due: Due) {
@@ -169,8 +270,10 @@ impl Table {
     }
 }
 
-/// What every process of a run carries in its environment.
-pub(crate) fn run_mark(mark: &str, run: RunKey) -> String {
+/// What every process of a run carries in its environment, as
+/// [`MARK`](crate::sys::proc::MARK).
+#[must_use]
+pub fn run_mark(mark: &str, run: RunKey) -> String {
     format!("{mark}:{}:{}", run.process.0, run.run.0)
 }
 

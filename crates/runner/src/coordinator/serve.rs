@@ -14,6 +14,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::kill::Killing;
 use super::launch::Launcher;
+use super::leftovers::Orphans;
+use super::queue::Queue;
 use super::runs::{Body, Due, Role, Run, Table};
 use super::{Config, LISTENER_FD, LOCK_FD};
 use crate::channel::Channel;
@@ -22,14 +24,11 @@ use crate::record::CoordinatorRecord;
 use crate::sys::identity::{self, Handle};
 use crate::sys::signals::{self, Signals};
 use crate::sys::{clock, inherit, memory, reap};
-use crate::wire::{Ended, Known, Reply, Request, RunKey, VERSION};
+use crate::wire::{Attempt, Ended, Guard, Reply, Request, RunKey, VERSION};
 
 /// Without a runner and without anything that runs, for this long: whatever there is to
 /// know is in the log, so nobody needs this process any more.
 const IDLE_MAX: Millis = Millis::from_secs(60);
-
-/// A log with more records than this, most of them about forgotten runs, is replaced.
-const LOG_RECORDS_MAX: u64 = 4_096;
 
 /// After a connection could not be taken.
 const ACCEPT_AGAIN: Millis = Millis::from_secs(1);
@@ -49,11 +48,16 @@ pub(super) struct Coordinator {
     pub(super) boot: BootId,
     pub(super) table: Table,
     pub(super) launcher: Launcher,
+    pub(super) queue: Queue,
+    pub(super) orphans: Orphans,
     pub(super) killing: Option<Killing>,
-    guard: DeadMan,
-    /// `None` once it could not be written; then the records are kept here only.
-    log: Option<Log>,
-    records: Vec<CoordinatorRecord>,
+    pub(super) guard: DeadMan,
+    /// `None` once it could not be written; then what is recorded is known here only.
+    pub(super) log: Option<Log>,
+    /// To be written before the next replies.
+    pub(super) records: Vec<CoordinatorRecord>,
+    /// What a coordinator before us may have launched and not recorded is not there.
+    pub(super) strays_killed: bool,
     replies: Vec<Reply>,
     client: Option<Client>,
     leaving: bool,
@@ -105,10 +109,13 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
         boot,
         table: Table::default(),
         launcher,
+        queue: Queue::default(),
+        orphans: Orphans::new(),
         killing: None,
         guard: DeadMan::default(),
         log: Some(log),
         records: Vec::new(),
+        strays_killed: false,
         replies: Vec::new(),
         client: None,
         leaving: false,
@@ -117,6 +124,8 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
     };
     if coordinator.config.successor {
         coordinator.kill_half_born()?;
+    } else {
+        coordinator.strays_killed = true;
     }
     memory::forget_the_start()?;
     coordinator.serve(listener, signals)
@@ -137,12 +146,17 @@ impl Coordinator {
             // Ends are looked for in every round: it costs one call, and a signal that
             // stands for several says nothing about how many.
             self.reap_children()?;
-            self.look_at_adopted();
+            for run in ready.adopted {
+                self.look_at_one(run);
+            }
             self.time_passes();
+            // Before anything new is heard: what waits has come before it.
+            self.start_waiting();
             if ready.client {
                 self.read();
             }
             self.obey();
+            self.start_waiting();
             if ready.listener {
                 self.accept(listener);
             }
@@ -167,6 +181,8 @@ impl Coordinator {
             flags.set(PollFlags::OUT, client.channel.wants_write());
             fds.push(PollFd::new(&client.channel, flags));
         }
+        let others = fds.len();
+        // Whether an adopted process has ended is told by its descriptor.
         for (_, handle) in self.table.adopted() {
             fds.push(PollFd::new(handle, PollFlags::IN));
         }
@@ -178,7 +194,12 @@ impl Coordinator {
             Err(error) => return Err(error.into()),
         }
         let any = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        let adopted = self.table.adopted().zip(others..);
         Ok(Ready {
+            adopted: adopted
+                .filter(|(_, index)| any(*index))
+                .map(|((run, _), _)| run)
+                .collect(),
             signals: any(0),
             listener: any(1),
             client: self.client.is_some() && any(2),
@@ -205,12 +226,14 @@ impl Coordinator {
             match due {
                 Due::Kill(run) => self.kill_stopped(run),
                 Due::Look(run) => self.look(run),
+                Due::Timeout(run) => self.timed_out(run, now),
                 Due::Probe(id) => self.probe_is_late(id),
             }
         }
         match self.guard.poll(now) {
             Some(GuardAction::Terminate) => {
                 self.say(Reply::GuardFired);
+                self.refuse_waiting();
                 self.terminate_for_guard();
             }
             Some(GuardAction::Kill) => self.kill_for_guard(),
@@ -259,7 +282,8 @@ impl Coordinator {
             mark: self.config.mark.clone(),
             pid: std::process::id(),
             fired: self.guard.has_fired(),
-            runs: self.table.known().collect(),
+            runs: self.table.known().chain(self.queue.known()).collect(),
+            guard: self.guard.order().map(Guard::from),
         })?;
         self.client = Some(Client {
             channel,
@@ -306,32 +330,68 @@ impl Coordinator {
                     client.spared = spared;
                 }
             }
-            Request::Launch { run, launch } => self.launch(run, &launch),
-            Request::Stop { run, signal, grace } => self.stop(run, signal, now + grace),
+            Request::Capacity { amounts } => self.queue.set_capacity(amounts),
+            Request::Launch { run, launch } => self.launch(run, launch),
+            Request::Withdraw { run } => self.withdraw(run),
+            Request::Stop {
+                run,
+                signal,
+                grace,
+                cause,
+            } => self.stop(run, signal, now + grace, cause),
             Request::KillRun { run } => self.kill_run(run),
+            Request::KillStrays => self.kill_strays(),
             Request::KillEverything { id, grace } => self.kill_everything(now, grace, id),
             Request::Probe {
                 id,
                 run,
                 launch,
                 timeout,
-            } => self.probe(id, run, &launch, now + timeout),
-            Request::Adopt { run, at, identity } => self.adopt(run, at, identity),
+            } => self.probe(id, run, *launch, now + timeout),
+            Request::Adopt {
+                run,
+                at,
+                identity,
+                attempt,
+            } => self.adopt(run, at, identity, attempt.map(|it| *it)),
             Request::Forget { run } => self.forget(run),
-            Request::Guard(order) => self.guard.extend(order.into()),
+            Request::Guard(order) => self.extend_guard(order),
             Request::Exit => self.leaving = true,
         }
     }
 
-    fn adopt(&mut self, run: RunKey, at: Moment, identity: Identity) {
-        if self.table.runs.contains_key(&run) {
+    fn extend_guard(&mut self, order: Guard) {
+        self.guard.extend(order.into());
+        // One that comes too late, or is older than the one in force, changes nothing.
+        if self.guard.order().map(Guard::from) == Some(order) {
+            self.record(CoordinatorRecord::Guard(order));
+        }
+    }
+
+    fn adopt(&mut self, run: RunKey, at: Moment, identity: Identity, attempt: Option<Attempt>) {
+        if self.table.runs.contains_key(&run) || self.queue.contains(run) {
             return;
         }
         match Handle::open(&identity, self.boot) {
             Ok(Some(handle)) => {
-                self.record(CoordinatorRecord::Started { run, at, identity });
-                let adopted = Run::started(at, identity, Body::Adopted(handle));
-                self.table.runs.insert(run, adopted);
+                let swept = attempt.is_some();
+                let attempt = attempt.unwrap_or_default();
+                self.queue.occupy(&attempt.claim);
+                let timeout = attempt.timeout;
+                let adopted = Run {
+                    tag: attempt.tag.clone(),
+                    claim: attempt.claim,
+                    swept,
+                    timeout: timeout.map(|span| (at.mono + span, attempt.timeout_grace)),
+                    ..Run::started(at, identity, Body::Adopted(handle))
+                };
+                self.record(CoordinatorRecord::Started {
+                    run,
+                    at,
+                    identity,
+                    tag: attempt.tag,
+                });
+                self.table.insert(run, adopted);
             }
             Ok(None) => self.say(Reply::Unknown { run }),
             Err(error) => {
@@ -347,7 +407,7 @@ impl Coordinator {
     fn forget(&mut self, run: RunKey) {
         let over = self.table.runs.get(&run).is_some_and(|run| !run.is_live());
         if over {
-            self.table.runs.remove(&run);
+            self.table.remove(run);
             self.record(CoordinatorRecord::Forgotten { run });
         }
     }
@@ -359,18 +419,11 @@ impl Coordinator {
 
     /// A run is over: from here on it is known how.
     pub(super) fn ended(&mut self, ended: Ended) {
-        if let Some(run) = self.table.runs.get_mut(&ended.run) {
-            run.ended = Some(ended.clone());
-            run.body = Body::Gone(crate::sys::identity::ExitStatus::Code(0));
-        }
+        let claim = self.table.end(ended.clone());
+        self.queue.release(&claim);
         self.record(CoordinatorRecord::Ended(ended.clone()));
         self.say(Reply::Ended(ended));
         self.idle_since = clock::now().mono;
-    }
-
-    /// Keeps something, before what is said from now on is said.
-    pub(super) fn record(&mut self, record: CoordinatorRecord) {
-        self.records.push(record);
     }
 
     /// Says something to the runner, once everything recorded is written.
@@ -392,7 +445,7 @@ impl Coordinator {
         };
         let sent = replies
             .iter()
-            .try_for_each(|reply| client.channel.send(reply))
+            .try_for_each(|reply| client.channel.put(reply))
             .and_then(|()| client.channel.flush());
         if sent.is_err() {
             self.lose_client();
@@ -406,57 +459,11 @@ impl Coordinator {
         self.sync();
     }
 
-    /// A log that cannot be written is evidence lost, not work lost: the runner hears
-    /// everything from us as long as we live, and what it never heard of it finds by its
-    /// mark. So we go on.
-    pub(super) fn write_records(&mut self) {
-        if self.records.is_empty() {
-            return;
-        }
-        let records = std::mem::take(&mut self.records);
-        let Some(log) = &mut self.log else {
-            return;
-        };
-        if let Err(error) = log.append(&records) {
-            return self.give_the_log_up(&error);
-        }
-        if log.records() > LOG_RECORDS_MAX.max(4 * self.table.runs.len() as u64) {
-            self.compact();
-        }
-        if self.client.is_none() {
-            self.sync();
-        }
-    }
-
-    fn sync(&mut self) {
-        if let Some(Err(error)) = self.log.as_mut().map(Log::sync) {
-            self.give_the_log_up(&error);
-        }
-    }
-
-    fn compact(&mut self) {
-        let begun = CoordinatorRecord::Begun {
-            mark: self.config.mark.clone(),
-            boot: self.boot,
-            pid: std::process::id(),
-        };
-        let kept = self.table.known().flat_map(known_records);
-        let first: Vec<_> = std::iter::once(begun).chain(kept).collect();
-        if let Some(Err(error)) = self.log.as_mut().map(|log| log.replace(&first)) {
-            self.give_the_log_up(&error);
-        }
-    }
-
-    fn give_the_log_up(&mut self, error: &crate::log::LogError) {
-        eprintln!("coordinator: goes on without its log: {error}");
-        self.log = None;
-    }
-
     fn is_idle(&self) -> bool {
         // A child is one that has daemonised, and we are the only link to it.
         let childless = || !reap::has_children().unwrap_or(true);
         let quiet = self.client.is_none() && self.killing.is_none();
-        quiet && self.table.live().next().is_none() && childless()
+        quiet && !self.table.has_live() && self.queue.len() == 0 && childless()
     }
 
     fn is_over(&self) -> bool {
@@ -472,17 +479,8 @@ impl Coordinator {
     }
 }
 
-/// The records that say what is known about one run.
-fn known_records(known: Known) -> Vec<CoordinatorRecord> {
-    let run = known.run;
-    let started = known
-        .started
-        .map(|(at, identity)| CoordinatorRecord::Started { run, at, identity });
-    let ended = known.ended.map(CoordinatorRecord::Ended);
-    started.into_iter().chain(ended).collect()
-}
-
 struct Ready {
+    adopted: Vec<RunKey>,
     signals: bool,
     listener: bool,
     client: bool,

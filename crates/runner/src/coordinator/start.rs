@@ -18,9 +18,9 @@ use super::{COMMAND, Config, LISTENER_FD, LOCK_FD};
 use crate::channel::Channel;
 use crate::log::{self, Kind, LogError};
 use crate::record::CoordinatorRecord;
-use crate::sys::socket;
 use crate::sys::spawn::{Command, Spawner};
-use crate::wire::{Known, Reply, Request, VERSION};
+use crate::sys::{proc, socket};
+use crate::wire::{Guard, Known, Reply, Request, VERSION};
 
 const LOCK: &str = "coordinator.lock";
 const SOCKET: &str = "coordinator.sock";
@@ -62,6 +62,8 @@ pub struct Greeting {
     pub fired: bool,
     /// The runs that it knows.
     pub runs: Vec<Known>,
+    /// The order of the dead-man timer that is in force.
+    pub guard: Option<Guard>,
 }
 
 /// The right to begin a coordinator.
@@ -90,6 +92,20 @@ impl Link {
     /// If the coordinator is gone.
     pub fn send(&mut self, request: &Request) -> io::Result<()> {
         self.channel.send(request)
+    }
+
+    /// Asks for many things at once, with as few calls as that takes.
+    ///
+    /// # Errors
+    /// If the coordinator is gone, or a request is too long.
+    pub fn send_all<'a>(
+        &mut self,
+        requests: impl IntoIterator<Item = &'a Request>,
+    ) -> io::Result<()> {
+        for request in requests {
+            self.channel.put(request)?;
+        }
+        self.channel.flush()
     }
 
     /// Goes on sending, and takes what was said. The flag is false once the coordinator
@@ -175,6 +191,7 @@ impl Start {
                     pid,
                     fired,
                     runs,
+                    guard,
                 }) => {
                     if version != VERSION || mark != self.mark {
                         return Err(io::Error::other(format!(
@@ -183,7 +200,8 @@ impl Start {
                             self.mark
                         )));
                     }
-                    return Ok((Link { channel, pid }, Greeting { fired, runs }));
+                    let greeting = Greeting { fired, runs, guard };
+                    return Ok((Link { channel, pid }, greeting));
                 }
                 Some(other) => {
                     let text = format!("the coordinator does not greet but says {other:?}");
@@ -202,7 +220,10 @@ impl Start {
 }
 
 impl Vacancy {
-    /// What the coordinator before has seen; nothing if there was none.
+    /// What the coordinator before has seen; nothing if there was none. Put together it is an
+    /// [`Evidence`](crate::record::Evidence). Of a worker's coordinator the last launches may
+    /// be missing: a successor adopts those that are there, and is then told to
+    /// [kill the strays](Request::KillStrays).
     ///
     /// # Errors
     /// If its log is damaged or cannot be read.
@@ -252,6 +273,10 @@ impl Vacancy {
             COMMAND.to_owned(),
         ];
         argv.extend(config.to_args());
+        // A coordinator has no environment, but what we run inside of must find it, and all
+        // that it launches.
+        let outer = proc::marks_to_pass_on().map(|marks| (proc::OUTER_MARKS.to_owned(), marks));
+        let env: Vec<_> = outer.into_iter().collect();
         let command = Command {
             cwd: Some("/"),
             stderr: Some(stderr.as_fd()),
@@ -259,7 +284,7 @@ impl Vacancy {
                 (self.lock.as_fd(), LOCK_FD),
                 (listener.as_fd(), LISTENER_FD),
             ],
-            ..Command::new(&argv, &[])
+            ..Command::new(&argv, &env)
         };
         spawner.spawn(&command).map_err(io::Error::other)?;
         // Ours are closed; the coordinator's own copies keep the lock and the socket.

@@ -95,6 +95,40 @@ impl Cgroup {
         Ok(value != Some("0"))
     }
 
+    /// Lets groups below this one limit memory. From then on no process can be in this
+    /// group itself, only in those below it. False where that is not possible: there is no such
+    /// controller here, or there are processes already.
+    #[must_use]
+    pub fn limits_memory(&self) -> bool {
+        fs::write(self.path.join("cgroup.subtree_control"), "+memory").is_ok()
+    }
+
+    /// Makes a group below this one, or takes the one that is there, with a limit on its memory
+    /// unless that is 0.
+    ///
+    /// # Errors
+    /// If it cannot be made, or not limited.
+    pub fn below(&self, name: &str, memory_max: u64) -> io::Result<Self> {
+        let path = self.path.join(name);
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        if memory_max > 0 {
+            fs::write(path.join("memory.max"), memory_max.to_string())?;
+        }
+        open(&path).ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// True if the kernel has killed something in it because its memory was used up.
+    #[must_use]
+    pub fn ran_out_of_memory(&self) -> bool {
+        let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
+        let mut lines = events.lines();
+        let kills = lines.find_map(|line| line.strip_prefix("oom_kill "));
+        kills.is_some_and(|count| count.trim() != "0")
+    }
+
     /// Takes the group away, with the empty groups below it.
     ///
     /// # Errors

@@ -147,7 +147,7 @@ impl Sweep<'_> {
                 if known.contains(&stat.pid) || stat.is_over() || (self.spare)(stat) {
                     continue;
                 }
-                if reader.mark(stat.pid).is_some_and(|found| mark(&found)) {
+                if reader.has_mark(stat.pid, mark) {
                     let more = std::iter::once(stat.pid).chain(tree.descendants(stat.pid));
                     meant.extend(more.filter(|pid| known.insert(*pid)));
                 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`clock`] | both clocks |
 //! | [`identity`] | who a process is, and how it ended, whoever its parent is |
+//! | [`children`] | the children of this process, as one short list |
 //! | [`proc`] | what `/proc` says: one process, all of them, their tree |
 //! | [`spawn`] | launching, with every failure known at once and by name |
 //! | [`reap`] | looking at children that have ended, and letting them go |
@@ -25,6 +26,7 @@
 //! `signals`, `users`, `inherit` and `memory`, and nowhere else in the crate.
 
 pub mod cgroup;
+pub mod children;
 pub mod clock;
 pub mod identity;
 pub mod inherit;

@@ -18,6 +18,10 @@ use super::raw;
 /// The variable that every process of a task carries.
 pub const MARK: &str = "BATON_MARK";
 
+/// The variable with the marks of whatever a task runs inside of, separated by spaces: a
+/// process of a task may itself run a task, whose processes carry another [`MARK`].
+pub const OUTER_MARKS: &str = "BATON_OUTER_MARKS";
+
 /// The longest environment that is looked through: more than the kernel lets through
 /// exec, which is three quarters of a stack of 8 MiB.
 const ENVIRON_BYTES_MAX: usize = 8 << 20;
@@ -90,11 +94,20 @@ pub fn io_bytes(pid: u32) -> Option<(u64, u64)> {
     Reader::new().ok()?.io_bytes(pid)
 }
 
-/// The value of [`MARK`] in a process' environment; `None` if there is none, or it may
-/// not be read.
+/// True if a process carries such a mark in its environment, as its own or as an outer
+/// one; not if that may not be read.
 #[must_use]
-pub fn mark(pid: u32) -> Option<String> {
-    Reader::new().ok()?.mark(pid)
+pub fn has_mark(pid: u32, wanted: &dyn Fn(&str) -> bool) -> bool {
+    Reader::new().is_ok_and(|mut reader| reader.has_mark(pid, wanted))
+}
+
+/// The value of [`OUTER_MARKS`] for what is inside of this process: the marks that it
+/// carries itself. `None` if it carries none.
+#[must_use]
+pub fn marks_to_pass_on() -> Option<String> {
+    let carried = [OUTER_MARKS, MARK].map(|name| std::env::var(name).unwrap_or_default());
+    let marks: Vec<&str> = carried.iter().flat_map(|text| words(text)).collect();
+    (!marks.is_empty()).then(|| marks.join(" "))
 }
 
 /// Reads many processes with one buffer.
@@ -170,11 +183,11 @@ impl Reader {
         parse_io(self.read(pid, "io", 4096).ok()?)
     }
 
-    /// As [`mark`].
-    pub fn mark(&mut self, pid: u32) -> Option<String> {
+    /// As [`has_mark`].
+    pub fn has_mark(&mut self, pid: u32, wanted: &dyn Fn(&str) -> bool) -> bool {
         // Gone and forbidden are the same here: it has no mark that we can see.
-        let environ = self.read(pid, "environ", ENVIRON_BYTES_MAX).ok()?;
-        parse_mark(environ)
+        let environ = self.read(pid, "environ", ENVIRON_BYTES_MAX);
+        environ.is_ok_and(|environ| marks(environ).any(wanted))
     }
 
     /// A file of a process, up to a size. The kernel gives all that fits, so that less
@@ -319,13 +332,20 @@ fn parse_io(text: &[u8]) -> Option<(u64, u64)> {
     Some((value("read_bytes:")?, value("write_bytes:")?))
 }
 
-fn parse_mark(environ: &[u8]) -> Option<String> {
-    let mut variables = environ.split(|byte| *byte == 0);
-    let value = variables.find_map(|variable| {
-        let rest = variable.strip_prefix(MARK.as_bytes())?;
-        rest.strip_prefix(b"=")
-    })?;
-    String::from_utf8(value.to_vec()).ok()
+/// All marks in an environment, outer ones included.
+fn marks(environ: &[u8]) -> impl Iterator<Item = &str> {
+    let variables = environ.split(|byte| *byte == 0);
+    let values = variables.filter_map(|variable| {
+        let mut names = [MARK, OUTER_MARKS].into_iter();
+        let rest =
+            names.find_map(|name| variable.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        std::str::from_utf8(rest?).ok()
+    });
+    values.flat_map(words)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|word| !word.is_empty())
 }
 
 #[cfg(test)]
@@ -409,9 +429,16 @@ mod tests {
     #[test]
     fn the_mark_is_the_variable_of_that_very_name() {
         let environ = b"A=BATON_MARK=no\0BATON_MARKER=no\0BATON_MARK=yes=1\0B=\0";
-        assert_eq!(parse_mark(environ).as_deref(), Some("yes=1"));
-        assert_eq!(parse_mark(b"BATON_MARK\0"), None);
-        assert_eq!(parse_mark(b""), None);
+        assert_eq!(marks(environ).collect::<Vec<_>>(), ["yes=1"]);
+        assert_eq!(marks(b"BATON_MARK\0").next(), None);
+        assert_eq!(marks(b"").next(), None);
+    }
+
+    #[test]
+    fn outer_marks_are_marks_too() {
+        let environ = b"BATON_OUTER_MARKS=a:0:1 b:2:3\0BATON_MARK=c:4:5\0";
+        let found: Vec<_> = marks(environ).collect();
+        assert_eq!(found, ["a:0:1", "b:2:3", "c:4:5"]);
     }
 
     #[test]
@@ -461,6 +488,6 @@ mod tests {
     fn nobody_is_not_an_error() {
         assert_eq!(stat(u32::MAX).expect("/proc is there"), None);
         assert_eq!(io_bytes(u32::MAX), None);
-        assert_eq!(mark(u32::MAX), None);
+        assert!(!has_mark(u32::MAX, &|_| true));
     }
 }

@@ -94,6 +94,29 @@ pub(super) fn wait_exited(
     Ok(Some((pid.unsigned_abs(), status)))
 }
 
+/// Reaps a child that has ended, with what it has used: processor time in microseconds, and
+/// the most memory in KiB. `None` if it runs.
+pub(super) fn reap_counted(pid: u32) -> io::Result<Option<(u64, u64)>> {
+    let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
+    let mut status = 0;
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    loop {
+        // SAFETY: both are ours and as large as the kernel takes them to be.
+        let reaped = unsafe { libc::wait4(pid, &mut status, libc::WNOHANG, &mut usage) };
+        match check(reaped.into()) {
+            Ok(()) if reaped == 0 => return Ok(None),
+            Ok(()) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let number = |value: i64| u64::try_from(value).unwrap_or(0);
+    let micros = |time: libc::timeval| number(time.tv_sec) * 1_000_000 + number(time.tv_usec);
+    let cpu = micros(usage.ru_utime) + micros(usage.ru_stime);
+    Ok(Some((cpu, number(usage.ru_maxrss))))
+}
+
 /// Clock ticks per second, as `/proc` counts them.
 pub(super) fn ticks_per_second() -> u64 {
     sysconf(libc::_SC_CLK_TCK).unwrap_or(100)

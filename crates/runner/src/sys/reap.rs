@@ -39,6 +39,27 @@ pub fn reap(pid: u32) -> io::Result<()> {
     raw::wait_exited(&Child::Pid(pid), libc::WNOHANG).map(|_| ())
 }
 
+/// What a child has used, it and those of its own that it has waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Processor time, in microseconds.
+    pub cpu_us: u64,
+    /// The most memory that one of them had in use, in bytes.
+    pub memory_peak_bytes: u64,
+}
+
+/// As [`reap`], with what it has used; `None` if it still runs.
+///
+/// # Errors
+/// If it is not our child.
+pub fn reap_counted(pid: u32) -> io::Result<Option<Used>> {
+    let used = raw::reap_counted(pid)?;
+    Ok(used.map(|(cpu_us, peak_kib)| Used {
+        cpu_us,
+        memory_peak_bytes: peak_kib.saturating_mul(1024),
+    }))
+}
+
 /// Lets any child that has ended go: for orphans that nobody asked for.
 ///
 /// # Errors

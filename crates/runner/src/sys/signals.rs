@@ -10,6 +10,9 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+/// How many signals are taken by one call.
+const AT_ONCE: usize = 4;
+
 /// The signals that have a name, by number.
 const NAMES: [(&str, i32); 31] = [
     ("HUP", libc::SIGHUP),
@@ -96,26 +99,29 @@ impl Signals {
     /// None are known.
     pub fn take(&mut self) -> io::Result<Vec<i32>> {
         let mut taken = Vec::new();
-        while let Some(signal) = self.take_one()? {
-            taken.push(signal);
-        }
+        // Less than there was room for is all that there was.
+        while self.take_some(&mut taken)? == AT_ONCE {}
         Ok(taken)
     }
 
-    fn take_one(&mut self) -> io::Result<Option<i32>> {
-        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
-        let size = mem::size_of_val(&info);
+    fn take_some(&mut self, taken: &mut Vec<i32>) -> io::Result<usize> {
+        let mut infos = [MaybeUninit::<libc::signalfd_siginfo>::uninit(); AT_ONCE];
+        let size = mem::size_of_val(&infos);
         loop {
             // SAFETY: the space is as large as said.
-            let read = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
-            if usize::try_from(read) == Ok(size) {
-                // SAFETY: the kernel has written all of it.
-                let info = unsafe { info.assume_init() };
-                return Ok(i32::try_from(info.ssi_signo).ok());
+            let read = unsafe { libc::read(self.fd.as_raw_fd(), infos.as_mut_ptr().cast(), size) };
+            if let Ok(bytes) = usize::try_from(read) {
+                let count = bytes / mem::size_of::<libc::signalfd_siginfo>();
+                for info in infos.iter().take(count) {
+                    // SAFETY: the kernel has written as many whole ones.
+                    let info = unsafe { info.assume_init_ref() };
+                    taken.extend(i32::try_from(info.ssi_signo));
+                }
+                return Ok(count);
             }
             let error = io::Error::last_os_error();
             match error.kind() {
-                io::ErrorKind::WouldBlock => return Ok(None),
+                io::ErrorKind::WouldBlock => return Ok(0),
                 io::ErrorKind::Interrupted => {}
                 _ => return Err(error),
             }

@@ -6,7 +6,7 @@
 //! whether a process with that number and that start time is still there. What none of
 //! them can tell is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 
 use baton_core::plan::{Input, Plan};
@@ -18,7 +18,7 @@ use baton_model::task::{Identity, LiveRun, Moment, ProcessNo};
 use super::{Task, TaskError, Watcher};
 use crate::checks::Checks;
 use crate::coordinator::{Found, Greeting, Link, Vacancy};
-use crate::record::CoordinatorRecord;
+use crate::record::Evidence;
 use crate::sys::identity::ExitStatus;
 use crate::sys::{clock, identity, random, reap};
 use crate::wire::{Ended, Known, Request, RunKey};
@@ -109,7 +109,7 @@ impl Task {
         if evidence.is_some() && self.plan.outcome().is_none() {
             watcher.note("the coordinator is gone; another one takes over");
         }
-        let known = evidence.map(known_from).unwrap_or_default();
+        let known = Evidence::from_iter(evidence.unwrap_or_default()).runs;
         // What was seen is kept before the log that says so is replaced. So is what nobody
         // has seen: it may have been launched all the same, and a later life of ours, which
         // finds the next coordinator alive, would have it launched again.
@@ -183,7 +183,12 @@ impl Task {
         }
         if identity::identify(self.boot, identity.pid)? == Some(*identity) {
             let identity = *identity;
-            return link.send(&Request::Adopt { run, at, identity });
+            return link.send(&Request::Adopt {
+                run,
+                at,
+                identity,
+                attempt: None,
+            });
         }
         self.lost_unless_seen(run, Some(identity));
         Ok(())
@@ -290,36 +295,4 @@ fn outcome(status: ExitStatus) -> Outcome {
         ExitStatus::Code(code) => Outcome::Exited(code),
         ExitStatus::Signal(signal) => Outcome::Signaled(signal),
     }
-}
-
-/// What a log of a coordinator says about each run.
-fn known_from(records: Vec<CoordinatorRecord>) -> Vec<Known> {
-    let mut runs: BTreeMap<RunKey, Known> = BTreeMap::new();
-    for record in records {
-        match record {
-            CoordinatorRecord::Begun { .. } => {}
-            CoordinatorRecord::Started { run, at, identity } => {
-                runs.insert(
-                    run,
-                    Known {
-                        run,
-                        started: Some((at, identity)),
-                        ended: None,
-                    },
-                );
-            }
-            CoordinatorRecord::Ended(ended) => {
-                let known = runs.entry(ended.run).or_insert(Known {
-                    run: ended.run,
-                    started: None,
-                    ended: None,
-                });
-                known.ended = Some(ended);
-            }
-            CoordinatorRecord::Forgotten { run } => {
-                runs.remove(&run);
-            }
-        }
-    }
-    runs.into_values().collect()
 }

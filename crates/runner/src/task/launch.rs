@@ -13,6 +13,7 @@ use super::TaskError;
 use crate::coordinator::run_mark;
 use crate::helpers;
 use crate::record::Header;
+use crate::sys::proc;
 use crate::sys::users::{self, User};
 use crate::wire::{Launch, Limit, RunKey, Sink};
 
@@ -161,8 +162,7 @@ impl Launches {
             nice: spec.nice,
             limits: limits.collect(),
             log: spec.name.0.clone(),
-            stdout: Sink::Null,
-            stderr: Sink::Null,
+            ..Launch::default()
         }
     }
 
@@ -195,7 +195,7 @@ impl Launches {
             ("BATON_PROCESS", spec.name.0.clone()),
             ("BATON_RUN", run.run.0.to_string()),
             ("BATON_SANDBOX", self.sandbox.clone()),
-            ("BATON_MARK", run_mark(&self.mark, run)),
+            (proc::MARK, run_mark(&self.mark, run)),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), value)));
         env.into_iter().collect()

@@ -3,6 +3,7 @@
 use std::io;
 
 use baton_core::plan::{Input, Order};
+use baton_model::outcome::KillCause;
 use baton_model::state::AttemptState;
 use baton_model::task::{LogDestination, ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono};
@@ -53,6 +54,7 @@ impl Task {
                 run: RunKey { process, run },
                 signal,
                 grace,
+                cause: KillCause::Requested,
             }),
             Order::KillRun { process, run } => self.say(&Request::KillRun {
                 run: RunKey { process, run },
@@ -133,8 +135,11 @@ impl Task {
                     self.judged(verdict);
                 }
             }
-            // A task of its own has no dead-man timer and is greeted once.
-            Reply::Refused { .. } | Reply::GuardFired | Reply::Hello { .. } => {
+            // A task of its own has no dead-man timer and no queue, and is greeted once.
+            Reply::Accepted { .. }
+            | Reply::Refused { .. }
+            | Reply::GuardFired
+            | Reply::Hello { .. } => {
                 watcher.note(&format!(
                     "the coordinator says what nobody asked: {reply:?}"
                 ));

@@ -1,0 +1,101 @@
+//! The coordinator's log: when it is written, synced and replaced.
+
+use super::serve::Coordinator;
+use crate::log::{Log, LogError};
+use crate::record::CoordinatorRecord;
+use crate::wire::{Guard, Known};
+
+/// A log with more records than this, most of them about forgotten runs, is replaced.
+const LOG_RECORDS_MAX: u64 = 4_096;
+/// The same for a worker, whose attempts may be thousands in a second. To replace a log
+/// takes two syncs, in which nothing is launched.
+const WORKER_LOG_RECORDS_MAX: u64 = 32_768;
+
+impl Coordinator {
+    /// Keeps something, before what is said from now on is said.
+    pub(super) fn record(&mut self, record: CoordinatorRecord) {
+        self.records.push(record);
+    }
+
+    /// A log that cannot be written is evidence lost, not work lost: the runner hears
+    /// everything from us as long as we live, and what it never heard of it finds by its
+    /// mark. So we go on.
+    pub(super) fn write_records(&mut self) {
+        if self.records.is_empty() {
+            return;
+        }
+        let records = std::mem::take(&mut self.records);
+        let Some(log) = &mut self.log else {
+            return;
+        };
+        if let Err(error) = log.append(&records) {
+            return self.give_the_log_up(&error);
+        }
+        let least = if self.config.guarded {
+            WORKER_LOG_RECORDS_MAX
+        } else {
+            LOG_RECORDS_MAX
+        };
+        // A run that is known takes two records at most, so half of a log or more is gone
+        // whenever it is replaced: each record is written again once at most, on average.
+        let known = self.table.runs.len() + self.queue.len();
+        if log.records() > least.max(4 * known as u64) {
+            self.compact();
+        }
+        if self.client().is_none() {
+            self.sync();
+        }
+    }
+
+    pub(super) fn sync(&mut self) {
+        if let Some(Err(error)) = self.log.as_mut().map(Log::sync) {
+            self.give_the_log_up(&error);
+        }
+    }
+
+    fn compact(&mut self) {
+        let begun = CoordinatorRecord::Begun {
+            mark: self.config.mark.clone(),
+            boot: self.boot,
+            pid: std::process::id(),
+        };
+        let guard = self.guard.order().map(Guard::from);
+        let guard = guard.map(CoordinatorRecord::Guard);
+        let kept = self.table.known().chain(self.queue.known());
+        let first: Vec<_> = std::iter::once(begun)
+            .chain(guard)
+            .chain(kept.flat_map(known_records))
+            .collect();
+        if let Some(Err(error)) = self.log.as_mut().map(|log| log.replace(&first)) {
+            self.give_the_log_up(&error);
+        }
+    }
+
+    fn give_the_log_up(&mut self, error: &LogError) {
+        eprintln!("coordinator: goes on without its log: {error}");
+        self.log = None;
+    }
+}
+
+/// The records that say what is known about one run: two at most.
+fn known_records(known: Known) -> impl Iterator<Item = CoordinatorRecord> {
+    let Known {
+        run,
+        started,
+        ended,
+        tag,
+        ..
+    } = known;
+    let first = match started {
+        Some((at, identity)) => Some(CoordinatorRecord::Started {
+            run,
+            at,
+            identity,
+            tag,
+        }),
+        // Also of a run that is over and never was started, for the sake of its tag.
+        None if !tag.is_empty() => Some(CoordinatorRecord::Accepted { run, tag }),
+        None => None,
+    };
+    first.into_iter().chain(ended.map(CoordinatorRecord::Ended))
+}

@@ -1,0 +1,92 @@
+//! The children of this process, as the kernel lists them.
+//!
+//! The list of another process may miss some while children come and go. Ours does not:
+//! a child leaves it only when it is reaped, which only this thread does, and what comes
+//! meanwhile, an orphan that is given to us, comes last. So whatever still lives below
+//! somebody whom we have reaped has an ancestor in the list, or is in it.
+//!
+//! For a process of one thread. Not every kernel is built with it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, pread};
+
+/// The kernel gives at least what fits into a page, less one number. So less than this is
+/// the end, and asking once more would be for nothing.
+const PART_BYTES_MIN: usize = 2 << 10;
+
+/// The list, which may be read again and again.
+#[derive(Debug)]
+pub struct Children {
+    file: OwnedFd,
+    text: Vec<u8>,
+}
+
+impl Children {
+    /// `None` where the kernel does not have it.
+    #[must_use]
+    pub fn open() -> Option<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = open("/proc/thread-self/children", flags, Mode::empty()).ok()?;
+        Some(Self {
+            file,
+            text: vec![0; 8 << 10],
+        })
+    }
+
+    /// The numbers of all children, those included that have ended and were not reaped.
+    ///
+    /// # Errors
+    /// If `/proc` cannot be read.
+    pub fn read(&mut self) -> io::Result<impl Iterator<Item = u32> + '_> {
+        let mut length = 0;
+        loop {
+            if self.text.len() - length < PART_BYTES_MIN {
+                self.text.resize(2 * self.text.len(), 0);
+            }
+            match pread(&self.file, &mut self.text[length..], length as u64) {
+                Ok(part) => {
+                    length += part;
+                    if part < PART_BYTES_MIN {
+                        break;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let words = self.text[..length].split(|byte| *byte == b' ');
+        Ok(words.filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// Which thread a child belongs to counts, so all of it happens in this one.
+    #[test]
+    fn every_child_is_in_the_list_until_it_is_reaped() {
+        let Some(mut children) = Children::open() else {
+            println!("skipped: this kernel has no such list");
+            return;
+        };
+        let mut cat = Command::new("cat");
+        cat.stdin(Stdio::piped());
+        // More than one part of the list holds.
+        let mut started: Vec<Child> = (0..700).map(|_| cat.spawn().expect("cat")).collect();
+        let mut wanted: Vec<u32> = started.iter().map(Child::id).collect();
+        let mut found: Vec<u32> = children.read().expect("readable").collect();
+        wanted.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, wanted);
+        for child in &mut started {
+            drop(child.stdin.take());
+            child.wait().expect("ours");
+        }
+        assert_eq!(children.read().expect("readable").count(), 0);
+    }
+}
