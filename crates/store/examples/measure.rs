@@ -1,7 +1,8 @@
 //! What the store costs on this machine: `cargo run --release --example measure -- DIR`.
 //!
 //! Prints facts per second with one submitter and with many, what readers and the
-//! writer cost each other, and how long a new leader waits for a million instances.
+//! writer cost each other, what the attempts of an array cost the processor, and how
+//! long a new leader waits for a million instances.
 
 use std::error::Error;
 use std::fs;
@@ -12,19 +13,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_core::step::{Outbox, Step};
-use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId};
-use baton_model::spec::InstanceSpec;
-use baton_model::time::Wall;
+use baton_model::fact::{Fact, Holder, Verdict};
+use baton_model::ids::{
+    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage,
+    WorkerName,
+};
+use baton_model::outcome::{AttemptEnd, Outcome, Ran};
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::time::{Millis, Wall};
 use baton_store::view::{Query, View};
 use baton_store::{Retention, SqliteStore, Store, StoreError, Taken};
+use rustix::time::{ClockId, clock_gettime};
 
 /// How long each of the rates is measured.
 const SPAN: Duration = Duration::from_secs(3);
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type Measured<T> = Result<T, Box<dyn Error>>;
 
-fn main() -> Outcome<()> {
+fn main() -> Measured<()> {
     let dir = std::env::args_os().nth(1).ok_or("say in which directory")?;
     let dir = PathBuf::from(dir).join("baton-store-measure");
     fs::create_dir(&dir)?;
@@ -33,7 +39,7 @@ fn main() -> Outcome<()> {
     measured
 }
 
-fn measure(dir: &Path) -> Outcome<()> {
+fn measure(dir: &Path) -> Measured<()> {
     for (submitters, facts) in [(1, 1), (64, 1), (1, 1_000), (64, 1_000)] {
         let store = SqliteStore::open(&dir.join(format!("{submitters}-{facts}.db")))?;
         let rate = commits(&store, submitters, facts, 0)?.0;
@@ -44,7 +50,121 @@ fn measure(dir: &Path) -> Outcome<()> {
         let (facts, reads) = commits(&store, 64, 10, readers)?;
         println!("{readers:>3} readers: {facts:>9.0} facts/s, {reads:>7.0} pages of 100 /s");
     }
+    attempts(&dir.join("attempts.db"))?;
+    array(&dir.join("array.db"))?;
     restore(&dir.join("million.db"))
+}
+
+/// What three facts of each attempt of an array cost: granted in one group, confirmed
+/// and ended in a later one, some hundred facts in a group.
+fn attempts(path: &Path) -> Measured<()> {
+    const ATTEMPTS: u64 = 50_000;
+    const GROUP: u64 = 34;
+    let store = SqliteStore::open(path)?;
+    let epoch = elect(&store)?;
+    let mut outbox: Outbox<()> = Outbox::new(epoch);
+    let mut commit = |facts| -> Measured<()> {
+        if let Some(batch) = outbox.accept(Step::keeping(facts)) {
+            outbox.release(store.commit(batch, Wall(0))?);
+        }
+        Ok(())
+    };
+    let Fact::InstancesSubmitted { spec, .. } = submitted(0) else {
+        return Err("not a submission".into());
+    };
+    commit(vec![Fact::InstancesSubmitted {
+        first: InstanceId(1),
+        last: InstanceId(ATTEMPTS),
+        spec,
+    }])?;
+    let groups: Vec<Vec<Fact>> = attempt_groups(epoch, ATTEMPTS, GROUP);
+    let (began, busy) = (Instant::now(), processor_time());
+    for facts in groups {
+        commit(facts)?;
+    }
+    let busy = processor_time().saturating_sub(busy);
+    println!(
+        "an attempt of an array: {:.1} us of processor time, {:.0} attempts/s",
+        busy.as_secs_f64() * 1e6 / ATTEMPTS as f64,
+        ATTEMPTS as f64 / began.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
+    let lease = |id| LeaseId {
+        attempt: AttemptId {
+            instance: InstanceId(id),
+            number: AttemptNo(1),
+        },
+        epoch,
+    };
+    let granted = |id| Fact::LeaseGranted {
+        lease: lease(id),
+        holder: Holder {
+            worker: WorkerName::new("worker-17"),
+            incarnation: Incarnation {
+                lineage: Lineage(u64::MAX / 3),
+                life: Life(1),
+            },
+            host: HostId(u64::MAX / 5),
+            boot: BootId(u64::MAX / 7),
+        },
+    };
+    let ended = |id| Fact::AttemptEnded {
+        lease: lease(id),
+        end: AttemptEnd::Real(Outcome::Exited(0)),
+        verdict: Verdict::Done,
+        ran: Some(Ran {
+            started: Wall(1_700_000_000_000),
+            ended: Wall(1_700_000_001_000),
+            elapsed: Millis(1_000),
+            cpu: Millis(900),
+            memory_peak: 10_000_000,
+        }),
+        again: None,
+    };
+    let mut groups = Vec::new();
+    for first in (1..=attempts).step_by(group as usize) {
+        // Those of the group before end while these begin.
+        let begin = (first..first + group).filter(|id| *id <= attempts);
+        let mut facts: Vec<_> = begin.map(granted).collect();
+        for id in (first.saturating_sub(group)..first).filter(|id| *id > 0) {
+            facts.extend([Fact::AttemptConfirmed { lease: lease(id) }, ended(id)]);
+        }
+        groups.push(facts);
+    }
+    groups
+}
+
+/// How long an array of a million takes to be accepted and stopped.
+fn array(path: &Path) -> Measured<()> {
+    let store = SqliteStore::open(path)?;
+    let mut outbox: Outbox<()> = Outbox::new(elect(&store)?);
+    let (first, last) = (InstanceId(1), InstanceId(1_000_000));
+    let submitted = Fact::InstancesSubmitted {
+        first,
+        last,
+        spec: Arc::default(),
+    };
+    for fact in [submitted, Fact::InstancesHalted { first, last }] {
+        let what = fact.to_string();
+        let began = Instant::now();
+        if let Some(batch) = outbox.accept(Step::keeping(vec![fact])) {
+            outbox.release(store.commit(batch, Wall(0))?);
+        }
+        println!("{what} in {:.1?}", began.elapsed());
+    }
+    Ok(())
+}
+
+/// Of this process so far, on all threads.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
 }
 
 struct Maker {
@@ -53,7 +173,7 @@ struct Maker {
 }
 
 /// Facts and pages read per second.
-fn commits(store: &SqliteStore, submitters: u64, facts: u64, readers: u64) -> Outcome<(f64, f64)> {
+fn commits(store: &SqliteStore, submitters: u64, facts: u64, readers: u64) -> Measured<(f64, f64)> {
     let maker = Mutex::new(Maker {
         outbox: Outbox::new(elect(store)?),
         next: 0,
@@ -110,7 +230,7 @@ fn submit(store: &SqliteStore, maker: &Mutex<Maker>, count: u64) -> Result<(), S
     Ok(())
 }
 
-fn restore(path: &Path) -> Outcome<()> {
+fn restore(path: &Path) -> Measured<()> {
     let store = SqliteStore::open(path)?;
     let maker = Mutex::new(Maker {
         outbox: Outbox::new(elect(&store)?),
@@ -132,7 +252,7 @@ fn restore(path: &Path) -> Outcome<()> {
     };
     println!(
         "restored {} instances in {:.1?}, with {} MiB",
-        ledger.instances().count(),
+        ledger.waiting().count(),
         began.elapsed(),
         (resident_kib()? - before) >> 10
     );
@@ -151,11 +271,12 @@ fn restore(path: &Path) -> Outcome<()> {
 }
 
 /// Halts everything, and has half of it removed.
-fn prune(store: &SqliteStore, epoch: Epoch) -> Outcome<()> {
+fn prune(store: &SqliteStore, epoch: Epoch) -> Measured<()> {
     let mut outbox: Outbox<()> = Outbox::new(epoch);
     for some in (0..1_000_000).step_by(5_000) {
-        let halted = |id| Fact::InstanceHalted {
-            instance: InstanceId(id),
+        let halted = |id| Fact::InstancesHalted {
+            first: InstanceId(id),
+            last: InstanceId(id),
         };
         let facts = (some..some + 5_000).map(halted).collect();
         if let Some(batch) = outbox.accept(Step::keeping(facts)) {
@@ -170,14 +291,14 @@ fn prune(store: &SqliteStore, epoch: Epoch) -> Outcome<()> {
     let pruned = store.prune(epoch, Wall(0), &half, usize::MAX)?;
     println!(
         "pruned {} instances in {:.1?}, returned {} MiB",
-        pruned.instances.len(),
+        pruned.instances,
         began.elapsed(),
         pruned.returned >> 20
     );
     Ok(())
 }
 
-fn elect(store: &SqliteStore) -> Outcome<Epoch> {
+fn elect(store: &SqliteStore) -> Measured<Epoch> {
     let row = store.read_row()?;
     match store.take(row.epoch)? {
         Taken::Won(epoch, _) => Ok(epoch),
@@ -186,16 +307,18 @@ fn elect(store: &SqliteStore) -> Outcome<Epoch> {
 }
 
 fn submitted(id: u64) -> Fact {
-    Fact::InstanceSubmitted {
-        instance: InstanceId(id),
+    let command = vec!["simulate".to_owned(), format!("--shard={id}")];
+    Fact::InstancesSubmitted {
+        first: InstanceId(id),
+        last: InstanceId(id),
         spec: Arc::new(InstanceSpec {
-            command: vec!["simulate".to_owned(), format!("--shard={id}")],
+            work: Work::Command(command),
             ..InstanceSpec::default()
         }),
     }
 }
 
-fn resident_kib() -> Outcome<u64> {
+fn resident_kib() -> Measured<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status
         .lines()

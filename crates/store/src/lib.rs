@@ -13,6 +13,7 @@
 //! | [`Store`] | the contract; `tests/conformance` tries it on every backend |
 //! | [`sqlite`] | the default: one file in the data directory |
 //! | [`memory`] | the same without a file, for `--store memory` and tests |
+//! | `body` | a fact as it stands in the history |
 //! | `draft` | from facts to changed rows, by the ledger's own rules, for all backends |
 //! | `retention` | what may go, and when |
 //! | [`view`] | what readers ask for and get |
@@ -22,6 +23,7 @@
 //! `baton_core::leader`. All calls block; an async driver calls from threads of its
 //! own. There is no clock in here: wall time comes with the batch.
 
+mod body;
 mod draft;
 mod error;
 pub mod limits;
@@ -30,6 +32,7 @@ mod retention;
 pub mod sqlite;
 pub mod view;
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use baton_core::leader::Row;
@@ -37,6 +40,7 @@ use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId};
+use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
 pub use error::StoreError;
@@ -81,7 +85,8 @@ pub trait Store: Send + Sync {
     /// Where the row cannot be read.
     fn read_row(&self) -> Result<Row, StoreError>;
 
-    /// Takes the row if its epoch still is `expected`, and reads what was kept.
+    /// Takes the row if its epoch still is `expected`, and reads what a leader has to
+    /// know: of what has ended only that its ids were used.
     ///
     /// # Errors
     /// Where the row cannot be written or the rest not be read. The row may have
@@ -114,20 +119,22 @@ pub trait Store: Send + Sync {
         told.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// One instance.
+    /// One instance, whether it has a story of its own or is one of a range.
     ///
     /// # Errors
     /// Where it cannot be read.
     fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError>;
 
     /// One page of a view. What is in the view while all its pages are read is
-    /// returned exactly once, whatever is written meanwhile.
+    /// returned exactly once, whatever is written meanwhile. Instances of a range that
+    /// nothing else has happened to come as one record.
     ///
     /// # Errors
     /// Where it cannot be read.
     fn page(&self, query: &Query) -> Result<Page<Record>, StoreError>;
 
-    /// What happened to one instance, in order, from the fact behind `after` on.
+    /// What happened to one instance, in order, from the fact behind `after` on: facts
+    /// about it alone, and about ranges that it is in.
     ///
     /// # Errors
     /// Where it cannot be read.
@@ -136,7 +143,17 @@ pub trait Store: Send + Sync {
         id: InstanceId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<Page<Entry>, StoreError>;
+    ) -> Result<Page<Entry, Seq>, StoreError>;
+
+    /// How many of `first` to `last` are in which state; a state without any is missing.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn tally(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<BTreeMap<UniversalState, u64>, StoreError>;
 
     /// How many instances are in which state, and how large the history is.
     ///
@@ -144,12 +161,11 @@ pub trait Store: Send + Sync {
     /// Where it cannot be read.
     fn counts(&self) -> Result<Counts, StoreError>;
 
-    /// Removes what `retention` does not want to keep, at most `budget` instances,
+    /// Removes what `retention` does not want to keep, at most `budget` records,
     /// in steps so small that commits pass between them, and gives the space back.
-    /// Only instances at rest in a terminal state go, each with its whole timeline.
-    ///
-    /// To be called in the leader's name; the leader must then forget the same
-    /// instances, because a fact about one of them would be refused.
+    /// Only instances at rest in a terminal state go, each with its whole timeline;
+    /// their ids stay known. A leader must not have made facts about one of them that
+    /// are still under way: they would be refused.
     ///
     /// # Errors
     /// [`StoreError::Overtaken`] if the epoch is not this one; others if it cannot

@@ -12,6 +12,16 @@ pub const QUEUE_FACTS_MAX: usize = 65_536;
 /// because the log cannot be cut back behind it.
 pub const PAGE_ITEMS_MAX: usize = 1_000;
 
+/// Instances and ranges that one page looks at in each of its sources, where a filter
+/// passes few of them: some milliseconds' work.
+pub const PAGE_SCAN_MAX: usize = 5_000;
+
+/// Specs that the writer remembers, to keep equal ones once.
+pub const SPECS_REMEMBERED_MAX: usize = 1_024;
+
+/// Bytes of a spec beyond which it is not remembered.
+pub const SPEC_REMEMBERED_BYTES_MAX: usize = 16 * 1_024;
+
 /// Read connections kept open while nobody reads.
 pub const READERS_IDLE_MAX: usize = 4;
 
@@ -36,7 +46,7 @@ pub const LOG_WAIT_MS: u64 = 200;
 /// Bytes to which the log file is cut when it begins again.
 pub const LOG_BYTES_KEPT: u64 = 16 * 1_024 * 1_024;
 
-/// Instances that one step of pruning removes at most: some milliseconds' work.
+/// Instances and ranges that one step of pruning removes at most: some milliseconds' work.
 pub const PRUNE_STEP_INSTANCES: usize = 128;
 
 /// Facts about no instance that one step of pruning removes at most.

@@ -1,13 +1,16 @@
 //! What may go, and when.
 //!
 //! The unit is an instance that has ended: it goes with its whole timeline, oldest
-//! end first, so that what is left can still tell everything about itself. What
-//! lives stays, however old. Facts about no instance go by age, or together with
-//! the instances that ended after them.
+//! end first, so that what is left can still tell everything about itself. Of a range
+//! that was halted as one any part may go. What lives stays, however old. Facts about a
+//! range go with the last instance in it, facts about no instance by age, or together
+//! with the instances that ended after them. That an id was used is never forgotten.
 
 use baton_model::ids::InstanceId;
+use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
+use crate::draft::length;
 use crate::view::Seq;
 
 /// How much history is kept. A limit that is not set does not bind.
@@ -22,10 +25,12 @@ pub struct Retention {
 }
 
 /// What was removed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Instances that are gone, with their timelines.
-    pub instances: Vec<InstanceId>,
+    pub instances: u64,
+    /// In how many records they were kept: a halted range is one.
+    pub records: u64,
     /// Facts that are gone.
     pub facts: u64,
     /// Bytes of them.
@@ -36,6 +41,21 @@ pub struct Pruned {
     pub more: bool,
 }
 
+impl Pruned {
+    /// True if nothing was removed.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.records == 0 && self.facts == 0
+    }
+
+    /// Adds what one more step has removed.
+    pub(crate) const fn add(&mut self, step: &Self) {
+        self.instances += step.instances;
+        self.records += step.records;
+        self.facts += step.facts;
+        self.bytes += step.bytes;
+    }
+}
+
 /// How much there is when a step begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
@@ -43,13 +63,25 @@ pub(crate) struct Held {
     pub(crate) bytes: u64,
 }
 
-/// An ended instance that may have to go.
+/// An ended instance, or a halted range, that may have to go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) id: InstanceId,
+    pub(crate) first: InstanceId,
+    pub(crate) last: InstanceId,
+    pub(crate) state: UniversalState,
+    /// The fact that it came with.
+    pub(crate) submitted: Seq,
     pub(crate) ended: Seq,
     pub(crate) at: Wall,
+    /// Of the facts that are about it alone.
     pub(crate) bytes: u64,
+}
+
+impl Candidate {
+    /// How many instances it stands for.
+    pub(crate) const fn len(&self) -> u64 {
+        length(self.first, self.last)
+    }
 }
 
 impl Retention {
@@ -60,7 +92,7 @@ impl Retention {
             && self.terminal_instances_max.is_none()
     }
 
-    /// Those of the candidates that go. They come oldest end first; one that is
+    /// Those of the candidates that go; of a range perhaps the first ones only. They come oldest end first; one that is
     /// young by the clock does not protect those behind it, because the clock may
     /// have been wrong when it ended.
     pub(crate) fn doomed(
@@ -71,14 +103,21 @@ impl Retention {
     ) -> Vec<Candidate> {
         let mut doomed = Vec::new();
         for candidate in candidates {
-            let many = self
+            let surplus = self
                 .terminal_instances_max
-                .is_some_and(|max| held.terminal > max);
-            if many || self.is_large(held.bytes) || self.is_old(now, candidate.at) {
-                held.terminal = held.terminal.saturating_sub(1);
+                .map_or(0, |max| held.terminal.saturating_sub(max));
+            let mut goes = *candidate;
+            if self.is_large(held.bytes) || self.is_old(now, candidate.at) {
                 held.bytes = held.bytes.saturating_sub(candidate.bytes);
-                doomed.push(*candidate);
+            } else if surplus == 0 {
+                continue;
+            } else if surplus < candidate.len() {
+                goes.last = InstanceId(candidate.first.0 + surplus - 1);
+            } else {
+                held.bytes = held.bytes.saturating_sub(candidate.bytes);
             }
+            held.terminal = held.terminal.saturating_sub(goes.len());
+            doomed.push(goes);
         }
         doomed
     }
@@ -99,7 +138,10 @@ mod tests {
 
     fn candidates(ends: &[u64]) -> Vec<Candidate> {
         let candidate = |(index, at): (usize, &u64)| Candidate {
-            id: InstanceId(index as u64),
+            first: InstanceId(index as u64),
+            last: InstanceId(index as u64),
+            state: UniversalState::Halted,
+            submitted: Seq(index as u64),
             ended: Seq(index as u64),
             at: Wall(*at),
             bytes: 10,
@@ -113,7 +155,7 @@ mod tests {
             bytes: 10 * ends.len() as u64,
         };
         let doomed = retention.doomed(Wall(100), held, &candidates(ends));
-        doomed.iter().map(|it| it.id.0).collect()
+        doomed.iter().map(|it| it.first.0).collect()
     }
 
     #[test]
@@ -135,6 +177,30 @@ mod tests {
         };
         assert_eq!(gone(count, &ends), [0, 1, 2]);
         assert!(gone(Retention::default(), &ends).is_empty());
+    }
+
+    #[test]
+    fn of_a_range_no_more_goes_than_must() {
+        let mut candidates = candidates(&[10, 20]);
+        candidates[1].first = InstanceId(10);
+        candidates[1].last = InstanceId(109);
+        let held = Held {
+            terminal: 101,
+            bytes: 20,
+        };
+        let count = Retention {
+            terminal_instances_max: Some(30),
+            ..Retention::default()
+        };
+        let doomed = count.doomed(Wall(100), held, &candidates);
+        let gone: Vec<_> = doomed.iter().map(|it| (it.first.0, it.last.0)).collect();
+        assert_eq!(gone, [(0, 0), (10, 79)]);
+        let age = Retention {
+            history_age: Some(Millis(50)),
+            ..Retention::default()
+        };
+        let doomed = age.doomed(Wall(100), held, &candidates);
+        assert_eq!(doomed.iter().map(Candidate::len).sum::<u64>(), 101);
     }
 
     #[test]

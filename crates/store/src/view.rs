@@ -1,14 +1,18 @@
 //! What readers ask for, and what they get.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 use baton_core::ledger::Instance;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId};
+use baton_model::ids::{Epoch, InstanceId, LeaseId, WorkerName};
+use baton_model::outcome::{AttemptEnd, Ran};
+use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
-use crate::limits::PAGE_ITEMS_MAX;
+use crate::limits::{PAGE_ITEMS_MAX, PAGE_SCAN_MAX};
 
 /// Numbers the facts of a store, from 1, in the order in which they landed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,17 +43,64 @@ impl View {
     }
 }
 
-/// Where a page ended. Only a cursor of the same view makes sense.
+/// A place in a view: the rank (of the living 0, of the ended the negative number of
+/// their last fact), then the id, as the signed number that databases compare. Only a
+/// cursor of the same view makes sense. It is printed and read as two numbers with a
+/// dot between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cursor(pub i64);
+pub struct Cursor(pub i64, pub i64);
+
+impl Cursor {
+    /// Of something in this state, last changed by that fact, whose last id is this.
+    pub(crate) const fn of(state: UniversalState, changed: Seq, last: InstanceId) -> Self {
+        let rank = if state.is_terminal() {
+            -changed.0.cast_signed()
+        } else {
+            0
+        };
+        Self(rank, key(last))
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = BadCursor;
+
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let (rank, id) = text.split_once('.').ok_or(BadCursor)?;
+        let number = |text: &str| text.parse().map_err(|_| BadCursor);
+        Ok(Self(number(rank)?, number(id)?))
+    }
+}
+
+/// A text that no page ever gave out as its cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadCursor;
+
+impl fmt::Display for BadCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a cursor is two numbers with a dot between them, as an earlier page gave it")
+    }
+}
+
+impl std::error::Error for BadCursor {}
 
 /// One question for a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     /// Of which view.
     pub view: View,
     /// Of instances in this state only.
     pub state: Option<UniversalState>,
+    /// Of instances of this owner only.
+    pub owner: Option<String>,
+    /// Of instances of this name only.
+    pub name: Option<String>,
     /// From behind this place on.
     pub after: Option<Cursor>,
     /// How many at most; never more than [`PAGE_ITEMS_MAX`].
@@ -63,6 +114,8 @@ impl Query {
         Self {
             view,
             state: None,
+            owner: None,
+            name: None,
             after: None,
             limit,
         }
@@ -73,6 +126,12 @@ impl Query {
         let wanted = self.state;
         let of_view = self.view.states().iter().copied();
         of_view.filter(move |state| wanted.is_none_or(|wanted| wanted == *state))
+    }
+
+    /// Whether it asks for specs of this owner and name.
+    pub(crate) fn wants(&self, owner: &str, name: &str) -> bool {
+        let is = |wanted: &Option<String>, it| wanted.as_deref().is_none_or(|wanted| wanted == it);
+        is(&self.owner, owner) && is(&self.name, name)
     }
 
     pub(crate) const fn items_max(&self) -> usize {
@@ -93,19 +152,20 @@ pub(crate) const fn page_limit(asked: usize) -> usize {
 
 /// Some items, and where the next ones begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page<T> {
-    /// The items, in the order of the view.
+pub struct Page<T, C = Cursor> {
+    /// The items, in order. There may be fewer than asked for, or none, before the end:
+    /// one page looks at so many only.
     pub items: Vec<T>,
     /// Where to go on; nothing if these were the last.
-    pub next: Option<Cursor>,
+    pub next: Option<C>,
 }
 
-impl<T> Page<T> {
+impl<T, C> Page<T, C> {
     /// The first `limit` of `items`, of which there is one more if a page follows.
-    pub(crate) fn cut(mut items: Vec<T>, limit: usize, place: impl Fn(&T) -> i64) -> Self {
+    pub(crate) fn cut(mut items: Vec<T>, limit: usize, place: impl Fn(&T) -> C) -> Self {
         let more = items.len() > limit;
         items.truncate(limit);
-        let last = items.last().map(|item| Cursor(place(item)));
+        let last = items.last().map(place);
         Self {
             items,
             next: last.filter(|_| more),
@@ -113,29 +173,46 @@ impl<T> Page<T> {
     }
 }
 
-/// An instance, and when it came and changed.
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastEnd {
+    /// Which attempt.
+    pub lease: LeaseId,
+    /// Whose it was.
+    pub worker: WorkerName,
+    /// How it ended.
+    pub end: AttemptEnd,
+    /// What its worker measured.
+    pub ran: Option<Ran>,
+}
+
+/// An instance, or a range of them that nothing else has happened to, and when it came
+/// and changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The instance itself.
+    /// The instance itself; the first one of a range.
     pub instance: Instance,
+    /// The last one, if this stands for a range.
+    pub span: Option<InstanceId>,
     /// When it was accepted.
     pub submitted_at: Wall,
+    /// Its first fact.
+    pub submitted: Seq,
     /// When its last fact was recorded.
     pub changed_at: Wall,
     /// Its last fact.
     pub changed: Seq,
+    /// The last of its attempts that has ended.
+    pub last: Option<LastEnd>,
 }
 
 impl Record {
-    /// Its place in the view it is in: of the living by id, of the ended by their
-    /// end, the latest first. Ids are compared as signed numbers, as databases do.
+    /// Its place in the view it is in: the living by id, the ended by their end, the
+    /// latest first.
     #[must_use]
-    pub const fn position(&self) -> i64 {
-        if self.instance.state.is_terminal() {
-            -(self.changed.0.cast_signed())
-        } else {
-            self.instance.id.0.cast_signed()
-        }
+    pub fn place(&self) -> Cursor {
+        let last = self.span.unwrap_or(self.instance.id);
+        Cursor::of(self.instance.state, self.changed, last)
     }
 }
 
@@ -157,7 +234,8 @@ pub struct Entry {
 pub struct Counts {
     /// Instances by state; a state without any may be missing.
     pub states: BTreeMap<UniversalState, u64>,
-    /// Bytes of recorded facts. What they take on a disk is some two times as much.
+    /// Bytes of recorded facts, each with its spec. On a disk shared specs take less,
+    /// everything else some two times as much.
     pub history_bytes: u64,
 }
 
@@ -172,13 +250,64 @@ impl Counts {
     }
 }
 
-/// Puts the pages of single states together to one of their view.
-pub(crate) fn merge(mut records: Vec<Record>, query: &Query) -> Page<Record> {
-    records.sort_unstable_by_key(Record::position);
-    Page::cut(records, query.items_max(), Record::position)
+/// A walk over one source of a page, in the order of the view.
+pub(crate) struct Scan<'a> {
+    query: &'a Query,
+    found: Vec<Record>,
+    looked: usize,
+    stopped: Option<Cursor>,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) const fn new(query: &'a Query) -> Self {
+        Self {
+            query,
+            found: Vec::new(),
+            looked: 0,
+            stopped: None,
+        }
+    }
+
+    /// Looks at the next one; false if it was the last one to look at.
+    pub(crate) fn look<E>(
+        &mut self,
+        place: Cursor,
+        wanted: bool,
+        record: impl FnOnce() -> Result<Record, E>,
+    ) -> Result<bool, E> {
+        self.looked += 1;
+        if wanted {
+            self.found.push(record()?);
+        }
+        // One more than fits on the page tells that another one follows.
+        if self.found.len() > self.query.items_max() || self.looked >= PAGE_SCAN_MAX {
+            self.stopped = Some(place);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}
+
+/// Puts the sources of a page together: everything up to where the first of them
+/// stopped.
+pub(crate) fn merge(scans: Vec<Scan<'_>>, query: &Query) -> Page<Record> {
+    let stopped = scans.iter().filter_map(|scan| scan.stopped).min();
+    let mut found: Vec<_> = scans.into_iter().flat_map(|scan| scan.found).collect();
+    found.sort_unstable_by_key(Record::place);
+    if let Some(stopped) = stopped {
+        found.truncate(found.partition_point(|record| record.place() <= stopped));
+    }
+    let mut page = Page::cut(found, query.items_max(), Record::place);
+    page.next = page.next.or(stopped);
+    page
 }
 
 /// The id as a database keeps it.
 pub(crate) const fn key(id: InstanceId) -> i64 {
     id.0.cast_signed()
+}
+
+/// Whether a spec is asked for.
+pub(crate) fn asked_for(query: &Query, spec: &InstanceSpec) -> bool {
+    query.wants(&spec.owner, &spec.name)
 }

@@ -5,6 +5,9 @@
 //! | `schema` | settings and migrations |
 //! | `queue` | what waits for the writer |
 //! | `writer` | the one thread that writes, in groups |
+//! | `kept` | what a group's draft looks up |
+//! | `write` | a draft as rows |
+//! | `specs` | specs, each kept once |
 //! | `prune` | removing what is not to be kept |
 //! | `read` | everything that only looks, on connections of its own |
 //! | `rows` | columns and errors, in the store's words |
@@ -13,13 +16,17 @@
 //! its epoch is checked inside every write. The file must lie on a local file
 //! system, because the log beside it is shared through memory.
 
+mod kept;
 mod prune;
 mod queue;
 mod read;
 mod rows;
 mod schema;
+mod specs;
+mod write;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -29,6 +36,7 @@ use baton_core::leader::Row;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId};
+use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
 use crate::limits::PRUNE_STEP_INSTANCES;
@@ -160,8 +168,16 @@ impl Store for SqliteStore {
         id: InstanceId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<Page<Entry>, StoreError> {
+    ) -> Result<Page<Entry, Seq>, StoreError> {
         self.readers.read(|db| read::timeline(db, id, after, limit))
+    }
+
+    fn tally(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
+        self.readers.read(|db| read::tally(db, first, last))
     }
 
     fn counts(&self) -> Result<Counts, StoreError> {
@@ -178,7 +194,7 @@ impl Store for SqliteStore {
         let mut pruned = Pruned::default();
         let size = self.size();
         while !retention.keeps_all() {
-            let room = budget - pruned.instances.len();
+            let room = budget.saturating_sub(pruned.records as usize);
             let step = self.ask(|done| Alone::Prune {
                 epoch,
                 now,
@@ -186,18 +202,16 @@ impl Store for SqliteStore {
                 limit: room.min(PRUNE_STEP_INSTANCES),
                 done,
             })?;
-            if step.facts == 0 {
+            if step.is_empty() {
                 break;
             }
-            pruned.instances.extend(step.instances);
-            pruned.facts += step.facts;
-            pruned.bytes += step.bytes;
-            if pruned.instances.len() >= budget {
+            pruned.add(&step);
+            if pruned.records as usize >= budget {
                 pruned.more = true;
                 break;
             }
         }
-        if pruned.facts > 0 {
+        if !pruned.is_empty() {
             self.vacuum(epoch)?;
         }
         pruned.returned = size.saturating_sub(self.size());

@@ -3,21 +3,23 @@
 //! One step is one transaction of the writer, some milliseconds long; commits that
 //! have queued up meanwhile go before the next step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::InstanceId;
-use baton_model::state::UniversalState;
 use baton_model::time::Wall;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::read::counts;
 use super::rows::bits;
+use super::specs::SpecId;
+use crate::draft::{Ids, halves};
 use crate::limits::{FREE_PAGES_KEPT_ONE_IN, PRUNE_STEP_FACTS, VACUUM_STEP_PAGES};
 use crate::retention::{Candidate, Held};
 use crate::view::{Seq, View, key};
 use crate::{Pruned, Retention};
 
-/// Removes at most `limit` instances with their timelines, and facts of no instance.
+/// Removes at most `limit` records with their timelines, facts about ranges of which
+/// nothing is left, and facts of no instance.
 pub(super) fn step(
     db: &Connection,
     now: Wall,
@@ -30,22 +32,18 @@ pub(super) fn step(
         bytes: counts.history_bytes,
     };
     let found = candidates(db, limit)?;
-    let states: BTreeMap<InstanceId, UniversalState> =
-        found.iter().map(|(state, it)| (it.id, *state)).collect();
+    let specs: BTreeMap<InstanceId, SpecId> =
+        found.iter().map(|(spec, it)| (it.first, *spec)).collect();
     let found: Vec<Candidate> = found.into_iter().map(|(_, it)| it).collect();
     let doomed = retention.doomed(now, held, &found);
     let mut pruned = Pruned::default();
-    let mut forget = db.prepare_cached("DELETE FROM history WHERE instance = ?1")?;
-    let mut remove = db.prepare_cached("DELETE FROM instance WHERE id = ?1")?;
-    let mut count =
-        db.prepare_cached("UPDATE tally SET instances = instances - 1 WHERE state = ?1")?;
+    let mut uses: BTreeMap<SpecId, u64> = BTreeMap::new();
     for candidate in &doomed {
-        pruned.facts += forget.execute([key(candidate.id)])? as u64;
-        pruned.bytes += candidate.bytes;
-        remove.execute([key(candidate.id)])?;
-        count.execute([states[&candidate.id].word()])?;
-        pruned.instances.push(candidate.id);
+        remove(db, candidate, &mut pruned)?;
+        *uses.entry(specs[&candidate.first]).or_default() += candidate.len();
     }
+    release_ranges(db, &doomed, &mut pruned)?;
+    release_specs(db, &uses)?;
     let horizon = doomed.iter().map(|it| it.ended).max();
     let large = doomed.is_empty() && retention.is_large(held.bytes);
     others(db, &mut pruned, |seq, at, bytes_gone| {
@@ -58,34 +56,142 @@ pub(super) fn step(
     Ok(pruned)
 }
 
-/// The oldest ends, and what their timelines weigh.
-fn candidates(
-    db: &Connection,
-    limit: usize,
-) -> Result<Vec<(UniversalState, Candidate)>, rusqlite::Error> {
-    let mut ends = db.prepare_cached(
-        "SELECT id, changed_seq, changed_at_ms, \
-         (SELECT coalesce(sum(octet_length(body)), 0) FROM history WHERE instance = id) \
-         FROM instance WHERE state = ?1 ORDER BY position DESC LIMIT ?2",
+/// The oldest ends, what their timelines weigh, and their specs.
+fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>, rusqlite::Error> {
+    // Of a range nobody has a timeline of their own, unless it is a range of one.
+    let mut instances = db.prepare_cached(
+        "SELECT id, id, submitted_seq, changed_seq, changed_at_ms, spec, \
+         (SELECT sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
+         WHERE s.id = h.spec), 0)) FROM history AS h WHERE h.instance = i.id) \
+         FROM instance AS i WHERE state = ?1 ORDER BY rank DESC, id DESC LIMIT ?2",
+    )?;
+    let mut spans = db.prepare_cached(
+        "SELECT first, last, submitted_seq, changed_seq, changed_at_ms, spec, \
+         (SELECT sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
+         WHERE s.id = h.spec), 0)) FROM history AS h WHERE h.instance = i.last \
+         AND i.first = i.last) \
+         FROM span AS i WHERE state = ?1 ORDER BY rank DESC, last DESC LIMIT ?2",
     )?;
     let mut found = Vec::new();
     for state in View::History.states() {
-        let rows = ends.query_map(params![state.word(), limit as i64], |row| {
-            let candidate = Candidate {
-                id: InstanceId(bits(row, 0)?),
-                ended: Seq(bits(row, 1)?),
-                at: Wall(bits(row, 2)?),
-                bytes: bits(row, 3)?,
-            };
-            Ok((*state, candidate))
-        })?;
-        for row in rows {
-            found.push(row?);
+        for statement in [&mut instances, &mut spans] {
+            let rows = statement.query_map(params![state.word(), limit as i64], |row| {
+                let candidate = Candidate {
+                    first: InstanceId(bits(row, 0)?),
+                    last: InstanceId(bits(row, 1)?),
+                    state: *state,
+                    submitted: Seq(bits(row, 2)?),
+                    ended: Seq(bits(row, 3)?),
+                    at: Wall(bits(row, 4)?),
+                    bytes: row.get::<_, Option<i64>>(6)?.unwrap_or(0).cast_unsigned(),
+                };
+                Ok((row.get(5)?, candidate))
+            })?;
+            for row in rows {
+                found.push(row?);
+            }
         }
     }
-    found.sort_unstable_by_key(|(_, candidate)| candidate.ended);
+    found.sort_unstable_by_key(|(_, candidate)| (candidate.ended, candidate.first));
     found.truncate(limit);
     Ok(found)
+}
+
+/// Removes an instance, or the first ones of a range.
+fn remove(db: &Connection, doomed: &Candidate, pruned: &mut Pruned) -> Result<(), rusqlite::Error> {
+    let (first, last) = (key(doomed.first), key(doomed.last));
+    if first == last {
+        pruned.facts += db
+            .prepare_cached("DELETE FROM history WHERE instance = ?1")?
+            .execute([last])? as u64;
+        pruned.bytes += doomed.bytes;
+        db.prepare_cached("DELETE FROM instance WHERE id = ?1")?
+            .execute([last])?;
+    }
+    db.prepare_cached("DELETE FROM span WHERE last = ?1")?
+        .execute([last])?;
+    db.prepare_cached(
+        "UPDATE span SET first = ?2 + 1 WHERE first = ?1 \
+         AND last = (SELECT last FROM span WHERE last > ?2 ORDER BY last LIMIT 1)",
+    )?
+    .execute([first, last])?;
+    db.prepare_cached("UPDATE tally SET instances = instances - ?2 WHERE state = ?1")?
+        .execute(params![doomed.state.word(), doomed.len().cast_signed()])?;
+    pruned.instances += doomed.len();
+    pruned.records += 1;
+    Ok(())
+}
+
+/// Removes the facts about ranges that have just lost the last of their instances.
+fn release_ranges(
+    db: &Connection,
+    doomed: &[Candidate],
+    pruned: &mut Pruned,
+) -> Result<(), rusqlite::Error> {
+    let submitted: BTreeSet<Seq> = doomed.iter().map(|it| it.submitted).collect();
+    let Some(oldest) = submitted.first() else {
+        return Ok(());
+    };
+    let mut ranges = Vec::new();
+    let mut one = db
+        .prepare_cached("SELECT seq, first, last FROM wide WHERE seq = ?1 AND first IS NOT NULL")?;
+    for seq in &submitted {
+        ranges.extend(one.query_row([seq.0.cast_signed()], range).optional()?);
+    }
+    let mut later = db.prepare_cached(
+        "SELECT seq, first, last FROM wide WHERE first IS NOT NULL AND spec IS NULL AND seq > ?1",
+    )?;
+    for range in later.query_map([oldest.0.cast_signed()], range)? {
+        let (seq, (first, last)) = range?;
+        if doomed.iter().any(|it| first <= it.last && it.first <= last) {
+            ranges.push((seq, (first, last)));
+        }
+    }
+    let mut weigh = db.prepare_cached(
+        "SELECT octet_length(w.body) + coalesce(octet_length(s.body), 0) FROM wide AS w \
+         LEFT JOIN spec AS s ON s.id = w.spec WHERE seq = ?1",
+    )?;
+    let mut forget = db.prepare_cached("DELETE FROM wide WHERE seq = ?1")?;
+    for (seq, range) in ranges {
+        if !is_empty(db, range)? {
+            continue;
+        }
+        pruned.bytes += weigh.query_row([seq], |row| bits(row, 0))?;
+        pruned.facts += forget.execute([seq])? as u64;
+    }
+    Ok(())
+}
+
+fn range(row: &Row<'_>) -> Result<(i64, Ids), rusqlite::Error> {
+    let ids = (InstanceId(bits(row, 1)?), InstanceId(bits(row, 2)?));
+    Ok((row.get(0)?, ids))
+}
+
+/// True if no instance of a range is kept any more.
+fn is_empty(db: &Connection, (first, last): Ids) -> Result<bool, rusqlite::Error> {
+    let mut any = db.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM instance WHERE id BETWEEN ?1 AND ?2) OR coalesce( \
+         (SELECT first FROM span WHERE last >= ?1 ORDER BY last LIMIT 1) <= ?2, 0)",
+    )?;
+    for (first, last) in halves(first, last) {
+        if any.query_row([key(first), key(last)], |row| row.get(0))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Removes specs that nobody has any more.
+fn release_specs(db: &Connection, uses: &BTreeMap<SpecId, u64>) -> Result<(), rusqlite::Error> {
+    let mut release = db.prepare_cached("UPDATE spec SET uses = uses - ?2 WHERE id = ?1")?;
+    let mut remove = db.prepare_cached("DELETE FROM spec WHERE id = ?1 AND uses <= ?2")?;
+    for (spec, uses) in uses {
+        let uses = i64::try_from(*uses).unwrap_or(i64::MAX);
+        if remove.execute([*spec, uses])? == 0 {
+            release.execute([*spec, uses])?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the oldest facts of no instance, as long as `goes` says so.
@@ -95,14 +201,14 @@ fn others(
     goes: impl Fn(Seq, Wall, u64) -> bool,
 ) -> Result<(), rusqlite::Error> {
     let mut oldest = db.prepare_cached(
-        "SELECT seq, at_ms, octet_length(body) FROM history WHERE instance IS NULL \
+        "SELECT seq, at_ms, octet_length(body) FROM wide WHERE first IS NULL \
          ORDER BY seq LIMIT ?1",
     )?;
     let rows = oldest.query_map([PRUNE_STEP_FACTS as i64], |row| {
         Ok((Seq(bits(row, 0)?), Wall(bits(row, 1)?), bits(row, 2)?))
     })?;
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    let mut remove = db.prepare_cached("DELETE FROM history WHERE seq = ?1")?;
+    let mut remove = db.prepare_cached("DELETE FROM wide WHERE seq = ?1")?;
     for (seq, at, bytes) in rows {
         if !goes(seq, at, pruned.bytes) {
             break;

@@ -3,19 +3,23 @@
 //! Each read is one short snapshot. In this mode of SQLite readers and the writer
 //! do not wait for each other.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use baton_core::ledger::Ledger;
-use baton_model::ids::{Epoch, InstanceId};
+use baton_core::ledger::{Ledger, LedgerError, Parts, Range};
+use baton_model::ids::{Epoch, InstanceId, WorkerName};
+use baton_model::state::UniversalState;
 use baton_model::time::Millis;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Rows, params};
 
-use super::rows::{self, ALL, SOME, Specs, bits, lift};
+use super::rows::{self, INSTANCES, SPANS, Source, bits, lift};
 use super::schema;
+use super::specs::Shared;
 use crate::StoreError;
+use crate::draft::Ids;
 use crate::limits::READERS_IDLE_MAX;
-use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Seq, key};
+use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Scan, Seq, key};
 
 /// Read connections, lent one at a time.
 pub(super) struct Readers {
@@ -61,7 +65,7 @@ impl Readers {
     }
 }
 
-/// The whole ledger, if `epoch` is still in force.
+/// What a leader has to know, if `epoch` is still in force.
 pub(super) fn ledger(
     db: &Connection,
     epoch: Epoch,
@@ -72,46 +76,171 @@ pub(super) fn ledger(
     let lease_time = db.query_row("SELECT lease_time_ms FROM totals", [], |row| {
         Ok(Millis(bits(row, 0)?))
     })?;
-    let condemned = rows::condemned(db)?;
-    let mut ledger = match Ledger::restore([], condemned, lease_time) {
-        Ok(ledger) => ledger,
-        Err(error) => return Ok(Some(Err(damaged(&error)))),
-    };
-    let mut specs = Specs::default();
-    let mut all = db.prepare(ALL)?;
-    let mut found = all.query([])?;
-    while let Some(row) = found.next()? {
-        let record = rows::record(row, &mut specs)?;
-        if let Err(error) = ledger.admit(record.instance) {
-            return Ok(Some(Err(damaged(&error))));
+    let restored = Ledger::restore(Parts {
+        known: known(db)?,
+        condemned: rows::condemned(db)?,
+        drained: drained(db)?,
+        lease_time,
+        ..Parts::default()
+    });
+    let admitted = restored.map_err(Broken::Ledger).and_then(|mut ledger| {
+        let mut shared = Shared::default();
+        for source in [SPANS, INSTANCES] {
+            admit(db, &source, &mut shared, &mut ledger)?;
         }
+        Ok(ledger)
+    });
+    match admitted {
+        Ok(ledger) => Ok(Some(Ok(ledger))),
+        Err(Broken::Ledger(error)) => Ok(Some(Err(StoreError::Corrupt(error.to_string())))),
+        Err(Broken::Database(error)) => Err(error),
     }
-    Ok(Some(Ok(ledger)))
 }
 
-fn damaged(error: &impl ToString) -> StoreError {
-    StoreError::Corrupt(error.to_string())
+/// How many of a range are in which state. Spans do not overlap, so beside those that end
+/// within it there is at most one more.
+pub(super) fn tally(
+    db: &Connection,
+    first: InstanceId,
+    last: InstanceId,
+) -> Result<BTreeMap<UniversalState, u64>, rusqlite::Error> {
+    const WITHIN: [&str; 3] = [
+        "SELECT state, count(*) FROM instance WHERE id BETWEEN ?1 AND ?2 GROUP BY state",
+        "SELECT state, sum(last - max(first, ?1) + 1) FROM span WHERE last BETWEEN ?1 AND ?2 \
+         GROUP BY state",
+        "SELECT state, ?2 - max(first, ?1) + 1 FROM \
+         (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) WHERE first <= ?2",
+    ];
+    let mut tally = BTreeMap::new();
+    for sql in WITHIN {
+        let mut counted = db.prepare_cached(sql)?;
+        let mut found = counted.query([key(first), key(last)])?;
+        while let Some(row) = found.next()? {
+            *tally.entry(rows::state(row, 0)?).or_default() += bits(row, 1)?;
+        }
+    }
+    Ok(tally)
+}
+
+/// Why a ledger cannot be put together.
+enum Broken {
+    Database(rusqlite::Error),
+    Ledger(LedgerError),
+}
+
+impl From<rusqlite::Error> for Broken {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<LedgerError> for Broken {
+    fn from(error: LedgerError) -> Self {
+        Self::Ledger(error)
+    }
+}
+
+/// Takes in everything of one table that has not ended.
+fn admit(
+    db: &Connection,
+    source: &Source,
+    shared: &mut Shared,
+    ledger: &mut Ledger,
+) -> Result<(), Broken> {
+    for state in states(db, source)? {
+        if state.is_terminal() {
+            continue;
+        }
+        let mut living = db.prepare(source.beyond)?;
+        let mut found = living.query(params![state.word(), i64::MIN])?;
+        while let Some(row) = found.next()? {
+            let record = (source.record)(row, shared)?;
+            let instance = record.instance;
+            if source.ranges {
+                ledger.admit_range(Range {
+                    first: instance.id,
+                    last: record.span.unwrap_or(instance.id),
+                    spec: instance.spec,
+                })?;
+            } else {
+                ledger.admit(instance)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The states that occur in a table; looked up one by one, since ends are many.
+fn states(db: &Connection, source: &Source) -> Result<Vec<UniversalState>, rusqlite::Error> {
+    let mut next = db.prepare(source.states)?;
+    let mut states = Vec::new();
+    let mut last = String::new();
+    while let Some(word) = next.query_row([&last], |row| row.get::<_, Option<String>>(0))? {
+        states.push(rows::state_of(&word, 0)?);
+        last = word;
+    }
+    Ok(states)
+}
+
+fn known(db: &Connection) -> Result<Vec<Ids>, rusqlite::Error> {
+    db.prepare("SELECT first, last FROM known ORDER BY first")?
+        .query_map([], |row| {
+            Ok((InstanceId(bits(row, 0)?), InstanceId(bits(row, 1)?)))
+        })?
+        .collect()
+}
+
+fn drained(db: &Connection) -> Result<Vec<WorkerName>, rusqlite::Error> {
+    db.prepare("SELECT worker FROM drained")?
+        .query_map([], |row| Ok(WorkerName::new(row.get_ref(0)?.as_str()?)))?
+        .collect()
 }
 
 /// One page of a view: the first ones of each of its states, merged.
 pub(super) fn page(db: &Connection, query: &Query) -> Result<Page<Record>, rusqlite::Error> {
-    let mut statement = db.prepare_cached(SOME)?;
-    let from = match query.after {
-        None => i64::MIN,
-        // Behind the last place there is nothing.
-        Some(Cursor(i64::MAX)) => return Ok(view::merge(Vec::new(), query)),
-        Some(Cursor(last)) => last + 1,
-    };
-    let mut specs = Specs::default();
-    let mut found = Vec::new();
+    let mut shared = Shared::default();
+    let mut scans = Vec::new();
     for state in query.states() {
-        let limit = query.items_max() as i64 + 1;
-        let mut rows = statement.query(params![state.word(), from, limit])?;
-        while let Some(row) = rows.next()? {
-            found.push(rows::record(row, &mut specs)?);
+        for source in [SPANS, INSTANCES] {
+            scans.push(scan(db, query, state, &source, &mut shared)?);
         }
     }
-    Ok(view::merge(found, query))
+    Ok(view::merge(scans, query))
+}
+
+/// Walks over those of one state in one table: the rest of the rank that the page before
+/// ended in, then what is beyond it.
+fn scan<'a>(
+    db: &Connection,
+    query: &'a Query,
+    state: UniversalState,
+    source: &Source,
+    shared: &mut Shared,
+) -> Result<Scan<'a>, rusqlite::Error> {
+    let mut scan = Scan::new(query);
+    let word = state.word();
+    let mut walk = |rows: &mut Rows<'_>| {
+        while let Some(row) = rows.next()? {
+            let owner = row.get_ref(source.spec + 2)?.as_str()?;
+            let wanted = query.wants(owner, row.get_ref(source.spec + 3)?.as_str()?);
+            let record = || (source.record)(row, shared);
+            if !scan.look(rows::place(row)?, wanted, record)? {
+                return Ok(false);
+            }
+        }
+        Ok::<_, rusqlite::Error>(true)
+    };
+    let mut more = true;
+    if let Some(Cursor(rank, id)) = query.after {
+        let mut rest = db.prepare_cached(source.rest)?;
+        more = walk(&mut rest.query(params![word, rank, id])?)?;
+    }
+    if more {
+        let rank = query.after.map_or(i64::MIN, |after| after.0);
+        let mut beyond = db.prepare_cached(source.beyond)?;
+        walk(&mut beyond.query(params![word, rank])?)?;
+    }
+    Ok(scan)
 }
 
 /// What happened to one instance.
@@ -120,20 +249,40 @@ pub(super) fn timeline(
     id: InstanceId,
     after: Option<Seq>,
     limit: usize,
-) -> Result<Page<Entry>, rusqlite::Error> {
+) -> Result<Page<Entry, Seq>, rusqlite::Error> {
     let limit = view::page_limit(limit);
     let after = after.map_or(0, |seq| seq.0.cast_signed());
-    let entries = db
-        .prepare_cached(
-            "SELECT seq, at_ms, epoch, body FROM history WHERE instance = ?1 AND seq > ?2 \
-             ORDER BY seq LIMIT ?3",
-        )?
-        .query_map(params![key(id), after, limit as i64 + 1], rows::entry)?
-        .collect::<Result<_, _>>()?;
-    Ok(Page::cut(entries, limit, |entry: &Entry| {
-        entry.seq.0.cast_signed()
-    }))
+    let mut entries: Vec<Entry> = Vec::new();
+    if let Some(record) = rows::find(db, id)? {
+        let submitted = record.submitted.0.cast_signed();
+        for sql in [OWN, BEGINNING, LATER] {
+            let mut statement = db.prepare_cached(sql)?;
+            let values = params![key(id), after, limit as i64 + 1, submitted];
+            let found = statement.query_map(values, rows::entry)?;
+            for entry in found {
+                entries.push(entry?);
+            }
+        }
+    }
+    entries.sort_unstable_by_key(|entry| entry.seq);
+    Ok(Page::cut(entries, limit, |entry: &Entry| entry.seq))
 }
+
+/// Facts about one instance alone.
+const OWN: &str = "SELECT h.seq, h.at_ms, h.epoch, h.body, s.body FROM history AS h \
+    LEFT JOIN spec AS s ON s.id = h.spec WHERE h.instance = ?1 AND h.seq > ?2 AND ?4 IS NOT NULL \
+    ORDER BY h.seq LIMIT ?3";
+
+/// The submission of a range that it is one of.
+const BEGINNING: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body FROM wide AS w \
+    LEFT JOIN spec AS s ON s.id = w.spec WHERE w.seq = ?4 AND w.seq > ?2 AND w.first IS NOT NULL \
+    AND ?1 IS NOT NULL LIMIT ?3";
+
+/// What came to ranges that it was in. A range may go on where signed numbers begin anew.
+const LATER: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, NULL FROM wide AS w \
+    WHERE w.first IS NOT NULL AND w.spec IS NULL AND w.seq > max(?2, ?4) \
+    AND CASE WHEN w.first <= w.last THEN ?1 BETWEEN w.first AND w.last \
+    ELSE ?1 >= w.first OR ?1 <= w.last END ORDER BY w.seq LIMIT ?3";
 
 /// How much there is.
 pub(super) fn counts(db: &Connection) -> Result<Counts, rusqlite::Error> {

@@ -2,47 +2,89 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
 
 use baton_core::leader::Row as Leadership;
 use baton_core::ledger::{Instance, Lease};
-use baton_model::fact::{Fact, Holder};
+use baton_model::fact::{Again, Holder};
 use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage,
     WorkerName,
 };
+use baton_model::outcome::{AttemptEnd, Ran};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, ffi};
 
-use crate::StoreError;
-use crate::draft::{Kept, Shared};
-use crate::view::{Entry, Record, Seq, key};
+use super::specs::{self, Shared, SpecId};
+use crate::draft::{self, Story, untried};
+use crate::view::{Cursor, Entry, LastEnd, Record, Seq, key};
+use crate::{StoreError, body};
 
-/// The columns of an instance, in the order in which [`record`] reads them.
-macro_rules! columns {
-    () => {
-        "id, state, attempts, failures, losses, stop_requested, lease_attempt, lease_epoch, \
-         lease_confirmed, worker, lineage, life, host, boot, submitted_at_ms, changed_at_ms, \
-         changed_seq, spec"
+/// The columns of an instance, in the order in which [`kept`] reads them, and of its
+/// spec, as [`record`] does.
+macro_rules! instance {
+    ($rest:literal) => {
+        concat!(
+            "SELECT i.id, i.state, i.spec, i.submitted_at_ms, i.submitted_seq, i.changed_at_ms, \
+             i.changed_seq, attempts, failures, losses, stop_requested, lease_attempt, \
+             lease_epoch, lease_confirmed, worker, lineage, life, host, boot, again, last_end, \
+             s.body, s.uses, s.owner, s.name FROM instance AS i LEFT JOIN spec AS s \
+             ON s.id = i.spec ",
+            $rest
+        )
     };
 }
 
-/// One instance.
-const ONE: &str = concat!("SELECT ", columns!(), " FROM instance WHERE id = ?1");
+/// The columns of a range, in the order in which [`span`] reads them, and of its spec, as
+/// [`span_record`] does.
+macro_rules! span {
+    ($rest:literal) => {
+        concat!(
+            "SELECT i.last, i.state, i.spec, i.submitted_at_ms, i.submitted_seq, \
+             i.changed_at_ms, i.changed_seq, i.first, s.body, s.uses, s.owner, s.name \
+             FROM span AS i LEFT JOIN spec AS s ON s.id = i.spec ",
+            $rest
+        )
+    };
+}
 
-/// Every instance.
-pub(super) const ALL: &str = concat!("SELECT ", columns!(), " FROM instance ORDER BY id");
+/// Where a table of instances is read, and how a row of it becomes a record.
+pub(super) struct Source {
+    /// Those of one state and rank, behind an id.
+    pub(super) rest: &'static str,
+    /// Those of one state behind a rank.
+    pub(super) beyond: &'static str,
+    /// The next state behind a word.
+    pub(super) states: &'static str,
+    /// True if its rows are ranges.
+    pub(super) ranges: bool,
+    /// Where the columns of the spec are.
+    pub(super) spec: usize,
+    pub(super) record: fn(&Row<'_>, &mut Shared) -> Result<Record, rusqlite::Error>,
+}
 
-/// Those of one state, from a position on.
-pub(super) const SOME: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM instance WHERE state = ?1 AND position >= ?2 ORDER BY position LIMIT ?3"
-);
+pub(super) const INSTANCES: Source = Source {
+    rest: instance!("WHERE i.state = ?1 AND i.rank = ?2 AND i.id > ?3 ORDER BY i.id"),
+    beyond: instance!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.id"),
+    states: "SELECT min(state) FROM instance WHERE state > ?1",
+    ranges: false,
+    spec: 21,
+    record,
+};
 
-/// Instances in a row often ask for the same; it is then read once.
-pub(super) type Specs = Shared<InstanceSpec>;
+pub(super) const SPANS: Source = Source {
+    rest: span!("WHERE i.state = ?1 AND i.rank = ?2 AND i.last > ?3 ORDER BY i.last"),
+    beyond: span!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.last"),
+    states: "SELECT min(state) FROM span WHERE state > ?1",
+    ranges: true,
+    spec: 8,
+    record: span_record,
+};
+
+const ONE: &str = instance!("WHERE i.id = ?1");
+const COVERING: &str = span!("WHERE i.last >= ?1 ORDER BY i.last LIMIT 1");
 
 /// What the database says, in the store's words.
 pub(super) fn lift(path: &Path, error: rusqlite::Error) -> StoreError {
@@ -78,11 +120,28 @@ pub(super) fn leadership(db: &Connection) -> Result<Leadership, rusqlite::Error>
         })
 }
 
-/// One instance, by id.
+/// One instance, also one of a range.
 pub(super) fn find(db: &Connection, id: InstanceId) -> Result<Option<Record>, rusqlite::Error> {
-    db.prepare_cached(ONE)?
-        .query_row([key(id)], |row| record(row, &mut Specs::default()))
-        .optional()
+    let mut shared = Shared::default();
+    let found = db
+        .prepare_cached(ONE)?
+        .query_row([key(id)], |row| record(row, &mut shared))
+        .optional()?;
+    if found.is_some() {
+        return Ok(found);
+    }
+    let span = db
+        .prepare_cached(COVERING)?
+        .query_row([key(id)], |row| span_record(row, &mut shared))
+        .optional()?;
+    // Ids are in order as signed numbers here.
+    Ok(span
+        .filter(|span| key(span.instance.id) <= key(id))
+        .map(|mut span| {
+            span.instance.id = id;
+            span.span = None;
+            span
+        }))
 }
 
 /// Every condemned life.
@@ -97,33 +156,128 @@ pub(super) fn condemned(db: &Connection) -> Result<Vec<Incarnation>, rusqlite::E
         .collect()
 }
 
-/// Reads what `columns` names.
-pub(super) fn record(row: &Row<'_>, specs: &mut Specs) -> Result<Record, rusqlite::Error> {
-    let id = InstanceId(bits(row, 0)?);
-    let spec = specs
-        .get(row.get_ref(17)?.as_str()?, |text| {
-            serde_json::from_str(text)
-        })
-        .map_err(|error| damaged(17, error))?;
+/// Reads an instance, with its spec.
+fn record(row: &Row<'_>, shared: &mut Shared) -> Result<Record, rusqlite::Error> {
+    let spec = shared.read(row, row.get(2)?, INSTANCES.spec)?;
+    let kept = kept(row, spec)?;
     Ok(Record {
+        instance: kept.instance,
+        span: None,
+        submitted_at: kept.story.submitted_at,
+        submitted: kept.story.submitted,
+        changed_at: kept.story.changed_at,
+        changed: kept.story.changed,
+        last: kept.last,
+    })
+}
+
+/// Reads a range, with its spec.
+fn span_record(row: &Row<'_>, shared: &mut Shared) -> Result<Record, rusqlite::Error> {
+    let spec = shared.read(row, row.get(2)?, SPANS.spec)?;
+    let span = span(row)?;
+    Ok(Record {
+        instance: untried(span.first, spec, span.state),
+        span: (span.first != span.last).then_some(span.last),
+        submitted_at: span.story.submitted_at,
+        submitted: span.story.submitted,
+        changed_at: span.story.changed_at,
+        changed: span.story.changed,
+        last: None,
+    })
+}
+
+/// Reads an instance as it is kept; its spec is given.
+pub(super) fn kept(
+    row: &Row<'_>,
+    spec: Arc<InstanceSpec>,
+) -> Result<draft::Row<SpecId>, rusqlite::Error> {
+    let id = InstanceId(bits(row, 0)?);
+    Ok(draft::Row {
         instance: Instance {
             id,
             spec,
             state: state(row, 1)?,
-            lease: lease(row, id)?,
-            attempts: AttemptNo(row.get(2)?),
-            failures: row.get(3)?,
-            losses: row.get(4)?,
-            stop_requested: row.get(5)?,
+            lease: lease(row, id)?.map(Box::new),
+            attempts: AttemptNo(row.get(7)?),
+            failures: row.get(8)?,
+            losses: row.get(9)?,
+            stop_requested: row.get(10)?,
+            again: json::<Again>(row, 19)?.map(Box::new),
         },
-        submitted_at: Wall(bits(row, 14)?),
-        changed_at: Wall(bits(row, 15)?),
-        changed: Seq(bits(row, 16)?),
+        story: story(row)?,
+        last: last_end(row, id)?,
     })
 }
 
+/// Reads a range as it is kept.
+pub(super) fn span(row: &Row<'_>) -> Result<draft::Span<SpecId>, rusqlite::Error> {
+    let state = state(row, 1)?;
+    if !matches!(state, UniversalState::Queued | UniversalState::Halted) {
+        return Err(damaged(1, format!("a range is {state}")));
+    }
+    Ok(draft::Span {
+        first: InstanceId(bits(row, 7)?),
+        last: InstanceId(bits(row, 0)?),
+        state,
+        story: story(row)?,
+    })
+}
+
+/// The place of an instance or a range in its view.
+pub(super) fn place(row: &Row<'_>) -> Result<Cursor, rusqlite::Error> {
+    let (last, changed) = (InstanceId(bits(row, 0)?), Seq(bits(row, 6)?));
+    Ok(Cursor::of(state(row, 1)?, changed, last))
+}
+
+fn story(row: &Row<'_>) -> Result<Story<SpecId>, rusqlite::Error> {
+    Ok(Story {
+        spec: row.get(2)?,
+        submitted_at: Wall(bits(row, 3)?),
+        submitted: Seq(bits(row, 4)?),
+        changed_at: Wall(bits(row, 5)?),
+        changed: Seq(bits(row, 6)?),
+    })
+}
+
+/// How the last attempt ended, as it stands in its column.
+type End = (AttemptNo, Epoch, WorkerName, AttemptEnd, Option<Ran>);
+
+/// What is kept of how the last attempt ended.
+pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
+    let LeaseId { attempt, epoch } = last.lease;
+    to_json(&(attempt.number, epoch, &last.worker, last.end, last.ran))
+}
+
+fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, rusqlite::Error> {
+    let end = json::<End>(row, 20)?;
+    Ok(end.map(|(number, epoch, worker, end, ran)| LastEnd {
+        lease: LeaseId {
+            attempt: AttemptId { instance, number },
+            epoch,
+        },
+        worker,
+        end,
+        ran,
+    }))
+}
+
+/// JSON for a column.
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, rusqlite::Error> {
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+fn json<T: serde::de::DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<T>, rusqlite::Error> {
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    text.map(|text| serde_json::from_str(text).map_err(|error| damaged(column, error)))
+        .transpose()
+}
+
 fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite::Error> {
-    let Some(number) = row.get::<_, Option<u32>>(6)? else {
+    let Some(number) = row.get::<_, Option<u32>>(11)? else {
         return Ok(None);
     };
     Ok(Some(Lease {
@@ -132,25 +286,26 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite:
                 instance,
                 number: AttemptNo(number),
             },
-            epoch: Epoch(bits(row, 7)?),
+            epoch: Epoch(bits(row, 12)?),
         },
-        confirmed: row.get(8)?,
+        confirmed: row.get(13)?,
         holder: Holder {
-            worker: WorkerName::new(row.get_ref(9)?.as_str()?),
+            worker: WorkerName::new(row.get_ref(14)?.as_str()?),
             incarnation: Incarnation {
-                lineage: Lineage(bits(row, 10)?),
-                life: Life(bits(row, 11)?),
+                lineage: Lineage(bits(row, 15)?),
+                life: Life(bits(row, 16)?),
             },
-            host: HostId(bits(row, 12)?),
-            boot: BootId(bits(row, 13)?),
+            host: HostId(bits(row, 17)?),
+            boot: BootId(bits(row, 18)?),
         },
     }))
 }
 
-/// Reads `seq, at_ms, epoch, body` of the history.
+/// Reads `seq, at_ms, epoch, body` of a fact, and the body of its spec.
 pub(super) fn entry(row: &Row<'_>) -> Result<Entry, rusqlite::Error> {
-    let fact: Fact =
-        serde_json::from_str(row.get_ref(3)?.as_str()?).map_err(|error| damaged(3, error))?;
+    let spec = row.get_ref(4)?.as_str_or_null()?;
+    let spec = spec.map(|spec| specs::parse(spec, 4)).transpose()?;
+    let fact = body::read(row.get_ref(3)?.as_str()?, spec).map_err(|error| damaged(3, error))?;
     Ok(Entry {
         seq: Seq(bits(row, 0)?),
         at: Wall(bits(row, 1)?),
@@ -161,7 +316,11 @@ pub(super) fn entry(row: &Row<'_>) -> Result<Entry, rusqlite::Error> {
 
 /// Reads a state's word.
 pub(super) fn state(row: &Row<'_>, column: usize) -> Result<UniversalState, rusqlite::Error> {
-    let word = row.get_ref(column)?.as_str()?;
+    state_of(row.get_ref(column)?.as_str()?, column)
+}
+
+/// The state that a word of this column means.
+pub(super) fn state_of(word: &str, column: usize) -> Result<UniversalState, rusqlite::Error> {
     UniversalState::ALL
         .iter()
         .copied()
@@ -174,26 +333,11 @@ pub(super) fn bits(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error>
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }
 
-fn damaged(column: usize, error: impl Display) -> rusqlite::Error {
+/// A column that cannot be right.
+pub(super) fn damaged(column: usize, error: impl Display) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(
         column,
         rusqlite::types::Type::Text,
         error.to_string().into(),
     )
-}
-
-/// The rows as a draft fetches them, within the writer's transaction.
-pub(super) struct InTransaction<'a> {
-    pub(super) db: &'a Connection,
-    pub(super) path: &'a Path,
-}
-
-impl Kept for InTransaction<'_> {
-    fn record(&mut self, id: InstanceId) -> Result<Option<Record>, StoreError> {
-        find(self.db, id).map_err(|error| lift(self.path, error))
-    }
-
-    fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {
-        condemned(self.db).map_err(|error| lift(self.path, error))
-    }
 }

@@ -10,26 +10,31 @@
 //! connection is thrown away; the next operation reads anew what is really there.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use baton_model::ids::Epoch;
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::kept::InTransaction;
 use super::queue::{Alone, Queue, Work, Write};
-use super::rows::{InTransaction, leadership, lift};
+use super::rows::{leadership, lift};
+use super::specs::{SpecId, Written};
+use super::write::write;
 use super::{prune, schema};
 use crate::StoreError;
-use crate::draft::{Change, Draft};
+use crate::draft::Draft;
 use crate::limits::{
     BUSY_TIMEOUT_MS, CHECKPOINT_FACTS, CHECKPOINT_GROUPS, LOG_PAGES_HARD, LOG_PAGES_SOFT,
     LOG_WAIT_MS,
 };
-use crate::view::{Seq, key};
+use crate::view::Seq;
 
 /// The writer's own state; lives on its thread.
 pub(super) struct Writer {
     path: PathBuf,
     db: Option<Connection>,
+    specs: Written,
     broken: Epoch,
     groups: usize,
     facts: usize,
@@ -49,6 +54,7 @@ impl Writer {
         Self {
             path,
             db: Some(db),
+            specs: Written::default(),
             broken: Epoch(0),
             groups: 0,
             facts: 0,
@@ -72,7 +78,10 @@ impl Writer {
         let before = self.broken;
         let sound = group.iter().map(Write::epoch).filter(|it| *it > before);
         let result = sound.max().map(|last| {
-            self.transaction(|tx, path| land(tx, path, &group, before))
+            // Back in its place only if everything that it remembers has landed.
+            let mut specs = std::mem::take(&mut self.specs);
+            self.transaction(|tx, path| land(tx, path, &group, before, &mut specs))
+                .inspect(|_| self.specs = specs)
                 .inspect_err(|_| self.broken = last)
         });
         for write in group {
@@ -102,10 +111,14 @@ impl Writer {
                 retention,
                 limit,
                 done,
-            } => done(self.transaction(|tx, path| {
-                check(tx, epoch).map_err(|error| lift(path, error))??;
-                prune::step(tx, now, &retention, limit).map_err(|error| lift(path, error))
-            })),
+            } => {
+                // Specs may go as well.
+                self.specs = Written::default();
+                done(self.transaction(|tx, path| {
+                    check(tx, epoch).map_err(|error| lift(path, error))??;
+                    prune::step(tx, now, &retention, limit).map_err(|error| lift(path, error))
+                }));
+            }
             Alone::Vacuum { epoch, done } => done(self.transaction(|tx, path| {
                 check(tx, epoch).map_err(|error| lift(path, error))??;
                 prune::vacuum(tx).map_err(|error| lift(path, error))
@@ -190,13 +203,21 @@ fn land(
     path: &Path,
     group: &[Write],
     broken: Epoch,
+    specs: &mut Written,
 ) -> Result<Epoch, StoreError> {
     let failed = |error| lift(path, error);
     let epoch = leadership(tx).map_err(failed)?.epoch;
     if epoch <= broken {
         return Ok(epoch);
     }
-    let mut draft: Option<Draft> = None;
+    specs.begin(tx).map_err(failed)?;
+    let mut kept = InTransaction {
+        db: tx,
+        path,
+        specs,
+        no_spec: Arc::default(),
+    };
+    let mut draft: Option<Draft<SpecId>> = None;
     let mut renewals = 0_i64;
     for write in group.iter().filter(|write| write.epoch() == epoch) {
         match write {
@@ -207,7 +228,7 @@ fn land(
                         Some(draft) => draft,
                         none => none.insert(Draft::new(next_seq(tx).map_err(failed)?)),
                     };
-                    draft.apply(&mut InTransaction { db: tx, path }, epoch, *wall, fact)?;
+                    draft.apply(&mut kept, epoch, *wall, fact)?;
                 }
             }
         }
@@ -218,7 +239,7 @@ fn land(
             .map_err(failed)?;
     }
     if let Some(draft) = draft {
-        write(tx, &draft).map_err(failed)?;
+        write(tx, &draft, kept.specs).map_err(failed)?;
     }
     Ok(epoch)
 }
@@ -244,103 +265,4 @@ fn next_seq(tx: &Transaction<'_>) -> Result<Seq, rusqlite::Error> {
     tx.prepare_cached("SELECT last_seq FROM totals")?
         .query_row([], |row| row.get::<_, i64>(0))
         .map(|last| Seq(last.cast_unsigned() + 1))
-}
-
-fn write(tx: &Transaction<'_>, draft: &Draft) -> Result<(), rusqlite::Error> {
-    let mut append = tx.prepare_cached(
-        "INSERT INTO history (seq, instance, epoch, at_ms, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
-    for line in draft.lines() {
-        append.execute(params![
-            line.seq.0.cast_signed(),
-            line.instance.map(key),
-            line.epoch.0.cast_signed(),
-            line.at.0.cast_signed(),
-            line.body,
-        ])?;
-    }
-    for change in draft.changes() {
-        write_instance(tx, &change)?;
-    }
-    let mut count = tx.prepare_cached(
-        "INSERT INTO tally (state, instances) VALUES (?1, ?2) \
-         ON CONFLICT (state) DO UPDATE SET instances = instances + excluded.instances",
-    )?;
-    for (state, by) in draft.tally() {
-        count.execute(params![state.word(), by])?;
-    }
-    write_condemned(tx, draft)?;
-    tx.prepare_cached(
-        "UPDATE totals SET last_seq = ?1, history_bytes = history_bytes + ?2, \
-         lease_time_ms = coalesce(?3, lease_time_ms)",
-    )?
-    .execute(params![
-        draft.next().0.cast_signed() - 1,
-        draft.bytes().cast_signed(),
-        draft.lease_time().map(|lease| lease.0.cast_signed()),
-    ])?;
-    Ok(())
-}
-
-fn write_condemned(tx: &Transaction<'_>, draft: &Draft) -> Result<(), rusqlite::Error> {
-    let (new, gone) = draft.condemned();
-    let mut remember =
-        tx.prepare_cached("INSERT OR REPLACE INTO condemned (lineage, life) VALUES (?1, ?2)")?;
-    for it in new {
-        remember.execute([it.lineage.0.cast_signed(), it.life.0.cast_signed()])?;
-    }
-    let mut forget = tx.prepare_cached("DELETE FROM condemned WHERE lineage = ?1")?;
-    for lineage in gone {
-        forget.execute([lineage.0.cast_signed()])?;
-    }
-    Ok(())
-}
-
-/// A new row, or the changed columns of an old one: what was asked for never changes.
-fn write_instance(tx: &Transaction<'_>, change: &Change) -> Result<(), rusqlite::Error> {
-    let record = &change.record;
-    let instance = &record.instance;
-    let lease = instance.lease.as_ref();
-    let holder = lease.map(|lease| &lease.holder);
-    let spec = match change.before {
-        Some(_) => None,
-        None => Some(
-            serde_json::to_string(&*instance.spec)
-                .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?,
-        ),
-    };
-    let values = params![
-        key(instance.id),
-        instance.state.word(),
-        record.position(),
-        instance.attempts.0,
-        instance.failures,
-        instance.losses,
-        instance.stop_requested,
-        lease.map(|it| it.id.attempt.number.0),
-        lease.map(|it| it.id.epoch.0.cast_signed()),
-        lease.map(|it| it.confirmed),
-        holder.map(|it| &*it.worker.0),
-        holder.map(|it| it.incarnation.lineage.0.cast_signed()),
-        holder.map(|it| it.incarnation.life.0.cast_signed()),
-        holder.map(|it| it.host.0.cast_signed()),
-        holder.map(|it| it.boot.0.cast_signed()),
-        record.submitted_at.0.cast_signed(),
-        record.changed_at.0.cast_signed(),
-        record.changed.0.cast_signed(),
-        spec,
-    ];
-    let sql = if spec.is_some() {
-        "INSERT INTO instance (id, state, position, attempts, failures, losses, stop_requested, \
-         lease_attempt, lease_epoch, lease_confirmed, worker, lineage, life, host, boot, \
-         submitted_at_ms, changed_at_ms, changed_seq, spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, \
-         ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
-    } else {
-        "UPDATE instance SET state = ?2, position = ?3, attempts = ?4, failures = ?5, losses = ?6, \
-         stop_requested = ?7, lease_attempt = ?8, lease_epoch = ?9, lease_confirmed = ?10, \
-         worker = ?11, lineage = ?12, life = ?13, host = ?14, boot = ?15, submitted_at_ms = ?16, \
-         changed_at_ms = ?17, changed_seq = ?18, spec = coalesce(?19, spec) WHERE id = ?1"
-    };
-    tx.prepare_cached(sql)?.execute(values)?;
-    Ok(())
 }

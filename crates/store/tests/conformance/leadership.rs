@@ -111,7 +111,7 @@ pub(crate) fn a_commit_queued_before_a_take_is_in_its_ledger_or_refused(open: Op
         let new = new.expect("taken half-way");
         assert_eq!(new.ledger, landed, "round {round}");
         let last = InstanceId(round * 100 + 49);
-        assert!(new.ledger.instance(last).is_none());
+        assert!(new.ledger.find(last).is_none());
     }
 }
 

@@ -9,7 +9,7 @@ use baton_model::ids::{
     BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage, WorkerName,
 };
 use baton_model::outcome::{AttemptEnd, Outcome};
-use baton_model::spec::InstanceSpec;
+use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Wall;
 use baton_store::{Store, StoreError, Taken};
 
@@ -84,6 +84,13 @@ impl Leader {
         self.commit_at(store, NOW, facts);
     }
 
+    /// What the next leader must find: of what has ended, that its ids were used.
+    pub(crate) fn left(&self) -> Ledger {
+        let mut ledger = self.ledger.clone();
+        ledger.drop_all_ended();
+        ledger
+    }
+
     /// One instance from its submission to a good end.
     pub(crate) fn done(&self, id: u64) -> Vec<Fact> {
         let lease = self.ledger.next_lease(InstanceId(id), self.epoch);
@@ -97,12 +104,25 @@ impl Leader {
 }
 
 pub(crate) fn submitted(id: u64) -> Fact {
-    Fact::InstanceSubmitted {
-        instance: InstanceId(id),
+    array(id, id)
+}
+
+pub(crate) fn array(first: u64, last: u64) -> Fact {
+    let command = vec!["run".to_owned(), format!("--shard={first}")];
+    Fact::InstancesSubmitted {
+        first: InstanceId(first),
+        last: InstanceId(last),
         spec: Arc::new(InstanceSpec {
-            command: vec!["run".to_owned(), format!("--shard={id}")],
+            work: Work::Command(command),
             ..InstanceSpec::default()
         }),
+    }
+}
+
+pub(crate) fn halted(first: u64, last: u64) -> Fact {
+    Fact::InstancesHalted {
+        first: InstanceId(first),
+        last: InstanceId(last),
     }
 }
 
@@ -120,11 +140,13 @@ pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
     fresh
         .apply(&submitted(id.0))
         .expect("a first submission fits");
-    let instance = leader.ledger.instance(id).or(fresh.instance(id));
+    let instance = leader.ledger.find(id).or(fresh.find(id));
     Fact::AttemptEnded {
         lease,
         end,
         verdict: instance.expect("just submitted").verdict(end),
+        ran: None,
+        again: None,
     }
 }
 

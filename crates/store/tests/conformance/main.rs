@@ -70,6 +70,8 @@ macro_rules! backends {
                 what_is_restored_is_what_the_facts_add_up_to,
                 only_so_many_condemned_lives_are_remembered,
                 a_hundred_thousand_facts,
+                an_array_of_any_size_is_one_fact_and_one_record,
+                ids_stay_known_however_they_ended,
             }
             reading {
                 a_timeline_tells_what_happened_when_and_in_whose_name,
@@ -79,6 +81,11 @@ macro_rules! backends {
                 a_state_can_be_asked_for,
                 any_id_and_any_limit_can_be_asked_for,
                 pages_show_everything_once_while_others_write,
+                one_of_a_range_leaves_it_with_its_first_fact,
+                a_halted_range_is_one_end_and_each_of_it_can_be_retried,
+                ranges_that_fall_apart_between_pages_are_shown_once,
+                owners_and_names_can_be_asked_for,
+                a_cursor_survives_being_printed,
                 readers_and_a_writer_at_the_same_time,
             }
             retention {
@@ -90,7 +97,9 @@ macro_rules! backends {
                 facts_of_no_instance_go_as_well,
                 a_budget_ends_the_work_and_says_so,
                 commits_pass_while_pruning,
-                what_is_left_is_restored,
+                what_is_pruned_stays_known,
+                of_a_halted_range_no_more_goes_than_must,
+                the_fact_about_a_range_goes_with_the_last_one_of_it,
             }
         })+
     };

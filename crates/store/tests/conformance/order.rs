@@ -8,15 +8,13 @@ use baton_model::ids::InstanceId;
 use baton_store::StoreError;
 
 use crate::Open;
-use crate::leading::{Leader, NOW, submitted};
+use crate::leading::{Leader, NOW, halted, submitted};
 
 pub(crate) fn a_batch_lands_whole_or_not_at_all(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     leader.commit(&*store, vec![submitted(1)]);
-    let unknown = Fact::InstanceHalted {
-        instance: InstanceId(99),
-    };
+    let unknown = halted(99, 99);
     let stop = Fact::StopRequested {
         instance: InstanceId(1),
     };
@@ -25,7 +23,7 @@ pub(crate) fn a_batch_lands_whole_or_not_at_all(open: Open<'_>) {
         matches!(fate, Err(StoreError::Contradiction(_))),
         "{fate:?}"
     );
-    assert_eq!(Leader::elect(&*store).ledger, leader.ledger);
+    assert_eq!(Leader::elect(&*store).ledger, leader.left());
     let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
     assert_eq!(timeline.items.len(), 1);
 }
@@ -44,7 +42,7 @@ pub(crate) fn after_a_failure_nothing_of_the_term_lands_and_the_next_goes_on(ope
     }
     assert_eq!(store.renew(leader.epoch), Err(StoreError::TermBroken));
     let mut next = Leader::elect(&*store);
-    assert_eq!(next.ledger, leader.ledger);
+    assert_eq!(next.ledger, leader.left());
     next.commit(&*store, vec![submitted(2)]);
     store.renew(next.epoch).expect("a new term is sound");
 }
@@ -119,7 +117,7 @@ pub(crate) fn many_submitters_share_one_store(open: Open<'_>) {
         }
     });
     let leader = leader.into_inner().expect("nobody panics");
-    assert_eq!(Leader::elect(&*store).ledger, leader.ledger);
+    assert_eq!(Leader::elect(&*store).ledger, leader.left());
 }
 
 pub(crate) fn what_was_submitted_is_written_before_the_store_closes(open: Open<'_>) {
@@ -130,5 +128,5 @@ pub(crate) fn what_was_submitted_is_written_before_the_store_closes(open: Open<'
         store.submit(batch, NOW, Box::new(drop));
     }
     drop(store);
-    assert_eq!(Leader::elect(&*open()).ledger, leader.ledger);
+    assert_eq!(Leader::elect(&*open()).ledger, leader.left());
 }

@@ -1,17 +1,20 @@
 //! Views and timelines.
 
+use std::sync::Arc;
 use std::thread;
 
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_store::Store;
-use baton_store::view::{Cursor, Query, Seq, View};
+use baton_store::limits::PAGE_SCAN_MAX;
+use baton_store::view::{Cursor, LastEnd, Query, View};
 
 use crate::Open;
-use crate::leading::{Leader, ended, granted, submitted};
+use crate::leading::{Leader, array, ended, granted, halted, holder, submitted};
 
 /// Every page of a view, two items at a time; `between` runs after each page.
 fn walk(store: &dyn Store, view: View, mut between: impl FnMut()) -> Vec<u64> {
@@ -83,9 +86,9 @@ pub(crate) fn a_long_timeline_comes_in_pages(open: Open<'_>) {
     loop {
         let page = store.timeline(InstanceId(1), after, 5).expect("readable");
         seqs.extend(page.items.iter().map(|it| it.seq));
-        match page.next {
-            Some(Cursor(seq)) => after = Some(Seq(seq.cast_unsigned())),
-            None => break,
+        after = page.next;
+        if after.is_none() {
+            break;
         }
     }
     assert_eq!(seqs.len(), 13);
@@ -153,7 +156,7 @@ pub(crate) fn any_id_and_any_limit_can_be_asked_for(open: Open<'_>) {
     assert_eq!(page(0), Ok(1));
     assert_eq!(page(usize::MAX), Ok(5));
     let mut behind = Query::first(View::Bullpen, 5);
-    behind.after = Some(Cursor(i64::MAX));
+    behind.after = Some(Cursor(i64::MAX, i64::MAX));
     assert!(store.page(&behind).expect("readable").items.is_empty());
 }
 
@@ -182,6 +185,178 @@ pub(crate) fn pages_show_everything_once_while_others_write(open: Open<'_>) {
         leader.commit(&*store, leader.done(1_000_000 + fresh));
     });
     assert_eq!(again, ended);
+}
+
+/// What a view shows: first and last ids.
+fn ranges(store: &dyn Store, view: View) -> Vec<(u64, u64)> {
+    let page = store.page(&Query::first(view, 100)).expect("readable");
+    let range = |it: &baton_store::view::Record| {
+        let first = it.instance.id;
+        (first.0, it.span.unwrap_or(first).0)
+    };
+    page.items.iter().map(range).collect()
+}
+
+pub(crate) fn one_of_a_range_leaves_it_with_its_first_fact(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![array(10, 19), submitted(30)]);
+    assert_eq!(ranges(&*store, View::Bullpen), [(10, 19), (30, 30)]);
+    let lease = leader.ledger.next_lease(InstanceId(15), leader.epoch);
+    leader.commit(&*store, vec![granted(lease)]);
+    assert_eq!(
+        ranges(&*store, View::Bullpen),
+        [(10, 14), (16, 19), (30, 30)]
+    );
+    assert_eq!(ranges(&*store, View::Arena), [(15, 15)]);
+    // A loss brings it back, between the parts of the range that it came from.
+    let lost = AttemptEnd::Synthetic(baton_model::outcome::Synthetic::WasNotRunning);
+    leader.commit(&*store, vec![ended(&leader, lease, lost)]);
+    assert_eq!(
+        ranges(&*store, View::Bullpen),
+        [(10, 14), (15, 15), (16, 19), (30, 30)]
+    );
+    let record = store.instance(InstanceId(15)).expect("readable");
+    let last = LastEnd {
+        lease,
+        worker: holder(1).worker,
+        end: lost,
+        ran: None,
+    };
+    assert_eq!(record.expect("is there").last, Some(last));
+    let neighbour = store.instance(InstanceId(16)).expect("readable");
+    let neighbour = neighbour.expect("is there");
+    assert_eq!((neighbour.instance.id.0, neighbour.span), (16, None));
+}
+
+pub(crate) fn a_halted_range_is_one_end_and_each_of_it_can_be_retried(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![array(10, 19), submitted(20)]);
+    let lease = leader.ledger.next_lease(InstanceId(12), leader.epoch);
+    leader.commit(&*store, vec![granted(lease)]);
+    leader.commit(&*store, vec![halted(0, 15)]);
+    assert_eq!(ranges(&*store, View::Bullpen), [(16, 19), (20, 20)]);
+    assert_eq!(ranges(&*store, View::Arena), [(12, 12)]);
+    assert_eq!(ranges(&*store, View::History), [(10, 11), (13, 15)]);
+    let mut next = Leader::elect(&*store);
+    let ended = store.instance(InstanceId(14)).expect("readable");
+    let ended = ended.expect("is there").instance;
+    assert_eq!(ended.state, UniversalState::Halted);
+    next.ledger.admit(ended).expect("it was away");
+    let retried = Fact::InstanceRetried {
+        instance: InstanceId(14),
+    };
+    next.commit(&*store, vec![retried.clone()]);
+    assert_eq!(
+        ranges(&*store, View::History),
+        [(10, 11), (13, 13), (15, 15)]
+    );
+    assert_eq!(
+        ranges(&*store, View::Bullpen),
+        [(14, 14), (16, 19), (20, 20)]
+    );
+    let told = |id| {
+        let timeline = store.timeline(InstanceId(id), None, 10).expect("readable");
+        let facts = timeline.items.into_iter().map(|it| it.fact);
+        facts.collect::<Vec<_>>()
+    };
+    assert_eq!(told(14), [array(10, 19), halted(0, 15), retried]);
+    assert_eq!(told(17), [array(10, 19)]);
+    assert_eq!(told(20), [submitted(20)]);
+}
+
+pub(crate) fn ranges_that_fall_apart_between_pages_are_shown_once(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let arrays = (0..6).map(|n| array(n * 100, n * 100 + 9));
+    leader.commit(&*store, arrays.collect());
+    for (view, state) in [(View::Bullpen, "waiting"), (View::History, "halted")] {
+        let mut query = Query::first(view, 1);
+        let mut seen = Vec::new();
+        let mut n = 0;
+        loop {
+            let page = store.page(&query).expect("readable");
+            for it in page.items {
+                let first = it.instance.id;
+                seen.extend(first.0..=it.span.unwrap_or(first).0);
+            }
+            // One in the middle of the range that was just shown goes elsewhere.
+            let id = InstanceId(n * 100 + 5 + u64::from(view == View::History));
+            if n < 6 && view == View::Bullpen {
+                let lease = leader.ledger.next_lease(id, leader.epoch);
+                leader.commit(&*store, vec![granted(lease)]);
+            } else if n < 6 {
+                let ended = store.instance(id).expect("readable").expect("is there");
+                leader.ledger.admit(ended.instance).expect("it was away");
+                leader.commit(&*store, vec![Fact::InstanceRetried { instance: id }]);
+            }
+            n += 1;
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count, "{state}: some were shown twice");
+        // Whoever has gone may have gone before being shown.
+        assert!(count >= 48, "{state}: {count} were shown");
+        leader.commit(&*store, vec![halted(0, 1_000)]);
+    }
+}
+
+pub(crate) fn owners_and_names_can_be_asked_for(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let of = |owner: &str, name: &str, id: u64| Fact::InstancesSubmitted {
+        first: InstanceId(id),
+        last: InstanceId(id),
+        spec: Arc::new(InstanceSpec {
+            owner: owner.to_owned(),
+            name: name.to_owned(),
+            ..InstanceSpec::default()
+        }),
+    };
+    let many = PAGE_SCAN_MAX as u64 + 10;
+    leader.commit(&*store, (0..many).map(|id| of("ann", "big", id)).collect());
+    leader.commit(
+        &*store,
+        vec![of("ann", "small", many), of("bob", "small", many + 1)],
+    );
+    let found = |owner: Option<&str>, name: Option<&str>| {
+        let mut query = Query::first(View::Bullpen, 10);
+        query.owner = owner.map(str::to_owned);
+        query.name = name.map(str::to_owned);
+        let (mut ids, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = store.page(&query).expect("readable");
+            ids.extend(page.items.iter().map(|it| it.instance.id.0));
+            pages += 1;
+            query.after = page.next;
+            if query.after.is_none() || ids.len() >= 10 {
+                return (ids, pages);
+            }
+        }
+    };
+    assert_eq!(found(Some("bob"), None), (vec![many + 1], 2));
+    assert_eq!(found(None, Some("small")), (vec![many, many + 1], 2));
+    assert_eq!(found(Some("ann"), Some("small")), (vec![many], 2));
+    assert_eq!(found(Some("ann"), None).1, 1);
+    assert_eq!(found(Some("eve"), None), (vec![], 2));
+}
+
+pub(crate) fn a_cursor_survives_being_printed(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    (1..=3).for_each(|id| leader.commit(&*store, leader.done(id)));
+    let page = store.page(&Query::first(View::History, 1));
+    let cursor = page.expect("readable").next.expect("two more");
+    assert_eq!(cursor.to_string().parse(), Ok(cursor));
+    for nonsense in ["", ".", "1", "1.", "x.1", "1.2.3", "99999999999999999999.1"] {
+        assert!(nonsense.parse::<Cursor>().is_err(), "{nonsense}");
+    }
 }
 
 pub(crate) fn readers_and_a_writer_at_the_same_time(open: Open<'_>) {

@@ -8,7 +8,7 @@ use baton_store::view::{Query, View};
 use baton_store::{Pruned, Retention, Store};
 
 use crate::Open;
-use crate::leading::{Leader, condemned, submitted};
+use crate::leading::{Leader, array, condemned, halted, submitted};
 
 const NO_LIMIT: Retention = Retention {
     history_age: None,
@@ -64,8 +64,7 @@ pub(crate) fn the_oldest_ends_go_by_number(open: Open<'_>) {
         ..NO_LIMIT
     };
     let pruned = prune(&*store, &leader, three);
-    let gone: Vec<_> = (1..=7).map(InstanceId).collect();
-    assert_eq!((pruned.instances, pruned.facts), (gone, 28));
+    assert_eq!((pruned.instances, pruned.facts), (7, 28));
     assert_eq!(left(&*store), 3);
     for (id, facts) in [(1, 0), (7, 0), (8, 4)] {
         let timeline = store.timeline(InstanceId(id), None, 10).expect("readable");
@@ -111,7 +110,7 @@ pub(crate) fn the_living_stay_whatever_the_limits_say(open: Open<'_>) {
         terminal_instances_max: Some(0),
     };
     let pruned = store.prune(leader.epoch, Wall(u64::MAX), &nothing, usize::MAX);
-    assert_eq!(pruned.expect("prunable").instances.len(), 10);
+    assert_eq!(pruned.expect("prunable").instances, 10);
     let timeline = store.timeline(InstanceId(99), None, 10).expect("readable");
     assert_eq!(timeline.items.len(), 1);
     let lease = leader.ledger.next_lease(InstanceId(99), leader.epoch);
@@ -135,7 +134,7 @@ pub(crate) fn facts_of_no_instance_go_as_well(open: Open<'_>) {
     };
     assert_eq!(prune(&*store, &leader, none).facts, 5);
     assert_eq!(store.counts().expect("readable").history_bytes, 0);
-    assert_eq!(Leader::elect(&*store).ledger, leader.ledger);
+    assert_eq!(Leader::elect(&*store).ledger, leader.left());
 }
 
 pub(crate) fn a_budget_ends_the_work_and_says_so(open: Open<'_>) {
@@ -147,9 +146,9 @@ pub(crate) fn a_budget_ends_the_work_and_says_so(open: Open<'_>) {
     };
     let pruned = store.prune(leader.epoch, Wall(1_000), &none, 4);
     let pruned = pruned.expect("prunable");
-    assert_eq!((pruned.instances.len(), pruned.more), (4, true));
+    assert_eq!((pruned.instances, pruned.more), (4, true));
     let pruned = prune(&*store, &leader, none);
-    assert_eq!((pruned.instances.len(), pruned.more), (6, false));
+    assert_eq!((pruned.instances, pruned.more), (6, false));
 }
 
 pub(crate) fn commits_pass_while_pruning(open: Open<'_>) {
@@ -171,13 +170,13 @@ pub(crate) fn commits_pass_while_pruning(open: Open<'_>) {
             leader.commit_at(&*store, Wall(100), leader.done(id));
         }
         let pruned = pruning.join().expect("no panic").expect("prunable");
-        pruned.instances.len()
+        pruned.instances
     });
     assert_eq!(gone, 2_000);
     assert_eq!(store.counts().expect("readable").terminal(), 100);
 }
 
-pub(crate) fn what_is_left_is_restored(open: Open<'_>) {
+pub(crate) fn what_is_pruned_stays_known(open: Open<'_>) {
     let store = open();
     let leader = ten_ends(&*store);
     let three = Retention {
@@ -185,7 +184,55 @@ pub(crate) fn what_is_left_is_restored(open: Open<'_>) {
         ..NO_LIMIT
     };
     prune(&*store, &leader, three);
-    let next = Leader::elect(&*open());
-    let ids: Vec<_> = next.ledger.instances().map(|(id, _)| id.0).collect();
-    assert_eq!(ids, [8, 9, 10]);
+    let mut next = Leader::elect(&*open());
+    assert_eq!(next.ledger, leader.left());
+    assert_eq!(next.ledger.known().last(), Some(InstanceId(10)));
+    assert!(next.try_commit(&*store, vec![submitted(1)]).is_err());
+}
+
+pub(crate) fn of_a_halted_range_no_more_goes_than_must(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit_at(&*store, Wall(100), vec![array(1, 100), halted(31, 90)]);
+    let count = |max| Retention {
+        terminal_instances_max: Some(max),
+        ..NO_LIMIT
+    };
+    let pruned = prune(&*store, &leader, count(20));
+    assert_eq!((pruned.instances, pruned.records, pruned.facts), (40, 1, 0));
+    let page = store.page(&Query::first(View::History, 10));
+    let left = &page.expect("readable").items[0];
+    assert_eq!((left.instance.id.0, left.span), (71, Some(InstanceId(90))));
+    assert_eq!(store.counts().expect("readable").terminal(), 20);
+    assert_eq!(store.instance(InstanceId(70)), Ok(None));
+    let pruned = prune(&*store, &leader, count(0));
+    // The stop goes with the last that it was about; the others of the array still wait.
+    assert_eq!((pruned.instances, pruned.facts), (20, 1));
+    let timeline = store.timeline(InstanceId(30), None, 10).expect("readable");
+    assert_eq!(timeline.items.len(), 1);
+    leader.commit_at(&*store, Wall(200), vec![halted(1, 100)]);
+    let pruned = prune(&*store, &leader, count(0));
+    assert_eq!((pruned.instances, pruned.facts), (40, 2));
+    let counts = store.counts().expect("readable");
+    assert_eq!((counts.terminal(), counts.history_bytes), (0, 0));
+    assert_eq!(Leader::elect(&*open()).ledger, leader.left());
+}
+
+pub(crate) fn the_fact_about_a_range_goes_with_the_last_one_of_it(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![array(1, 3)]);
+    for id in 1..=3 {
+        let facts = leader.done(id);
+        leader.commit_at(&*store, Wall(id * 100), facts[1..].to_vec());
+    }
+    let keep = |max| Retention {
+        terminal_instances_max: Some(max),
+        ..NO_LIMIT
+    };
+    assert_eq!(prune(&*store, &leader, keep(1)).facts, 6);
+    let timeline = store.timeline(InstanceId(3), None, 10).expect("readable");
+    assert_eq!(timeline.items[0].fact, array(1, 3));
+    assert_eq!(prune(&*store, &leader, keep(0)).facts, 4);
+    assert_eq!(store.counts().expect("readable").history_bytes, 0);
 }

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::file::{open, place, refusal};
-use crate::leading::{Leader, NOW, submitted};
+use crate::leading::{Leader, NOW, granted, submitted};
 
 /// A file system of its own, gone at the end.
 struct Disk(TempDir);
@@ -54,7 +54,7 @@ fn a_full_disk_loses_nothing_and_a_new_term_goes_on_when_there_is_space() {
     };
     let path = disk.path().join("baton.db");
     let ballast = disk.path().join("ballast");
-    fs::write(&ballast, vec![0; 1 << 20]).expect("there is space");
+    fs::write(&ballast, vec![0; 2 << 20]).expect("there is space");
     let store = open(&path);
     let mut leader = Leader::elect(&store);
     let mut acknowledged = leader.ledger.clone();
@@ -146,7 +146,7 @@ fn damaged_pages_are_an_error_and_never_a_wrong_answer() {
         let taken = row.and_then(|row| store.take(row.epoch));
         match taken {
             // The damage is in the history, an index or a free page.
-            Ok(baton_store::Taken::Won(_, ledger)) => assert_eq!(*ledger, leader.ledger),
+            Ok(baton_store::Taken::Won(_, ledger)) => assert_eq!(*ledger, leader.left()),
             Ok(baton_store::Taken::Overtaken) => panic!("nobody else wants the row"),
             Err(error) => assert!(matches!(error, StoreError::Corrupt(_)), "{error}"),
         }
@@ -162,19 +162,39 @@ fn a_row_that_no_facts_could_have_left_so_is_not_led_on() {
     let (_dir, path) = place();
     let store = open(&path);
     let mut leader = Leader::elect(&store);
-    leader.commit(&store, vec![submitted(1)]);
+    leader.commit(&store, vec![submitted(1), submitted(2)]);
+    let lease = leader.ledger.next_lease(InstanceId(1), leader.epoch);
+    leader.commit(&store, vec![granted(lease)]);
     let db = Connection::open(&path).expect("opens");
-    for damage in ["state = 'RUNNING'", "state = 'NAPPING'", "spec = '{'"] {
-        let undo = "UPDATE instance SET state = 'QUEUED', spec = ?1";
-        let spec: String = db
-            .query_row("SELECT spec FROM instance", [], |row| row.get(0))
-            .expect("readable");
-        db.execute(&format!("UPDATE instance SET {damage}"), [])
-            .expect("writable");
+    let spec: String = db
+        .query_row("SELECT body FROM spec WHERE id = 1", [], |row| row.get(0))
+        .expect("readable");
+    let undo = [
+        "UPDATE instance SET state = 'LAUNCHED'",
+        "UPDATE span SET state = 'QUEUED', first = 2",
+    ];
+    for damage in [
+        "UPDATE instance SET state = 'RUNNING'",
+        "UPDATE instance SET state = 'TRIAGING'",
+        "UPDATE instance SET state = 'NAPPING'",
+        "UPDATE span SET state = 'LAUNCHED'",
+        "UPDATE span SET state = 'NAPPING'",
+        "UPDATE span SET first = 1",
+        "UPDATE span SET first = 3",
+        "UPDATE spec SET body = '{'",
+    ] {
+        db.execute(damage, []).expect("writable");
         let row = store.read_row().expect("readable");
         let error = store.take(row.epoch).expect_err("not to be led on");
-        assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
-        db.execute(undo, [spec]).expect("writable");
+        assert!(matches!(error, StoreError::Corrupt(_)), "{damage}: {error}");
+        for undo in undo {
+            db.execute(undo, []).expect("writable");
+        }
+        db.execute("UPDATE spec SET body = ?1", [&spec])
+            .expect("writable");
     }
-    assert_eq!(Leader::elect(&store).ledger, leader.ledger);
+    db.execute("DELETE FROM spec", []).expect("writable");
+    let row = store.read_row().expect("readable");
+    let error = store.take(row.epoch).expect_err("not to be led on");
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
 }

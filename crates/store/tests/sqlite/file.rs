@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -14,7 +16,7 @@ use baton_store::{Retention, SqliteStore, Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::leading::{Leader, condemned, submitted};
+use crate::leading::{Leader, array, condemned, halted, submitted};
 
 pub(crate) fn place() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a directory can be made");
@@ -102,30 +104,31 @@ fn a_store_of_schema_version_1_can_still_be_read_and_written() {
     let store = open(&path);
     assert_eq!(store.read_row().map(|row| row.epoch), Ok(Epoch(2)));
     let mut leader = Leader::elect(&store);
-    let states: Vec<_> = leader
-        .ledger
-        .instances()
-        .map(|(id, instance)| (id.0, instance.state))
-        .collect();
-    assert_eq!(
-        states,
-        [
-            (1, UniversalState::Done),
-            (2, UniversalState::Launched),
-            (3, UniversalState::Queued),
-            (u64::MAX, UniversalState::Queued),
-        ]
-    );
+    let waiting = leader.ledger.waiting();
+    let waiting: Vec<_> = waiting.map(|it| (it.first.0, it.last.0)).collect();
+    assert_eq!(waiting, [(3, 3), (101, 1_000), (u64::MAX, u64::MAX)]);
+    let state = |id| {
+        let record = store.instance(InstanceId(id)).expect("readable");
+        record.map(|it| it.instance.state)
+    };
+    assert_eq!(state(1), Some(UniversalState::Done));
+    assert_eq!(state(2), Some(UniversalState::Launched));
+    assert_eq!(state(50), Some(UniversalState::Halted));
+    assert_eq!(state(4), Some(UniversalState::Queued));
+    let again = leader.ledger.instance(InstanceId(4)).expect("requeued");
+    assert_eq!(again.not_before(), Some(Wall(7_000)));
+    assert_eq!(leader.ledger.drained().len(), 1);
+    assert_eq!(leader.ledger.known().ranges().count(), 3);
     assert_eq!(leader.ledger.lease_time(), Millis(45_000));
     assert_eq!(leader.ledger.condemned().count(), 1);
     let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
     assert_eq!(timeline.items.len(), 4);
     assert_eq!(timeline.items[0].fact, submitted(1));
-    leader.commit(&store, leader.done(4));
+    leader.commit(&store, leader.done(5));
     leader.commit(&store, vec![condemned(7, 3)]);
     assert_eq!(store.check(), Ok(()));
     drop(store);
-    assert_eq!(Leader::elect(&open(&path)).ledger, leader.ledger);
+    assert_eq!(Leader::elect(&open(&path)).ledger, leader.left());
 }
 
 #[test]
@@ -162,13 +165,66 @@ fn pruning_makes_the_file_smaller() {
         .prune(leader.epoch, Wall(99), &few, usize::MAX)
         .expect("prunable");
     let after = size(&path);
-    assert_eq!(pruned.instances.len(), 9_900);
+    assert_eq!(pruned.instances, 9_900);
     assert_eq!(pruned.returned, before - after);
     assert!(after < before / 5, "{before} bytes became {after}");
     assert_eq!(size(&log_of(&path)), 0);
     assert_eq!(store.check(), Ok(()));
     // The same leader goes on.
     leader.commit(&store, vec![submitted(1_000_000)]);
+}
+
+#[test]
+fn equal_specs_are_kept_once_and_go_with_the_last_that_asked_for_them() {
+    let (_dir, path) = place();
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    let db = Connection::open(&path).expect("opens");
+    let specs = || {
+        let count = "SELECT count(*) FROM spec";
+        db.query_row(count, [], |row| row.get::<_, i64>(0))
+    };
+    let same = |id: u64| Fact::InstancesSubmitted {
+        first: InstanceId(id),
+        last: InstanceId(id),
+        spec: Arc::default(),
+    };
+    leader.commit(&store, vec![same(1), array(2, 900), same(1_000)]);
+    leader.commit(&store, vec![same(1_001)]);
+    assert_eq!(specs(), Ok(2));
+    let ledger = Leader::elect(&store).ledger;
+    let of = |id| ledger.find(InstanceId(id)).map(|it| it.spec);
+    assert!(Arc::ptr_eq(
+        &of(1).expect("waits"),
+        &of(1_001).expect("waits")
+    ));
+    let mut leader = Leader::elect(&store);
+    let none = Retention {
+        terminal_instances_max: Some(0),
+        ..Retention::default()
+    };
+    for (halted, left) in [(halted(2, 1_000), 1), (halted(0, 2_000), 0)] {
+        leader.commit(&store, vec![halted]);
+        store
+            .prune(leader.epoch, Wall(9), &none, usize::MAX)
+            .expect("prunable");
+        assert_eq!(specs(), Ok(left));
+    }
+    // What was forgotten is not referred to.
+    leader.commit(&store, vec![same(2_001)]);
+    assert_eq!(specs(), Ok(1));
+}
+
+#[test]
+fn a_million_instances_are_accepted_in_one_small_row() {
+    let (_dir, path) = place();
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    leader.commit(&store, vec![array(1, 1_000_000)]);
+    leader.commit(&store, vec![halted(1, 500_000)]);
+    let rows = "SELECT (SELECT count(*) FROM span) + (SELECT count(*) FROM instance)";
+    let db = Connection::open(&path).expect("opens");
+    assert_eq!(db.query_row(rows, [], |row| row.get::<_, i64>(0)), Ok(2));
 }
 
 #[test]

@@ -1,0 +1,364 @@
+//! What the store in memory holds, and how it changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use baton_core::leader::Row as Leadership;
+use baton_core::ledger::{IdSet, Ledger, Parts, Range};
+use baton_core::step::{Batch, Receipt};
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, Incarnation, InstanceId, Life, Lineage, WorkerName};
+use baton_model::spec::InstanceSpec;
+use baton_model::state::UniversalState;
+use baton_model::time::{Millis, Wall};
+
+use crate::draft::{self, Around, Change, Draft, Kept, SpanChange};
+use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Scan, Seq};
+use crate::{StoreError, body};
+
+/// What specs are known by here.
+type Spec = Arc<InstanceSpec>;
+pub(super) type Line = draft::Line<Spec>;
+pub(super) type Row = draft::Row<Spec>;
+pub(super) type Span = draft::Span<Spec>;
+
+/// Everything that is kept.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) row: Leadership,
+    broken: Option<Epoch>,
+    last: Seq,
+    lease_time: Millis,
+    known: IdSet,
+    condemned: BTreeMap<Lineage, Life>,
+    drained: BTreeSet<WorkerName>,
+    pub(super) rows: BTreeMap<InstanceId, Row>,
+    /// By their last id.
+    pub(super) spans: BTreeMap<InstanceId, Span>,
+    /// Of rows and spans; a place has the id that they are filed under.
+    pub(super) places: BTreeMap<(UniversalState, Cursor), InstanceId>,
+    pub(super) timelines: BTreeMap<InstanceId, Vec<Line>>,
+    /// Facts about ranges of instances, and about none.
+    pub(super) wide: BTreeMap<Seq, Line>,
+    pub(super) counts: Counts,
+}
+
+impl Contents {
+    pub(super) fn check(&self, epoch: Epoch) -> Result<(), StoreError> {
+        if self.row.epoch != epoch {
+            Err(StoreError::Overtaken)
+        } else if self.broken == Some(epoch) {
+            Err(StoreError::TermBroken)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// How many of a range are in which state.
+    pub(super) fn tally(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> BTreeMap<UniversalState, u64> {
+        let mut tally = BTreeMap::new();
+        for row in self.rows.range(first..=last).map(|(_, row)| row) {
+            *tally.entry(row.instance.state).or_default() += 1;
+        }
+        let spans = self.spans.range(first..);
+        for (end, span) in spans.take_while(|(_, span)| span.first <= last) {
+            let (from, to) = (span.first.max(first), (*end).min(last));
+            *tally.entry(span.state).or_default() += to.0 - from.0 + 1;
+        }
+        tally
+    }
+
+    /// What a leader has to know.
+    pub(super) fn ledger(&self) -> Result<Ledger, StoreError> {
+        let living = self.rows.values().map(|row| &row.instance);
+        let living = living.filter(|instance| !instance.state.is_terminal());
+        let waiting = self.spans.values().filter(|span| waits(span));
+        Ok(Ledger::restore(Parts {
+            instances: living.cloned().collect(),
+            waiting: waiting
+                .map(|span| Range {
+                    first: span.first,
+                    last: span.last,
+                    spec: Arc::clone(&span.story.spec),
+                })
+                .collect(),
+            known: self.known.ranges().collect(),
+            condemned: self.lives().collect(),
+            drained: self.drained.iter().cloned().collect(),
+            lease_time: self.lease_time,
+        })?)
+    }
+
+    fn lives(&self) -> impl Iterator<Item = Incarnation> + '_ {
+        self.condemned.iter().map(|(lineage, life)| Incarnation {
+            lineage: *lineage,
+            life: *life,
+        })
+    }
+
+    pub(super) fn land(&mut self, batch: Batch<Fact>, wall: Wall) -> Result<Receipt, StoreError> {
+        let epoch = batch.epoch();
+        self.check(epoch)?;
+        let mut draft = Draft::new(Seq(self.last.0 + 1));
+        for fact in batch.facts() {
+            if let Err(error) = draft.apply(self, epoch, wall, fact) {
+                self.broken = Some(epoch);
+                return Err(error);
+            }
+        }
+        self.write(draft);
+        Ok(batch.durable())
+    }
+
+    fn write(&mut self, draft: Draft<Spec>) {
+        self.last = Seq(draft.next().0 - 1);
+        self.lease_time = draft.lease_time().unwrap_or(self.lease_time);
+        let (new, gone) = draft.condemned();
+        self.condemned
+            .extend(new.into_iter().map(|it| (it.lineage, it.life)));
+        gone.iter().for_each(|lineage| {
+            self.condemned.remove(lineage);
+        });
+        for (worker, drained) in draft.drained() {
+            if *drained {
+                self.drained.insert(worker.clone());
+            } else {
+                self.drained.remove(worker);
+            }
+        }
+        for (first, last) in draft.known().1 {
+            self.known.insert(first, last);
+        }
+        for (state, by) in draft.tally() {
+            let count = self.counts.states.entry(state).or_default();
+            *count = count.saturating_add_signed(by);
+        }
+        self.counts.history_bytes += draft.bytes();
+        for change in draft.span_changes() {
+            self.write_span(&change);
+        }
+        for change in draft.changes() {
+            self.write_row(&change);
+        }
+        for line in draft.into_lines() {
+            match line.own() {
+                Some(id) => self.timelines.entry(id).or_default().push(line),
+                None => drop(self.wide.insert(line.seq, line)),
+            }
+        }
+    }
+
+    pub(super) fn write_span(&mut self, change: &SpanChange<'_, Spec>) {
+        if let Some(before) = change.before {
+            self.spans.remove(&before.last);
+            self.places.remove(&span_place(before));
+        }
+        if let Some(after) = change.after {
+            self.places.insert(span_place(after), after.last);
+            self.spans.insert(after.last, after.clone());
+        }
+    }
+
+    fn write_row(&mut self, change: &Change<'_, Spec>) {
+        let mut row = Row {
+            instance: change.instance.clone(),
+            story: change.story.clone(),
+            last: change.last.cloned(),
+        };
+        row.instance.spec = Arc::clone(&row.story.spec);
+        let id = row.instance.id;
+        if let Some(old) = self.rows.get(&id) {
+            self.places.remove(&row_place(old));
+        }
+        self.places.insert(row_place(&row), id);
+        self.rows.insert(id, row);
+    }
+
+    /// One instance, also one of a range.
+    pub(super) fn record(&self, id: InstanceId) -> Option<Record> {
+        let of_span = || {
+            let span = self.covering(id)?;
+            Some(record_of_span(span, id, None))
+        };
+        self.rows.get(&id).map(record_of_row).or_else(of_span)
+    }
+
+    pub(super) fn covering(&self, id: InstanceId) -> Option<&Span> {
+        let (_, span) = self.spans.range(id..).next()?;
+        (span.first <= id).then_some(span)
+    }
+
+    /// Everything that stands at the place of this id.
+    fn record_at(&self, id: InstanceId) -> Option<Record> {
+        let of_span = || {
+            let span = self.spans.get(&id)?;
+            let range = (span.first != span.last).then_some(span.last);
+            Some(record_of_span(span, span.first, range))
+        };
+        self.rows.get(&id).map(record_of_row).or_else(of_span)
+    }
+
+    pub(super) fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
+        let mut scans = Vec::new();
+        for state in query.states() {
+            let from = query.after.unwrap_or(Cursor(i64::MIN, i64::MIN));
+            let places = self.places.range((state, from)..);
+            let mut scan = Scan::new(query);
+            for ((_, place), id) in places
+                .take_while(|((of, _), _)| *of == state)
+                .filter(|((_, place), _)| query.after.is_none_or(|after| *place > after))
+            {
+                let Some(record) = self.record_at(*id) else {
+                    continue;
+                };
+                let wanted = view::asked_for(query, &record.instance.spec);
+                let Ok(more) = scan.look(*place, wanted, || Ok::<_, Infallible>(record));
+                if !more {
+                    break;
+                }
+            }
+            scans.push(scan);
+        }
+        Ok(view::merge(scans, query))
+    }
+
+    pub(super) fn timeline(
+        &self,
+        id: InstanceId,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Page<Entry, Seq>, StoreError> {
+        let limit = view::page_limit(limit);
+        let after = after.unwrap_or_default();
+        let mut entries = Vec::new();
+        if let Some(record) = self.record(id) {
+            let own = self.timelines.get(&id).map_or(&[][..], Vec::as_slice);
+            let start = own.partition_point(|line| line.seq <= after);
+            // What came to a range before this one was part of it was not about it.
+            let wide = self.wide.range(record.submitted..).map(|(_, line)| line);
+            let wide = wide.filter(|line| line.seq > after && covers(line, id));
+            for line in own[start..].iter().take(limit + 1) {
+                entries.push(entry(line)?);
+            }
+            for line in wide.take(limit + 1) {
+                entries.push(entry(line)?);
+            }
+        }
+        entries.sort_unstable_by_key(|entry| entry.seq);
+        Ok(Page::cut(entries, limit, |entry: &Entry| entry.seq))
+    }
+}
+
+impl Kept for Contents {
+    type Spec = Spec;
+
+    fn spec(
+        &mut self,
+        _seq: Seq,
+        spec: &Arc<InstanceSpec>,
+        _uses: u64,
+    ) -> Result<(Spec, u64), StoreError> {
+        let bytes = body::write_spec(spec)?.len() as u64;
+        Ok((Arc::clone(spec), bytes))
+    }
+
+    fn row(&mut self, id: InstanceId) -> Result<Option<Row>, StoreError> {
+        Ok(self.rows.get(&id).cloned())
+    }
+
+    fn span(&mut self, id: InstanceId) -> Result<Option<Span>, StoreError> {
+        Ok(self.covering(id).cloned())
+    }
+
+    fn waiting(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Span>, StoreError> {
+        let spans = self.spans.range(first..).map(|(_, span)| span);
+        let spans = spans.take_while(|span| span.first <= last);
+        Ok(spans.filter(|span| waits(span)).cloned().collect())
+    }
+
+    fn requeued(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError> {
+        let rows = self.rows.range(first..=last).map(|(_, row)| row);
+        let queued = rows.filter(|row| row.instance.state == UniversalState::Queued);
+        Ok(queued.cloned().collect())
+    }
+
+    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<Around, StoreError> {
+        let mut ranges = Vec::new();
+        let mut to = last;
+        while let Some((start, end)) = self.known.overlap(first, to) {
+            ranges.push((start, end));
+            if start <= first {
+                break;
+            }
+            to = InstanceId(start.0 - 1);
+        }
+        Ok(Around {
+            ranges,
+            clear_to: last,
+        })
+    }
+
+    fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {
+        Ok(self.lives().collect())
+    }
+}
+
+fn waits(span: &Span) -> bool {
+    span.state == UniversalState::Queued
+}
+
+pub(super) fn covers(line: &Line, id: InstanceId) -> bool {
+    line.about
+        .is_some_and(|(first, last)| first <= id && id <= last)
+}
+
+pub(super) fn row_place(row: &Row) -> (UniversalState, Cursor) {
+    let instance = &row.instance;
+    let place = Cursor::of(instance.state, row.story.changed, instance.id);
+    (instance.state, place)
+}
+
+pub(super) fn span_place(span: &Span) -> (UniversalState, Cursor) {
+    let place = Cursor::of(span.state, span.story.changed, span.last);
+    (span.state, place)
+}
+
+fn record_of_row(row: &Row) -> Record {
+    Record {
+        instance: row.instance.clone(),
+        span: None,
+        submitted_at: row.story.submitted_at,
+        submitted: row.story.submitted,
+        changed_at: row.story.changed_at,
+        changed: row.story.changed,
+        last: row.last.clone(),
+    }
+}
+
+fn record_of_span(span: &Span, id: InstanceId, range: Option<InstanceId>) -> Record {
+    let story = &span.story;
+    Record {
+        instance: draft::untried(id, Arc::clone(&story.spec), span.state),
+        span: range,
+        submitted_at: story.submitted_at,
+        submitted: story.submitted,
+        changed_at: story.changed_at,
+        changed: story.changed,
+        last: None,
+    }
+}
+
+fn entry(line: &Line) -> Result<Entry, StoreError> {
+    Ok(Entry {
+        seq: line.seq,
+        at: line.at,
+        epoch: line.epoch,
+        fact: body::read(&line.body, line.spec.clone())
+            .map_err(|error| StoreError::Corrupt(format!("fact {}: {error}", line.seq.0)))?,
+    })
+}

@@ -1,0 +1,132 @@
+//! The store without a file: for `--store memory`, and to try things out.
+//!
+//! It keeps every promise of [`Store`] but durability: what is kept is gone with
+//! the process. Clones are handles to the same place, as two connections to one
+//! database are. What is in it, and how it changes, is `contents`; what may go, `prune`.
+
+mod contents;
+mod prune;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use baton_core::leader::Row as Leadership;
+use baton_core::step::Batch;
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId};
+use baton_model::state::UniversalState;
+use baton_model::time::Wall;
+
+use crate::limits::PRUNE_STEP_INSTANCES;
+use crate::view::{Counts, Entry, Page, Query, Record, Seq};
+use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
+use contents::Contents;
+
+/// A store in the memory of this process.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    /// Held while a batch is carried out and its fate told, so that fates are told
+    /// in order.
+    turn: Arc<Mutex<()>>,
+    held: Arc<Mutex<Contents>>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        // Whoever panicked while holding it had not begun to change anything:
+        // changes are drafted first, and putting them in place cannot fail.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    fn read_row(&self) -> Result<Leadership, StoreError> {
+        Ok(self.contents().row)
+    }
+
+    fn take(&self, expected: Epoch) -> Result<Taken, StoreError> {
+        let mut contents = self.contents();
+        if contents.row.epoch != expected {
+            return Ok(Taken::Overtaken);
+        }
+        let ledger = contents.ledger()?;
+        contents.row = Leadership {
+            epoch: expected.next(),
+            renewals: 0,
+        };
+        Ok(Taken::Won(expected.next(), Box::new(ledger)))
+    }
+
+    fn renew(&self, epoch: Epoch) -> Result<(), StoreError> {
+        let mut contents = self.contents();
+        contents.check(epoch)?;
+        contents.row.renewals += 1;
+        Ok(())
+    }
+
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let fate = self.contents().land(batch, wall);
+        done(fate);
+    }
+
+    fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
+        Ok(self.contents().record(id))
+    }
+
+    fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
+        self.contents().page(query)
+    }
+
+    fn timeline(
+        &self,
+        id: InstanceId,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Page<Entry, Seq>, StoreError> {
+        self.contents().timeline(id, after, limit)
+    }
+
+    fn tally(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
+        Ok(self.contents().tally(first, last))
+    }
+
+    fn counts(&self) -> Result<Counts, StoreError> {
+        Ok(self.contents().counts.clone())
+    }
+
+    fn prune(
+        &self,
+        epoch: Epoch,
+        now: Wall,
+        retention: &Retention,
+        budget: usize,
+    ) -> Result<Pruned, StoreError> {
+        let mut pruned = Pruned::default();
+        while !retention.keeps_all() {
+            let mut contents = self.contents();
+            contents.check(epoch)?;
+            let room = budget.saturating_sub(pruned.records as usize);
+            let step = contents.prune_step(now, retention, room.min(PRUNE_STEP_INSTANCES));
+            if step.is_empty() {
+                break;
+            }
+            pruned.add(&step);
+            if pruned.records as usize >= budget {
+                pruned.more = true;
+                break;
+            }
+        }
+        Ok(pruned)
+    }
+}

@@ -1,0 +1,137 @@
+//! Specs on their way into and out of the file.
+//!
+//! A spec is kept once for all instances that came with an equal one not long ago:
+//! [`Written`] remembers what was written. Twice would be a waste, not a mistake. Who
+//! reads many instances reads each spec once: [`Shared`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use baton_model::spec::InstanceSpec;
+use rusqlite::{Connection, Row, params};
+
+use super::rows::damaged;
+use crate::limits::{SPEC_REMEMBERED_BYTES_MAX, SPECS_REMEMBERED_MAX};
+use crate::view::Seq;
+use crate::{StoreError, body};
+
+/// What a spec is known by: the number of the fact that brought it, so that no two ever
+/// have the same.
+pub(super) type SpecId = i64;
+
+/// The specs of one group, and those of the groups before it that are remembered.
+#[derive(Default)]
+pub(super) struct Written {
+    remembered: HashMap<Arc<str>, SpecId>,
+    /// The last one that came: often the next is the very same.
+    latest: Option<(Arc<InstanceSpec>, SpecId, u64)>,
+    fresh: BTreeMap<SpecId, (Arc<InstanceSpec>, Arc<str>)>,
+    uses: BTreeMap<SpecId, u64>,
+    seen_version: i64,
+}
+
+impl Written {
+    /// Forgets everything if somebody else has written: rows may be gone.
+    pub(super) fn begin(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
+        let version = db
+            .prepare_cached("PRAGMA data_version")?
+            .query_row([], |row| row.get(0))?;
+        if version != self.seen_version {
+            *self = Self {
+                seen_version: version,
+                ..Self::default()
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes in the spec of `uses` more instances; its id, and its bytes.
+    pub(super) fn add(
+        &mut self,
+        seq: Seq,
+        spec: &Arc<InstanceSpec>,
+        uses: u64,
+    ) -> Result<(SpecId, u64), StoreError> {
+        let (id, bytes) = match &self.latest {
+            Some((latest, id, bytes)) if Arc::ptr_eq(latest, spec) => (*id, *bytes),
+            _ => self.find(seq, spec)?,
+        };
+        let count = self.uses.entry(id).or_default();
+        *count = count.saturating_add(uses);
+        Ok((id, bytes))
+    }
+
+    fn find(&mut self, seq: Seq, spec: &Arc<InstanceSpec>) -> Result<(SpecId, u64), StoreError> {
+        let body: Arc<str> = body::write_spec(spec)?.into();
+        let bytes = body.len() as u64;
+        let id = match self.remembered.get(&body) {
+            Some(id) => *id,
+            None => {
+                let id = seq.0.cast_signed();
+                self.remember(&body, id);
+                self.fresh.insert(id, (Arc::clone(spec), body));
+                id
+            }
+        };
+        self.latest = Some((Arc::clone(spec), id, bytes));
+        Ok((id, bytes))
+    }
+
+    fn remember(&mut self, body: &Arc<str>, id: SpecId) {
+        if body.len() <= SPEC_REMEMBERED_BYTES_MAX {
+            if self.remembered.len() >= SPECS_REMEMBERED_MAX {
+                self.remembered.clear();
+            }
+            self.remembered.insert(Arc::clone(body), id);
+        }
+    }
+
+    /// Writes what the group has added.
+    pub(super) fn write(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
+        let mut insert = db.prepare_cached(
+            "INSERT INTO spec (id, uses, name, owner, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        let mut update = db.prepare_cached("UPDATE spec SET uses = uses + ?2 WHERE id = ?1")?;
+        let fresh = std::mem::take(&mut self.fresh);
+        for (id, uses) in std::mem::take(&mut self.uses) {
+            let uses = i64::try_from(uses).unwrap_or(i64::MAX);
+            match fresh.get(&id) {
+                Some((spec, body)) => {
+                    insert.execute(params![id, uses, spec.name, spec.owner, &**body])?
+                }
+                None => update.execute([id, uses])?,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Specs that were read, one copy of each.
+#[derive(Default)]
+pub(super) struct Shared(HashMap<SpecId, Arc<InstanceSpec>>);
+
+impl Shared {
+    /// Reads a spec whose columns `body, uses` begin at `column`.
+    pub(super) fn read(
+        &mut self,
+        row: &Row<'_>,
+        id: SpecId,
+        column: usize,
+    ) -> Result<Arc<InstanceSpec>, rusqlite::Error> {
+        if let Some(spec) = self.0.get(&id) {
+            return Ok(Arc::clone(spec));
+        }
+        let spec = parse(row.get_ref(column)?.as_str()?, column)?;
+        // What only one instance asks for nobody will look for again.
+        if row.get::<_, i64>(column + 1)? > 1 {
+            self.0.insert(id, Arc::clone(&spec));
+        }
+        Ok(spec)
+    }
+}
+
+/// Reads a spec.
+pub(super) fn parse(body: &str, column: usize) -> Result<Arc<InstanceSpec>, rusqlite::Error> {
+    let spec = serde_json::from_str(body).map_err(|error| damaged(column, error))?;
+    Ok(Arc::new(spec))
+}
