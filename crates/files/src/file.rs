@@ -22,6 +22,8 @@ pub struct TaskFile {
     /// What is not about processes.
     pub policy: Policy,
     pub(crate) file: String,
+    /// What was read, as JSON.
+    pub(crate) source: serde_json::Value,
     /// Everything without a template; its processes are in `drafts`.
     pub(crate) spec: TaskSpec,
     pub(crate) drafts: Vec<Draft>,

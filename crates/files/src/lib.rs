@@ -21,6 +21,7 @@
 //! | text to tree | `tree` | the three formats and their places |
 //! | tree to [`TaskFile`] | `read`, `graph` | the schema, names, the order of processes |
 //! | [`TaskFile`] to `TaskSpec` | `file`, `template` | parameters, ports, the task's id |
+//! | the same to `InstanceSpec` | `instance` | what a scheduler is given, with its defaults |
 //!
 //! Beside them: [`units`] (durations and sizes, for command lines too), [`Policy`],
 //! [`Errors`], and [`limits`]. The schema with its defaults stands in
@@ -30,9 +31,11 @@
 mod error;
 mod file;
 mod graph;
+mod instance;
 pub mod limits;
 mod policy;
 mod read;
+mod source;
 mod suggest;
 mod template;
 mod tree;
@@ -44,6 +47,7 @@ use std::path::Path;
 
 pub use error::{Errors, Kind, Position, Problem};
 pub use file::{Binding, TaskFile};
+pub use instance::DEFAULT_OWNER;
 pub use policy::{LaunchRate, Policy, Retry, Trigger};
 
 use error::{Place, quote};
@@ -115,6 +119,17 @@ pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors>
         return Err(Errors::new(name, vec![problem]));
     }
     tree::parse(text, format)
+        .and_then(|root| read::task(&root, name))
+        .map_err(|problems| Errors::new(name, problems))
+}
+
+/// Checks a task that came as JSON: over HTTP, or from [`TaskFile::to_json`]. `name`
+/// stands for the file in errors, which know fields but no lines.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Errors> {
+    source::tree(value)
         .and_then(|root| read::task(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }

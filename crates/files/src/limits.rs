@@ -53,3 +53,16 @@ pub const FACTOR_MILLI_MAX: u64 = 100_000;
 
 /// Characters of a name, which is also a file name.
 pub const NAME_BYTES_MAX: usize = 200;
+
+/// The highest priority, and the lowest below zero: enough to put anything before or
+/// after anything else.
+pub const PRIORITY_MAX: i32 = 1_000;
+
+/// Labels that a task may ask for, and values of one.
+pub const CONSTRAINTS_MAX: usize = 100;
+
+/// Files that are fetched for a task. More belong into an archive.
+pub const URIS_MAX: usize = 100;
+
+/// Bytes of one address.
+pub const URI_BYTES_MAX: usize = 4_096;

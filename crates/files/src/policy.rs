@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::spec::Exclusive;
+use baton_model::placement::Constraint;
+use baton_model::spec::{Exclusive, Uri};
 use baton_model::task::Backoff;
 use baton_model::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,12 @@ pub struct Policy {
     pub timeout: Option<Millis>,
     /// How sure Baton must be that an attempt is over before it starts another.
     pub exclusive: Exclusive,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Where it may run: all of them hold. In the order of their labels.
+    pub constraints: Vec<Constraint>,
+    /// Fetched before it starts.
+    pub uris: Vec<Uri>,
 }
 
 /// What starts a task.
@@ -54,7 +61,8 @@ pub struct Retry {
     pub attempts: u32,
     /// The pause before another attempt; `None` for the scheduler's default.
     pub backoff: Option<Backoff>,
-    /// By how much a resource grows with each attempt, in thousandths.
+    /// By how much `memory` and `timeout` grow after an attempt that they were too
+    /// little for, in thousandths.
     pub scale_milli: BTreeMap<String, u64>,
 }
 

@@ -100,7 +100,10 @@ fn every_policy_arrives() {
                 max: Millis::from_secs(300),
                 jitter_percent: 10,
             }),
-            scale_milli: BTreeMap::from([("memory".to_owned(), 1_500)]),
+            scale_milli: BTreeMap::from([
+                ("memory".to_owned(), 1_500),
+                ("timeout".to_owned(), 2_000),
+            ]),
         }
     );
     assert_eq!(file.policy.timeout, Some(Millis::from_secs(3_600)));

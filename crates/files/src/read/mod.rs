@@ -11,20 +11,24 @@
 //! | [`process`], [`check`] | a process and its checks |
 //! | [`policy`] | trigger, retry, backoff |
 //! | [`resources`] | resources and kernel limits |
+//! | [`places`] | priority, constraints on workers |
+//! | [`uris`] | files to fetch |
 
 mod check;
+mod places;
 mod policy;
 mod process;
 mod resources;
 mod scalars;
 mod task;
+mod uris;
 
 use crate::error::{Kind, Place, Position, Problem, quote};
 use crate::suggest;
 use crate::tree::{Entry, Tree, Value};
 
 pub(crate) use scalars::bad_name;
-pub(crate) use task::task;
+pub(crate) use task::{FINALIZATION_WAIT, task};
 
 /// A value on its way in, with the name of its field.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Trigger, retry and backoff.
 
-use baton_model::task::{Backoff, Resources};
+use baton_model::task::Backoff;
 use baton_model::time::Millis;
 
 use super::scalars::Zero;
@@ -22,6 +22,9 @@ const TRIGGER_FIELDS: &[&str] = &[
 ];
 const RETRY_FIELDS: &[&str] = &["attempts", "backoff", "scale"];
 const BACKOFF_FIELDS: &[&str] = &["first", "growth", "max", "jitter"];
+
+/// What an attempt can run out of.
+const SCALED: &[&str] = &["memory", "timeout"];
 
 /// A growing pause doubles unless somebody says otherwise.
 const GROWTH_PERCENT: u32 = 200;
@@ -74,8 +77,7 @@ impl Reader {
         parsed
     }
 
-    /// `resources` are the task's own: only what it asks for can grow.
-    pub(super) fn retry(&mut self, item: &Item<'_>, resources: &Resources) -> Option<Retry> {
+    pub(super) fn retry(&mut self, item: &Item<'_>) -> Option<Retry> {
         let fields = self.fields(item, "retry", RETRY_FIELDS, |_| None)?;
         let mut retry = Retry::default();
         if let Some(attempts) = fields.get("attempts") {
@@ -85,23 +87,18 @@ impl Reader {
         let Some(scale) = fields.get("scale") else {
             return Some(retry);
         };
-        let known: Vec<&str> = ["cpu", "memory", "disk", "gpu"]
-            .into_iter()
-            .chain(resources.named.keys().map(String::as_str))
-            .collect();
-        for (name, factor, position) in self.entries(
-            &scale,
-            "write resources with factors, such as { memory: 1.5 }",
-        ) {
-            if !known.contains(&name) {
+        for (name, factor, position) in
+            self.entries(&scale, "write factors, such as { memory: 1.5, timeout: 2 }")
+        {
+            if !SCALED.contains(&name) {
                 let mut problem = factor.problem(
                     Kind::UnknownField,
-                    format!("the task has no resource {}", quote(name)),
+                    format!("{} does not grow from attempt to attempt", quote(name)),
                     suggest::mend(
                         self.problems.len(),
                         name,
-                        known.iter().copied(),
-                        "its resources are:",
+                        SCALED.iter().copied(),
+                        "these do:",
                     ),
                 );
                 problem.position = position;

@@ -14,6 +14,7 @@ use crate::file::{Draft, TaskFile, param_variable};
 use crate::graph;
 use crate::limits::PROCESSES_MAX;
 use crate::policy::Policy;
+use crate::source;
 use crate::template::{self, is_name};
 use crate::tree::{Tree, Value};
 
@@ -34,12 +35,15 @@ const TASK_FIELDS: &[&str] = &[
     "retry",
     "timeout",
     "exclusive",
+    "priority",
+    "constraints",
+    "uris",
 ];
 
 const TRIGGER_ONLY: &[&str] = &["schedule", "timezone", "slack", "launch_rate", "cron"];
 
 /// Thermos' default: long enough for a graceful stop and a small cleanup.
-const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
+pub(crate) const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
 
 /// Reads a task from the tree of a file called `file`.
 pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
@@ -106,7 +110,7 @@ impl Reader {
         graph::check(&drafts, &mut self.problems);
         let params = fields.get("params").map(|item| self.params(&item));
         let env = fields.get("env").map(|item| self.env(&item));
-        let policy = self.policy(&fields, &spec.resources);
+        let policy = self.policy(&fields);
         // As for Thermos, a task without a name is called like its first process.
         spec.name = match name {
             Some(name) => name?,
@@ -114,6 +118,7 @@ impl Reader {
         };
         Some(TaskFile {
             file: file.to_owned(),
+            source: source::of(item.tree),
             params: params.unwrap_or_default(),
             env: env.unwrap_or_default(),
             policy,
@@ -290,13 +295,13 @@ impl Reader {
         params
     }
 
-    fn policy(&mut self, fields: &Fields<'_>, resources: &Resources) -> Policy {
+    fn policy(&mut self, fields: &Fields<'_>) -> Policy {
         let words = &[("timed", Exclusive::Timed), ("strict", Exclusive::Strict)];
         Policy {
             trigger: fields.get("trigger").and_then(|item| self.trigger(&item)),
             retry: fields
                 .get("retry")
-                .and_then(|item| self.retry(&item, resources))
+                .and_then(|item| self.retry(&item))
                 .unwrap_or_default(),
             timeout: fields
                 .get("timeout")
@@ -305,6 +310,18 @@ impl Reader {
                 .get("exclusive")
                 .and_then(|item| self.word(&item, words))
                 .unwrap_or_default(),
+            priority: fields
+                .get("priority")
+                .and_then(|item| self.priority(&item))
+                .unwrap_or_default(),
+            constraints: match fields.get("constraints") {
+                Some(item) => self.constraints(&item),
+                None => Vec::new(),
+            },
+            uris: match fields.get("uris") {
+                Some(item) => self.uris(&item),
+                None => Vec::new(),
+            },
         }
     }
 }

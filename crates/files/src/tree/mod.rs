@@ -139,7 +139,7 @@ fn syntax(format: &str, message: &str, position: Option<Position>, mend: &str) -
     }
 }
 
-fn too_deep(position: Option<Position>) -> Problem {
+pub(crate) fn too_deep(position: Option<Position>) -> Problem {
     Problem {
         kind: Kind::TooDeep,
         position,

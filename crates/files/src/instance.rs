@@ -1,0 +1,114 @@
+//! From a task file to what a scheduler is given: one instance, with every default.
+
+use std::collections::BTreeMap;
+
+use baton_model::placement::Ask;
+use baton_model::spec::{InstanceSpec, Rest, RetryBudget, Scale, Work};
+use baton_model::task::{ProcessSpec, Run, TaskSpec};
+use baton_model::time::Millis;
+
+use crate::error::Errors;
+use crate::file::{Binding, TaskFile};
+use crate::policy::Retry;
+use crate::read::FINALIZATION_WAIT;
+
+/// Whose a task is that does not say.
+pub const DEFAULT_OWNER: &str = "default";
+
+/// One core, for a task that does not say.
+const DEFAULT_CPU_MILLI: u64 = 1_000;
+
+/// The rest after a failure, for a task that does not say.
+const DEFAULT_REST: Rest = Rest {
+    first: Millis::from_secs(1),
+    max: Millis::from_secs(60),
+};
+
+/// The shell of a command that is a string: the runner's first choice. It is named here
+/// and not looked for, because the worker is another host.
+const SHELL: &str = "/bin/bash";
+
+impl TaskFile {
+    /// Fills in every template, and every default of the scheduler's: one core, the owner
+    /// [`DEFAULT_OWNER`], a rest of 1s to 1m. A task of one process without policies of
+    /// its own is a plain command; a worker runs it without a runner.
+    ///
+    /// # Errors
+    /// As [`TaskFile::bind`].
+    pub fn instance(&self, binding: &Binding) -> Result<InstanceSpec, Errors> {
+        let task = self.bind(binding)?;
+        let mut request = task.resources.clone();
+        if self.source.pointer("/resources/cpu").is_none() {
+            request.cpu_milli = DEFAULT_CPU_MILLI;
+        }
+        let name = task.name.clone();
+        let owner = task.owner.clone();
+        let user = task.user.clone();
+        let (work, env) = work(task);
+        Ok(InstanceSpec {
+            name,
+            owner: owner.unwrap_or_else(|| DEFAULT_OWNER.to_owned()),
+            work,
+            env,
+            user,
+            uris: self.policy.uris.clone(),
+            ask: Ask {
+                request,
+                constraints: self.policy.constraints.clone(),
+            },
+            priority: self.policy.priority,
+            exclusive: self.policy.exclusive,
+            retry: budget(&self.policy.retry),
+            timeout: self.policy.timeout,
+            array: None,
+        })
+    }
+}
+
+/// What is run, and the variables that are not inside of it.
+fn work(mut task: TaskSpec) -> (Work, BTreeMap<String, String>) {
+    if !is_plain(&task) {
+        return (Work::Task(Box::new(task)), BTreeMap::new());
+    }
+    let process = task.processes.remove(0);
+    let argv = match process.run {
+        Run::Exec(words) => words,
+        Run::Shell(command) => vec![SHELL.to_owned(), "-c".to_owned(), command],
+    };
+    (Work::Command(argv), process.env)
+}
+
+/// True if nothing is lost where only its command runs, with its variables.
+fn is_plain(task: &TaskSpec) -> bool {
+    let [process] = &*task.processes else {
+        return false;
+    };
+    let bare = ProcessSpec {
+        env: process.env.clone(),
+        ..ProcessSpec::new(&process.name.0, process.run.clone())
+    };
+    *process == bare
+        && task.max_failures == 1
+        && task.finalization_wait == FINALIZATION_WAIT
+        && task.ports.is_empty()
+}
+
+fn budget(retry: &Retry) -> RetryBudget {
+    let percent = |name: &str| {
+        let milli = retry.scale_milli.get(name).copied().unwrap_or(1_000);
+        u32::try_from(milli / 10).unwrap_or(u32::MAX)
+    };
+    RetryBudget {
+        failures_max: retry.attempts.saturating_sub(1),
+        // A scheduler's rest always doubles; only the bounds are the task's.
+        backoff: retry.backoff.map_or(DEFAULT_REST, |backoff| Rest {
+            first: backoff.first,
+            max: backoff.max,
+        }),
+        scale: Scale {
+            memory_percent: percent("memory"),
+            timeout_percent: percent("timeout"),
+        },
+        ..RetryBudget::default()
+    }
+}

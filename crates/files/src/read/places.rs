@@ -1,0 +1,112 @@
+//! Which workers a task may run on, and before whom.
+
+use std::collections::BTreeSet;
+
+use baton_model::placement::{Constraint, Rule};
+
+use super::{Item, Reader};
+use crate::error::{Kind, quote};
+use crate::limits::{CONSTRAINTS_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
+use crate::tree::Value;
+
+const RULE_MEND: &str = "write a value, a list of values, { not: VALUE }, true for any value, or \
+                         false for a worker without the label";
+const VALUE_MEND: &str = "write a text; `true` and `false` as values stand in quotes";
+
+impl Reader {
+    pub(super) fn priority(&mut self, item: &Item<'_>) -> Option<i32> {
+        let max = i64::from(PRIORITY_MAX);
+        let value = self.integer(item, -max, max)?;
+        i32::try_from(value).ok()
+    }
+
+    pub(super) fn constraints(&mut self, item: &Item<'_>) -> Vec<Constraint> {
+        let mend = "write labels with their values, such as { zone: eu, disk: [ssd, nvme] }";
+        let entries = self.entries(item, mend);
+        self.at_most(item, entries.len(), "constraints");
+        let mut constraints = Vec::with_capacity(entries.len());
+        for (label, value, position) in entries {
+            let parts_fit = label.split('/').all(|part| super::bad_name(part).is_none());
+            if !parts_fit || label.len() > NAME_BYTES_MAX {
+                let mut problem = value.problem(
+                    Kind::BadName,
+                    format!("{} cannot name a label", quote(label)),
+                    "write a name such as `zone` or `disk/kind`",
+                );
+                problem.position = position;
+                self.problems.push(problem);
+                continue;
+            }
+            if let Some(rule) = self.rule(&value) {
+                constraints.push(Constraint {
+                    label: label.to_owned(),
+                    rule,
+                });
+            }
+        }
+        // Not every format keeps the order of a map, and it means nothing.
+        constraints.sort();
+        constraints
+    }
+
+    fn rule(&mut self, item: &Item<'_>) -> Option<Rule> {
+        match &item.tree.value {
+            Value::Bool(true) => Some(Rule::Present),
+            Value::Bool(false) => Some(Rule::Absent),
+            Value::Map(_) => {
+                let fields = self.fields(item, "a constraint", &["not"], |_| None)?;
+                match fields.get("not") {
+                    Some(not) => self.values(&not).map(Rule::NoneOf),
+                    None => {
+                        self.missing(&fields, "not", RULE_MEND);
+                        None
+                    }
+                }
+            }
+            Value::Null => {
+                self.wrong_type(item, "what the label must be", RULE_MEND);
+                None
+            }
+            Value::String(_) | Value::Number(_) | Value::List(_) => {
+                self.values(item).map(Rule::OneOf)
+            }
+        }
+    }
+
+    /// One value, or a list of at least one.
+    fn values(&mut self, item: &Item<'_>) -> Option<BTreeSet<String>> {
+        if !matches!(item.tree.value, Value::List(_)) {
+            return Some(BTreeSet::from([self.value(item)?]));
+        }
+        let items = self.list(item, RULE_MEND);
+        self.at_most(item, items.len(), "values");
+        if items.is_empty() {
+            let message = "the list of values is empty".to_owned();
+            self.note(item, Kind::BadValue, message, RULE_MEND);
+        }
+        let values: BTreeSet<String> = items.iter().filter_map(|item| self.value(item)).collect();
+        (!values.is_empty()).then_some(values)
+    }
+
+    fn value(&mut self, item: &Item<'_>) -> Option<String> {
+        match &item.tree.value {
+            Value::Number(text) => Some(text.clone()),
+            Value::String(_) => self.text(item, VALUE_MEND).map(str::to_owned),
+            _ => {
+                self.wrong_type(item, "a text", VALUE_MEND);
+                None
+            }
+        }
+    }
+
+    fn at_most(&mut self, item: &Item<'_>, count: usize, what: &str) {
+        if count > CONSTRAINTS_MAX {
+            self.note(
+                item,
+                Kind::TooLarge,
+                format!("these are {count} {what}, of {CONSTRAINTS_MAX} allowed"),
+                "give the workers one label that stands for them all",
+            );
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Files that are fetched into the sandbox before a task starts.
+
+use std::collections::BTreeMap;
+
+use baton_model::spec::Uri;
+
+use super::scalars::bad_name;
+use super::{Item, Reader};
+use crate::error::{Kind, quote};
+use crate::limits::{URI_BYTES_MAX, URIS_MAX};
+use crate::tree::Value;
+
+const URI_FIELDS: &[&str] = &["from", "name", "sha256", "executable"];
+const FROM_MEND: &str = "write an address such as file:///srv/data.csv or http://host/data.csv";
+const NAME_MEND: &str = "write a plain file name: `name: data.csv`";
+
+/// Digits of a SHA-256.
+const SHA256_DIGITS: usize = 64;
+
+impl Reader {
+    pub(super) fn uris(&mut self, item: &Item<'_>) -> Vec<Uri> {
+        let items = self.list(
+            item,
+            "write a list, such as [http://host/data.csv, { from: file:///srv/tool, executable: true }]",
+        );
+        if items.len() > URIS_MAX {
+            let message = format!("these are {} files, of {URIS_MAX} allowed", items.len());
+            self.note(item, Kind::TooLarge, message, "put them into one archive");
+            return Vec::new();
+        }
+        let mut names: BTreeMap<String, usize> = BTreeMap::new();
+        let mut uris = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let Some(uri) = self.uri(item) else { continue };
+            if let Some(other) = names.insert(uri.name.clone(), index) {
+                self.note(
+                    item,
+                    Kind::DuplicateName,
+                    format!("the name {} is taken by `uris[{other}]`", quote(&uri.name)),
+                    "give one of them another name: { from: …, name: NAME }",
+                );
+            }
+            uris.push(uri);
+        }
+        uris
+    }
+
+    /// An address, or a map with one.
+    fn uri(&mut self, item: &Item<'_>) -> Option<Uri> {
+        if !matches!(item.tree.value, Value::Map(_)) {
+            let from = self.address(item)?;
+            let name = self.last_segment(item, &from)?;
+            return Some(Uri {
+                from,
+                name,
+                sha256: None,
+                executable: false,
+            });
+        }
+        let fields = self.fields(item, "a file to fetch", URI_FIELDS, |_| None)?;
+        let from = match fields.get("from") {
+            Some(from) => self.address(&from),
+            None => {
+                self.missing(&fields, "from", FROM_MEND);
+                None
+            }
+        };
+        let given = fields.get("name").map(|name| self.file_name(&name));
+        let sha256 = fields.get("sha256").map(|sum| self.sha256(&sum));
+        let executable = fields
+            .get("executable")
+            .and_then(|item| self.boolean(&item))
+            .unwrap_or(false);
+        let from = from?;
+        let name = match given {
+            Some(name) => name?,
+            None => self.last_segment(item, &from)?,
+        };
+        Some(Uri {
+            from,
+            name,
+            sha256: match sha256 {
+                Some(sum) => Some(sum?),
+                None => None,
+            },
+            executable,
+        })
+    }
+
+    fn address(&mut self, item: &Item<'_>) -> Option<String> {
+        let text = self.text(item, FROM_MEND)?;
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let scheme = scheme.to_ascii_lowercase();
+        let (why, mend) = if text.len() > URI_BYTES_MAX {
+            (format!("is longer than {URI_BYTES_MAX} bytes"), FROM_MEND)
+        } else if !text.chars().all(|c| c.is_ascii_graphic()) {
+            let mend = "write spaces and everything but plain letters and signs as %XX";
+            ("holds something that no address holds".to_owned(), mend)
+        } else {
+            match &*scheme {
+                "file" if rest.starts_with('/') => return Some(text.to_owned()),
+                "file" => {
+                    let mend = "write file:// and an absolute path: file:///srv/data.csv";
+                    ("names no absolute path".to_owned(), mend)
+                }
+                "http" if !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']) => {
+                    return Some(text.to_owned());
+                }
+                "http" => ("names no host".to_owned(), FROM_MEND),
+                "https" => {
+                    let mend = "use http:// or file://, with `sha256` to be sure of what arrives";
+                    ("is https, which Baton cannot fetch yet".to_owned(), mend)
+                }
+                _ => ("is neither file:// nor http://".to_owned(), FROM_MEND),
+            }
+        };
+        self.note(item, Kind::BadValue, format!("{} {why}", quote(text)), mend);
+        None
+    }
+
+    /// What a file is called that nobody named.
+    fn last_segment(&mut self, item: &Item<'_>, from: &str) -> Option<String> {
+        let (_, rest) = from.split_once("://").unwrap_or(("", from));
+        let path = rest.split(['?', '#']).next().unwrap_or_default();
+        let last = path.split_once('/').map_or("", |(_, path)| path);
+        let last = last.rsplit('/').next().unwrap_or_default();
+        if bad_name(last).is_none() {
+            return Some(last.to_owned());
+        }
+        self.note(
+            item,
+            Kind::BadName,
+            format!("{} does not end in a file name", quote(from)),
+            "name the file: { from: …, name: data.csv }",
+        );
+        None
+    }
+
+    fn file_name(&mut self, item: &Item<'_>) -> Option<String> {
+        let text = self.text(item, NAME_MEND)?;
+        if let Some(why) = bad_name(text) {
+            let message = format!("{} is no plain file name: {why}", quote(text));
+            self.note(item, Kind::BadName, message, NAME_MEND);
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    fn sha256(&mut self, item: &Item<'_>) -> Option<String> {
+        const MEND: &str = "write the 64 hexadecimal digits that `sha256sum` prints, in quotes";
+        // Digits alone are a number to YAML, and it may have eaten leading zeros.
+        let text = self.text(item, MEND)?;
+        if text.len() == SHA256_DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Some(text.to_ascii_lowercase());
+        }
+        let message = format!("{} is no SHA-256", quote(text));
+        self.note(item, Kind::BadValue, message, MEND);
+        None
+    }
+}
