@@ -1,0 +1,195 @@
+//! What clients want of the leader.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use baton_core::ledger::Range;
+use baton_core::protocol::scheduler::seat::Seat;
+use baton_core::scheduler::{Input, SubmitError};
+use baton_model::api::{Links, Worker};
+use baton_model::ids::{InstanceId, Lineage, RequestId, WorkerName};
+use baton_model::spec::{Array, InstanceSpec};
+use baton_model::time::Mono;
+
+use super::mail::{Ask, Reply, StoreFailed};
+use super::pending::Awaited;
+use super::{Driver, Leading, State};
+use crate::clock;
+
+impl Driver {
+    pub(super) fn ask(&mut self, ask: Ask) {
+        match &self.state {
+            State::Failed(failed) => {
+                let why = failed.reason();
+                self.refuse(ask, why);
+            }
+            State::Leading(_) => self.ask_leader(ask),
+        }
+    }
+
+    fn ask_leader(&mut self, ask: Ask) {
+        let request = self.last_request.next();
+        self.last_request = request;
+        match ask {
+            Ask::Submit { spec, array, reply } => self.submit(request, *spec, array, reply),
+            Ask::Cancel { first, last, reply } => {
+                self.pending.add(request, Awaited::Cancel(reply));
+                self.input(Input::Cancel {
+                    request,
+                    first,
+                    last,
+                });
+            }
+            Ask::Retry { instance, reply } => {
+                self.pending.add(request, Awaited::Retry(reply));
+                self.input(Input::Retry { request, instance });
+            }
+            Ask::Drain {
+                worker,
+                drained,
+                reply,
+            } => {
+                self.pending.add(request, Awaited::Drain(reply));
+                self.input(Input::Drain {
+                    request,
+                    worker,
+                    drained,
+                });
+            }
+            Ask::Forget { worker, reply } => self.forget(request, worker, reply),
+            Ask::Logs {
+                worker,
+                query,
+                reply,
+            } => {
+                self.pending.add(request, Awaited::Logs(reply));
+                self.input(Input::ReadLogs {
+                    request,
+                    worker,
+                    query,
+                });
+            }
+            Ask::Explain { .. } | Ask::Workers { .. } | Ask::Watch { .. } => self.look_up(ask),
+        }
+    }
+
+    /// Questions that change nothing. Whoever has asked may be gone.
+    fn look_up(&mut self, ask: Ask) {
+        let State::Leading(leading) = &self.state else {
+            return;
+        };
+        match ask {
+            Ask::Explain { id, reply } => {
+                let _ = reply.send(Ok(leading.core.explain(id, clock::now())));
+            }
+            Ask::Workers { name, reply } => {
+                let _ = reply.send(Ok(leading.workers(name.as_ref())));
+            }
+            Ask::Watch { first, last, reply } => {
+                let ledger = leading.core.ledger();
+                self.watch.add(Some(ledger), (first, last), reply);
+            }
+            _ => {}
+        }
+    }
+
+    fn submit(
+        &mut self,
+        request: RequestId,
+        mut spec: InstanceSpec,
+        array: Option<(u64, u64)>,
+        reply: Reply<Result<(InstanceId, InstanceId), SubmitError>>,
+    ) {
+        let State::Leading(leading) = &mut self.state else {
+            return;
+        };
+        let first = leading.unused_id();
+        let (count, from) = array.unwrap_or((1, 0));
+        let last = InstanceId(first.0 + (count.max(1) - 1));
+        spec.array = array.map(|_| Array { first, from });
+        leading.next_id = last.next();
+        let awaited = Awaited::Submit { first, last, reply };
+        self.pending.add(request, awaited);
+        let spec = Arc::new(spec);
+        let ranges = vec![Range { first, last, spec }];
+        self.input(Input::Submit { request, ranges });
+    }
+
+    fn forget(&mut self, request: RequestId, worker: WorkerName, reply: Reply<bool>) {
+        let State::Leading(leading) = &self.state else {
+            return;
+        };
+        let Some(lineage) = leading.lineage(&worker) else {
+            let _ = reply.send(Ok(false));
+            return;
+        };
+        let drained = leading.core.ledger().drained().contains(&worker);
+        self.input(Input::Forget(lineage));
+        self.pending.add(request, Awaited::Forget(reply));
+        self.input(Input::Drain {
+            request,
+            worker,
+            drained,
+        });
+    }
+
+    /// Without a leader nobody is answered but those who can wait for one.
+    fn refuse(&mut self, ask: Ask, why: StoreFailed) {
+        match ask {
+            Ask::Submit { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Cancel { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Retry { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Drain { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Forget { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Logs { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Explain { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Workers { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Watch { first, last, reply } => self.watch.add(None, (first, last), reply),
+        }
+    }
+}
+
+impl Leading {
+    /// An id that nobody has had; workers may have brought instances along.
+    fn unused_id(&self) -> InstanceId {
+        let known = self.core.ledger().known().last();
+        known.map_or(self.next_id, |last| last.next().max(self.next_id))
+    }
+
+    /// The state directory of a worker, also of one that only has leases left.
+    fn lineage(&self, worker: &WorkerName) -> Option<Lineage> {
+        let seated = self.core.seats().get(worker).map(|seat| &seat.holder);
+        let mut leases = self.core.ledger().open_leases().map(|lease| &lease.holder);
+        let holder = seated.or_else(|| leases.find(|holder| holder.worker == *worker))?;
+        Some(holder.incarnation.lineage)
+    }
+
+    fn workers(&self, name: Option<&WorkerName>) -> Vec<Worker> {
+        let now = clock::now().mono;
+        let drained = self.core.ledger().drained();
+        let seats = self.core.seats().iter();
+        let wanted = seats.filter(|(seat, _)| name.is_none_or(|name| name == *seat));
+        wanted
+            .map(|(name, seat)| worker(name, seat, drained.contains(name), now))
+            .collect()
+    }
+}
+
+/// A worker in the words of the API; whoever shows it adds the links.
+fn worker(name: &WorkerName, seat: &Seat, drained: bool, now: Mono) -> Worker {
+    let offer = &seat.offer;
+    let labels: BTreeMap<String, String> = offer.labels.clone();
+    Worker {
+        name: name.to_string(),
+        state: seat.state,
+        drained,
+        lineage: seat.holder.incarnation.lineage.to_string(),
+        life: seat.holder.incarnation.life.0,
+        attempts: seat.load(),
+        slots: seat.slots,
+        capacity: offer.capacity.clone(),
+        labels,
+        heard_seconds: now.since(seat.heard()).0 as f64 / 1_000.0,
+        links: Links::new(),
+    }
+}

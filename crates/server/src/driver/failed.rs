@@ -1,0 +1,129 @@
+//! Life without a store.
+//!
+//! When a commit has failed, the leader and everything it has not said yet are dropped:
+//! it is ahead of what is kept. Whoever waits for an answer is told so. Then:
+//!
+//! * the store is asked once a second to be led again, on a thread of its own, because it
+//!   may take its time; when it works, a new leader begins under a new epoch;
+//! * meanwhile a [`Caretaker`] keeps workers alive, where the lock of the data directory
+//!   makes sure that nobody else leads. Without a store there is nothing to come back
+//!   to, and none is needed.
+
+use std::sync::Arc;
+use std::thread;
+
+use baton_core::caretaker::Caretaker;
+use baton_core::ledger::Ledger;
+use baton_core::scheduler::StoreMode;
+use baton_model::ids::Epoch;
+use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+use baton_model::time::{Millis, Mono};
+
+use super::mail::{Mail, StoreFailed};
+use super::{Driver, Setup, State, Status, lead};
+use crate::clock;
+use crate::leadership;
+use crate::limits::RETAKE_PAUSE;
+
+/// What is left of a leader.
+pub(super) struct Failed {
+    caretaker: Option<Caretaker>,
+    /// The next epoch must be above this one.
+    above: Epoch,
+    reason: String,
+    /// When to try again; nothing while a try is under way.
+    next_try: Option<Mono>,
+}
+
+impl Failed {
+    pub(super) fn next_due(&self) -> Option<Mono> {
+        self.next_try
+    }
+
+    pub(super) fn reason(&self) -> StoreFailed {
+        StoreFailed(self.reason.clone())
+    }
+
+    pub(super) fn answer(&mut self, message: &ToScheduler) -> Option<(WorkerAddress, ToWorker)> {
+        self.caretaker.as_mut()?.answer(message)
+    }
+}
+
+impl Driver {
+    /// Drops the leader.
+    pub(super) fn fail(&mut self, reason: String, above: Epoch) {
+        let State::Leading(leading) = &self.state else {
+            return;
+        };
+        tracing::error!("cannot keep anything: {reason}; tries again every second");
+        let config = &self.setup.config;
+        let epoch = leading.core.epoch();
+        let caretaker = (config.store == StoreMode::Durable)
+            .then(|| Caretaker::new(epoch, &config.timeouts, leading.core.seats()));
+        self.pending.fail(&StoreFailed(reason.clone()));
+        self.watch.dropped();
+        self.status.send_replace(Status::Failed(reason.clone()));
+        self.state = State::Failed(Failed {
+            caretaker,
+            above: above.max(epoch),
+            reason,
+            next_try: Some(clock::now().mono + pause()),
+        });
+    }
+
+    /// Tries to lead again.
+    pub(super) fn retake(&mut self) {
+        let State::Failed(failed) = &mut self.state else {
+            return;
+        };
+        failed.next_try = None;
+        let above = failed.above;
+        let setup = Arc::clone(&self.setup);
+        let inbox = self.inbox.clone();
+        let tried = thread::Builder::new()
+            .name("store-take".to_owned())
+            .spawn(move || {
+                let taken = take(&setup, above);
+                inbox.put(Mail::Taken(taken));
+            });
+        if let Err(error) = tried {
+            tracing::error!("cannot start a thread to take the store: {error}");
+            failed.next_try = Some(clock::now().mono + pause());
+        }
+    }
+
+    pub(super) fn taken(&mut self, taken: Result<(Epoch, Box<Ledger>), String>) {
+        let State::Failed(failed) = &mut self.state else {
+            return;
+        };
+        match taken {
+            Ok((epoch, ledger)) => {
+                let leading = lead(&self.setup, epoch, *ledger);
+                self.watch.begun(leading.core.ledger());
+                self.state = State::Leading(Box::new(leading));
+                self.status.send_replace(Status::Leading(epoch));
+            }
+            Err(reason) => {
+                if reason != failed.reason {
+                    tracing::error!("still cannot keep anything: {reason}");
+                    failed.reason.clone_from(&reason);
+                    self.status.send_replace(Status::Failed(reason));
+                }
+                failed.next_try = Some(clock::now().mono + pause());
+            }
+        }
+    }
+}
+
+fn take(setup: &Setup, above: Epoch) -> Result<(Epoch, Box<Ledger>), String> {
+    let taken = leadership::take(&*setup.store, above);
+    let (epoch, ledger) = taken.map_err(|error| error.to_string())?;
+    if let Some(epochs) = &setup.epochs {
+        epochs.write(epoch).map_err(|error| error.to_string())?;
+    }
+    Ok((epoch, Box::new(ledger)))
+}
+
+fn pause() -> Millis {
+    Millis(u64::try_from(RETAKE_PAUSE.as_millis()).unwrap_or(u64::MAX))
+}

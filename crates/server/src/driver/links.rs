@@ -1,0 +1,162 @@
+//! The connections of workers, as the driver sees them.
+//!
+//! A connection belongs to the life whose heartbeats come over it. A later connection of
+//! the same life replaces the earlier one. What is said to a worker within one turn
+//! leaves in one piece.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use baton_core::protocol::frame::{FrameError, encode_to_worker};
+use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+use tokio::sync::mpsc;
+
+use crate::limits::UNREAD_OUTPUT_BYTES_MAX;
+
+/// Numbers the connections of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LinkId(pub(crate) u64);
+
+/// One connection. When it is dropped the connection is closed.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// To the task that writes.
+    pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
+    /// Bytes that it has not written yet.
+    pub(crate) unread: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Open {
+    link: Link,
+    who: Option<WorkerAddress>,
+    pending: Vec<u8>,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    open: HashMap<LinkId, Open>,
+    of: HashMap<WorkerAddress, LinkId>,
+    /// Those with something to send.
+    stirred: Vec<LinkId>,
+}
+
+impl Links {
+    pub(super) fn opened(&mut self, id: LinkId, link: Link) {
+        let open = Open {
+            link,
+            who: None,
+            pending: Vec::new(),
+        };
+        self.open.insert(id, open);
+    }
+
+    /// Learns from a message whose connection it is. Returns who is thereby without one.
+    pub(super) fn heard(&mut self, id: LinkId, message: &ToScheduler) -> Option<WorkerAddress> {
+        let ToScheduler::ProcessHeartbeat(heartbeat) = message else {
+            return None;
+        };
+        let who = WorkerAddress {
+            worker: heartbeat.worker.worker.clone(),
+            incarnation: heartbeat.worker.incarnation,
+        };
+        let open = self.open.get_mut(&id)?;
+        if open.who.as_ref() == Some(&who) {
+            return None;
+        }
+        let left = open.who.replace(who.clone());
+        let left = left.filter(|left| self.of.get(left) == Some(&id));
+        if let Some(left) = &left {
+            self.of.remove(left);
+        }
+        tracing::info!("worker {} ({}) is connected", who.worker, who.incarnation);
+        if let Some(earlier) = self.of.insert(who, id) {
+            self.open.remove(&earlier);
+        }
+        left
+    }
+
+    /// Forgets a connection. Returns who is thereby without one.
+    pub(super) fn closed(&mut self, id: LinkId) -> Option<WorkerAddress> {
+        let who = self.open.remove(&id)?.who?;
+        if self.of.get(&who) != Some(&id) {
+            return None;
+        }
+        self.of.remove(&who);
+        tracing::info!(
+            "worker {} ({}) is disconnected",
+            who.worker,
+            who.incarnation
+        );
+        Some(who)
+    }
+
+    /// Adds a message to what leaves with this turn. To nobody, it is lost: the protocol
+    /// is made for that.
+    pub(super) fn send(&mut self, to: &WorkerAddress, message: &ToWorker) {
+        let Some(id) = self.of.get(to) else {
+            return;
+        };
+        let Some(open) = self.open.get_mut(id) else {
+            return;
+        };
+        if open.pending.is_empty() {
+            self.stirred.push(*id);
+        }
+        if let Err(error) = encode(message, &mut open.pending) {
+            tracing::error!("a message for worker {} cannot be sent: {error}", to.worker);
+        }
+    }
+
+    /// Sends what has come together. Returns who does not read and was dropped.
+    pub(super) fn flush(&mut self) -> Vec<WorkerAddress> {
+        let mut deaf = Vec::new();
+        for id in std::mem::take(&mut self.stirred) {
+            let Some(open) = self.open.get_mut(&id) else {
+                continue;
+            };
+            let bytes = std::mem::take(&mut open.pending);
+            let unread = open.link.unread.load(Ordering::Acquire);
+            let reads = unread <= UNREAD_OUTPUT_BYTES_MAX;
+            if reads {
+                open.link.unread.fetch_add(bytes.len(), Ordering::AcqRel);
+                // Fails only if the connection has just ended; its end is on its way.
+                let _ = open.link.out.send(bytes);
+            } else {
+                tracing::warn!("a worker does not read: {unread} bytes wait for it");
+                deaf.extend(self.closed(id));
+            }
+        }
+        deaf
+    }
+}
+
+/// Encodes a message. Launches that are too long together are sent apart.
+fn encode(message: &ToWorker, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    match (encode_to_worker(message, out), message) {
+        (
+            Err(FrameError::TooLong(_)),
+            ToWorker::RunTask {
+                association,
+                seq,
+                stamp,
+                launches,
+            },
+        ) if launches.len() > 1 => {
+            let (left, right) = launches.split_at(launches.len() / 2);
+            for half in [left, right] {
+                let half = ToWorker::RunTask {
+                    association: *association,
+                    seq: *seq,
+                    stamp: *stamp,
+                    launches: half.to_vec(),
+                };
+                encode(&half, out)?;
+            }
+            Ok(())
+        }
+        (result, _) => result,
+    }
+}

@@ -1,0 +1,113 @@
+//! What reaches the driver, and how one writes to it.
+//!
+//! The inbox itself has no bound; each sender has. A connection of a worker may have so
+//! many bytes unread ([`crate::limits::UNREAD_INPUT_BYTES_MAX`]), a client one request,
+//! the store what it has taken in.
+
+use std::sync::mpsc;
+
+use baton_core::ledger::{Instance, Ledger};
+use baton_core::scheduler::{Cancelled, Reason, RetryError, SubmitError};
+use baton_core::step::Receipt;
+use baton_model::api::Worker;
+use baton_model::ids::{Epoch, InstanceId, WorkerName};
+use baton_model::message::{LogAnswer, LogQuery, ToScheduler};
+use baton_model::spec::InstanceSpec;
+use baton_store::StoreError;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::links::{Link, LinkId};
+
+/// Something for the driver.
+pub(crate) enum Mail {
+    /// A peer speaks the protocol.
+    Opened(LinkId, Link),
+    /// It says something. The permit is its right to have so much unread.
+    Message(LinkId, Box<ToScheduler>, OwnedSemaphorePermit),
+    /// It is gone.
+    Closed(LinkId),
+    /// The store has dealt with a batch of that leader.
+    Stored(Epoch, Result<Receipt, StoreError>),
+    /// What came of an attempt to lead again.
+    Taken(Result<(Epoch, Box<Ledger>), String>),
+    /// A client wants something.
+    Ask(Ask),
+    /// What had arrived when the time was up has been read.
+    Due,
+    /// Come to an end.
+    Stop,
+}
+
+/// Why a client gets no answer: the scheduler cannot keep anything, and this is why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoreFailed(pub(crate) String);
+
+/// Where an answer goes.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreFailed>>;
+
+/// What a client wants.
+pub(crate) enum Ask {
+    /// New instances.
+    Submit {
+        spec: Box<InstanceSpec>,
+        /// How many, and the index of the first, if it is an array.
+        array: Option<(u64, u64)>,
+        reply: Reply<Result<(InstanceId, InstanceId), SubmitError>>,
+    },
+    /// Instances shall stop.
+    Cancel {
+        first: InstanceId,
+        last: InstanceId,
+        reply: Reply<Cancelled>,
+    },
+    /// An instance shall be tried again; this is how the store has it.
+    Retry {
+        instance: Box<Instance>,
+        reply: Reply<Result<(), RetryError>>,
+    },
+    /// A worker shall get no work, or some again.
+    Drain {
+        worker: WorkerName,
+        drained: bool,
+        reply: Reply<()>,
+    },
+    /// A worker is gone for ever; the answer is false if there is none of that name.
+    Forget {
+        worker: WorkerName,
+        reply: Reply<bool>,
+    },
+    /// A piece of a log.
+    Logs {
+        worker: WorkerName,
+        query: LogQuery,
+        reply: Reply<LogAnswer>,
+    },
+    /// Why an instance is where it is.
+    Explain {
+        id: InstanceId,
+        reply: Reply<Option<Reason>>,
+    },
+    /// The workers, or the one of that name.
+    Workers {
+        name: Option<WorkerName>,
+        reply: Reply<Vec<Worker>>,
+    },
+    /// Word that none of these lives any more.
+    Watch {
+        first: InstanceId,
+        last: InstanceId,
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// The way to the driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox(pub(super) mpsc::Sender<Mail>);
+
+impl Inbox {
+    /// Puts mail into the inbox. If the driver is gone the whole server ends, and nobody
+    /// has to be told.
+    pub(crate) fn put(&self, mail: Mail) {
+        let _ = self.0.send(mail);
+    }
+}

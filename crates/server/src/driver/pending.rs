@@ -1,0 +1,90 @@
+//! Who waits for which answer of the leader.
+
+use std::collections::HashMap;
+
+use baton_core::scheduler::{Cancelled, Effect, RetryError, SubmitError};
+use baton_model::ids::{InstanceId, RequestId};
+use baton_model::message::LogAnswer;
+
+use super::mail::{Reply, StoreFailed};
+
+/// An answer that is awaited.
+pub(super) enum Awaited {
+    Submit {
+        first: InstanceId,
+        last: InstanceId,
+        reply: Reply<Result<(InstanceId, InstanceId), SubmitError>>,
+    },
+    Cancel(Reply<Cancelled>),
+    Retry(Reply<Result<(), RetryError>>),
+    Drain(Reply<()>),
+    /// Answered like a drain that changes nothing, which leaves behind everything before
+    /// it.
+    Forget(Reply<bool>),
+    Logs(Reply<LogAnswer>),
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Pending(HashMap<RequestId, Awaited>);
+
+impl Pending {
+    pub(super) fn add(&mut self, request: RequestId, awaited: Awaited) {
+        self.0.insert(request, awaited);
+    }
+
+    /// Passes an answer on. Clients may be gone; what they wanted has happened all the
+    /// same, so that nobody can be told is no error.
+    pub(super) fn answer(&mut self, effect: Effect) {
+        let request = match &effect {
+            Effect::Submitted(request)
+            | Effect::SubmitRefused(request, _)
+            | Effect::Cancelled(request, _)
+            | Effect::Retried(request, _)
+            | Effect::Drained(request)
+            | Effect::Logs(request, _) => *request,
+            Effect::Send(..) | Effect::EpochOvertaken(_) => return,
+        };
+        match (self.0.remove(&request), effect) {
+            (Some(Awaited::Submit { first, last, reply }), Effect::Submitted(_)) => {
+                let _ = reply.send(Ok(Ok((first, last))));
+            }
+            (Some(Awaited::Submit { reply, .. }), Effect::SubmitRefused(_, error)) => {
+                let _ = reply.send(Ok(Err(error)));
+            }
+            (Some(Awaited::Cancel(reply)), Effect::Cancelled(_, cancelled)) => {
+                let _ = reply.send(Ok(cancelled));
+            }
+            (Some(Awaited::Retry(reply)), Effect::Retried(_, result)) => {
+                let _ = reply.send(Ok(result));
+            }
+            (Some(Awaited::Drain(reply)), Effect::Drained(_)) => {
+                let _ = reply.send(Ok(()));
+            }
+            (Some(Awaited::Forget(reply)), Effect::Drained(_)) => {
+                let _ = reply.send(Ok(true));
+            }
+            (Some(Awaited::Logs(reply)), Effect::Logs(_, answer)) => {
+                let _ = reply.send(Ok(answer));
+            }
+            (awaited, effect) => {
+                debug_assert!(awaited.is_none(), "{effect:?} answers another question");
+            }
+        }
+    }
+
+    /// Nobody gets what was asked for.
+    pub(super) fn fail(&mut self, why: &StoreFailed) {
+        for (_, awaited) in self.0.drain() {
+            let why = why.clone();
+            match awaited {
+                Awaited::Submit { reply, .. } => drop(reply.send(Err(why))),
+                Awaited::Cancel(reply) => drop(reply.send(Err(why))),
+                Awaited::Retry(reply) => drop(reply.send(Err(why))),
+                Awaited::Drain(reply) => drop(reply.send(Err(why))),
+                Awaited::Forget(reply) => drop(reply.send(Err(why))),
+                Awaited::Logs(reply) => drop(reply.send(Err(why))),
+            }
+        }
+    }
+}

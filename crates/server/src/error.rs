@@ -1,0 +1,88 @@
+//! Why a server does not start.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use baton_model::timeouts::TimeoutsError;
+use baton_store::StoreError;
+
+/// Why a server did not start, or ended by itself.
+#[derive(Debug)]
+pub enum ServeError {
+    /// Another scheduler uses the data directory.
+    Taken {
+        /// Which directory.
+        data: PathBuf,
+        /// Who, as far as it has said so.
+        pid: Option<u32>,
+    },
+    /// A file of the data directory cannot be used.
+    Data {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The epoch file holds something else than an epoch.
+    EpochFile(PathBuf),
+    /// The store cannot be opened or taken.
+    Store(StoreError),
+    /// An address cannot be listened on.
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// An address that others can reach, without credentials.
+    NotLoopback(SocketAddr),
+    /// A time budget that would break a promise.
+    Timeouts(TimeoutsError),
+    /// The driver's thread cannot be started.
+    Thread(io::Error),
+    /// The driver has ended by itself: a bug, and its words are on standard error.
+    DriverDied,
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken { data, pid } => {
+                write!(f, "another scheduler uses {}", data.display())?;
+                if let Some(pid) = pid {
+                    write!(f, " (pid {pid})")?;
+                }
+                f.write_str("; stop it first, or choose another directory with --data")
+            }
+            Self::Data { path, error } => write!(
+                f,
+                "cannot use {}: {error}; check who owns it, or choose another directory with --data",
+                path.display()
+            ),
+            Self::EpochFile(path) => write!(
+                f,
+                "{} does not hold a number; write the highest epoch that was ever in force into it",
+                path.display()
+            ),
+            Self::Store(error) => error.fmt(f),
+            Self::Listen { address, error } => write!(
+                f,
+                "cannot listen on {address}: {error}; choose another address with --listen or \
+                 --worker-listen"
+            ),
+            Self::NotLoopback(address) => write!(
+                f,
+                "{address} can be reached by others, and credentials are not supported yet; listen \
+                 on a loopback address, or say --insecure-listen if everybody there may run \
+                 anything"
+            ),
+            Self::Timeouts(error) => error.fmt(f),
+            Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
+            Self::DriverDied => f.write_str("the scheduler has ended because of a bug"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}

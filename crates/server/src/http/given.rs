@@ -1,0 +1,176 @@
+//! Paths, queries and bodies as they come in.
+
+use std::collections::BTreeMap;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Query, Request};
+use axum::http::{StatusCode, Uri, header};
+use baton_model::api::MEDIA_TYPE;
+use baton_model::ids::InstanceId;
+use serde::de::DeserializeOwned;
+
+use super::guard;
+use super::problem::{Answer, Fault};
+use crate::limits::WAIT_SECONDS_MAX;
+
+/// What the path of an instance names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// One instance.
+    One(InstanceId),
+    /// A range, both included.
+    Range(InstanceId, InstanceId),
+}
+
+impl Target {
+    /// `i12`, `12`, `i1..i9`, `1..9`.
+    pub(super) fn parse(text: &str) -> Answer<Self> {
+        let Some((first, last)) = text.split_once("..") else {
+            return Ok(Self::One(instance(text)?));
+        };
+        let (first, last) = (instance(first)?, instance(last)?);
+        if first > last {
+            return Err(Fault::bad_request(format!(
+                "{first}..{last} is no range: its first instance comes after its last"
+            )));
+        }
+        Ok(Self::Range(first, last))
+    }
+}
+
+/// `i12` or `12`.
+pub(super) fn instance(text: &str) -> Answer<InstanceId> {
+    let digits = text.strip_prefix('i').unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| plain);
+    // Stores keep ids as signed numbers.
+    let number = number.filter(|number| *number <= i64::MAX.unsigned_abs());
+    number.map(InstanceId).ok_or_else(|| {
+        Fault::bad_request("the id of an instance is a number such as i12, a range i12..i20")
+    })
+}
+
+/// The parameters of a query, of which only the named ones are known.
+#[derive(Debug)]
+pub(super) struct Parameters(BTreeMap<String, String>);
+
+impl Parameters {
+    pub(super) fn of(uri: &Uri, known: &[&str]) -> Answer<Self> {
+        let given = Query::<Vec<(String, String)>>::try_from_uri(uri);
+        let Query(given) = given
+            .map_err(|error| Fault::bad_request(format!("the query cannot be read: {error}")))?;
+        let mut parameters = BTreeMap::new();
+        for (name, value) in given {
+            if !known.contains(&name.as_str()) {
+                return Err(Fault::bad_request(format!(
+                    "there is no parameter {:?} here; there are: {}",
+                    short(&name),
+                    known.join(", ")
+                )));
+            }
+            if parameters.insert(name.clone(), value).is_some() {
+                return Err(Fault::bad_request(format!("{name} is given twice")));
+            }
+        }
+        Ok(Self(parameters))
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Answer<Option<T>> {
+        self.parsed(name, "a number")
+    }
+
+    /// A parameter that must be `what`.
+    pub(super) fn parsed<T: std::str::FromStr>(&self, name: &str, what: &str) -> Answer<Option<T>> {
+        let read = |text: &str| {
+            text.parse().map_err(|_| {
+                Fault::bad_request(format!("{name} must be {what}, not {:?}", short(text)))
+            })
+        };
+        self.text(name).map(read).transpose()
+    }
+
+    /// For how long to wait, if at all.
+    pub(super) fn wait(&self) -> Answer<Option<std::time::Duration>> {
+        let seconds = self.number::<u64>("wait")?;
+        Ok(seconds.map(|it| std::time::Duration::from_secs(it.min(WAIT_SECONDS_MAX))))
+    }
+
+    /// Everything but where a page begins, to be put into links.
+    pub(super) fn filters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter();
+        all.filter(|(name, _)| *name != "cursor")
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Somebody's text, cut so that an error stays readable.
+fn short(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+/// A body in JSON.
+pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Answer<T> {
+    let media = request.headers().get(header::CONTENT_TYPE);
+    let media = media.map(|media| media.to_str().unwrap_or_default().to_owned());
+    if let Some(media) = media {
+        let essence = media.split(';').next().unwrap_or_default().trim();
+        let fits = [MEDIA_TYPE, "application/json"];
+        if !fits.iter().any(|fits| essence.eq_ignore_ascii_case(fits)) {
+            return Err(Fault::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "other-media-type",
+                format!("send JSON, as {MEDIA_TYPE} or application/json"),
+            ));
+        }
+    }
+    let bytes = guard::within(Bytes::from_request(request, &())).await?;
+    let bytes = bytes.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Fault::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too-large",
+            "the body has more than 8 MiB; move data into files",
+        ),
+        _ => Fault::bad_request("the body ended too early"),
+    })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Fault::bad_request(format!("the body cannot be read: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_with_and_without_their_letter_and_nothing_else_is() {
+        assert!(matches!(
+            Target::parse("i12"),
+            Ok(Target::One(InstanceId(12)))
+        ));
+        assert!(matches!(
+            Target::parse("3..i9"),
+            Ok(Target::Range(InstanceId(3), InstanceId(9)))
+        ));
+        for bad in [
+            "",
+            "i",
+            "ii1",
+            "-1",
+            "+1",
+            "1 ",
+            "1..",
+            "..",
+            "9..3",
+            "i1#1",
+            "1e3",
+            "99999999999999999999",
+            "9223372036854775808",
+            "..%2F",
+        ] {
+            assert!(Target::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Who may ask at all.
+//!
+//! The server has no credentials yet: whoever reaches its port may use it. A web page in
+//! the user's browser reaches a loopback port, too. It is kept out by two headers that it
+//! cannot forge: *Host*, which names the page's server if that server's name was made to
+//! point here, and *Origin*, which a browser adds to every write.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::time::timeout;
+
+use super::App;
+use super::problem::Fault;
+use crate::limits::BODY_WAIT;
+
+pub(super) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let writes = !matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::OPTIONS
+    );
+    if !is_our_host(headers, request.uri().authority(), app.0.address) {
+        return forbidden("the header Host names another server; use the address it listens on");
+    }
+    if writes && !is_our_origin(headers) {
+        return forbidden("web pages of other servers may not change anything here");
+    }
+    if request.method() == Method::OPTIONS {
+        return options(next.run(request).await);
+    }
+    next.run(request).await
+}
+
+/// A body in full, within its time.
+pub(super) async fn within<T>(body: impl Future<Output = T>) -> Result<T, Fault> {
+    timeout(BODY_WAIT, body).await.map_err(|_| {
+        Fault::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too-slow",
+            "the body did not arrive in time",
+        )
+    })
+}
+
+fn forbidden(detail: &str) -> Response {
+    Fault::new(StatusCode::FORBIDDEN, "forbidden", detail).into_response()
+}
+
+/// No handler takes OPTIONS: the router lists in Allow what they take instead, behind us.
+fn options(response: Response) -> Response {
+    if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+        return response;
+    }
+    StatusCode::NO_CONTENT.into_response()
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn is_our_host(headers: &HeaderMap, target: Option<&Authority>, address: SocketAddr) -> bool {
+    let named = text(headers, header::HOST).and_then(|host| host.parse::<Authority>().ok());
+    let absolute = target.is_none_or(|target| is_ours(target.host(), address));
+    absolute && named.is_some_and(|named| is_ours(named.host(), address))
+}
+
+fn is_ours(host: &str, address: SocketAddr) -> bool {
+    if host.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let Ok(ip) = bare.unwrap_or(host).parse::<IpAddr>() else {
+        return false;
+    };
+    // Where it listens on all addresses, any of them is fine: what a page can choose is
+    // a name, not an address.
+    ip.is_loopback() || ip == address.ip() || address.ip().is_unspecified()
+}
+
+/// True for whatever is no browser, and for pages of this very server.
+fn is_our_origin(headers: &HeaderMap) -> bool {
+    if !headers.contains_key(header::ORIGIN) {
+        return true;
+    }
+    let origin = text(headers, header::ORIGIN).and_then(|it| it.strip_prefix("http://"));
+    origin.is_some() && origin == text(headers, header::HOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
+        let value = |text: &str| HeaderValue::from_str(text).expect("plain");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, value(host));
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, value(origin));
+        }
+        headers
+    }
+
+    #[test]
+    fn only_loopback_and_the_own_address_are_our_host() {
+        let address = SocketAddr::from(([10, 0, 0, 7], 8080));
+        let ours = |host| is_our_host(&headers(host, None), None, address);
+        for host in [
+            "127.0.0.1:8080",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:80",
+            "10.0.0.7",
+        ] {
+            assert!(ours(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "10.0.0.8",
+            "localhost.evil.example",
+            "",
+            "a b",
+        ] {
+            assert!(!ours(host), "{host}");
+        }
+        assert!(!is_our_host(&HeaderMap::new(), None, address));
+        let elsewhere: Authority = "evil.example".parse().expect("plain");
+        let here = headers("localhost", None);
+        assert!(!is_our_host(&here, Some(&elsewhere), address));
+    }
+
+    #[test]
+    fn a_page_of_another_server_is_not_our_origin() {
+        let ours = |origin| is_our_origin(&headers("localhost:8080", origin));
+        assert!(ours(None));
+        assert!(ours(Some("http://localhost:8080")));
+        for origin in [
+            "http://evil.example",
+            "http://localhost:9",
+            "https://localhost:8080",
+            "null",
+        ] {
+            assert!(!ours(Some(origin)), "{origin}");
+        }
+    }
+}

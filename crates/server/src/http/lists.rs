@@ -1,0 +1,123 @@
+//! Pages: bullpen, arena, history, and timelines.
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use baton_model::api::{Event, Instance, Links, List};
+use baton_model::state::UniversalState;
+use baton_store::view::{Query, Seq, View};
+
+use super::given::{self, Parameters};
+use super::problem::{Answer, Fault};
+use super::{App, shape, shown, words};
+use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
+
+/// `GET /bullpen/`
+pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response> {
+    page(&app, View::Bullpen, "/bullpen/", &uri).await
+}
+
+/// `GET /arena/`
+pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> {
+    page(&app, View::Arena, "/arena/", &uri).await
+}
+
+/// `GET /history/`
+pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response> {
+    page(&app, View::History, "/history/", &uri).await
+}
+
+async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> {
+    let known = ["cursor", "limit", "state", "owner", "name"];
+    let given = Parameters::of(uri, &known)?;
+    let query = Query {
+        state: given
+            .text("state")
+            .map(|word| state(word, view))
+            .transpose()?,
+        after: given.parsed("cursor", "a cursor")?,
+        owner: given.text("owner").map(str::to_owned),
+        name: given.text("name").map(str::to_owned),
+        ..Query::first(view, given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT))
+    };
+    let filtered = query.owner.is_some() || query.name.is_some();
+    let only = query.state;
+    let (page, counts) = app
+        .read(move |store| Ok((store.page(&query)?, store.counts()?)))
+        .await?;
+    let in_view = view.states().iter();
+    let in_view = in_view.filter(|state| only.is_none_or(|only| only == **state));
+    let total: u64 = in_view.filter_map(|state| counts.states.get(state)).sum();
+    let list = List::<Instance> {
+        items: page.items.iter().map(shape::instance).collect(),
+        total: (!filtered).then_some(total),
+        links: page_links(path, &given, page.next.map(|next| next.to_string())),
+    };
+    Ok(shown(StatusCode::OK, &list))
+}
+
+/// `GET /instances/{id}/timeline`
+pub(super) async fn timeline(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
+    let id = given::instance(&id)?;
+    let given = Parameters::of(&uri, &["cursor", "limit"])?;
+    let after = given.number("cursor")?.map(Seq);
+    let limit = given.number("limit")?.unwrap_or(TIMELINE_EVENTS_MAX);
+    app.record(id).await?;
+    let page = app
+        .read(move |store| store.timeline(id, after, limit))
+        .await?;
+    let more = page.next.is_some();
+    let next = page.items.last().filter(|_| more);
+    let next = next.map(|entry| entry.seq.0.to_string());
+    let events = page.items.into_iter().map(|entry| Event {
+        seq: entry.seq.0,
+        at: entry.at.0,
+        epoch: entry.epoch.0,
+        text: words::fact(&entry.fact, id),
+        fact: entry.fact,
+    });
+    let path = format!("{}/timeline", shape::path(id, id));
+    let list = List {
+        items: events.collect(),
+        total: None,
+        links: page_links(&path, &given, next),
+    };
+    Ok(shown(StatusCode::OK, &list))
+}
+
+fn state(word: &str, view: View) -> Answer<UniversalState> {
+    let mut states = view.states().iter();
+    let found = states.find(|state| state.word().eq_ignore_ascii_case(word));
+    found.copied().ok_or_else(|| {
+        let words: Vec<&str> = view.states().iter().map(|state| state.word()).collect();
+        Fault::bad_request(format!(
+            "nothing here is in such a state; there are: {}",
+            words.join(", ")
+        ))
+    })
+}
+
+fn page_links(path: &str, given: &Parameters, next: Option<String>) -> Links {
+    let filters: Vec<String> = given
+        .filters()
+        .map(|(name, value)| format!("{name}={}", shape::encoded(value)))
+        .collect();
+    let with = |more: Option<String>| {
+        let all: Vec<String> = filters.iter().cloned().chain(more).collect();
+        match all.is_empty() {
+            true => path.to_owned(),
+            false => format!("{path}?{}", all.join("&")),
+        }
+    };
+    let here = given.text("cursor");
+    let here = here.map(|cursor| format!("cursor={}", shape::encoded(cursor)));
+    let mut links = shape::links([("self", with(here))]);
+    if let Some(next) = next {
+        links.insert("next".to_owned(), with(Some(format!("cursor={next}"))));
+    }
+    links
+}

@@ -1,0 +1,267 @@
+//! The port of the clients: hypermedia over HTTP/1.1.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `guard` | who may ask at all: host, origin, body |
+//! | `problem` | errors |
+//! | `given` | paths, queries and bodies as they come in |
+//! | `instances` | submissions, single instances and ranges of them |
+//! | `lists` | bullpen, arena, history, timelines |
+//! | `logs` | what attempts have written |
+//! | `fleet` | workers |
+//! | `shape` | from the store's records to `baton_model::api` |
+//! | `words` | facts and reasons as sentences |
+//!
+//! Every answer has the media type of the API or is a problem, whatever was asked for.
+
+mod fleet;
+mod given;
+mod guard;
+mod instances;
+mod lists;
+mod logs;
+mod problem;
+mod shape;
+mod words;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Json, Router, middleware};
+use baton_model::api::{Links, MEDIA_TYPE, Ready, Root};
+use baton_store::{Store, StoreError};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::time::timeout;
+
+use crate::driver::Status;
+use crate::driver::mail::{Ask, Inbox, Mail, Reply};
+use crate::ends;
+use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, CLIENT_CONNECTIONS_MAX, HEAD_WAIT};
+use crate::prune::HistoryLock;
+use crate::workers::accept;
+use problem::{Answer, Fault};
+
+/// Reads of the store at a time: each needs a thread and a connection of its own.
+const READERS_MAX: usize = 8;
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    readers: Arc<Semaphore>,
+    inbox: Inbox,
+    status: watch::Receiver<Status>,
+    history: HistoryLock,
+    address: SocketAddr,
+    ending: watch::Receiver<bool>,
+}
+
+impl App {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        inbox: Inbox,
+        status: watch::Receiver<Status>,
+        history: HistoryLock,
+        address: SocketAddr,
+        ending: watch::Receiver<bool>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            readers: Arc::new(Semaphore::new(READERS_MAX)),
+            inbox,
+            status,
+            history,
+            address,
+            ending,
+        }))
+    }
+
+    /// Asks the driver, and waits for what it says.
+    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Answer<T> {
+        let (reply, told) = oneshot::channel();
+        self.0.inbox.put(Mail::Ask(ask(reply)));
+        match timeout(ANSWER_WAIT, told).await {
+            Ok(Ok(answer)) => Ok(answer?),
+            Ok(Err(_)) | Err(_) => Err(Fault::no_answer()),
+        }
+    }
+
+    /// Reads from the store, on a thread that may block.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<T> {
+        // Closed by nobody, so there is always a permit some time.
+        let permit = Arc::clone(&self.0.readers).acquire_owned().await;
+        let store = Arc::clone(&self.0.store);
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            read(&*store)
+        });
+        match work.await {
+            Ok(found) => Ok(found?),
+            Err(error) => Err(Fault::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "bug",
+                format!("reading has failed: {error}"),
+            )),
+        }
+    }
+}
+
+/// Serves clients until the server ends, and then those requests that are under way.
+pub(crate) async fn listen(listener: TcpListener, app: App, mut ending: watch::Receiver<bool>) {
+    let room = Arc::new(Semaphore::new(CLIENT_CONNECTIONS_MAX));
+    let router = router(app);
+    loop {
+        let accepted = tokio::select! {
+            () = ends(&mut ending) => break,
+            accepted = accept(&listener) => accepted,
+        };
+        let Some((stream, peer)) = accepted else {
+            continue;
+        };
+        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
+            tracing::warn!("{peer} is turned away: {CLIENT_CONNECTIONS_MAX} clients are connected");
+            continue;
+        };
+        tokio::spawn(serve(stream, router.clone(), ending.clone(), place));
+    }
+    drop(listener);
+    let all = u32::try_from(CLIENT_CONNECTIONS_MAX).unwrap_or(u32::MAX);
+    // All places are free when nobody is connected any longer.
+    let _everything = room.acquire_many(all).await;
+}
+
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+    _place: OwnedSemaphorePermit,
+) {
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WAIT);
+    let service = TowerToHyperService::new(router);
+    let connection = protocol.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = ends(&mut ending) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // Clients come and go as they like.
+        tracing::debug!("a client's connection has ended: {error}");
+    }
+}
+
+fn router(app: App) -> Router {
+    let instance = get(instances::show).delete(instances::cancel);
+    Router::new()
+        .route("/", get(root))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .route("/instances", post(instances::submit))
+        .route("/instances/", post(instances::submit))
+        .route("/instances/{id}", instance)
+        .route("/instances/{id}/retry", post(instances::retry))
+        .route("/instances/{id}/timeline", get(lists::timeline))
+        .route("/instances/{id}/explain", get(instances::explain))
+        .route("/instances/{id}/logs/{stream}", get(logs::read))
+        .route("/bullpen", get(lists::bullpen))
+        .route("/bullpen/", get(lists::bullpen))
+        .route("/arena", get(lists::arena))
+        .route("/arena/", get(lists::arena))
+        .route("/history", get(lists::history))
+        .route("/history/", get(lists::history))
+        .route("/workers", get(fleet::list))
+        .route("/workers/", get(fleet::list))
+        .route("/workers/{name}", get(fleet::show))
+        .route("/workers/{name}/drained", put(fleet::drain))
+        .route("/workers/{name}/forget", post(fleet::forget))
+        .fallback(unknown)
+        .method_not_allowed_fallback(other_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .with_state(app)
+}
+
+/// A representation, with the media type of the API.
+fn shown(status: StatusCode, body: &impl Serialize) -> Response {
+    let mut response = (status, Json(body)).into_response();
+    let media = HeaderValue::from_static(MEDIA_TYPE);
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
+}
+
+async fn root() -> Response {
+    let links = [
+        ("self", "/"),
+        ("submit", "POST /instances/"),
+        ("bullpen", "/bullpen/"),
+        ("arena", "/arena/"),
+        ("history", "/history/"),
+        ("workers", "/workers/"),
+        ("health", "/healthz"),
+        ("ready", "/readyz"),
+    ];
+    let links: Links = links
+        .into_iter()
+        .map(|(relation, path)| (relation.to_owned(), path.to_owned()))
+        .collect();
+    let root = Root {
+        name: "baton".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        links,
+    };
+    shown(StatusCode::OK, &root)
+}
+
+async fn ready(State(app): State<App>) -> Response {
+    let status = app.0.status.borrow().clone();
+    match status {
+        Status::Leading(epoch) => {
+            let ready = Ready {
+                ready: true,
+                epoch: Some(epoch.0),
+                reason: None,
+            };
+            shown(StatusCode::OK, &ready)
+        }
+        Status::Failed(reason) => {
+            let ready = Ready {
+                ready: false,
+                epoch: None,
+                reason: Some(reason),
+            };
+            shown(StatusCode::SERVICE_UNAVAILABLE, &ready)
+        }
+    }
+}
+
+async fn unknown() -> Fault {
+    Fault::not_found("there is nothing at this path; GET / lists what there is")
+}
+
+async fn other_method() -> Fault {
+    Fault::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method-not-allowed",
+        "this path does not take that method; the header Allow lists those that it takes",
+    )
+}

@@ -1,0 +1,105 @@
+//! Errors as clients see them.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use baton_files::Errors;
+use baton_model::api::{Problem, ProblemAt};
+use baton_store::StoreError;
+
+use crate::driver::mail::StoreFailed;
+
+/// An error on its way to a client.
+#[derive(Debug)]
+pub(crate) struct Fault(Box<Problem>);
+
+/// What a handler comes to.
+pub(crate) type Answer<T> = Result<T, Fault>;
+
+impl Fault {
+    pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
+        Self(Box::new(Problem {
+            kind: kind.to_owned(),
+            title: title(status).to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            errors: Vec::new(),
+        }))
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// The input can be read, but not be used.
+    pub(crate) fn unusable(detail: impl Into<String>, errors: Vec<ProblemAt>) -> Self {
+        let mut fault = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
+        fault.0.errors = errors;
+        fault
+    }
+
+    /// The scheduler is too busy, or ends.
+    pub(crate) fn no_answer() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no-answer",
+            "the scheduler did not answer; what was asked for may or may not have happened: look \
+             before you ask again",
+        )
+    }
+}
+
+fn title(status: StatusCode) -> &'static str {
+    status.canonical_reason().unwrap_or("error")
+}
+
+impl From<StoreFailed> for Fault {
+    fn from(StoreFailed(reason): StoreFailed) -> Self {
+        let detail = format!(
+            "the scheduler cannot keep anything at the moment: {reason}; it tries again every \
+             second and goes on by itself once the store can be written. What was asked for may \
+             or may not have happened: look before you ask again"
+        );
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        let detail = format!("the store cannot be read: {error}");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+    }
+}
+
+impl From<Errors> for Fault {
+    fn from(errors: Errors) -> Self {
+        let count = errors.problems.len() + errors.left_off;
+        let things = if count == 1 { "thing is" } else { "things are" };
+        let at = errors.problems.into_iter().map(|problem| ProblemAt {
+            field: problem.path,
+            message: problem.message,
+            mend: problem.mend,
+        });
+        let detail = format!("{count} {things} wrong with the task; nothing was submitted");
+        Self::unusable(detail, at.collect())
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.0)).into_response();
+        let media = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, media);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let second = HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, second);
+        }
+        response
+    }
+}

@@ -1,0 +1,122 @@
+//! From the store's records to what travels.
+
+use baton_model::api::{Instance, Links, Submitted, Worker};
+use baton_model::fact::Span;
+use baton_model::ids::InstanceId;
+use baton_model::state::UniversalState;
+use baton_model::time::Millis;
+use baton_store::view::Record;
+
+/// Links from pairs of relation and target.
+pub(super) fn links<const N: usize>(pairs: [(&str, String); N]) -> Links {
+    let pairs = pairs.into_iter();
+    pairs
+        .map(|(relation, target)| (relation.to_owned(), target))
+        .collect()
+}
+
+/// The path of one instance, or of a range of them.
+pub(super) fn path(first: InstanceId, last: InstanceId) -> String {
+    format!("/instances/{}", Span(first, last))
+}
+
+/// An accepted submission.
+pub(super) fn submitted(first: InstanceId, last: InstanceId) -> Submitted {
+    Submitted {
+        first: first.to_string(),
+        last: last.to_string(),
+        count: last.0 - first.0 + 1,
+        links: links([("control", path(first, last))]),
+    }
+}
+
+/// One record.
+pub(super) fn instance(record: &Record) -> Instance {
+    let it = &record.instance;
+    let lease = it.lease.as_deref();
+    let last = record.span.unwrap_or(it.id);
+    // While an attempt is open, how the one before it ended is not how it stands.
+    let ended = record.last.as_ref().filter(|_| lease.is_none());
+    let ran = ended.and_then(|ended| ended.ran);
+    let holder = lease.map(|lease| &lease.holder.worker);
+    let worker = holder.or_else(|| ended.map(|ended| &ended.worker));
+    let index = it.spec.array.filter(|_| record.span.is_none());
+    Instance {
+        id: it.id.to_string(),
+        last: record.span.map(|last| last.to_string()),
+        count: last.0 - it.id.0 + 1,
+        name: it.spec.name.clone(),
+        owner: it.spec.owner.clone(),
+        state: it.state,
+        array_index: index.map(|array| array.index(it.id)),
+        attempts: it.attempts.0,
+        failures: it.failures,
+        losses: it.losses,
+        stopping: it.stop_requested && !it.state.is_terminal(),
+        worker: worker.map(ToString::to_string),
+        end: ended.map(|ended| ended.end),
+        end_text: ended.map(|ended| ended.end.to_string()),
+        submitted_at: record.submitted_at.0,
+        changed_at: record.changed_at.0,
+        started_at: ran.map(|ran| ran.started.0),
+        elapsed_seconds: ran.map(|ran| seconds(ran.elapsed)),
+        cpu_seconds: ran.map(|ran| seconds(ran.cpu)),
+        memory_peak_bytes: ran.map(|ran| ran.memory_peak),
+        links: instance_links(record, last),
+    }
+}
+
+fn instance_links(record: &Record, last: InstanceId) -> Links {
+    let it = &record.instance;
+    let path = path(it.id, last);
+    let mut links = links([("self", path.clone())]);
+    let mut add = |relation: &str, target: String| {
+        links.insert(relation.to_owned(), target);
+    };
+    let single = record.span.is_none();
+    if single {
+        add("timeline", format!("{path}/timeline"));
+        add("explain", format!("{path}/explain"));
+    }
+    if single && it.attempts.0 > 0 {
+        add("stdout", format!("{path}/logs/stdout"));
+        add("stderr", format!("{path}/logs/stderr"));
+    }
+    if !it.state.is_terminal() {
+        add("cancel", format!("DELETE {path}"));
+    }
+    let again = matches!(it.state, UniversalState::Failed | UniversalState::Halted);
+    if single && again {
+        add("retry", format!("POST {path}/retry"));
+    }
+    links
+}
+
+/// A worker, with its links.
+pub(super) fn worker(mut worker: Worker) -> Worker {
+    let path = format!("/workers/{}", encoded(&worker.name));
+    let drain = if worker.drained { "undrain" } else { "drain" };
+    worker.links = links([
+        ("self", path.clone()),
+        (drain, format!("PUT {path}/drained")),
+        ("forget", format!("POST {path}/forget")),
+    ]);
+    worker
+}
+
+/// Text as a part of a path or a query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+fn seconds(span: Millis) -> f64 {
+    span.0 as f64 / 1_000.0
+}

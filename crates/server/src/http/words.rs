@@ -1,0 +1,238 @@
+//! Facts and reasons as sentences.
+
+use baton_core::placement::Waiting;
+use baton_core::scheduler::{Reason, Unsure};
+use baton_model::api::Explanation;
+use baton_model::fact::Fact;
+use baton_model::ids::InstanceId;
+use baton_model::time::Millis;
+use baton_store::view::Record;
+
+use super::shape;
+use crate::clock;
+
+/// What happened to an instance, as one line.
+pub(super) fn fact(fact: &Fact, id: InstanceId) -> String {
+    match fact {
+        Fact::InstancesSubmitted { first, last, .. } if first == last => "accepted".to_owned(),
+        Fact::InstancesSubmitted { first, last, .. } => {
+            format!("accepted as one of {}", last.0 - first.0 + 1)
+        }
+        Fact::LeaseGranted { lease, holder } => {
+            let number = lease.attempt.number.0;
+            format!("attempt {number} was given to worker {}", holder.worker)
+        }
+        Fact::AttemptAdopted { lease, holder, .. } => {
+            let number = lease.attempt.number.0;
+            format!("attempt {number} was found on worker {}", holder.worker)
+        }
+        Fact::AttemptConfirmed { lease } => {
+            format!("attempt {} was started", lease.attempt.number.0)
+        }
+        Fact::AttemptEnded {
+            lease,
+            end,
+            verdict,
+            ..
+        } => {
+            let number = lease.attempt.number.0;
+            format!("attempt {number} ended: {end}; {}", verdict.word())
+        }
+        Fact::StopRequested { .. } => "somebody wants it stopped".to_owned(),
+        Fact::InstancesHalted { .. } => "stopped before it had started".to_owned(),
+        Fact::InstanceRetried { .. } => "to be tried again, by hand".to_owned(),
+        // Not in the timeline of any instance.
+        other => format!("{id}: {other}"),
+    }
+}
+
+fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
+    let it = &record.instance;
+    let path = shape::path(it.id, it.id);
+    Explanation {
+        id: it.id.to_string(),
+        state: it.state,
+        reason: reason.to_owned(),
+        text,
+        worker: None,
+        resource: None,
+        short: None,
+        until: None,
+        links: shape::links([("self", format!("{path}/explain")), ("instance", path)]),
+    }
+}
+
+/// Why an instance is over, or on the way to its end.
+pub(super) fn ended(record: &Record) -> Explanation {
+    let it = &record.instance;
+    let end = record.last.as_ref().map(|last| last.end.to_string());
+    let text = match end {
+        Some(end) => format!("it is {}; its last attempt ended: {end}", it.state),
+        None => format!("it is {}; it was never started", it.state),
+    };
+    explanation(record, "ended", text)
+}
+
+/// What an instance waits for.
+pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
+    match reason {
+        Reason::Resting { left } => {
+            let text = format!(
+                "it rests for {} more after a failure, and is then tried again by itself",
+                span(*left)
+            );
+            until(explanation(record, "resting", text), *left)
+        }
+        Reason::InitialWait => explanation(
+            record,
+            "initial-wait",
+            "the scheduler has no store and was just started: it waits for the workers of the one \
+             before; nothing has to be done"
+                .to_owned(),
+        ),
+        Reason::Place(waiting) => place(record, waiting),
+        Reason::Confirmation { worker } => Explanation {
+            worker: Some(worker.to_string()),
+            ..explanation(
+                record,
+                "confirmation",
+                format!("it was given to worker {worker}, which has not confirmed it yet"),
+            )
+        },
+        Reason::Unsure(unsure) => doubt(record, unsure),
+        Reason::Running {
+            worker, stopping, ..
+        } => {
+            let stopping = if *stopping {
+                ", and is being stopped"
+            } else {
+                ""
+            };
+            Explanation {
+                worker: Some(worker.to_string()),
+                ..explanation(
+                    record,
+                    "running",
+                    format!("it runs on worker {worker}{stopping}"),
+                )
+            }
+        }
+    }
+}
+
+fn until(explanation: Explanation, left: Millis) -> Explanation {
+    Explanation {
+        until: Some(clock::now().wall.0.saturating_add(left.0)),
+        ..explanation
+    }
+}
+
+fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
+    let Unsure {
+        worker,
+        health,
+        left,
+    } = unsure;
+    let health = match health {
+        Some(health) => format!("is {health}"),
+        None => "has not come back".to_owned(),
+    };
+    let mend = match left {
+        Some(left) => format!(
+            "if nothing is heard for {} more it is tried on another worker",
+            span(*left)
+        ),
+        None => format!(
+            "only a proof ends it: bring worker {worker} back, or if it is gone for ever say \
+             `baton forget {worker}`"
+        ),
+    };
+    let text = format!(
+        "nobody can say whether it runs: worker {worker}, which holds it, {health}; {mend}"
+    );
+    let explanation = Explanation {
+        worker: Some(worker.to_string()),
+        ..explanation(record, "unsure", text)
+    };
+    match left {
+        Some(left) => until(explanation, *left),
+        None => explanation,
+    }
+}
+
+/// Why it is not placed, and what would change that.
+fn place(record: &Record, waiting: &Waiting) -> Explanation {
+    let plain = |reason: &str, mend: &str| {
+        explanation(record, reason, format!("it waits: {waiting}; {mend}"))
+    };
+    match waiting {
+        Waiting::NoWorker { closed: 0 } => plain("no-worker", "start one with `baton worker`"),
+        Waiting::NoWorker { .. } => plain(
+            "no-worker",
+            "`baton workers` shows why; undrain one with `baton drain --undo`, or start another",
+        ),
+        Waiting::NoMatch { .. } => plain(
+            "no-match",
+            "start a worker with such labels, or submit it again with other constraints",
+        ),
+        Waiting::NeverFits {
+            resource,
+            worker,
+            asked,
+            has,
+        } => Explanation {
+            worker: Some(worker.to_string()),
+            resource: Some(resource.clone()),
+            short: Some(asked - has),
+            ..plain(
+                "never-fits",
+                "start a larger worker, or submit it again with less",
+            )
+        },
+        Waiting::Room {
+            resource,
+            worker,
+            short,
+            ..
+        } => Explanation {
+            worker: Some(worker.to_string()),
+            resource: Some(resource.clone()),
+            short: Some(*short),
+            ..plain(
+                "room",
+                "that is the nearest; it starts when work there ends, or another worker joins",
+            )
+        },
+        Waiting::Limit {
+            name,
+            total,
+            asked,
+            used,
+        } => {
+            let free = u64::try_from(u128::from(*total).saturating_sub(*used)).unwrap_or(0);
+            Explanation {
+                resource: Some(name.clone()),
+                short: Some(asked.saturating_sub(free)),
+                ..plain(
+                    "limit",
+                    "it starts when others give it back; the scheduler's --limit sets the total",
+                )
+            }
+        }
+        Waiting::Reserved { what, .. } => Explanation {
+            resource: Some(what.clone()),
+            ..plain("reserved", "it starts after that, or when a worker joins")
+        },
+        Waiting::Behind { .. } => plain("behind", "it starts when its turn comes"),
+        Waiting::Nothing => explanation(record, "next", "it is about to be placed".to_owned()),
+    }
+}
+
+/// A span as people say it.
+fn span(span: Millis) -> String {
+    match span.0.div_ceil(1_000) {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7_199 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h", seconds.div_ceil(3_600)),
+    }
+}

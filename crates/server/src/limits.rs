@@ -1,0 +1,89 @@
+//! Every bound of the server, each with its reason.
+
+use std::time::Duration;
+
+/// Connections of workers at a time: the largest fleet that one scheduler is made for.
+pub const WORKER_CONNECTIONS_MAX: usize = 10_000;
+
+/// Connections of clients at a time. Each has at most one request open, so this bounds
+/// what waits for the driver as well.
+pub const CLIENT_CONNECTIONS_MAX: usize = 1_024;
+
+/// How long a peer may take to say that it speaks the protocol.
+pub const PREAMBLE_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a connection may be without a heartbeat: a worker sends one every few
+/// seconds, and without any it has no use for the connection.
+pub const HEARTBEAT_WAIT: Duration = Duration::from_secs(60);
+
+/// Bytes of one frame before the first heartbeat: until a peer has said who it is, it
+/// gets no more memory than that takes.
+pub const FIRST_FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of frames of one connection that the driver has not read yet; one frame of the
+/// largest size fits.
+pub const UNREAD_INPUT_BYTES_MAX: usize = 80 << 20;
+
+/// Bytes for one worker that it has not read; beyond, it is taken for dead.
+pub const UNREAD_OUTPUT_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes read from a socket at a time, and the memory that an idle connection keeps.
+pub const READ_BYTES: usize = 16 << 10;
+
+/// Mail that the driver handles before it sends what came of it: enough to share a
+/// write, little enough that nobody waits for long.
+pub const TURN_MAIL_MAX: usize = 1_024;
+
+/// The longest that the driver sleeps.
+pub const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A wake-up so much later than asked for means that the process was stopped, and that
+/// what arrived meanwhile is not in the inbox yet but in the kernel.
+pub const STOPPED_AFTER_MS: u64 = 1_000;
+
+/// For so long after it was stopped the driver only reads its mail.
+pub const READ_MAIL_FIRST_MS: u64 = 1_000;
+
+/// Between two attempts to lead again after the store has failed.
+pub const RETAKE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Epochs that are taken in a row to come above one that a worker has obeyed. A store that
+/// came from a backup is some restarts behind; more is nonsense.
+pub const EPOCHS_SKIPPED_MAX: u64 = 1_000;
+
+/// Bytes of a request's body: a large task file with all its parameters.
+pub const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// How long a client may take to send the head of a request.
+pub const HEAD_WAIT: Duration = Duration::from_secs(15);
+
+/// How long a client may take to send a body.
+pub const BODY_WAIT: Duration = Duration::from_secs(60);
+
+/// How long a request waits for a scheduler that has much to do.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(60);
+
+/// The longest that a request may wait for instances to end.
+pub const WAIT_SECONDS_MAX: u64 = 60;
+
+/// Elements of one array.
+pub const ARRAY_ELEMENTS_MAX: u64 = 10_000_000;
+
+/// Items of a page if the client names no number.
+pub const PAGE_ITEMS_DEFAULT: usize = 100;
+
+/// Events of one timeline that are shown: one instance seldom has more than a few dozen,
+/// and what is cut off is said.
+pub const TIMELINE_EVENTS_MAX: usize = 1_000;
+
+/// Between two looks for history that need not be kept.
+pub const PRUNE_PAUSE: Duration = Duration::from_secs(60);
+
+/// Between two goes at history when there is more than goes at a time.
+pub const PRUNE_BREATH: Duration = Duration::from_millis(100);
+
+/// Instances that go at a time, so that commits pass in between.
+pub const PRUNE_BUDGET: usize = 10_000;
+
+/// How long a server that shall end waits for what it has begun.
+pub const FAREWELL_WAIT: Duration = Duration::from_secs(5);

@@ -1,0 +1,262 @@
+//! From a submission to its end.
+
+use std::sync::atomic::Ordering;
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::rig::{Server, config, got, until};
+use crate::worker::LOG;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_is_run_and_its_whole_story_is_kept() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let worker = server.worker("w1").await;
+    let path = server.submit("hello").await;
+    let got = server.get(&format!("{path}?wait=60")).await;
+    assert_eq!(got.status, StatusCode::OK);
+    let it = got.body;
+    assert_eq!(it["state"], "DONE", "{it}");
+    assert_eq!(
+        (&it["worker"], &it["endText"]),
+        (&json!("w1"), &json!("exit 0"))
+    );
+    assert_eq!(
+        (&it["attempts"], &it["elapsedSeconds"]),
+        (&json!(1), &json!(1.5))
+    );
+    assert_eq!(it["memoryPeakBytes"], 4_096);
+    assert_eq!(it["links"].get("cancel"), None);
+    let timeline = server
+        .get(it["links"]["timeline"].as_str().expect("a link"))
+        .await;
+    let texts: Vec<&str> = timeline.body["items"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter_map(|event| event["text"].as_str())
+        .collect();
+    assert_eq!(texts.first(), Some(&"accepted"));
+    assert!(
+        texts.contains(&"attempt 1 was given to worker w1"),
+        "{texts:?}"
+    );
+    assert_eq!(texts.last(), Some(&"attempt 1 ended: exit 0; done"));
+    assert_eq!(worker.seen.launched.load(Ordering::SeqCst), 1);
+    let history = server.get("/history/").await.body;
+    assert_eq!(history["items"][0]["id"], it["id"]);
+    assert_eq!(history["total"], 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_element_of_an_array_runs_with_its_own_index() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let path = server.submit_array("many", 5, 304).await;
+    let summary = server.get(&path).await.body;
+    assert_eq!(summary["counts"], json!({"QUEUED": 300}));
+    let worker = server.worker("w1").await;
+    let done = async || {
+        let summary = server.get(&format!("{path}?wait=10")).await.body;
+        summary["counts"] == json!({"DONE": 300})
+    };
+    assert!(until(done).await, "{:?}", server.get(&path).await);
+    let indices = worker.seen.indices.lock().expect("no panic").clone();
+    let indices: Vec<u64> = indices.into_values().collect();
+    assert_eq!(indices, (5..=304).collect::<Vec<u64>>());
+    let one = path
+        .trim_start_matches("/instances/")
+        .split_once("..")
+        .expect("a range")
+        .0;
+    let first = server.get(&format!("/instances/{one}")).await.body;
+    assert_eq!(first["arrayIndex"], 5);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_and_what_runs_can_be_cancelled_and_tried_again() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let path = server.submit("hold").await;
+    let waiting = server.submit_array("many", 0, 9).await;
+    let cancelled = server.delete(&waiting).await;
+    assert_eq!(cancelled.status, StatusCode::ACCEPTED);
+    assert_eq!(cancelled.body, json!({"halted": 10, "stopping": 0}));
+    assert_eq!(
+        server.get(&waiting).await.body["counts"],
+        json!({"HALTED": 10})
+    );
+    let _worker = server.worker("w1").await;
+    server.until_state(&path, "RUNNING").await;
+    let cancelled = server.delete(&path).await;
+    assert_eq!(cancelled.body, json!({"halted": 0, "stopping": 1}));
+    let it = server.get(&format!("{path}?wait=60")).await.body;
+    assert_eq!(
+        (&it["state"], &it["endText"]),
+        (&json!("HALTED"), &json!("killed on request"))
+    );
+    let retried = server.post(&format!("{path}/retry")).await;
+    assert_eq!(retried.status, StatusCode::ACCEPTED, "{retried:?}");
+    let it = server.until_state(&path, "RUNNING").await;
+    assert_eq!(it["attempts"], 2);
+    server
+        .post(&format!("{path}/retry"))
+        .await
+        .is_problem(StatusCode::CONFLICT, "not-ended");
+    let failed = server.submit("fail").await;
+    let it = server.get(&format!("{failed}?wait=60")).await.body;
+    assert_eq!(
+        (&it["state"], &it["endText"]),
+        (&json!("FAILED"), &json!("exit 3"))
+    );
+    assert_eq!(it["links"]["retry"], format!("POST {failed}/retry"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_worker_gets_nothing_until_it_is_undrained() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let worker = server.worker("w1").await;
+    let healthy = async || server.get("/workers/w1").await.body["state"] == "HEALTHY";
+    assert!(until(healthy).await);
+    let drained = server
+        .send(
+            Method::PUT,
+            "/workers/w1/drained",
+            &json!({"drained": true}),
+        )
+        .await;
+    assert_eq!(
+        (drained.status, &drained.body["drained"]),
+        (StatusCode::OK, &json!(true))
+    );
+    let path = server.submit("hello").await;
+    let why = server.get(&format!("{path}/explain")).await.body;
+    assert_eq!(why["reason"], "no-worker", "{why}");
+    assert!(
+        why["text"]
+            .as_str()
+            .expect("text")
+            .contains("baton drain --undo"),
+        "{why}"
+    );
+    assert_eq!(worker.seen.launched.load(Ordering::SeqCst), 0);
+    let drained = server
+        .send(
+            Method::PUT,
+            "/workers/w1/drained",
+            &json!({"drained": false}),
+        )
+        .await;
+    assert_eq!(drained.body["drained"], false);
+    let it = server.get(&format!("{path}?wait=60")).await.body;
+    assert_eq!(it["state"], "DONE", "{it}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_is_read_piece_by_piece_and_its_end_is_told() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let path = server.submit("hold").await;
+    let log = format!("{path}/logs/stdout");
+    server
+        .get(&log)
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    let worker = server.worker("w1").await;
+    server.until_state(&path, "RUNNING").await;
+    let piece = server.get(&format!("{log}?offset=4&limit=4")).await;
+    assert_eq!(piece.body, "line");
+    assert_eq!(piece.headers["baton-offset"], "4");
+    assert_eq!(piece.headers["baton-end"], "false");
+    assert_eq!(piece.headers["baton-attempt"], "1");
+    let whole = String::from_utf8_lossy(LOG).into_owned();
+    let piece = server.get(&log).await;
+    assert_eq!(
+        (piece.body, &piece.headers["baton-end"]),
+        (json!(whole), &"false".parse().expect("plain"))
+    );
+    server.delete(&path).await;
+    server.get(&format!("{path}?wait=60")).await;
+    let piece = server.get(&format!("{log}?attempt=1")).await;
+    assert_eq!(piece.headers["baton-end"], "true");
+    server
+        .get(&format!("{log}?process=x"))
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    server
+        .get(&format!("{log}?attempt=9"))
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    server
+        .get(&format!("{path}/logs/else"))
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    drop(worker);
+    let gone = async || server.get(&log).await.status == StatusCode::SERVICE_UNAVAILABLE;
+    assert!(until(gone).await);
+    server
+        .get(&log)
+        .await
+        .is_problem(StatusCode::SERVICE_UNAVAILABLE, "worker-unavailable");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_poll_ends_when_its_time_is_up() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let path = server.submit("hello").await;
+    let it = server.get(&format!("{path}?wait=0")).await.body;
+    assert_eq!(it["state"], "QUEUED");
+    let it = server.get(&format!("{path}?wait=1")).await.body;
+    assert_eq!(it["state"], "QUEUED");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forgotten_worker_loses_its_work_to_another() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let gone = server.worker("w1").await;
+    let path = server.submit("hold").await;
+    server.until_state(&path, "RUNNING").await;
+    drop(gone);
+    server
+        .post("/workers/nobody/forget")
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    let forgotten = server.post("/workers/w1/forget").await;
+    assert_eq!(forgotten.status, StatusCode::ACCEPTED, "{forgotten:?}");
+    let _other = server.worker("w2").await;
+    let moved = async || server.get(&path).await.body["worker"] == "w2";
+    assert!(until(moved).await, "{:?}", server.get(&path).await);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_store_work_runs_and_strict_work_is_refused() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::memory(dir.path()).await;
+    let first = server.ready.epoch;
+    let strict = json!({"file": {"task": "x", "run": ["true"], "exclusive": "strict"}});
+    let refused = server.send(Method::POST, "/instances/", &strict).await;
+    refused.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid");
+    assert_eq!(refused.body["errors"][0]["field"], "exclusive");
+    let path = server.submit("hello").await;
+    let why = server.get(&format!("{path}/explain")).await.body;
+    assert_eq!(why["reason"], "initial-wait");
+    server.stop().await;
+    let server = Server::memory(dir.path()).await;
+    assert!(server.ready.epoch > first);
+    got(server.request(Method::GET, &path))
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    assert_ne!(server.submit("hello").await, path);
+    server.stop().await;
+}

@@ -1,0 +1,11 @@
+//! The whole server in this process: real sockets, a real store, and workers that are
+//! the core's own machine over TCP, with work that ends as its name says.
+
+mod disk;
+mod failure;
+mod life;
+mod nonsense;
+mod reading;
+mod refusals;
+mod rig;
+mod worker;

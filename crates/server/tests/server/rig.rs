@@ -1,0 +1,206 @@
+//! A server to try things on, and a client for it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use baton_model::api::MEDIA_TYPE;
+use baton_server::{Backend, Config, Ready, ServeError, serve};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::worker::Worker;
+
+/// How long a condition may take to become true on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server in this process.
+pub(crate) struct Server {
+    pub(crate) ready: Ready,
+    http: reqwest::Client,
+    stop: Option<oneshot::Sender<()>>,
+    ended: JoinHandle<Result<(), ServeError>>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Got {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) body: Value,
+}
+
+/// On ports of the kernel's choice.
+pub(crate) fn config(data: &Path) -> Config {
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    Config {
+        data: data.to_owned(),
+        listen: any,
+        worker_listen: any,
+        ..Config::default()
+    }
+}
+
+impl Server {
+    pub(crate) async fn start(config: Config) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (tell, told) = oneshot::channel();
+        let ended = tokio::spawn(serve(
+            config,
+            |ready| {
+                let _ = tell.send(ready);
+            },
+            async move {
+                // Also when the rig is dropped.
+                let _ = stopped.await;
+            },
+        ));
+        let Ok(ready) = told.await else {
+            panic!("the server did not start: {:?}", ended.await);
+        };
+        Self {
+            ready,
+            http: reqwest::Client::new(),
+            stop: Some(stop),
+            ended,
+        }
+    }
+
+    pub(crate) async fn memory(data: &Path) -> Self {
+        let config = Config {
+            backend: Backend::Memory,
+            ..config(data)
+        };
+        Self::start(config).await
+    }
+
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop.take());
+        let ended = self.ended.await.expect("no panic");
+        ended.expect("a good end");
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.ready.clients)
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, self.url(path))
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Got {
+        got(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Got {
+        let request = self.request(method, path);
+        let request = request.header("content-type", MEDIA_TYPE);
+        got(request.body(body.to_string())).await
+    }
+
+    pub(crate) async fn post(&self, path: &str) -> Got {
+        got(self.request(Method::POST, path)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Got {
+        got(self.request(Method::DELETE, path)).await
+    }
+
+    /// Submits a task of that name and returns its path.
+    pub(crate) async fn submit(&self, name: &str) -> String {
+        let got = self.send(Method::POST, "/instances/", &task(name)).await;
+        assert_eq!(got.status, StatusCode::CREATED, "{got:?}");
+        let control = got.body["links"]["control"].as_str().expect("a link");
+        assert_eq!(got.headers["location"], control);
+        control.to_owned()
+    }
+
+    /// Submits an array and returns its path.
+    pub(crate) async fn submit_array(&self, name: &str, from: u64, to: u64) -> String {
+        let mut body = task(name);
+        body["array"] = json!({"from": from, "to": to});
+        let got = self.send(Method::POST, "/instances/", &body).await;
+        assert_eq!(got.status, StatusCode::CREATED, "{got:?}");
+        assert_eq!(got.body["count"], to - from + 1);
+        let control = got.body["links"]["control"].as_str().expect("a link");
+        control.to_owned()
+    }
+
+    pub(crate) async fn worker(&self, name: &str) -> Worker {
+        Worker::start(self.ready.workers, name)
+    }
+
+    /// Waits until an instance is in that state.
+    pub(crate) async fn until_state(&self, path: &str, state: &str) -> Value {
+        let mut last = Value::Null;
+        let reached = until(async || {
+            last = self.get(path).await.body;
+            last["state"] == state
+        });
+        assert!(reached.await, "{path} is not {state}: {last}");
+        last
+    }
+
+    /// Waits until the server can write, or cannot.
+    pub(crate) async fn until_ready(&self, ready: bool) -> Got {
+        let wanted = async || {
+            let got = self.get("/readyz").await;
+            got.body["ready"] == ready
+        };
+        assert!(until(wanted).await, "ready: {ready} never came");
+        self.get("/readyz").await
+    }
+}
+
+/// A submission whose work ends as its name says.
+pub(crate) fn task(name: &str) -> Value {
+    json!({"file": {"task": name, "run": ["true"]}})
+}
+
+/// Waits until something is true; false if it never was.
+pub(crate) async fn until(mut check: impl AsyncFnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if check().await {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    false
+}
+
+pub(crate) async fn got(request: reqwest::RequestBuilder) -> Got {
+    let response = request.send().await.expect("an answer");
+    let (status, headers) = (response.status(), response.headers().clone());
+    let bytes = response.bytes().await.expect("a body");
+    let media = headers.get("content-type").and_then(|it| it.to_str().ok());
+    let json = media.is_some_and(|media| media.ends_with("json"));
+    let body = if json && !bytes.is_empty() {
+        serde_json::from_slice(&bytes).expect("JSON")
+    } else {
+        Value::String(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    Got {
+        status,
+        headers,
+        body,
+    }
+}
+
+impl Got {
+    /// Checks that this is a problem as RFC 9457 wants it.
+    pub(crate) fn is_problem(&self, status: StatusCode, kind: &str) -> &Self {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.headers["content-type"], "application/problem+json");
+        assert_eq!(self.body["type"], kind, "{self:?}");
+        assert_eq!(self.body["status"], status.as_u16());
+        let detail = self.body["detail"].as_str().expect("a detail");
+        assert!(!detail.is_empty());
+        self
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        self.body["detail"].as_str().expect("a detail")
+    }
+}

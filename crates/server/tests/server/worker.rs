@@ -1,0 +1,231 @@
+//! A worker without processes: the core's machine over a real connection.
+//!
+//! Work ends as its name says: `hold…` runs until it is killed, `fail…` exits with 3,
+//! everything else succeeds at once.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use baton_core::bugs::Bugs;
+use baton_core::protocol::frame::{PREAMBLE, decode_to_worker, encode_to_scheduler};
+use baton_core::protocol::worker::Worker as Machine;
+use baton_core::protocol::worker::io::{Effect, Input};
+use baton_model::fact::Holder;
+use baton_model::ids::{BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName};
+use baton_model::message::LogAnswer;
+use baton_model::outcome::{KillCause, Outcome, Ran, Report};
+use baton_model::placement::{Capacity, Offer};
+use baton_model::time::{Millis, Mono, Wall};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// What every attempt has written.
+pub(crate) const LOG: &[u8] = b"one line\nand another\n";
+
+/// What the test can see of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// How many attempts it has started.
+    pub(crate) launched: AtomicU64,
+    /// When its dead-man timer would fire, on its own clock.
+    pub(crate) deadline: AtomicU64,
+    /// It has given itself up, or was told to die.
+    pub(crate) dying: AtomicBool,
+    /// Connections so far.
+    pub(crate) connections: AtomicU64,
+    /// Array indices it was given.
+    pub(crate) indices: Mutex<BTreeMap<u64, u64>>,
+}
+
+/// A worker, until it is dropped.
+pub(crate) struct Worker {
+    pub(crate) seen: Arc<Seen>,
+    begun: Instant,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Worker {
+    pub(crate) fn start(address: SocketAddr, name: &str) -> Self {
+        let seen = Arc::new(Seen::default());
+        let begun = Instant::now();
+        let body = Body {
+            machine: machine(name),
+            begun,
+            seen: Arc::clone(&seen),
+            held: BTreeMap::new(),
+            out: Vec::new(),
+        };
+        let task = tokio::spawn(body.run(address));
+        Self { seen, begun, task }
+    }
+
+    /// Its own clock.
+    pub(crate) fn now(&self) -> u64 {
+        mono(self.begun).0
+    }
+}
+
+fn mono(begun: Instant) -> Mono {
+    let passed = u64::try_from(begun.elapsed().as_millis());
+    Mono(passed.expect("short") + 1)
+}
+
+fn machine(name: &str) -> Machine {
+    // Different names are different state directories.
+    let lineage = name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte));
+    let me = Holder {
+        worker: WorkerName::new(name),
+        incarnation: Incarnation {
+            lineage: Lineage(lineage),
+            life: Life(1),
+        },
+        host: HostId(lineage),
+        boot: BootId(1),
+    };
+    let offer = Offer {
+        capacity: Capacity {
+            cpu_milli: 4_000,
+            memory: 8 << 30,
+            disk: 8 << 30,
+            ..Capacity::default()
+        },
+        labels: [("zone".to_owned(), "a".to_owned())].into(),
+        open: true,
+    };
+    Machine::begin(me, 64, Arc::new(offer), Bugs::NONE, Vec::new(), Mono(1))
+}
+
+struct Body {
+    machine: Machine,
+    begun: Instant,
+    seen: Arc<Seen>,
+    held: BTreeMap<LeaseId, ()>,
+    out: Vec<u8>,
+}
+
+impl Body {
+    /// Dials again whenever the connection is gone.
+    async fn run(mut self, address: SocketAddr) {
+        loop {
+            if let Ok(stream) = TcpStream::connect(address).await {
+                self.seen.connections.fetch_add(1, Ordering::SeqCst);
+                // However a connection ends, the next one follows.
+                let _ = self.talk(stream).await;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn talk(&mut self, mut stream: TcpStream) -> std::io::Result<()> {
+        stream.write_all(&PREAMBLE).await?;
+        let mut preamble = PREAMBLE;
+        stream.read_exact(&mut preamble).await?;
+        let mut bytes = Vec::new();
+        self.out.clear();
+        loop {
+            let now = mono(self.begun);
+            let due = self.machine.next_due();
+            let wait = due.map_or(1_000, |due| due.since(now).0);
+            let read = stream.read_buf(&mut bytes);
+            match tokio::time::timeout(Duration::from_millis(wait), read).await {
+                Ok(Ok(0)) => return Ok(()),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => self.input(Input::Tick),
+            }
+            while let Some((message, taken)) = decode_to_worker(&bytes).expect("well formed") {
+                bytes.drain(..taken);
+                self.input(Input::Message(message));
+            }
+            let now = mono(self.begun);
+            if self.machine.next_due().is_some_and(|due| due <= now) {
+                self.input(Input::Tick);
+            }
+            let out = std::mem::take(&mut self.out);
+            stream.write_all(&out).await?;
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        let effects = self.machine.handle(mono(self.begun), input);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(message) => {
+                encode_to_scheduler(&message, &mut self.out).expect("short enough");
+            }
+            Effect::Launch(launch) => {
+                self.seen.launched.fetch_add(1, Ordering::SeqCst);
+                let id = launch.lease.attempt.instance;
+                if let Some(array) = launch.spec.array {
+                    let mut indices = self.seen.indices.lock().expect("no panic");
+                    indices.insert(id.0, array.index(id));
+                }
+                self.input(Input::Launched(launch.lease));
+                if launch.spec.name.starts_with("hold") {
+                    self.held.insert(launch.lease, ());
+                } else {
+                    let code = if launch.spec.name.starts_with("fail") {
+                        3
+                    } else {
+                        0
+                    };
+                    self.ended(launch.lease, Outcome::Exited(code));
+                }
+            }
+            Effect::Kill(lease, _) => {
+                if self.held.remove(&lease).is_some() {
+                    self.ended(lease, Outcome::Killed(KillCause::Requested));
+                }
+            }
+            Effect::KillAll(cause, _) => {
+                self.seen.dying.store(true, Ordering::SeqCst);
+                for (lease, ()) in std::mem::take(&mut self.held) {
+                    self.ended(lease, Outcome::Killed(cause));
+                }
+            }
+            Effect::Guard(order) => {
+                self.seen.deadline.store(order.deadline.0, Ordering::SeqCst);
+            }
+            Effect::RunCheck(check) => self.input(Input::CheckDone(check, true)),
+            Effect::ReadLogs(request, query) => {
+                let from = usize::try_from(query.offset)
+                    .unwrap_or(usize::MAX)
+                    .min(LOG.len());
+                let to = (from + query.bytes_max as usize).min(LOG.len());
+                let answer = match query.process.as_deref() {
+                    None => LogAnswer::Chunk(LOG[from..to].to_vec()),
+                    Some(_) => LogAnswer::NotFound,
+                };
+                self.input(Input::LogsRead(request, answer));
+            }
+            Effect::Forget(_) | Effect::EndLife => {}
+        }
+    }
+
+    fn ended(&mut self, lease: LeaseId, outcome: Outcome) {
+        let ran = Ran {
+            started: Wall(1_000),
+            ended: Wall(2_500),
+            elapsed: Millis(1_500),
+            cpu: Millis(250),
+            memory_peak: 4_096,
+        };
+        let ran = Some(ran);
+        self.input(Input::Ended(lease, Report { outcome, ran }));
+    }
+}
