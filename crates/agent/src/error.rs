@@ -1,0 +1,60 @@
+//! Why an agent cannot go on.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why an agent cannot go on.
+#[derive(Debug)]
+pub enum Error {
+    /// Another agent has the state directory.
+    Locked {
+        /// Which.
+        path: PathBuf,
+        /// Who, if they have said.
+        pid: Option<u32>,
+    },
+    /// It was told something that makes no sense.
+    Invalid(String),
+    /// The system refused something.
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`.
+    pub(crate) fn io(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        let what = what.to_string();
+        move |error| Self::Io { what, error }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Locked { path, pid } => {
+                let path = path.display();
+                match pid {
+                    Some(pid) => write!(f, "a worker (pid {pid}) already uses {path}")?,
+                    None => write!(f, "a worker already uses {path}")?,
+                }
+                f.write_str("; end it first, or name another directory with --state")
+            }
+            Self::Invalid(text) => f.write_str(text),
+            Self::Io { what, error } => write!(f, "cannot {what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { error, .. } => Some(error),
+            Self::Locked { .. } | Self::Invalid(_) => None,
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! From an attempt to everything that its launch needs.
+//!
+//! A command is launched as it is. A task of processes is run by a standalone runner, which is
+//! then the one process of the attempt; where files have to be fetched first, a small command
+//! does that and becomes the work. Only these two need files, which lie in the attempt's own
+//! directory.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use baton_model::ids::LeaseId;
+use baton_model::placement::Capacity;
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::task::TaskSpec;
+use baton_model::time::{Millis, Mono};
+use baton_runner::sys::users::{self, User};
+use baton_runner::wire::{Credentials, Home, Launch, Limit, Sink};
+use serde::{Deserialize, Serialize};
+
+use crate::replies::RUNS_MAX;
+use crate::runs::Run;
+use crate::state::{LOGS, WORK};
+
+/// The hidden command that runs the task of an attempt. Its argument is the directory with
+/// the [`TaskFile`], below which the runner keeps its own files.
+pub const ATTEMPT_COMMAND: &str = "__attempt";
+/// The hidden command that fetches files into its directory and then becomes another:
+/// `FILE -- ARGV…`. The file is a list of [`Uri`](baton_model::spec::Uri).
+pub const FETCH_COMMAND: &str = "__fetch";
+
+/// Where a runner keeps its files, in the directory of its attempt.
+pub(crate) const RUNNER_DIR: &str = ".baton";
+/// [`TaskFile`], there.
+pub(crate) const TASK_FILE: &str = "task.json";
+const URIS_FILE: &str = ".baton-uris.json";
+const OUTPUT_FILE: &str = "baton-output";
+
+/// From SIGTERM to SIGKILL for an attempt that has run for too long.
+pub(crate) const TIMEOUT_GRACE: Millis = Millis::from_secs(10);
+/// How long somebody who was looked up is remembered.
+const USER_KEPT: Millis = Millis::from_secs(60);
+/// Where programs are looked for, if nobody says.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// What of the agent's own environment attempts see.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "USER", "LANG"];
+
+/// What a runner is told about the task of its attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFile {
+    /// The id of the task.
+    pub id: String,
+    /// What it runs.
+    pub spec: TaskSpec,
+    /// Added to the environment of every process.
+    pub env: Vec<(String, String)>,
+}
+
+impl TaskFile {
+    /// Reads the one of an attempt's runner.
+    ///
+    /// # Errors
+    /// If it is not there, or makes no sense.
+    pub fn load(dir: &Path) -> io::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(dir.join(TASK_FILE))?)?)
+    }
+}
+
+/// Everything that launches have in common.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    state: PathBuf,
+    binary: String,
+    env: Vec<(String, String)>,
+    /// The names of resources beyond the usual ones, in the order in which they are claimed.
+    named: Vec<String>,
+    users: HashMap<String, (Mono, User)>,
+}
+
+impl Launcher {
+    pub(crate) fn new(state: &Path, binary: &Path, capacity: &Capacity) -> Self {
+        let inherited = INHERITED.into_iter();
+        let mut env: Vec<(String, String)> = inherited
+            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+            .collect();
+        if !env.iter().any(|(name, _)| name == "PATH") {
+            env.push(("PATH".to_owned(), DEFAULT_PATH.to_owned()));
+        }
+        Self {
+            state: state.to_owned(),
+            binary: binary.to_string_lossy().into_owned(),
+            env,
+            named: capacity.named.keys().cloned().collect(),
+            users: HashMap::new(),
+        }
+    }
+
+    /// How much there is of each thing that is claimed.
+    pub(crate) fn amounts(&self, slots: u32, capacity: &Capacity) -> Vec<u64> {
+        let mut amounts = vec![
+            u64::from(slots),
+            capacity.cpu_milli,
+            capacity.memory,
+            capacity.disk,
+            u64::from(capacity.gpu),
+        ];
+        amounts.extend(capacity.named.values());
+        amounts
+    }
+
+    /// How much of that an attempt occupies. Of what this worker does not have it claims
+    /// nothing: that is counted for all workers together, by the scheduler.
+    pub(crate) fn claim(&self, spec: &InstanceSpec) -> Vec<u64> {
+        let request = &spec.ask.request;
+        let mut claim = vec![
+            1,
+            request.cpu_milli,
+            request.memory_min,
+            request.disk,
+            u64::from(request.gpu),
+        ];
+        let named = self.named.iter();
+        claim.extend(named.map(|name| request.named.get(name).copied().unwrap_or(0)));
+        claim
+    }
+
+    /// Everything for one run of an attempt, or why it cannot be launched.
+    pub(crate) fn launch(&mut self, run: &Run, tag: String, now: Mono) -> Result<Launch, String> {
+        let spec = &*run.spec;
+        let user = spec
+            .user
+            .as_deref()
+            .map(|name| self.user(name, now))
+            .transpose()?;
+        let me = users::effective_uid();
+        if let Some(user) = user.as_ref().filter(|user| me != 0 && user.uid != me) {
+            return Err(format!(
+                "user `{}`: only a worker that runs as root can run work as somebody else",
+                user.name
+            ));
+        }
+        let dir = dir_name(run.lease);
+        let env = self.env(spec, run.lease, &dir, user.as_ref());
+        let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
+        let argv = self.argv(spec, run.lease, &env, credentials.as_ref())?;
+        Ok(Launch {
+            argv,
+            env,
+            credentials,
+            limits: limits(run.memory_max),
+            stdout: Sink::File,
+            stderr: Sink::File,
+            tag,
+            claim: self.claim(spec),
+            timeout: run.time_left(now),
+            timeout_grace: TIMEOUT_GRACE,
+            home: Some(Home {
+                stdout: format!("{dir}.out"),
+                stderr: format!("{dir}.err"),
+                dir,
+            }),
+            memory_max: run.memory_max,
+            resumes: run.is_task() && run.key.run.0 < RUNS_MAX,
+            ..Launch::default()
+        })
+    }
+
+    /// The trivial process by which health is checked.
+    pub(crate) fn check(&self, timeout: Millis) -> Launch {
+        Launch {
+            argv: vec!["true".to_owned()],
+            env: self.env.clone(),
+            cwd: self.state.to_string_lossy().into_owned(),
+            timeout: Some(timeout),
+            ..Launch::default()
+        }
+    }
+
+    /// Says where its output would be why an attempt was not launched.
+    pub(crate) fn explain(&self, lease: LeaseId, reason: &str) {
+        let name = format!("{}.err", dir_name(lease));
+        let path = self.state.join(LOGS).join(name);
+        let written = File::options().create(true).append(true).open(&path);
+        let written = written.and_then(|mut file| writeln!(file, "baton: {reason}"));
+        if let Err(error) = written {
+            tracing::warn!(
+                "{lease} is not launched ({reason}), and {}: {error}",
+                path.display()
+            );
+        }
+    }
+
+    fn user(&mut self, name: &str, now: Mono) -> Result<User, String> {
+        if let Some((at, user)) = self.users.get(name)
+            && now.since(*at) < USER_KEPT
+        {
+            return Ok(user.clone());
+        }
+        let found = users::by_name(name)
+            .map_err(|error| format!("user `{name}` cannot be looked up: {error}"))?;
+        let user = found.ok_or_else(|| format!("user `{name}`: there is no such user here"))?;
+        self.users.insert(name.to_owned(), (now, user.clone()));
+        Ok(user)
+    }
+
+    /// Later ones win: what the agent has, who the user is, what the spec says, and what
+    /// Baton says.
+    fn env(
+        &self,
+        spec: &InstanceSpec,
+        lease: LeaseId,
+        dir: &str,
+        user: Option<&User>,
+    ) -> Vec<(String, String)> {
+        let output = format!("{}/{WORK}/{dir}/{OUTPUT_FILE}", self.state.display());
+        let attempt = lease.attempt;
+        let mut own = vec![
+            ("BATON_INSTANCE", attempt.instance.to_string()),
+            ("BATON_ATTEMPT", attempt.number.0.to_string()),
+            ("BATON_TOKEN_EPOCH", lease.epoch.0.to_string()),
+            ("BATON_OUTPUT", output),
+            ("BATON_OWNER", spec.owner.clone()),
+            ("BATON_NAME", spec.name.clone()),
+        ];
+        if let Some(array) = spec.array {
+            let index = array.index(attempt.instance);
+            own.push(("BATON_ARRAY_INDEX", index.to_string()));
+        }
+        let mut env = Vec::with_capacity(self.env.len() + spec.env.len() + own.len() + 3);
+        let who = user.map(|user| {
+            [
+                ("HOME", user.home.clone()),
+                ("USER", user.name.clone()),
+                ("LOGNAME", user.name.clone()),
+            ]
+        });
+        let who = who.as_ref().map_or(&[][..], |who| &who[..]);
+        let is_own = |name: &str| own.iter().any(|(own, _)| *own == name);
+        for (name, value) in &self.env {
+            let replaced = who.iter().any(|(who, _)| who == name);
+            if !replaced && !spec.env.contains_key(name) {
+                env.push((name.clone(), value.clone()));
+            }
+        }
+        for (name, value) in who {
+            if !spec.env.contains_key(*name) {
+                env.push(((*name).to_owned(), value.clone()));
+            }
+        }
+        for (name, value) in &spec.env {
+            if !is_own(name) {
+                env.push((name.clone(), value.clone()));
+            }
+        }
+        env.extend(
+            own.into_iter()
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
+        env
+    }
+
+    fn argv(
+        &self,
+        spec: &InstanceSpec,
+        lease: LeaseId,
+        env: &[(String, String)],
+        owner: Option<&Credentials>,
+    ) -> Result<Vec<String>, String> {
+        let mut files = Vec::new();
+        let json = |value: serde_json::Result<Vec<u8>>| {
+            value.map_err(|error| format!("it cannot be written down: {error}"))
+        };
+        let mut argv = match &spec.work {
+            Work::Command(argv) if argv.is_empty() => return Err("its command is empty".to_owned()),
+            Work::Command(argv) => argv.clone(),
+            Work::Task(task) => {
+                let file = TaskFile {
+                    id: dir_name(lease),
+                    spec: (**task).clone(),
+                    env: env.to_vec(),
+                };
+                files.push((RUNNER_DIR, TASK_FILE, json(serde_json::to_vec(&file))?));
+                let words = [&*self.binary, ATTEMPT_COMMAND, RUNNER_DIR];
+                words.map(str::to_owned).to_vec()
+            }
+        };
+        if !spec.uris.is_empty() {
+            files.push(("", URIS_FILE, json(serde_json::to_vec(&spec.uris))?));
+            let words = [&*self.binary, FETCH_COMMAND, URIS_FILE, "--"];
+            argv.splice(0..0, words.map(str::to_owned));
+        }
+        let dir = self.state.join(WORK).join(dir_name(lease));
+        place(&dir, owner, &files)
+            .map_err(|error| format!("its directory cannot be prepared: {error}"))?;
+        Ok(argv)
+    }
+}
+
+/// The name of an attempt's files; no other attempt's are called so.
+pub(crate) fn dir_name(lease: LeaseId) -> String {
+    let attempt = lease.attempt;
+    format!("{}.{}.{}", attempt.instance, attempt.number.0, lease.epoch)
+}
+
+/// A backstop for what is allocated between two looks at the memory in use.
+fn limits(memory_max: u64) -> Vec<Limit> {
+    let twice = memory_max.saturating_mul(2);
+    let limit = Limit {
+        resource: libc::RLIMIT_DATA,
+        soft: twice,
+        hard: twice,
+    };
+    (memory_max > 0).then_some(limit).into_iter().collect()
+}
+
+/// A file of an attempt: the directory below its own, if any, its name, and what it says.
+type Placed<'a> = (&'a str, &'a str, Vec<u8>);
+
+/// Makes an attempt's directory with these files, for its user. It is done once, before the
+/// attempt is first launched, and the directory itself is given away last: from then on
+/// everything in it may be a link, and we may be root.
+fn place(dir: &Path, owner: Option<&Credentials>, files: &[Placed<'_>]) -> io::Result<()> {
+    let there = |(below, name, _): &Placed<'_>| dir.join(below).join(name).try_exists();
+    if files
+        .iter()
+        .try_fold(true, |all, file| Ok::<_, io::Error>(all && there(file)?))?
+    {
+        return Ok(());
+    }
+    let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path);
+    make(dir)?;
+    for (below, name, bytes) in files {
+        let within = dir.join(below);
+        if !below.is_empty() {
+            make(&within)?;
+            give(&within, owner)?;
+        }
+        let path = within.join(name);
+        File::create_new(&path)?.write_all(bytes)?;
+        give(&path, owner)?;
+    }
+    give(dir, owner)
+}
+
+fn give(path: &Path, owner: Option<&Credentials>) -> io::Result<()> {
+    match owner {
+        Some(owner) => chown(path, Some(owner.uid), Some(owner.gid)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tag::Tag;
+    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId};
+    use baton_model::spec::Array;
+    use baton_model::task::{ProcessNo, RunNo};
+    use baton_runner::wire::RunKey;
+    use std::sync::Arc;
+
+    fn run(spec: InstanceSpec) -> Run {
+        let lease = LeaseId {
+            attempt: AttemptId {
+                instance: InstanceId(12),
+                number: AttemptNo(3),
+            },
+            epoch: Epoch(4),
+        };
+        let tag = Tag {
+            lease,
+            spec: Arc::new(spec),
+            timeout: Some(Millis(100)),
+            memory_max: 1 << 20,
+            began: Some(Mono(30)),
+        };
+        let key = RunKey {
+            process: ProcessNo(1),
+            run: RunNo(0),
+        };
+        Run::new(key, tag)
+    }
+
+    fn launcher(state: &Path) -> Launcher {
+        Launcher::new(state, Path::new("/baton"), &Capacity::default())
+    }
+
+    #[test]
+    fn a_command_runs_as_it_is_with_its_limits_and_what_baton_says_wins() {
+        let spec = InstanceSpec {
+            work: Work::Command(vec!["echo".to_owned(), "a b".to_owned()]),
+            env: [("BATON_ATTEMPT", "mine"), ("X", "1"), ("PATH", "/p")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            array: Some(Array {
+                first: InstanceId(10),
+                from: 5,
+            }),
+            ..InstanceSpec::default()
+        };
+        let mut launcher = launcher(Path::new("/s"));
+        let launch = launcher
+            .launch(&run(spec), "t".to_owned(), Mono(50))
+            .expect("fine");
+        assert_eq!(launch.argv, ["echo", "a b"]);
+        let all = |name: &str| -> Vec<&str> {
+            let named = launch.env.iter().filter(|(other, _)| other == name);
+            named.map(|(_, value)| value.as_str()).collect()
+        };
+        assert_eq!(all("BATON_ATTEMPT"), ["3"]);
+        assert_eq!(all("BATON_INSTANCE"), ["i12"]);
+        assert_eq!(all("BATON_ARRAY_INDEX"), ["7"]);
+        assert_eq!(all("BATON_TOKEN_EPOCH"), ["4"]);
+        assert_eq!(all("BATON_OUTPUT"), ["/s/work/i12.3.e4/baton-output"]);
+        assert_eq!((all("X"), all("PATH")), (vec!["1"], vec!["/p"]));
+        assert_eq!(launch.timeout, Some(Millis(80)), "what is left of it");
+        assert_eq!(launch.limits[0].soft, 2 << 20);
+    }
+
+    #[test]
+    fn an_empty_command_and_an_unknown_user_are_told() {
+        let mut launcher = launcher(Path::new("/s"));
+        let mut launch = |spec| launcher.launch(&run(spec), String::new(), Mono(0));
+        let error = launch(InstanceSpec::default()).expect_err("nothing to run");
+        assert!(error.contains("empty"), "{error}");
+        let error = launch(InstanceSpec {
+            user: Some("no such user".to_owned()),
+            ..InstanceSpec::default()
+        });
+        assert!(error.expect_err("nobody").contains("no such user"));
+    }
+
+    #[test]
+    fn what_must_be_fetched_is_written_down_before() {
+        let place = tempfile::tempdir().expect("a directory");
+        fs::create_dir(place.path().join(WORK)).expect("made");
+        let uri = baton_model::spec::Uri {
+            from: "file:///x".to_owned(),
+            name: "x".to_owned(),
+            sha256: None,
+            executable: false,
+        };
+        let spec = InstanceSpec {
+            work: Work::Command(vec!["cat".to_owned(), "x".to_owned()]),
+            uris: vec![uri.clone()],
+            ..InstanceSpec::default()
+        };
+        let launch = launcher(place.path()).launch(&run(spec), String::new(), Mono(0));
+        let argv = launch.expect("fine").argv;
+        assert_eq!(
+            argv,
+            [
+                "/baton",
+                FETCH_COMMAND,
+                ".baton-uris.json",
+                "--",
+                "cat",
+                "x"
+            ]
+        );
+        let file = place.path().join("work/i12.3.e4/.baton-uris.json");
+        let list: Vec<baton_model::spec::Uri> =
+            serde_json::from_slice(&fs::read(file).expect("written")).expect("a list");
+        assert_eq!(list, [uri]);
+    }
+
+    #[test]
+    fn a_directory_that_was_given_away_is_not_written_into_again() {
+        let outer = tempfile::tempdir().expect("a directory");
+        let dir = outer.path().join("work");
+        let files = [(RUNNER_DIR, TASK_FILE, b"{}".to_vec())];
+        place(&dir, None, &files).expect("made");
+        place(&dir, None, &files).expect("there already");
+        let elsewhere = outer.path().join("elsewhere");
+        fs::create_dir(&elsewhere).expect("made");
+        fs::remove_dir_all(dir.join(RUNNER_DIR)).expect("removed");
+        std::os::unix::fs::symlink(&elsewhere, dir.join(RUNNER_DIR)).expect("linked");
+        assert!(place(&dir, None, &files).is_err());
+        assert!(!elsewhere.join(TASK_FILE).exists());
+    }
+}

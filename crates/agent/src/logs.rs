@@ -1,0 +1,241 @@
+//! Reading a piece of a log.
+//!
+//! The question names a lease, and a process of its task by name; never a path. The
+//! directory of an attempt belongs to whoever runs it, who may put links there, and the agent
+//! may be root: so every step is taken from the one before, and no link is followed.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use baton_model::limits::LOG_CHUNK_BYTES_MAX;
+use baton_model::message::{LogAnswer, LogQuery, LogStream};
+use rustix::fs::{Dir, Mode, OFlags, open, openat};
+use rustix::io::Errno;
+
+use crate::launch::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name};
+use crate::state::{LOGS, WORK};
+
+/// A file with the definition of a task is not longer; one that is was put there by somebody
+/// else.
+const TASK_FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Answers a question.
+pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
+    match find(state, query).and_then(|file| file.map(|file| chunk(&file, query)).transpose()) {
+        Ok(Some(bytes)) => LogAnswer::Chunk(bytes),
+        Ok(None) => LogAnswer::NotFound,
+        Err(error) => LogAnswer::Unavailable(format!("the worker cannot read it: {error}")),
+    }
+}
+
+fn chunk(file: &File, query: &LogQuery) -> io::Result<Vec<u8>> {
+    let wanted = query.bytes_max.min(LOG_CHUNK_BYTES_MAX);
+    let mut bytes = vec![0; wanted as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let offset = query.offset.saturating_add(filled as u64);
+        match file.read_at(&mut bytes[filled..], offset) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // An offset beyond what a file can have.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// The file that a question is about.
+fn find(state: &Path, query: &LogQuery) -> io::Result<Option<File>> {
+    let name = dir_name(query.lease);
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let work = open(state.join(WORK), flags, Mode::empty())?;
+    if let Some(dir) = below(&work, &name)?
+        && let Some(task) = task(&dir)?
+    {
+        return of_process(&dir, &task, query);
+    }
+    if query.process.is_some() {
+        return Ok(None);
+    }
+    let logs = open(state.join(LOGS), flags, Mode::empty())?;
+    let suffix = match query.stream {
+        LogStream::Stdout => "out",
+        LogStream::Stderr => "err",
+    };
+    regular(&logs, &format!("{name}.{suffix}"))
+}
+
+/// The task of an attempt, if it is one.
+fn task(dir: &OwnedFd) -> io::Result<Option<TaskFile>> {
+    let Some(runner) = below(dir, RUNNER_DIR)? else {
+        return Ok(None);
+    };
+    let Some(file) = regular(&runner, TASK_FILE)? else {
+        return Ok(None);
+    };
+    if file.metadata()?.len() > TASK_FILE_BYTES_MAX {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_reader(io::BufReader::new(file))?))
+}
+
+/// The output of the last run of a process: the one that was asked for, or the first.
+fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Option<File>> {
+    let mut processes = task.spec.processes.iter().map(|process| &*process.name.0);
+    let process = match &query.process {
+        Some(name) => processes.find(|process| process == name),
+        None => processes.next(),
+    };
+    let plain = |name: &&str| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    let Some(process) = process.filter(plain) else {
+        return Ok(None);
+    };
+    let Some(logs) = below(dir, baton_runner::root::LOGS_DIR)? else {
+        return Ok(None);
+    };
+    let Some(runs) = below(&logs, process)? else {
+        return Ok(None);
+    };
+    let mut last: Option<u64> = None;
+    for entry in Dir::read_from(&runs)? {
+        let number = entry?
+            .file_name()
+            .to_str()
+            .ok()
+            .and_then(|name| name.parse().ok());
+        last = last.max(number);
+    }
+    let Some(run) = last
+        .map(|run| below(&runs, &run.to_string()))
+        .transpose()?
+        .flatten()
+    else {
+        return Ok(None);
+    };
+    let name = match query.stream {
+        LogStream::Stdout => "stdout",
+        LogStream::Stderr => "stderr",
+    };
+    regular(&run, name)
+}
+
+fn below(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(dir, name, flags, Mode::empty()) {
+        Ok(found) => Ok(Some(found)),
+        // A link or a file where a directory should be is as good as nothing.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn regular(dir: &OwnedFd, name: &str) -> io::Result<Option<File>> {
+    // A pipe must not hold us up.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat(dir, name, flags, Mode::empty()) {
+        Ok(found) => {
+            let file = File::from(found);
+            Ok(file.metadata()?.is_file().then_some(file))
+        }
+        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
+    use baton_model::task::{ProcessSpec, Resources, Run, TaskSpec};
+    use baton_model::time::Millis;
+    use std::fs;
+
+    fn query(offset: u64, bytes_max: u32, process: Option<&str>) -> LogQuery {
+        LogQuery {
+            lease: LeaseId {
+                attempt: AttemptId {
+                    instance: InstanceId(1),
+                    number: AttemptNo(1),
+                },
+                epoch: Epoch(1),
+            },
+            stream: LogStream::Stdout,
+            offset,
+            bytes_max,
+            process: process.map(str::to_owned),
+        }
+    }
+
+    fn place() -> tempfile::TempDir {
+        let place = tempfile::tempdir().expect("a directory");
+        fs::create_dir(place.path().join(WORK)).expect("made");
+        fs::create_dir(place.path().join(LOGS)).expect("made");
+        place
+    }
+
+    #[test]
+    fn a_piece_is_read_and_nothing_beyond_its_end() {
+        let place = place();
+        let state = place.path();
+        assert_eq!(read(state, &query(0, 9, None)), LogAnswer::NotFound);
+        fs::write(state.join("logs/i1.1.e1.out"), b"0123456789").expect("written");
+        let chunk = |offset, max| read(state, &query(offset, max, None));
+        assert_eq!(chunk(2, 3), LogAnswer::Chunk(b"234".to_vec()));
+        assert_eq!(chunk(8, u32::MAX), LogAnswer::Chunk(b"89".to_vec()));
+        assert_eq!(chunk(10, 1), LogAnswer::Chunk(Vec::new()));
+        assert_eq!(chunk(u64::MAX, 1), LogAnswer::Chunk(Vec::new()));
+    }
+
+    #[test]
+    fn a_link_leads_nowhere() {
+        let place = place();
+        let state = place.path();
+        fs::write(state.join("secret"), b"secret").expect("written");
+        let link = state.join("logs/i1.1.e1.out");
+        std::os::unix::fs::symlink(state.join("secret"), link).expect("linked");
+        assert_eq!(read(state, &query(0, 9, None)), LogAnswer::NotFound);
+    }
+
+    #[test]
+    fn a_task_has_the_last_run_of_its_processes_and_no_other_names() {
+        let place = place();
+        let state = place.path();
+        let process = |name: &str| ProcessSpec::new(name, Run::Shell(String::new()));
+        let file = TaskFile {
+            id: "x".to_owned(),
+            spec: TaskSpec {
+                name: "x".to_owned(),
+                owner: None,
+                processes: vec![process("one"), process("two")],
+                max_failures: 1,
+                max_concurrency: 0,
+                finalization_wait: Millis(0),
+                user: None,
+                resources: Resources::default(),
+                ports: std::collections::BTreeMap::new(),
+            },
+            env: Vec::new(),
+        };
+        let dir = state.join("work/i1.1.e1");
+        for (process, run) in [("one", 2), ("one", 10), ("two", 0), ("three", 0)] {
+            let logs = dir.join(format!(".logs/{process}/{run}"));
+            fs::create_dir_all(&logs).expect("made");
+            fs::write(logs.join("stdout"), format!("{process} {run}")).expect("written");
+        }
+        fs::create_dir(dir.join(RUNNER_DIR)).expect("made");
+        let text = serde_json::to_vec(&file).expect("JSON");
+        fs::write(dir.join(RUNNER_DIR).join(TASK_FILE), text).expect("written");
+        let of = |process| read(state, &query(0, 99, process));
+        assert_eq!(of(None), LogAnswer::Chunk(b"one 10".to_vec()));
+        assert_eq!(of(Some("two")), LogAnswer::Chunk(b"two 0".to_vec()));
+        for strange in ["three", "../one", "", "."] {
+            assert_eq!(of(Some(strange)), LogAnswer::NotFound, "{strange}");
+        }
+    }
+}

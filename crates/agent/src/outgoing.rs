@@ -1,0 +1,179 @@
+//! Many small messages as few large ones.
+//!
+//! The machine says one thing for each event. Verdicts and statuses of one turn of the loop
+//! are told together, verdicts first; their order among each other carries no meaning.
+//! Nothing is moved past a message of another kind.
+
+use baton_core::protocol::frame::{FrameError, encode_to_scheduler};
+use baton_model::ids::{Association, LeaseId};
+use baton_model::limits::{LAUNCHES_PER_MESSAGE_MAX, STATUSES_PER_MESSAGE_MAX};
+use baton_model::message::{LaunchVerdict, Status, ToScheduler};
+
+/// What is to be said in this turn.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    association: Option<Association>,
+    verdicts: Vec<(LeaseId, LaunchVerdict)>,
+    statuses: Vec<(LeaseId, Status)>,
+    ready: Vec<ToScheduler>,
+}
+
+impl Outgoing {
+    pub(crate) fn push(&mut self, message: ToScheduler) {
+        match message {
+            ToScheduler::RunTaskReply {
+                association,
+                mut verdicts,
+            } => {
+                self.under(association);
+                self.verdicts.append(&mut verdicts);
+            }
+            ToScheduler::UpdateStatus {
+                association,
+                mut statuses,
+            } => {
+                self.under(association);
+                self.statuses.append(&mut statuses);
+            }
+            other => {
+                self.close();
+                self.ready.push(other);
+            }
+        }
+    }
+
+    /// Everything is dropped: there is nobody to tell.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Appends everything as frames.
+    pub(crate) fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), FrameError> {
+        self.close();
+        let mut result = Ok(());
+        // One that is too long does not take the others with it.
+        for message in std::mem::take(&mut self.ready) {
+            result = result.and(encode_to_scheduler(&message, out));
+        }
+        result
+    }
+
+    fn under(&mut self, association: Association) {
+        if self.association != Some(association) {
+            self.close();
+            self.association = Some(association);
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(association) = self.association.take() else {
+            return;
+        };
+        for chunk in self.verdicts.chunks(LAUNCHES_PER_MESSAGE_MAX) {
+            let verdicts = chunk.to_vec();
+            self.ready.push(ToScheduler::RunTaskReply {
+                association,
+                verdicts,
+            });
+        }
+        for chunk in self.statuses.chunks(STATUSES_PER_MESSAGE_MAX) {
+            let statuses = chunk.to_vec();
+            self.ready.push(ToScheduler::UpdateStatus {
+                association,
+                statuses,
+            });
+        }
+        self.verdicts.clear();
+        self.statuses.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_core::protocol::frame::decode_to_scheduler;
+    use baton_model::ids::{
+        AttemptId, AttemptNo, CheckId, Epoch, Incarnation, InstanceId, Life, Lineage, SessionId,
+    };
+
+    fn association(session: u64) -> Association {
+        Association {
+            epoch: Epoch(1),
+            incarnation: Incarnation {
+                lineage: Lineage(1),
+                life: Life(1),
+            },
+            session: SessionId(session),
+        }
+    }
+
+    fn lease(instance: u64) -> LeaseId {
+        LeaseId {
+            attempt: AttemptId {
+                instance: InstanceId(instance),
+                number: AttemptNo(1),
+            },
+            epoch: Epoch(1),
+        }
+    }
+
+    fn status(instance: u64, session: u64) -> ToScheduler {
+        ToScheduler::UpdateStatus {
+            association: association(session),
+            statuses: vec![(lease(instance), Status::WasNotRunning)],
+        }
+    }
+
+    fn verdict(instance: u64) -> ToScheduler {
+        ToScheduler::RunTaskReply {
+            association: association(1),
+            verdicts: vec![(lease(instance), LaunchVerdict::Accepted)],
+        }
+    }
+
+    fn told(outgoing: &mut Outgoing) -> Vec<ToScheduler> {
+        let (mut bytes, mut told) = (Vec::new(), Vec::new());
+        outgoing.encode(&mut bytes).expect("short enough");
+        let mut left = &bytes[..];
+        while let Some((message, taken)) = decode_to_scheduler(left).expect("well formed") {
+            told.push(message);
+            left = &left[taken..];
+        }
+        told
+    }
+
+    #[test]
+    fn what_belongs_together_is_one_message_and_no_longer_than_allowed() {
+        let mut outgoing = Outgoing::default();
+        let many = STATUSES_PER_MESSAGE_MAX as u64 + 1;
+        for instance in 0..many {
+            outgoing.push(verdict(instance));
+            outgoing.push(status(instance, 1));
+        }
+        let sizes: Vec<usize> = told(&mut outgoing)
+            .iter()
+            .map(|message| match message {
+                ToScheduler::RunTaskReply { verdicts, .. } => verdicts.len(),
+                ToScheduler::UpdateStatus { statuses, .. } => statuses.len(),
+                _ => 0,
+            })
+            .collect();
+        assert_eq!(sizes, [1024, 1, 1024, 1]);
+        assert!(told(&mut outgoing).is_empty());
+    }
+
+    #[test]
+    fn nothing_moves_past_another_kind_or_another_association() {
+        let mut outgoing = Outgoing::default();
+        let check = ToScheduler::HealthReport {
+            association: association(1),
+            check: CheckId(1),
+            ok: true,
+        };
+        let said = [status(1, 1), check, status(2, 1), status(3, 2)];
+        for message in said.clone() {
+            outgoing.push(message);
+        }
+        assert_eq!(told(&mut outgoing), said);
+    }
+}

@@ -1,0 +1,244 @@
+//! Old files: logs and directories of attempts that are over and known to the scheduler.
+//!
+//! They are kept for a while, for whoever wants to read them, and no more than so many. A disk
+//! that is nearly full clears the oldest first. It is done a little at a time and only when
+//! there is nothing else to do: a worker with a million old files must not miss a heartbeat.
+
+use std::collections::BTreeMap;
+use std::fs::{self, ReadDir};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
+use baton_model::time::{Millis, Mono};
+
+use crate::state::{LOGS, WORK};
+
+/// So many attempts are kept at most.
+const ATTEMPTS_MAX: usize = 100_000;
+/// So many entries are looked at, or removed, in one turn of the loop.
+const ENTRIES_PER_TURN: usize = 50;
+/// Between two turns with work to do.
+const STEP: Millis = Millis(20);
+/// Between two passes.
+const PASS_EVERY: Millis = Millis::from_secs(60);
+/// Less free disk than this part makes everything old go.
+const FREE_PERCENT_MIN: u64 = 5;
+
+#[derive(Debug)]
+enum Stage {
+    Resting,
+    /// Looking at what there is.
+    Looking(Vec<PathBuf>, Option<ReadDir>),
+    /// Removing, the oldest first.
+    Removing(std::vec::IntoIter<(SystemTime, LeaseId)>, usize),
+}
+
+/// Clears old files away.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    state: PathBuf,
+    keep: Millis,
+    due: Mono,
+    stage: Stage,
+    /// The latest change of each attempt's files.
+    found: BTreeMap<LeaseId, SystemTime>,
+}
+
+impl Sweep {
+    pub(crate) fn new(state: &Path, keep: Millis, now: Mono) -> Self {
+        Self {
+            state: state.to_owned(),
+            keep,
+            due: now + PASS_EVERY,
+            stage: Stage::Resting,
+            found: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn next_due(&self) -> Mono {
+        self.due
+    }
+
+    /// A small step, if nothing else is to be done.
+    pub(crate) fn turn(&mut self, now: Mono, idle: bool, is_held: impl Fn(LeaseId) -> bool) {
+        self.due = now + STEP;
+        if !idle {
+            return;
+        }
+        let stage = std::mem::replace(&mut self.stage, Stage::Resting);
+        self.stage = match stage {
+            Stage::Resting => {
+                self.found.clear();
+                Stage::Looking([LOGS, WORK].map(|name| self.state.join(name)).into(), None)
+            }
+            Stage::Looking(dirs, reading) => self.look(dirs, reading),
+            Stage::Removing(old, left) => self.remove(old, left, is_held),
+        };
+        if matches!(self.stage, Stage::Resting) {
+            self.due = now + PASS_EVERY;
+        }
+    }
+
+    fn look(&mut self, mut dirs: Vec<PathBuf>, reading: Option<ReadDir>) -> Stage {
+        let mut reading = match reading {
+            Some(reading) => reading,
+            None => match dirs.pop() {
+                // One that cannot be read is looked at again with the next pass.
+                Some(dir) => match fs::read_dir(dir) {
+                    Ok(reading) => reading,
+                    Err(_) => return Stage::Looking(dirs, None),
+                },
+                None => {
+                    let found = std::mem::take(&mut self.found).into_iter();
+                    let mut old: Vec<_> = found.map(|(lease, at)| (at, lease)).collect();
+                    old.sort_unstable();
+                    let left = old.len();
+                    return Stage::Removing(old.into_iter(), left);
+                }
+            },
+        };
+        for _ in 0..ENTRIES_PER_TURN {
+            let Some(entry) = reading.next() else {
+                return Stage::Looking(dirs, None);
+            };
+            let Ok(entry) = entry else { continue };
+            let lease = entry.file_name().to_str().and_then(lease_of);
+            let changed = entry.metadata().and_then(|it| it.modified());
+            if let (Some(lease), Ok(at)) = (lease, changed) {
+                let latest = self.found.entry(lease).or_insert(at);
+                *latest = at.max(*latest);
+            }
+        }
+        Stage::Looking(dirs, Some(reading))
+    }
+
+    fn remove(
+        &self,
+        mut old: std::vec::IntoIter<(SystemTime, LeaseId)>,
+        mut left: usize,
+        is_held: impl Fn(LeaseId) -> bool,
+    ) -> Stage {
+        let full = self.is_disk_full();
+        let now = SystemTime::now();
+        for _ in 0..ENTRIES_PER_TURN {
+            let Some((at, lease)) = old.next() else {
+                return Stage::Resting;
+            };
+            let age = now.duration_since(at).unwrap_or_default();
+            let aged = age.as_millis() > u128::from(self.keep.0);
+            if !aged && !full && left <= ATTEMPTS_MAX {
+                // All after it are younger.
+                return Stage::Resting;
+            }
+            left -= 1;
+            if !is_held(lease) {
+                self.clear(lease);
+            }
+        }
+        Stage::Removing(old, left)
+    }
+
+    fn clear(&self, lease: LeaseId) {
+        let name = crate::launch::dir_name(lease);
+        let logs = self.state.join(LOGS);
+        let results = [
+            fs::remove_file(logs.join(format!("{name}.out"))),
+            fs::remove_file(logs.join(format!("{name}.err"))),
+            // No link in it is followed.
+            fs::remove_dir_all(self.state.join(WORK).join(&name)),
+        ];
+        for error in results.into_iter().filter_map(Result::err) {
+            if error.kind() != io::ErrorKind::NotFound {
+                tracing::warn!("the files of {lease} cannot be removed: {error}");
+            }
+        }
+    }
+
+    fn is_disk_full(&self) -> bool {
+        let disk = rustix::fs::statvfs(&self.state);
+        disk.is_ok_and(|disk| disk.f_bavail < disk.f_blocks / 100 * FREE_PERCENT_MIN)
+    }
+}
+
+/// The attempt that a file or directory is called by.
+fn lease_of(name: &str) -> Option<LeaseId> {
+    let name = name
+        .strip_suffix(".out")
+        .or(name.strip_suffix(".err"))
+        .unwrap_or(name);
+    let mut parts = name.strip_prefix('i')?.splitn(3, '.');
+    let instance = InstanceId(parts.next()?.parse().ok()?);
+    let number = AttemptNo(parts.next()?.parse().ok()?);
+    let epoch = Epoch(parts.next()?.strip_prefix('e')?.parse().ok()?);
+    let attempt = AttemptId { instance, number };
+    Some(LeaseId { attempt, epoch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::dir_name;
+    use std::time::Duration;
+
+    fn lease(instance: u64) -> LeaseId {
+        let attempt = AttemptId {
+            instance: InstanceId(instance),
+            number: AttemptNo(1),
+        };
+        LeaseId {
+            attempt,
+            epoch: Epoch(2),
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for suffix in ["", ".out", ".err"] {
+            let name = format!("{}{suffix}", dir_name(lease(7)));
+            assert_eq!(lease_of(&name), Some(lease(7)), "{name}");
+        }
+        for strange in ["", "x", "i1", "i1.2", "i1.2.3", "i1.2.e3.more", ".baton"] {
+            assert_eq!(lease_of(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn what_is_old_goes_unless_it_is_held_and_what_is_young_stays() {
+        let place = tempfile::tempdir().expect("a directory");
+        let state = place.path();
+        for name in [LOGS, WORK] {
+            fs::create_dir(state.join(name)).expect("made");
+        }
+        let day = Duration::from_secs(86_400);
+        let paths = |instance| {
+            let name = dir_name(lease(instance));
+            let log = state.join(LOGS).join(format!("{name}.out"));
+            (log, state.join(WORK).join(name))
+        };
+        for instance in 1..=3 {
+            let (log, work) = paths(instance);
+            fs::write(&log, b"x").expect("written");
+            fs::create_dir(&work).expect("made");
+            if instance < 3 {
+                let old = SystemTime::now() - 2 * day;
+                for path in [log, work] {
+                    let file = fs::File::open(path).expect("there");
+                    file.set_modified(old).expect("set");
+                }
+            }
+        }
+        let mut sweep = Sweep::new(state, Millis::from_secs(86_400), Mono(0));
+        for turn in 0..20 {
+            sweep.turn(Mono(turn), true, |held| held == lease(2));
+        }
+        let there = |instance| {
+            let (log, work) = paths(instance);
+            (log.exists(), work.exists())
+        };
+        assert_eq!(there(1), (false, false));
+        assert_eq!(there(2), (true, true));
+        assert_eq!(there(3), (true, true));
+    }
+}

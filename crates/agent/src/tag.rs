@@ -1,0 +1,144 @@
+//! What is kept with each attempt on the coordinator's record: whose it is, and all that an
+//! agent needs to go on with it which knows nothing else.
+//!
+//! `INSTANCE NUMBER EPOCH TIMEOUT MEMORY BEGAN SPEC`, with `-` for what there is not. The
+//! spec is JSON and is made once for many attempts that share it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
+use baton_model::spec::InstanceSpec;
+use baton_model::time::{Millis, Mono};
+
+/// What a tag says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) lease: LeaseId,
+    pub(crate) spec: Arc<InstanceSpec>,
+    /// How long it may run.
+    pub(crate) timeout: Option<Millis>,
+    /// Bytes of memory that it may use; 0 for no limit.
+    pub(crate) memory_max: u64,
+    /// When it first began, where this is not its first run.
+    pub(crate) began: Option<Mono>,
+}
+
+/// Writes and reads tags. Attempts of one array follow each other, so the spec before is
+/// all that is remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Tags {
+    last: Option<(Arc<InstanceSpec>, String)>,
+}
+
+impl Tags {
+    pub(crate) fn write(&mut self, tag: &Tag) -> Result<String, serde_json::Error> {
+        let json = match &mut self.last {
+            Some((spec, json)) if Arc::ptr_eq(spec, &tag.spec) => json,
+            last => {
+                let json = serde_json::to_string(&*tag.spec)?;
+                &mut last.insert((Arc::clone(&tag.spec), json)).1
+            }
+        };
+        let LeaseId { attempt, epoch } = tag.lease;
+        let mut text = String::with_capacity(json.len() + 48);
+        let number = |text: &mut String, number: Option<u64>| {
+            // Writing to a string does not fail.
+            let _ = match number {
+                Some(number) => write!(text, "{number} "),
+                None => write!(text, "- "),
+            };
+        };
+        number(&mut text, Some(attempt.instance.0));
+        number(&mut text, Some(attempt.number.0.into()));
+        number(&mut text, Some(epoch.0));
+        number(&mut text, tag.timeout.map(|span| span.0));
+        number(&mut text, Some(tag.memory_max));
+        number(&mut text, tag.began.map(|at| at.0));
+        text.push_str(json);
+        Ok(text)
+    }
+
+    /// `None` for what is no tag of ours.
+    pub(crate) fn read(&mut self, text: &str) -> Option<Tag> {
+        let mut words = text.splitn(7, ' ');
+        let mut word = || words.next();
+        let instance = InstanceId(word()?.parse().ok()?);
+        let number = AttemptNo(word()?.parse().ok()?);
+        let epoch = Epoch(word()?.parse().ok()?);
+        let timeout = optional(word()?)?.map(Millis);
+        let memory_max = word()?.parse().ok()?;
+        let began = optional(word()?)?.map(Mono);
+        let json = word()?;
+        let spec = match &self.last {
+            Some((spec, last)) if last == json => Arc::clone(spec),
+            _ => {
+                let spec: Arc<InstanceSpec> = Arc::new(serde_json::from_str(json).ok()?);
+                self.last = Some((Arc::clone(&spec), json.to_owned()));
+                spec
+            }
+        };
+        let attempt = AttemptId { instance, number };
+        Some(Tag {
+            lease: LeaseId { attempt, epoch },
+            spec,
+            timeout,
+            memory_max,
+            began,
+        })
+    }
+}
+
+fn optional(word: &str) -> Option<Option<u64>> {
+    match word {
+        "-" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_model::spec::Work;
+
+    fn tag(spec: &Arc<InstanceSpec>, instance: u64) -> Tag {
+        Tag {
+            lease: LeaseId {
+                attempt: AttemptId {
+                    instance: InstanceId(instance),
+                    number: AttemptNo(2),
+                },
+                epoch: Epoch(3),
+            },
+            spec: Arc::clone(spec),
+            timeout: (instance > 1).then_some(Millis(5)),
+            memory_max: 7,
+            began: (instance > 2).then_some(Mono(11)),
+        }
+    }
+
+    #[test]
+    fn a_tag_comes_back_as_it_was_and_shares_its_spec() {
+        let spec = Arc::new(InstanceSpec {
+            name: "two words".to_owned(),
+            work: Work::Command(vec!["a b".to_owned()]),
+            ..InstanceSpec::default()
+        });
+        let mut tags = Tags::default();
+        let texts: Vec<String> = (1..4)
+            .map(|instance| tags.write(&tag(&spec, instance)).expect("JSON"))
+            .collect();
+        let mut tags = Tags::default();
+        let read: Vec<Tag> = texts.iter().filter_map(|text| tags.read(text)).collect();
+        let wanted: Vec<Tag> = (1..4).map(|instance| tag(&spec, instance)).collect();
+        assert_eq!(read, wanted);
+        assert!(Arc::ptr_eq(&read[0].spec, &read[2].spec));
+    }
+
+    #[test]
+    fn what_is_no_tag_is_refused() {
+        for text in ["", "1 2 3", "1 2 3 - 0 - {", "x 2 3 - 0 - {}"] {
+            assert_eq!(Tags::default().read(text), None, "{text}");
+        }
+    }
+}
