@@ -3,7 +3,12 @@
 //! | module | holds |
 //! |---|---|
 //! | [`local`] | tasks on this host, without a scheduler |
+//! | [`mod@run`] | a task here, with a scheduler and a worker of its own |
+//! | [`up`], [`scheduler`], [`worker`] | a server and its halves, each for as long as it runs |
+//! | [`remote`] | what clients say to a scheduler |
 //! | [`mod@bench`] | what Baton costs on this machine |
+//! | [`attempt`], [`fetch`] | hidden: the work of a worker's attempt |
+//! | [`diary`] | what servers tell their operators |
 //! | [`output`] | what a command prints, and how it ends |
 //! | [`table`] | columns |
 //! | [`time`] | the clock, and times as people read them |
@@ -11,14 +16,22 @@
 //! A command reads its arguments, asks a crate, and prints. It decides nothing.
 //!
 //! Exit codes: 0 fine; 1 failed, or nothing found; 2 wrong usage, or a file with
-//! errors; 5 an error of Baton itself. A command that waits for work ends with the
+//! errors; 3 no answer from a scheduler; 5 an error of Baton itself. A command that waits for work ends with the
 //! status of the work.
 
+mod attempt;
 mod bench;
+mod diary;
+mod fetch;
 mod local;
 mod output;
+mod remote;
+mod run;
+mod scheduler;
 mod table;
 mod time;
+mod up;
+mod worker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,12 +43,21 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "baton", version, arg_required_else_help = true)]
 struct Cli {
+    /// Where the scheduler is, for its clients [default: $BATON_URL, or http://127.0.0.1:8080]
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Run),
+    Up(up::Up),
+    Scheduler(scheduler::Scheduler),
+    Worker(worker::Worker),
+    #[command(flatten)]
+    Remote(remote::Remote),
     Local(local::Local),
     Bench(bench::Bench),
 }
@@ -45,7 +67,13 @@ fn main() -> ExitCode {
     if let Some(code) = hidden_command(&args) {
         std::process::exit(code);
     }
-    let ended = match Cli::parse().command {
+    let cli = Cli::parse();
+    let ended = match cli.command {
+        Command::Run(command) => run::run(&command),
+        Command::Up(command) => up::run(&command),
+        Command::Scheduler(command) => scheduler::run(&command),
+        Command::Worker(command) => worker::run(&command),
+        Command::Remote(command) => remote::run(&command, cli.url.as_deref()),
         Command::Local(command) => local::run(&command),
         Command::Bench(command) => bench::run(&command),
     };
@@ -66,6 +94,9 @@ fn hidden_command(args: &[OsString]) -> Option<i32> {
     let rest = rest?;
     match name {
         coordinator::COMMAND => Some(coordinator::main(&rest)),
+        baton_agent::ATTEMPT_COMMAND => Some(attempt::main(&rest)),
+        baton_agent::FETCH_COMMAND => Some(fetch::main(&rest)),
+        run::TETHER => Some(run::tether(&rest)),
         name => helpers::main(name, &rest),
     }
 }

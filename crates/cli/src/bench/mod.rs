@@ -1,10 +1,26 @@
 //! `baton bench`: what Baton costs, measured on this machine.
 //!
 //! Numbers are for reading and comparing, on one machine in one run; nothing here passes or
-//! fails. Everything is done by real commands of this very binary.
+//! fails. Everything but `backlog`, which is about the leader alone, is done by real commands
+//! of this very binary.
+//!
+//! | module | measures |
+//! |---|---|
+//! | `throughput`, `peers` | trivial processes a second, beside the kernel and others |
+//! | `latency` | from a submission to the start of its process |
+//! | `backlog` | decisions a second, with little and with much waiting |
+//! | `scale` | a million instances, accepted and taken over |
+//! | `local` | the runner and its coordinator |
+//! | `cluster`, `rig` | what the others start and stop |
 
+mod backlog;
+mod cluster;
+mod latency;
 mod local;
+mod peers;
 mod rig;
+mod scale;
+mod throughput;
 
 use clap::{Args, Subcommand};
 
@@ -19,12 +35,22 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Throughput(throughput::Throughput),
+    Latency(latency::Latency),
+    Backlog(backlog::Backlog),
+    Submit(scale::SubmitArray),
+    Recovery(scale::Recovery),
     Local(local::Local),
 }
 
 /// Runs one of the benchmarks.
 pub(crate) fn run(bench: &Bench) -> Ended {
     match &bench.command {
+        Command::Throughput(command) => throughput::run(command),
+        Command::Latency(command) => latency::run(command),
+        Command::Backlog(command) => backlog::run(command),
+        Command::Submit(command) => scale::submitted(command),
+        Command::Recovery(command) => scale::recovered(command),
         Command::Local(command) => local::run(command),
     }
 }

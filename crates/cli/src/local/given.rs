@@ -30,14 +30,14 @@ impl Given {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
     }
 }
 
-pub(super) fn variable(text: &str) -> Result<(String, String), String> {
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = pair(text)?;
     match value.contains('\0') || name.contains('\0') {
         true => Err("a variable cannot hold a zero byte".to_owned()),

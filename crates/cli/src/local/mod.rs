@@ -30,6 +30,9 @@ use baton_runner::task::Options;
 use clap::{Args, Subcommand};
 
 use crate::output::{Ended, Failure};
+pub(crate) use given::{pair, variable};
+pub(crate) use run::{code, failure_code};
+pub(crate) use tail::Lane;
 
 /// Tasks on this host, without a scheduler.
 #[derive(Debug, Args)]

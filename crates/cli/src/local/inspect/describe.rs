@@ -1,9 +1,10 @@
 //! A task, as a person reads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use baton_files::{Policy, Trigger};
+use baton_model::placement::{Constraint, Rule};
 use baton_model::spec::Exclusive;
 use baton_model::task::{
     Backoff, Check, Probe, ProcessName, ProcessSpec, Resources, Run, TaskSpec,
@@ -121,11 +122,42 @@ fn facts_of(
     if policy.exclusive == Exclusive::Strict {
         add("exclusive", "strict".to_owned());
     }
+    for (name, value) in placed(policy) {
+        add(name, value);
+    }
     add(
         "trigger",
         policy.trigger.as_ref().map(trigger).unwrap_or_default(),
     );
     facts
+}
+
+/// Before whom it goes, where to, and with what.
+fn placed(policy: &Policy) -> [(&'static str, String); 3] {
+    let priority = match policy.priority {
+        0 => String::new(),
+        priority => priority.to_string(),
+    };
+    let names = policy.uris.iter().map(|uri| clean(&uri.name));
+    [
+        ("priority", priority),
+        ("workers", list(policy.constraints.iter().map(constraint))),
+        ("fetches", list(names)),
+    ]
+}
+
+fn constraint(constraint: &Constraint) -> String {
+    let label = clean(&constraint.label);
+    let any = |values: &BTreeSet<String>| {
+        let values: Vec<String> = values.iter().map(|value| clean(value)).collect();
+        values.join(" or ")
+    };
+    match &constraint.rule {
+        Rule::OneOf(values) => format!("{label} is {}", any(values)),
+        Rule::NoneOf(values) => format!("{label} is not {}", any(values)),
+        Rule::Present => format!("with {label}"),
+        Rule::Absent => format!("without {label}"),
+    }
 }
 
 fn resources(resources: &Resources) -> String {

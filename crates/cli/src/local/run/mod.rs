@@ -197,7 +197,7 @@ fn drive(task: Result<Task, TaskError>, how: &How, root: &Root) -> Ended {
 }
 
 /// The exit status that stands for the end of a task.
-pub(super) const fn code(state: AttemptState) -> u8 {
+pub(crate) const fn code(state: AttemptState) -> u8 {
     match state {
         AttemptState::Success => 0,
         AttemptState::Failed => FAILED,
@@ -207,10 +207,14 @@ pub(super) const fn code(state: AttemptState) -> u8 {
     }
 }
 
+/// The exit status that stands for a task that could not be run.
+pub(crate) fn failure_code(error: &TaskError) -> u8 {
+    if error.is_invalid() { USAGE } else { INTERNAL }
+}
+
 /// Why a task could not be run, with its exit status.
 pub(super) fn failure(error: &TaskError) -> Failure {
-    let code = if error.is_invalid() { USAGE } else { INTERNAL };
-    Failure::Told(code, error.to_string())
+    Failure::Told(failure_code(error), error.to_string())
 }
 
 /// What a file asks of a scheduler nobody does here; that must not go unnoticed.
@@ -219,6 +223,9 @@ fn tell_what_is_not_done(policy: &Policy) {
         ("trigger", policy.trigger.is_some()),
         ("retry", policy.retry.attempts > 1),
         ("timeout", policy.timeout.is_some()),
+        ("priority", policy.priority != 0),
+        ("constraints", !policy.constraints.is_empty()),
+        ("uris", !policy.uris.is_empty()),
     ];
     let asked: Vec<&str> = asked
         .into_iter()

@@ -22,7 +22,7 @@ use clap::Args;
 use super::resume_command;
 use crate::output::{Ended, Failure, Output, clean, note};
 pub(super) use follow::Follower;
-use screen::Lane;
+pub(crate) use screen::Lane;
 
 /// Show the last lines that a process printed
 ///

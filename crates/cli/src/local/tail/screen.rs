@@ -12,7 +12,7 @@ use crate::output::is_unsafe;
 
 /// The output of one process, on its way.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// Before each line.
     prefix: Option<String>,
     /// A line of which the end has not come; only where there is a prefix.
@@ -24,7 +24,7 @@ pub(super) struct Lane {
 const LINE_BYTES_MAX: usize = 64 * 1_024;
 
 impl Lane {
-    pub(super) fn new(prefix: Option<String>, terminal: bool) -> Self {
+    pub(crate) fn new(prefix: Option<String>, terminal: bool) -> Self {
         Self {
             prefix,
             line: Vec::new(),
@@ -32,7 +32,7 @@ impl Lane {
         }
     }
 
-    pub(super) fn print(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn print(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         if self.prefix.is_none() {
             return self.write(bytes, out);
         }
@@ -49,7 +49,7 @@ impl Lane {
     }
 
     /// Nothing more comes.
-    pub(super) fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         if !self.line.is_empty() {
             self.end_line(out)?;
         }

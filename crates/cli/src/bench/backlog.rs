@@ -1,0 +1,291 @@
+//! `baton bench backlog`: what a decision costs with ten or a million waiting.
+//!
+//! The leader itself, on one core, against workers that finish at once: each round takes
+//! in the ends of everything that was placed, and places as much again. No store and no
+//! socket: what grows with the backlog would be in here.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use baton_core::ledger::{Ledger, Range};
+use baton_core::protocol::worker::Worker;
+use baton_core::protocol::worker::io as worker_io;
+use baton_core::scheduler::{Config, Effect, Input, Scheduler};
+use baton_core::step::Outbox;
+use baton_model::fact::Holder;
+use baton_model::ids::{
+    BootId, Epoch, HostId, Incarnation, InstanceId, Life, Lineage, RequestId, WorkerName,
+};
+use baton_model::message::{ToScheduler, ToWorker};
+use baton_model::outcome::{Outcome, Ran, Report};
+use baton_model::placement::{Ask, Capacity, Offer};
+use baton_model::spec::InstanceSpec;
+use baton_model::task::Resources;
+use baton_model::time::{Millis, Mono, Now, Wall};
+use clap::Args;
+use serde::Serialize;
+
+use crate::output::{Ended, Failure, Output};
+use crate::table::Table;
+
+/// Placement decisions a second with 10^3 to 10^6 waiting, against workers that finish at once
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton bench backlog --json")]
+pub(crate) struct Backlog {
+    /// Decisions to measure at each size
+    #[arg(long, default_value_t = 200_000)]
+    decisions: u64,
+    /// Each instance on its own, instead of one array
+    #[arg(long)]
+    separate: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    waiting: u64,
+    decisions: u64,
+    per_second: f64,
+}
+
+/// Measures, and prints.
+pub(super) fn run(command: &Backlog) -> Ended {
+    let mut all = Vec::new();
+    for waiting in [1_000, 10_000, 100_000, 1_000_000] {
+        all.push(measure(waiting, command.decisions, command.separate)?);
+    }
+    let mut out = Output::new();
+    if command.json {
+        out.json(&all)?;
+        return out.done();
+    }
+    let mut table = Table::indented(0);
+    for measured in &all {
+        table.row([
+            format!("{} waiting", measured.waiting).into(),
+            format!("{:.0} decisions/s", measured.per_second).into(),
+        ]);
+    }
+    table.print(&mut out)?;
+    out.flush()?;
+    out.done()
+}
+
+/// A leader and one worker, which finishes everything at once.
+struct Pair {
+    leader: Scheduler,
+    outbox: Outbox<Effect>,
+    worker: Worker,
+    now: Now,
+    placed: u64,
+}
+
+fn measure(waiting: u64, decisions: u64, separate: bool) -> Result<Measured, Failure> {
+    let mut pair = Pair::new();
+    pair.submit(1, waiting, separate);
+    let mut next = waiting + 1;
+    // The backlog stays as large as it is: what was placed is submitted again.
+    let (begun, from) = (Instant::now(), pair.placed);
+    while pair.placed - from < decisions {
+        let before = pair.placed;
+        pair.round();
+        let placed = pair.placed - before;
+        if placed == 0 {
+            return Err(Failure::failed("nothing was placed; this is a bug"));
+        }
+        pair.submit(next, placed, separate);
+        next += placed;
+    }
+    let took = begun.elapsed();
+    let decisions = pair.placed - from;
+    Ok(Measured {
+        waiting,
+        decisions,
+        per_second: decisions as f64 / took.as_secs_f64().max(1e-9),
+    })
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Now {
+            mono: Mono(1_000),
+            wall: Wall(1_000),
+        };
+        let epoch = Epoch(1);
+        let holder = Holder {
+            worker: WorkerName::new("bench"),
+            incarnation: Incarnation {
+                lineage: Lineage(1),
+                life: Life(1),
+            },
+            host: HostId(1),
+            boot: BootId(1),
+        };
+        let offer = Offer {
+            capacity: Capacity {
+                cpu_milli: 512_000,
+                ..Capacity::default()
+            },
+            ..Offer::default()
+        };
+        let bugs = baton_core::bugs::Bugs::NONE;
+        let mut pair = Self {
+            leader: Scheduler::new(Config::default(), epoch, Ledger::default(), now),
+            outbox: Outbox::new(epoch),
+            worker: Worker::begin(holder, 4_096, Arc::new(offer), bugs, Vec::new(), now.mono),
+            now,
+            placed: 0,
+        };
+        // Until it is HEALTHY on both sides.
+        for _ in 0..10 {
+            pair.pass(50);
+        }
+        pair
+    }
+
+    fn submit(&mut self, first: u64, count: u64, separate: bool) {
+        let request = Resources {
+            cpu_milli: 1_000,
+            ..Resources::default()
+        };
+        let spec = Arc::new(InstanceSpec {
+            ask: Ask {
+                request,
+                ..Ask::default()
+            },
+            ..InstanceSpec::default()
+        });
+        let ids = first..first + count;
+        let ranges = if separate {
+            let one = |id| Range::one(InstanceId(id), Arc::clone(&spec));
+            ids.map(one).collect()
+        } else {
+            vec![Range {
+                first: InstanceId(ids.start),
+                last: InstanceId(ids.end - 1),
+                spec,
+            }]
+        };
+        let request = RequestId(first);
+        let told = self.leader(Input::Submit { request, ranges });
+        self.deliver(told);
+    }
+
+    /// Everything that runs ends; the leader takes that in and places as much again.
+    fn round(&mut self) {
+        let held: Vec<_> = self.worker.held().collect();
+        let report = Report {
+            outcome: Outcome::Exited(0),
+            ran: Some(Ran {
+                started: self.now.wall,
+                ended: self.now.wall,
+                elapsed: Millis::from_secs(1),
+                cpu: Millis(0),
+                memory_peak: 0,
+            }),
+        };
+        let mut said = Vec::new();
+        for lease in held {
+            let input = worker_io::Input::Ended(lease, report);
+            said.extend(self.worker.handle(self.now.mono, input));
+        }
+        self.carry(said);
+        self.pass(1);
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now.mono += Millis(millis);
+        self.now.wall = Wall(self.now.wall.0 + millis);
+        let said = self.worker.handle(self.now.mono, worker_io::Input::Tick);
+        self.carry(said);
+        let told = self.leader(Input::Tick);
+        self.deliver(told);
+    }
+
+    /// What the worker wants: launches succeed at once, and statuses travel together, as an
+    /// agent sends them.
+    fn carry(&mut self, effects: Vec<worker_io::Effect>) {
+        let mut statuses = Vec::new();
+        let mut verdicts = Vec::new();
+        let mut under = None;
+        let mut others = Vec::new();
+        for effect in effects {
+            match effect {
+                worker_io::Effect::Send(ToScheduler::UpdateStatus {
+                    association,
+                    statuses: some,
+                }) => {
+                    under = Some(association);
+                    statuses.extend(some);
+                }
+                worker_io::Effect::Send(ToScheduler::RunTaskReply {
+                    association,
+                    verdicts: some,
+                }) => {
+                    under = Some(association);
+                    verdicts.extend(some);
+                }
+                worker_io::Effect::Send(message) => others.push(message),
+                worker_io::Effect::RunCheck(check) => {
+                    let input = worker_io::Input::CheckDone(check, true);
+                    let said = self.worker.handle(self.now.mono, input);
+                    self.carry(said);
+                }
+                worker_io::Effect::Launch(launch) => {
+                    self.placed += 1;
+                    let input = worker_io::Input::Launched(launch.lease);
+                    for effect in self.worker.handle(self.now.mono, input) {
+                        if let worker_io::Effect::Send(ToScheduler::RunTaskReply {
+                            association,
+                            verdicts: some,
+                        }) = effect
+                        {
+                            under = Some(association);
+                            verdicts.extend(some);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(association) = under {
+            others.extend((!verdicts.is_empty()).then_some(ToScheduler::RunTaskReply {
+                association,
+                verdicts,
+            }));
+            others.extend((!statuses.is_empty()).then_some(ToScheduler::UpdateStatus {
+                association,
+                statuses,
+            }));
+        }
+        for message in others {
+            let told = self.leader(Input::Message(message));
+            self.deliver(told);
+        }
+    }
+
+    fn leader(&mut self, input: Input) -> Vec<ToWorker> {
+        let step = self.leader.handle(self.now, input);
+        if let Some(batch) = self.outbox.accept(step) {
+            self.outbox.release(batch.durable());
+        }
+        let effects = self.outbox.drain();
+        effects
+            .filter_map(|effect| match effect {
+                Effect::Send(_, message) => Some(message),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn deliver(&mut self, messages: Vec<ToWorker>) {
+        for message in messages {
+            let input = worker_io::Input::Message(message);
+            let said = self.worker.handle(self.now.mono, input);
+            self.carry(said);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! A scheduler and a worker of this very binary, on ports of the kernel's choosing.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use baton_client::{Client, ClientError, Span};
+use baton_model::api::{Indices, Submit};
+use baton_model::ids::InstanceId;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::rig::trouble;
+use crate::output::Failure;
+
+/// Whatever takes longer than this has gone wrong.
+pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A data directory that is removed at the end.
+pub(super) struct Place(PathBuf);
+
+impl Place {
+    pub(super) fn new(place: Option<&Path>) -> Result<Self, Failure> {
+        let place = place.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let path = place.join(format!("baton-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| trouble("make a directory", &error))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Below the place for temporary files; nobody misses it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A scheduler under way.
+pub(super) struct Scheduler {
+    child: Child,
+    pub(super) workers: String,
+    pub(super) client: Client,
+    /// From its start until it was ready.
+    pub(super) ready_after: Duration,
+}
+
+impl Scheduler {
+    /// Starts one on what is in `data`.
+    pub(super) fn start(data: &Path) -> Result<Self, Failure> {
+        let begun = Instant::now();
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(["scheduler", "--json", "--listen", "127.0.0.1:0"])
+            .args(["--worker-listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .env("BATON_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|error| trouble("start a scheduler", &error))?;
+        let said = child.stdout.take().map(|out| {
+            let mut line = String::new();
+            let read = BufReader::new(out).read_line(&mut line);
+            read.map(|_| line)
+        });
+        let ready_after = begun.elapsed();
+        let line = said.transpose().ok().flatten().unwrap_or_default();
+        let ready: Value = serde_json::from_str(&line)
+            .map_err(|_| Failure::failed("the scheduler did not come up; its words are above"))?;
+        let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            client: Client::new(&word("url")).map_err(Failure::failed)?,
+            workers: word("workers"),
+            child,
+            ready_after,
+        })
+    }
+
+    /// What it holds in memory, and the most it ever held, in bytes.
+    pub(super) fn memory(&self) -> Result<(u64, u64), Failure> {
+        memory(self.child.id())
+    }
+
+    /// Time on processors so far, of it alone.
+    pub(super) fn cpu(&self) -> Duration {
+        cpu(self.child.id())
+    }
+
+    /// Ends it as an accident would.
+    pub(super) fn kill(mut self) -> Result<(), Failure> {
+        let killed = self.child.kill().and_then(|()| self.child.wait());
+        killed.map_err(|error| trouble("kill a scheduler", &error))?;
+        Ok(())
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A worker under way.
+pub(super) struct Worker {
+    child: Child,
+}
+
+impl Worker {
+    /// Starts one that has room for so many at once.
+    pub(super) fn start(scheduler: &Scheduler, state: &Path, cpus: usize) -> Result<Self, Failure> {
+        let child = Command::new("/proc/self/exe")
+            .args(["worker", "--name", "bench", "--scheduler"])
+            .arg(&scheduler.workers)
+            .arg("--state")
+            .arg(state)
+            .args(["--resources", &format!("cpu={cpus}")])
+            .env("BATON_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| trouble("start a worker", &error))?;
+        Ok(Self { child })
+    }
+
+    /// Time on processors so far: its own, and that of its coordinator.
+    pub(super) fn cpu(&self) -> (Duration, Duration) {
+        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        let of_children = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .map(cpu)
+            .sum();
+        (cpu(self.child.id()), of_children)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // SIGINT ends its work with it.
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Submits a command, once or as an array of so many.
+pub(super) async fn submit(
+    client: &Client,
+    name: &str,
+    argv: &[&str],
+    count: Option<u64>,
+) -> Result<Span, Failure> {
+    let submit = Submit {
+        file: json!({ "task": name, "run": argv, "resources": { "cpu": 1 } }),
+        params: Default::default(),
+        array: count.map(|count| Indices { from: 1, to: count }),
+    };
+    let submitted = client.submit(&submit).await.map_err(Failure::failed)?;
+    let id = |text: &str| {
+        let number = text.trim_start_matches('i').parse().map(InstanceId);
+        number.map_err(|_| Failure::failed(format!("`{text}` is no id")))
+    };
+    Ok(Span {
+        first: id(&submitted.first)?,
+        last: id(&submitted.last)?,
+    })
+}
+
+/// Waits until everything of a range is over; all of it must be DONE.
+pub(super) async fn finish(client: &Client, span: Span) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let left = PATIENCE.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Err(Failure::failed(format!(
+                "{span} takes too long to be measured"
+            )));
+        }
+        let wait = left.min(Duration::from_secs(30));
+        let summary = match client.wait_range(span, wait).await {
+            Ok(summary) => summary,
+            Err(ClientError::Problem(problem)) => return Err(Failure::failed(problem.detail)),
+            Err(error) => return Err(Failure::failed(error)),
+        };
+        let of = |wanted: &str| {
+            let counts = summary.counts.iter();
+            counts
+                .filter(|(state, _)| state.word() == wanted)
+                .map(|(_, count)| *count)
+                .sum::<u64>()
+        };
+        if of("DONE") == span.count() {
+            return Ok(());
+        }
+        let bad = of("FAILED") + of("HALTED") + of("ABORTED");
+        if bad > 0 {
+            return Err(Failure::failed(format!("{bad} of {span} did not succeed")));
+        }
+    }
+}
+
+/// Waits until a worker takes work.
+pub(super) async fn healthy(client: &Client) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let workers = client.workers().await.map_err(Failure::failed)?;
+        if workers.iter().any(|it| it.state.word() == "HEALTHY") {
+            return Ok(());
+        }
+        if begun.elapsed() > Duration::from_secs(60) {
+            return Err(Failure::failed("the worker does not become healthy"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A runtime for what the client does.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| trouble("start a runtime", &error))
+}
+
+fn memory(pid: u32) -> Result<(u64, u64), Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .map_err(|error| trouble("read /proc", &error))?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib = line
+            .trim()
+            .strip_suffix(" kB")?
+            .trim()
+            .parse::<u64>()
+            .ok()?;
+        Some(kib * 1_024)
+    };
+    field("VmRSS:")
+        .zip(field("VmHWM:"))
+        .ok_or_else(|| Failure::failed("/proc does not tell the size of the scheduler"))
+}
+
+/// Time on processors of one process, in the kernel's ticks of 10 ms.
+fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit(") ").next().unwrap_or_default();
+    let fields: Vec<&str> = after.split(' ').collect();
+    let ticks = |at: usize| {
+        fields
+            .get(at)
+            .and_then(|it| it.parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    Duration::from_millis((ticks(11) + ticks(12)) * 10)
+}

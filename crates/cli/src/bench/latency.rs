@@ -1,0 +1,132 @@
+//! `baton bench latency`: from a submission to the start of its process, on an idle system.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::cluster::{Place, Scheduler, Worker, finish, healthy, runtime, submit};
+use super::rig::trouble;
+use crate::output::{Ended, Failure, Output};
+
+/// From a submission to the start of its process, one after the other
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton bench latency -n 500 --json")]
+pub(crate) struct Latency {
+    /// How often
+    #[arg(short = 'n', long, default_value_t = 200)]
+    count: u32,
+    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    place: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    count: u32,
+    p50_ms: f64,
+    p99_ms: f64,
+    max_ms: f64,
+    /// What one durable write costs here: there are two between submission and start.
+    fsync_p50_ms: f64,
+}
+
+/// Measures, and prints.
+pub(super) fn run(command: &Latency) -> Ended {
+    let place = Place::new(command.place.as_deref())?;
+    let fsync_p50_ms = fsync(&place)?;
+    let scheduler = Scheduler::start(&place.path().join("data"))?;
+    let _worker = Worker::start(&scheduler, &place.path().join("worker"), 2)?;
+    let stamp = place.path().join("started");
+    let script = format!("date +%s%N > {}", stamp.display());
+    let count = command.count.max(1);
+    let mut all = runtime()?.block_on(async {
+        healthy(&scheduler.client).await?;
+        let mut all = Vec::new();
+        for round in 0..=count {
+            let begun = now()?;
+            let argv = ["/bin/sh", "-c", &script];
+            let span = submit(&scheduler.client, "latency", &argv, None).await?;
+            finish(&scheduler.client, span).await?;
+            let started = std::fs::read_to_string(&stamp)
+                .map_err(|error| trouble("read when it started", &error))?;
+            let started: u128 = started.trim().parse().map_err(Failure::failed)?;
+            // The first one warms everything up.
+            if round > 0 {
+                all.push(started.saturating_sub(begun) as f64 / 1e6);
+            }
+        }
+        Ok::<_, Failure>(all)
+    })?;
+    all.sort_by(f64::total_cmp);
+    let measured = Measured {
+        count,
+        p50_ms: at(&all, 50),
+        p99_ms: at(&all, 99),
+        max_ms: at(&all, 100),
+        fsync_p50_ms,
+    };
+    let mut out = Output::new();
+    if command.json {
+        out.json(&measured)?;
+        return out.done();
+    }
+    writeln!(
+        out,
+        "submission to start: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms; two writes of {:.2} ms are \
+         part of it, and so is the start of a shell and of `date`",
+        measured.p50_ms, measured.p99_ms, measured.max_ms, measured.fsync_p50_ms
+    )?;
+    out.flush()?;
+    out.done()
+}
+
+fn now() -> Result<u128, Failure> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map(|it| it.as_nanos()).map_err(Failure::failed)
+}
+
+/// What one durable write of a page costs on this disk.
+fn fsync(place: &Place) -> Result<f64, Failure> {
+    let path = place.path().join("fsync");
+    let tried = || -> std::io::Result<Vec<f64>> {
+        let mut file = std::fs::File::create(&path)?;
+        let mut all = Vec::new();
+        for _ in 0..50 {
+            std::io::Write::write_all(&mut file, &[7; 4_096])?;
+            let begun = std::time::Instant::now();
+            file.sync_data()?;
+            all.push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(all)
+    };
+    let mut all = tried().map_err(|error| trouble("write durably", &error))?;
+    all.sort_by(f64::total_cmp);
+    Ok(at(&all, 50))
+}
+
+fn at(sorted: &[f64], percent: usize) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    let index = (sorted.len() * percent / 100).min(last);
+    sorted.get(index).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_taken_from_what_was_measured() {
+        let all: Vec<f64> = (1..=200).map(f64::from).collect();
+        assert_eq!(
+            (at(&all, 50), at(&all, 99), at(&all, 100)),
+            (101.0, 199.0, 200.0)
+        );
+        assert_eq!(at(&[], 50), 0.0);
+    }
+}

@@ -1,0 +1,174 @@
+//! `baton bench submit` and `baton bench recovery`: a million instances, accepted and taken
+//! over.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use baton_core::ledger::{Ledger, Range};
+use baton_core::scheduler::{Config, Effect, Input, Scheduler as Core};
+use baton_core::step::Outbox;
+use baton_model::ids::{InstanceId, RequestId};
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::time::{Mono, Now, Wall};
+use baton_store::{SqliteStore, Store, Taken};
+use clap::Args;
+use serde::Serialize;
+
+use super::cluster::{Place, Scheduler, runtime, submit};
+use crate::output::{Ended, Failure, Output};
+use crate::time::size;
+
+/// An array of a million, accepted durably
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton bench submit --json")]
+pub(crate) struct SubmitArray {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A restart with a million separate instances waiting
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton bench recovery --json")]
+pub(crate) struct Recovery {
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// How many
+    #[arg(short = 'n', long, default_value_t = 1_000_000)]
+    count: u64,
+    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    place: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Submitted {
+    count: u64,
+    accepted_ms: f64,
+    scheduler_rss_bytes: u64,
+    scheduler_peak_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Recovered {
+    count: u64,
+    ready_ms: f64,
+    scheduler_rss_bytes: u64,
+    scheduler_peak_bytes: u64,
+}
+
+/// Measures the submission, and prints.
+pub(super) fn submitted(command: &SubmitArray) -> Ended {
+    let common = &command.common;
+    let place = Place::new(common.place.as_deref())?;
+    let scheduler = Scheduler::start(&place.path().join("data"))?;
+    let count = common.count.max(1);
+    let took = runtime()?.block_on(async {
+        let begun = Instant::now();
+        submit(&scheduler.client, "array", &["/bin/true"], Some(count)).await?;
+        Ok::<_, Failure>(begun.elapsed())
+    })?;
+    let (rss, peak) = scheduler.memory()?;
+    scheduler.kill()?;
+    let measured = Submitted {
+        count,
+        accepted_ms: took.as_secs_f64() * 1e3,
+        scheduler_rss_bytes: rss,
+        scheduler_peak_bytes: peak,
+    };
+    let mut out = Output::new();
+    if common.json {
+        out.json(&measured)?;
+        return out.done();
+    }
+    writeln!(
+        out,
+        "an array of {count} was accepted in {:.1} ms; the scheduler then holds {}, {} at most",
+        measured.accepted_ms,
+        size(rss),
+        size(peak)
+    )?;
+    out.flush()?;
+    out.done()
+}
+
+/// Measures the restart, and prints.
+pub(super) fn recovered(command: &Recovery) -> Ended {
+    let common = &command.common;
+    let place = Place::new(common.place.as_deref())?;
+    let data = place.path().join("data");
+    let count = common.count.max(1);
+    std::fs::create_dir_all(&data).map_err(Failure::failed)?;
+    fill(&data.join("baton.db"), count)?;
+    let scheduler = Scheduler::start(&data)?;
+    let ready = scheduler.ready_after;
+    let (rss, peak) = scheduler.memory()?;
+    scheduler.kill()?;
+    let measured = Recovered {
+        count,
+        ready_ms: ready.as_secs_f64() * 1e3,
+        scheduler_rss_bytes: rss,
+        scheduler_peak_bytes: peak,
+    };
+    let mut out = Output::new();
+    if common.json {
+        out.json(&measured)?;
+        return out.done();
+    }
+    writeln!(
+        out,
+        "a scheduler with {count} separate instances was ready after {:.2} s; it holds {}, {} at most",
+        ready.as_secs_f64(),
+        size(rss),
+        size(peak)
+    )?;
+    out.flush()?;
+    out.done()
+}
+
+/// Writes a store with so many instances, each with a command of its own, as a leader that
+/// took their submissions would have.
+fn fill(path: &std::path::Path, count: u64) -> Result<(), Failure> {
+    let store = SqliteStore::open(path).map_err(Failure::failed)?;
+    let row = store.read_row().map_err(Failure::failed)?;
+    let Taken::Won(epoch, _) = store.take(row.epoch).map_err(Failure::failed)? else {
+        return Err(Failure::failed("somebody else uses the store"));
+    };
+    let now = Now {
+        mono: Mono(1),
+        wall: Wall(1),
+    };
+    let mut core = Core::new(Config::default(), epoch, Ledger::default(), now);
+    let mut outbox: Outbox<Effect> = Outbox::new(epoch);
+    let spec = |id: u64| {
+        Arc::new(InstanceSpec {
+            name: "recovery".to_owned(),
+            owner: "bench".to_owned(),
+            work: Work::Command(vec!["/bin/true".to_owned(), format!("--shard={id}")]),
+            ..InstanceSpec::default()
+        })
+    };
+    let mut id = 1;
+    while id <= count {
+        let last = (id + 9_999).min(count);
+        let ranges = (id..=last).map(|id| Range::one(InstanceId(id), spec(id)));
+        let request = RequestId(id);
+        let ranges = ranges.collect();
+        let step = core.handle(now, Input::Submit { request, ranges });
+        if let Some(batch) = outbox.accept(step) {
+            let receipt = store.commit(batch, now.wall).map_err(Failure::failed)?;
+            outbox.release(receipt);
+        }
+        outbox.drain().for_each(drop);
+        id = last + 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! `baton bench throughput`: how many trivial processes a second, beside what the kernel
+//! itself can do, and beside others.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::cluster::{Place, Scheduler, Worker, finish, healthy, runtime, submit};
+use super::peers;
+use super::rig::trouble;
+use crate::output::{Ended, Failure, Output};
+use crate::table::Table;
+
+/// N × /bin/true: the kernel alone, xargs, Baton with everything durable, HyperQueue
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  baton bench throughput\n  \
+    baton bench throughput -n 50000 --json")]
+pub(crate) struct Throughput {
+    /// How many
+    #[arg(short = 'n', long, default_value_t = 10_000)]
+    count: u64,
+    /// Processes at once, in all of them [default: two for each core]
+    #[arg(long, value_name = "N")]
+    at_once: Option<usize>,
+    /// Leave HyperQueue out, also if it is there
+    #[arg(long)]
+    without_hyperqueue: bool,
+    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    place: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    count: u64,
+    at_once: usize,
+    /// A loop of vfork and exec, nothing else.
+    raw_per_second: f64,
+    xargs_per_second: f64,
+    /// From the submission until all are DONE and durable.
+    baton_per_second: f64,
+    /// Time on processors for each, beside that of the process itself.
+    scheduler_us: f64,
+    agent_us: f64,
+    coordinator_us: f64,
+    /// Nothing where it is not there.
+    hyperqueue_per_second: Option<f64>,
+    ratio_to_raw: f64,
+    ratio_to_xargs: f64,
+    ratio_to_hyperqueue: Option<f64>,
+}
+
+/// Measures, and prints.
+pub(super) fn run(command: &Throughput) -> Ended {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let at_once = command.at_once.unwrap_or(2 * cores).max(1);
+    let count = command.count.max(1);
+    let place = Place::new(command.place.as_deref())?;
+    let raw = rate(count, peers::raw(count, at_once)?);
+    let xargs = rate(count, xargs(count, at_once)?);
+    let hyperqueue = if command.without_hyperqueue {
+        None
+    } else {
+        peers::hyperqueue(place.path(), count, at_once)?
+    };
+    let baton = baton(&place, count, at_once)?;
+    let per_second = rate(count, baton.took);
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
+    let hyperqueue = hyperqueue.map(|took| rate(count, took));
+    let measured = Measured {
+        count,
+        at_once,
+        raw_per_second: raw,
+        xargs_per_second: xargs,
+        baton_per_second: per_second,
+        scheduler_us: each(baton.scheduler),
+        agent_us: each(baton.agent),
+        coordinator_us: each(baton.coordinator),
+        hyperqueue_per_second: hyperqueue,
+        ratio_to_raw: per_second / raw,
+        ratio_to_xargs: per_second / xargs,
+        ratio_to_hyperqueue: hyperqueue.map(|rate| per_second / rate),
+    };
+    print(command.json, &measured)
+}
+
+fn print(json: bool, measured: &Measured) -> Ended {
+    let mut out = Output::new();
+    if json {
+        out.json(measured)?;
+        return out.done();
+    }
+    let mut table = Table::indented(0);
+    let row = |name: &str, rate: f64| {
+        let ratio = format!("{:.0} % of raw", 100.0 * rate / measured.raw_per_second);
+        [
+            name.to_owned().into(),
+            format!("{rate:.0}/s").into(),
+            ratio.into(),
+        ]
+    };
+    let raw = format!("raw vfork loop, {} at once", measured.at_once);
+    table.row(row(&raw, measured.raw_per_second));
+    table.row(row("xargs -P", measured.xargs_per_second));
+    table.row(row("baton, durable", measured.baton_per_second));
+    match measured.hyperqueue_per_second {
+        Some(rate) => table.row(row("HyperQueue", rate)),
+        None => table.row([
+            "HyperQueue".to_owned().into(),
+            "not there".to_owned().into(),
+            "pip install hyperqueue".to_owned().into(),
+        ]),
+    }
+    table.print(&mut out)?;
+    writeln!(
+        out,
+        "each costs the scheduler {:.0} µs, the agent {:.0} µs, the coordinator {:.0} µs",
+        measured.scheduler_us, measured.agent_us, measured.coordinator_us
+    )?;
+    out.flush()?;
+    out.done()
+}
+
+struct Baton {
+    took: Duration,
+    scheduler: Duration,
+    agent: Duration,
+    coordinator: Duration,
+}
+
+fn baton(place: &Place, count: u64, at_once: usize) -> Result<Baton, Failure> {
+    let scheduler = Scheduler::start(&place.path().join("data"))?;
+    let worker = Worker::start(&scheduler, &place.path().join("worker"), at_once)?;
+    runtime()?.block_on(async {
+        let client = &scheduler.client;
+        healthy(client).await?;
+        let warm = submit(client, "warm", &["/bin/true"], Some(100)).await?;
+        finish(client, warm).await?;
+        let before = (scheduler.cpu(), worker.cpu());
+        let begun = Instant::now();
+        let span = submit(client, "true", &["/bin/true"], Some(count)).await?;
+        finish(client, span).await?;
+        let took = begun.elapsed();
+        let after = (scheduler.cpu(), worker.cpu());
+        Ok(Baton {
+            took,
+            scheduler: after.0.saturating_sub(before.0),
+            agent: after.1.0.saturating_sub(before.1.0),
+            coordinator: after.1.1.saturating_sub(before.1.1),
+        })
+    })
+}
+
+fn xargs(count: u64, at_once: usize) -> Result<Duration, Failure> {
+    let mut child = Command::new("xargs")
+        .args(["-P", &at_once.to_string(), "-n", "1", "/bin/true"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .map_err(|error| trouble("start xargs", &error))?;
+    let begun = Instant::now();
+    if let Some(mut input) = child.stdin.take() {
+        let lines = "x\n".repeat(usize::try_from(count).unwrap_or(usize::MAX));
+        std::io::Write::write_all(&mut input, lines.as_bytes())
+            .map_err(|error| trouble("feed xargs", &error))?;
+    }
+    let status = child
+        .wait()
+        .map_err(|error| trouble("wait for xargs", &error))?;
+    match status.success() {
+        true => Ok(begun.elapsed()),
+        false => Err(Failure::failed(format!("xargs failed: {status}"))),
+    }
+}
+
+fn rate(count: u64, took: Duration) -> f64 {
+    count as f64 / took.as_secs_f64().max(1e-9)
+}

@@ -1,0 +1,17 @@
+//! What servers tell their operators, on standard error.
+
+use std::io::IsTerminal as _;
+
+use tracing_subscriber::EnvFilter;
+
+/// Begins to write it. `BATON_LOG` says how much; without it, what an operator should know.
+pub(crate) fn begin() {
+    let filter = EnvFilter::try_from_env("BATON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
+    // Fails only if it was begun already.
+    let _ = subscriber.try_init();
+}

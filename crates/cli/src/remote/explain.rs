@@ -1,0 +1,41 @@
+//! `baton explain`: why an instance is where it is.
+
+use std::io::Write;
+
+use baton_client::Client;
+use baton_model::ids::InstanceId;
+use clap::Args;
+
+use super::{ids, refused, rows};
+use crate::output::{Ended, Output, Style, clean};
+
+/// Tell why an instance is where it is, and what to do about it
+///
+/// With --json, an object: id, state, reason (a word), text, and what it is about: worker, resource,
+/// short, until.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton explain i12
+  baton explain i12 --json | jq -r .reason")]
+pub(crate) struct Explain {
+    /// Which
+    #[arg(value_name = "ID", value_parser = ids::one)]
+    id: InstanceId,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(command: &Explain, client: &Client) -> Ended {
+    let explanation = client.explain(command.id).await.map_err(refused)?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&explanation)?;
+    } else {
+        let id = out.paint(Style::Strong, &clean(&explanation.id));
+        let state = out.paint(rows::style(explanation.state), explanation.state.word());
+        writeln!(out, "{id} {state}: {}", clean(&explanation.text))?;
+    }
+    out.done()
+}

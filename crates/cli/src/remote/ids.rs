@@ -1,0 +1,110 @@
+//! How people name instances: `i12`, `12`, `i1..i9`.
+
+use baton_client::Span;
+use baton_model::ids::InstanceId;
+
+/// One instance.
+pub(crate) fn one(text: &str) -> Result<InstanceId, String> {
+    let digits = text.strip_prefix('i').unwrap_or(text);
+    let number = digits
+        .parse()
+        .ok()
+        .filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
+    match number {
+        Some(number) => Ok(InstanceId(number)),
+        None => Err("write an id such as i12".to_owned()),
+    }
+}
+
+/// One instance, or a range of them.
+pub(crate) fn span(text: &str) -> Result<Span, String> {
+    let wrong = |_| "write an id such as i12, or a range such as i1..i9".to_owned();
+    let Some((first, last)) = text.split_once("..") else {
+        let id = one(text).map_err(wrong)?;
+        return Ok(Span {
+            first: id,
+            last: id,
+        });
+    };
+    let (first, last) = (one(first).map_err(wrong)?, one(last).map_err(wrong)?);
+    match first <= last {
+        true => Ok(Span { first, last }),
+        false => Err(format!(
+            "the range ends before it begins: write {last}..{first}"
+        )),
+    }
+}
+
+/// A number as people read it: `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `i12`, or `i12..i1011 (1,000 instances)`.
+pub(crate) fn shown(span: Span) -> String {
+    match span.count() {
+        1 => span.first.to_string(),
+        many => format!("{span} ({} instances)", count(many)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_ranges_are_read_with_and_without_their_letter() {
+        assert_eq!(one("i12"), Ok(InstanceId(12)));
+        assert_eq!(one("12"), Ok(InstanceId(12)));
+        for bad in [
+            "",
+            "i",
+            "ii1",
+            "-1",
+            "+1",
+            "x",
+            "i1.",
+            "99999999999999999999",
+        ] {
+            assert!(one(bad).is_err(), "{bad}");
+        }
+        let range = Span {
+            first: InstanceId(1),
+            last: InstanceId(9),
+        };
+        assert_eq!(span("i1..i9"), Ok(range));
+        assert_eq!(span("1..9"), Ok(range));
+        assert_eq!(
+            span("i9..i1"),
+            Err("the range ends before it begins: write i1..i9".to_owned())
+        );
+        for bad in ["..", "i1..", "..i2", "i1...i2", "i1-i2"] {
+            assert!(span(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+        let span = Span {
+            first: InstanceId(12),
+            last: InstanceId(1_011),
+        };
+        assert_eq!(shown(span), "i12..i1011 (1,000 instances)");
+    }
+}

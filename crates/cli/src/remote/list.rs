@@ -1,0 +1,241 @@
+//! `baton bullpen`, `arena` and `history`: the views, page by page.
+
+use std::io::Write;
+
+use baton_client::{Client, Filter, View};
+use baton_model::api::Instance;
+use baton_model::state::UniversalState;
+use clap::Args;
+
+use super::{ids, refused, rows};
+use crate::output::{Ended, Failure, Output, note};
+use crate::table::Table;
+use crate::time::now;
+
+/// So many rows, unless somebody says otherwise.
+const ROWS: u64 = 50;
+/// So many are asked for at once.
+const PAGE: u64 = 500;
+
+/// Which instances, and how they are printed.
+#[derive(Debug, Args)]
+struct Which {
+    /// At most so many rows
+    #[arg(short = 'n', long, value_name = "N", default_value_t = ROWS)]
+    number: u64,
+    /// Every row there is
+    #[arg(long, conflicts_with = "number")]
+    all: bool,
+    /// Only instances in this state, such as QUEUED, RUNNING or FAILED
+    #[arg(long, value_name = "STATE", value_parser = state)]
+    state: Option<UniversalState>,
+    /// Only instances of this owner
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Only instances of this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Print an array of objects, as the scheduler's API has them
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show what waits for a worker
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton bullpen
+  baton bullpen --owner analytics --all --json | jq '.[].id'
+  baton explain i12                  why one of them waits")]
+pub(crate) struct Bullpen {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Show what workers are at
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton arena
+  baton arena --name nightly-report --json")]
+pub(crate) struct Arena {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Show what is over
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton history -n 10
+  baton history --state FAILED --owner analytics
+  baton history --all --json > history.json")]
+pub(crate) struct History {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Which view has it, the scheduler knows.
+fn state(text: &str) -> Result<UniversalState, String> {
+    let wanted = text.to_ascii_uppercase();
+    let mut all = UniversalState::ALL.iter();
+    all.find(|state| state.word() == wanted)
+        .copied()
+        .ok_or_else(|| {
+            let words: Vec<&str> = UniversalState::ALL.iter().map(|it| it.word()).collect();
+            format!("write one of: {}", words.join(", "))
+        })
+}
+
+pub(super) async fn bullpen(command: &Bullpen, client: &Client) -> Ended {
+    list(View::Bullpen, &command.which, client).await
+}
+
+pub(super) async fn arena(command: &Arena, client: &Client) -> Ended {
+    list(View::Arena, &command.which, client).await
+}
+
+pub(super) async fn history(command: &History, client: &Client) -> Ended {
+    list(View::History, &command.which, client).await
+}
+
+async fn list(view: View, which: &Which, client: &Client) -> Ended {
+    let most = if which.all { u64::MAX } else { which.number };
+    let filter = Filter {
+        state: which.state.map(|state| state.word().to_owned()),
+        owner: which.owner.clone(),
+        name: which.name.clone(),
+        limit: Some(most.clamp(1, PAGE)),
+    };
+    let mut pages = client.view(view, &filter);
+    let mut printer = Printer::new(which.json);
+    let (mut left, mut total, mut more) = (most, None, false);
+    while left > 0
+        && let Some(mut page) = pages.next().await.map_err(refused)?
+    {
+        let room = usize::try_from(left).unwrap_or(usize::MAX);
+        more = page.items.len() > room || page.links.contains_key("next");
+        page.items.truncate(room);
+        total = page.total.or(total);
+        left -= u64::try_from(page.items.len()).unwrap_or(left);
+        printer.page(&page.items)?;
+        if !page.links.contains_key("next") {
+            break;
+        }
+    }
+    let printed = printer.finish()?;
+    if which.json {
+        return Ok(());
+    }
+    match (printed, more && !which.all) {
+        (0, false) => note(&nothing(view, &filter)),
+        (printed, true) => note(&cut(printed, total)),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn nothing(view: View, filter: &Filter) -> String {
+    let Filter {
+        state, owner, name, ..
+    } = filter;
+    match state.is_none() && owner.is_none() && name.is_none() {
+        true => format!("the {} is empty", view.word()),
+        false => format!("nothing in the {} matches", view.word()),
+    }
+}
+
+fn cut(printed: u64, total: Option<u64>) -> String {
+    let printed = ids::count(printed);
+    match total {
+        Some(total) => format!(
+            "{printed} rows, of {} instances in all; see more with -n N or --all",
+            ids::count(total)
+        ),
+        None => format!("{printed} rows, and there are more; see them with -n N or --all"),
+    }
+}
+
+/// Prints page by page: a history may be longer than memory.
+struct Printer {
+    out: Output,
+    json: bool,
+    printed: u64,
+}
+
+impl Printer {
+    fn new(json: bool) -> Self {
+        Self {
+            out: Output::new(),
+            json,
+            printed: 0,
+        }
+    }
+
+    fn page(&mut self, items: &[Instance]) -> Ended {
+        let before = self.printed;
+        self.printed += u64::try_from(items.len()).unwrap_or_default();
+        if !self.json {
+            let mut table = match before {
+                0 if items.is_empty() => return Ok(()),
+                0 => Table::headed(rows::INSTANCE),
+                _ => Table::default(),
+            };
+            let now = now();
+            for item in items {
+                table.row(rows::instance(item, now));
+            }
+            return Ok(table.print(&mut self.out)?);
+        }
+        for (place, item) in items.iter().enumerate() {
+            let first = before == 0 && place == 0;
+            write!(self.out, "{}", if first { "[\n" } else { ",\n" })?;
+            serde_json::to_writer(&mut self.out, item)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<u64, Failure> {
+        if self.json {
+            writeln!(self.out, "{}", if self.printed == 0 { "[]" } else { "\n]" })?;
+        }
+        self.out.done()?;
+        Ok(self.printed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_in_any_case() {
+        assert_eq!(state("failed"), Ok(UniversalState::Failed));
+        assert_eq!(state("QUEUED"), Ok(UniversalState::Queued));
+        let told = state("x").expect_err("no state");
+        assert!(
+            told.starts_with("write one of: REGISTERING, QUEUED"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_shown_is_told() {
+        assert_eq!(
+            cut(50, Some(12_345)),
+            "50 rows, of 12,345 instances in all; see more with -n N or --all"
+        );
+        assert_eq!(
+            nothing(View::Arena, &Filter::default()),
+            "the arena is empty"
+        );
+        let filter = Filter {
+            owner: Some("x".to_owned()),
+            ..Filter::default()
+        };
+        assert_eq!(
+            nothing(View::History, &filter),
+            "nothing in the history matches"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! `baton logs`: what an instance printed, as far as it goes or to its end.
+
+use std::io::Write;
+use std::time::Duration;
+
+use baton_client::{Client, ClientError, LogPiece, LogWish, Stream};
+use baton_model::api::Instance;
+use baton_model::ids::InstanceId;
+use clap::Args;
+
+use super::waiting::{patiently, standing};
+use super::{ids, refused};
+use crate::local::Lane;
+use crate::output::{Ended, Failure, Output, note};
+
+/// Between two looks at a log that has not grown.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Show what an instance printed
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton logs i12
+  baton logs i12 -f                  until it has ended, through every attempt
+  baton logs i12 --stderr --attempt 1 --process fetch")]
+pub(crate) struct Logs {
+    /// Which
+    #[arg(value_name = "ID", value_parser = ids::one)]
+    id: InstanceId,
+    /// Go on until its end
+    #[arg(short, long)]
+    follow: bool,
+    /// Standard error instead of standard output
+    #[arg(long)]
+    stderr: bool,
+    /// Of this attempt [default: the last; with -f, from the last on]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    attempt: Option<u32>,
+    /// Of this process of the task [default: the first]
+    #[arg(long, value_name = "NAME")]
+    process: Option<String>,
+    /// Print an object for each piece, one on a line: attempt, offset, text, end
+    #[arg(long)]
+    json: bool,
+}
+
+/// A piece for programs.
+#[derive(serde::Serialize)]
+struct Piece<'a> {
+    attempt: u32,
+    offset: u64,
+    text: &'a str,
+    end: bool,
+}
+
+pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
+    let stream = match command.stderr {
+        true => Stream::Stderr,
+        false => Stream::Stdout,
+    };
+    let mut wish = LogWish {
+        instance: command.id,
+        stream,
+        attempt: command.attempt,
+        process: command.process.clone(),
+        offset: 0,
+    };
+    if command.follow {
+        wish.attempt = Some(started(client, command).await?);
+    }
+    let mut printer = Printer::new(command.json);
+    loop {
+        let piece = match command.follow {
+            true => patiently(|| client.logs(&wish)).await,
+            false => client.logs(&wish).await,
+        };
+        let piece = piece.map_err(refused)?;
+        printer.print(&piece)?;
+        // From now on it is this attempt, whatever begins meanwhile.
+        wish.attempt = Some(piece.attempt);
+        wish.offset = piece.offset + u64::try_from(piece.bytes.len()).unwrap_or_default();
+        if piece.end || (piece.bytes.is_empty() && !command.follow) {
+            let next = match command.follow && command.attempt.is_none() {
+                true => after(client, command.id, piece.attempt).await?,
+                false => None,
+            };
+            let Some(next) = next else { break };
+            (wish.attempt, wish.offset) = (Some(next), 0);
+        } else if piece.bytes.is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    printer.finish()
+}
+
+/// The attempt to follow, as soon as there is one.
+async fn started(client: &Client, command: &Logs) -> Result<u32, Failure> {
+    let wanted = command.attempt.unwrap_or(1);
+    let mut told = false;
+    loop {
+        let instance = look(client, command.id).await.map_err(refused)?;
+        // The log of one that has not printed anything yet is empty, and grows.
+        if instance.attempts >= wanted {
+            return Ok(command.attempt.unwrap_or(instance.attempts));
+        }
+        if instance.state.is_terminal() {
+            return Err(Failure::failed(format!(
+                "{}: it has no attempt {wanted}, and will have none",
+                standing(&instance)
+            )));
+        }
+        if !told {
+            note(&format!("{}: waiting for it to start", standing(&instance)));
+            told = true;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The attempt that follows this one, as soon as there is one; none if there will be none.
+async fn after(client: &Client, id: InstanceId, attempt: u32) -> Result<Option<u32>, Failure> {
+    let mut told = false;
+    loop {
+        let instance = look(client, id).await.map_err(refused)?;
+        if instance.attempts > attempt {
+            return Ok(Some(attempt + 1));
+        }
+        if instance.state.is_terminal() {
+            return Ok(None);
+        }
+        if !told {
+            note(&format!(
+                "attempt {attempt} is over; waiting for what follows"
+            ));
+            told = true;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn look(client: &Client, id: InstanceId) -> Result<Instance, ClientError> {
+    patiently(|| client.instance(id)).await
+}
+
+struct Printer {
+    out: Output,
+    lane: Option<Lane>,
+}
+
+impl Printer {
+    fn new(json: bool) -> Self {
+        let out = Output::new();
+        let lane = (!json).then(|| Lane::new(None, out.terminal));
+        Self { out, lane }
+    }
+
+    fn print(&mut self, piece: &LogPiece) -> Ended {
+        match &mut self.lane {
+            Some(lane) => lane.print(&piece.bytes, &mut self.out)?,
+            None => {
+                serde_json::to_writer(
+                    &mut self.out,
+                    &Piece {
+                        attempt: piece.attempt,
+                        offset: piece.offset,
+                        text: &String::from_utf8_lossy(&piece.bytes),
+                        end: piece.end,
+                    },
+                )?;
+                writeln!(self.out)?;
+            }
+        }
+        // Somebody watches.
+        Ok(self.out.flush()?)
+    }
+
+    fn finish(mut self) -> Ended {
+        if let Some(lane) = &mut self.lane {
+            lane.finish(&mut self.out)?;
+        }
+        self.out.done()
+    }
+}

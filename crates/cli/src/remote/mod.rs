@@ -1,0 +1,147 @@
+//! Commands that talk to a scheduler.
+//!
+//! | module | command |
+//! |---|---|
+//! | `submit` | new instances, from a file or a command line |
+//! | `list` | the bullpen, the arena, the history |
+//! | `show`, `explain` | one instance: all about it, why it is where it is |
+//! | `logs` | what it printed |
+//! | `ends` | cancel and retry |
+//! | `workers` | the workers; drain and forget |
+//!
+//! Beside them: `ids`, how instances are named; `rows`, how they are shown; `waiting`,
+//! following them to their end.
+//!
+//! Exit codes: 0 fine; 1 the work has failed, or nothing was found; 2 wrong usage, or a
+//! task with errors; 3 the scheduler cannot be reached, or refuses; 130 the work that was
+//! waited for was cancelled. Who waits for one command that exits with a code ends with
+//! that code.
+
+mod ends;
+mod explain;
+pub(crate) mod ids;
+mod list;
+mod logs;
+pub(crate) mod rows;
+mod show;
+mod submit;
+pub(crate) mod waiting;
+mod workers;
+
+use std::future::Future;
+
+use baton_client::{Client, ClientError, DEFAULT_URL};
+use clap::Subcommand;
+
+use crate::output::{Ended, FAILED, Failure, USAGE};
+
+/// The scheduler cannot be reached, or refuses.
+pub(crate) const REFUSED: u8 = 3;
+
+/// The variable that names the scheduler.
+const URL_VARIABLE: &str = "BATON_URL";
+
+/// Commands of a scheduler's clients.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Remote {
+    Submit(Box<submit::Submit>),
+    Bullpen(list::Bullpen),
+    Arena(list::Arena),
+    History(list::History),
+    Show(show::Show),
+    Explain(explain::Explain),
+    Logs(logs::Logs),
+    Cancel(ends::Cancel),
+    Retry(ends::Retry),
+    Workers(workers::Workers),
+    Drain(workers::Drain),
+    Forget(workers::Forget),
+}
+
+/// Runs one of the commands against the scheduler at `url`, or where the environment
+/// says.
+pub(crate) fn run(command: &Remote, url: Option<&str>) -> Ended {
+    let url = match url {
+        Some(url) => url.to_owned(),
+        None => std::env::var(URL_VARIABLE)
+            .ok()
+            .filter(|url| !url.is_empty())
+            .unwrap_or_else(|| DEFAULT_URL.to_owned()),
+    };
+    let client = Client::new(&url).map_err(refused)?;
+    block_on(async {
+        match command {
+            Remote::Submit(command) => submit::run(command, &client).await,
+            Remote::Bullpen(command) => list::bullpen(command, &client).await,
+            Remote::Arena(command) => list::arena(command, &client).await,
+            Remote::History(command) => list::history(command, &client).await,
+            Remote::Show(command) => show::run(command, &client).await,
+            Remote::Explain(command) => explain::run(command, &client).await,
+            Remote::Logs(command) => logs::run(command, &client).await,
+            Remote::Cancel(command) => ends::cancel(command, &client).await,
+            Remote::Retry(command) => ends::retry(command, &client).await,
+            Remote::Workers(command) => workers::workers(command, &client).await,
+            Remote::Drain(command) => workers::drain(command, &client).await,
+            Remote::Forget(command) => workers::forget(command, &client).await,
+        }
+    })
+}
+
+/// Runs a command that waits for others on this very thread.
+pub(crate) fn block_on(command: impl Future<Output = Ended>) -> Ended {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Told(REFUSED, format!("cannot wait for answers: {error}")))?;
+    runtime.block_on(command)
+}
+
+/// How a command ends that got no answer, or a bad one.
+pub(crate) fn refused(error: ClientError) -> Failure {
+    let code = match &error {
+        ClientError::BadUrl { .. } => USAGE,
+        ClientError::Problem(problem) => match problem.status {
+            400 | 413 | 422 => USAGE,
+            404 => FAILED,
+            _ => REFUSED,
+        },
+        ClientError::Unreachable { .. } | ClientError::Nonsense { .. } => REFUSED,
+    };
+    // It holds lines of its own, but nothing else that a terminal acts upon.
+    let text = error.to_string();
+    let lines: Vec<String> = text.lines().map(crate::output::clean).collect();
+    Failure::Told(code, lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::api::Problem;
+
+    use super::*;
+
+    #[test]
+    fn exit_codes_tell_bad_input_from_nothing_there_and_nobody_there() {
+        let code = |error| match refused(error) {
+            Failure::Told(code, _) => code,
+            other => panic!("{other:?}"),
+        };
+        let problem = |status| {
+            ClientError::Problem(Box::new(Problem {
+                status,
+                ..Problem::default()
+            }))
+        };
+        assert_eq!(code(problem(422)), USAGE);
+        assert_eq!(code(problem(404)), FAILED);
+        assert_eq!(code(problem(409)), REFUSED);
+        assert_eq!(code(problem(503)), REFUSED);
+        let nobody = ClientError::Unreachable {
+            url: "u".to_owned(),
+            why: "w\u{1b}[2J".to_owned(),
+        };
+        assert!(matches!(
+            refused(nobody),
+            Failure::Told(REFUSED, text) if !text.contains('\u{1b}')
+        ));
+    }
+}

@@ -1,0 +1,240 @@
+//! Instances and workers as lines of a table.
+
+use baton_model::api::{Instance, Worker};
+use baton_model::state::{UniversalState, WorkerState};
+use baton_model::time::{Millis, Wall};
+
+use super::ids;
+use crate::output::{Style, clean};
+use crate::table::Cell;
+use crate::time::{between, size, span};
+
+/// The columns of [`instance`].
+pub(crate) const INSTANCE: &[&str] = &[
+    "ID", "NAME", "OWNER", "STATE", "ATTEMPT", "WORKER", "AGE", "ELAPSED", "END",
+];
+
+/// The columns of [`worker`].
+pub(crate) const WORKER: &[&str] = &[
+    "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "HEARD", "LABELS",
+];
+
+pub(crate) const fn style(state: UniversalState) -> Style {
+    match state {
+        UniversalState::Done => Style::Good,
+        UniversalState::Failed => Style::Bad,
+        UniversalState::Halted | UniversalState::Aborted | UniversalState::Triaging => Style::Odd,
+        UniversalState::Launched | UniversalState::Running => Style::Busy,
+        UniversalState::Registering | UniversalState::Queued | UniversalState::Instantiating => {
+            Style::Plain
+        }
+    }
+}
+
+/// An instance, or a range as one row with its count.
+pub(crate) fn instance(instance: &Instance, now: Wall) -> Vec<Cell> {
+    let mut state = instance.state.to_string();
+    if instance.stopping && !instance.state.is_terminal() {
+        state.push_str(" (stopping)");
+    }
+    vec![
+        Cell::new(id(instance), Style::Strong),
+        clean(&instance.name).into(),
+        clean(&instance.owner).into(),
+        Cell::new(state, style(instance.state)),
+        attempt(instance).into(),
+        clean(instance.worker.as_deref().unwrap_or("-")).into(),
+        span(between(Wall(instance.submitted_at), now)).into(),
+        elapsed(instance, now)
+            .map_or_else(|| "-".to_owned(), span)
+            .into(),
+        clean(instance.end_text.as_deref().unwrap_or("")).into(),
+    ]
+}
+
+/// `i12`, `i12[7]` for an element of an array, `i12..i99 (88)` for a range.
+pub(crate) fn id(instance: &Instance) -> String {
+    match (&instance.last, instance.array_index) {
+        (Some(last), _) if *last != instance.id => format!(
+            "{}..{} ({})",
+            clean(&instance.id),
+            clean(last),
+            ids::count(instance.count)
+        ),
+        (_, Some(index)) => format!("{}[{index}]", clean(&instance.id)),
+        _ => clean(&instance.id),
+    }
+}
+
+fn attempt(instance: &Instance) -> String {
+    match instance.attempts {
+        0 => "-".to_owned(),
+        attempts => attempts.to_string(),
+    }
+}
+
+/// How long its last attempt has run.
+pub(crate) fn elapsed(instance: &Instance, now: Wall) -> Option<Millis> {
+    if let Some(seconds) = instance.elapsed_seconds {
+        return Some(millis(seconds));
+    }
+    let running = instance.state == UniversalState::Running;
+    let started = instance.started_at.filter(|_| running)?;
+    Some(between(Wall(started), now))
+}
+
+/// Seconds with a fraction, as they travel.
+pub(crate) fn millis(seconds: f64) -> Millis {
+    // Saturates, and no number is none: both are as good as it gets for a display.
+    Millis((seconds * 1e3).round() as u64)
+}
+
+pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
+    let style = match worker.state {
+        WorkerState::Healthy if worker.drained => Style::Odd,
+        WorkerState::Healthy => Style::Good,
+        WorkerState::New => Style::Busy,
+        WorkerState::Unhealthy => Style::Odd,
+        WorkerState::MustDie => Style::Bad,
+    };
+    let drained = if worker.drained { " (drained)" } else { "" };
+    let labels: Vec<String> = worker
+        .labels
+        .iter()
+        .map(|(name, value)| format!("{}={}", clean(name), clean(value)))
+        .collect();
+    vec![
+        Cell::new(clean(&worker.name), Style::Strong),
+        Cell::new(format!("{}{drained}", worker.state), style),
+        format!("{}/{}", worker.attempts, worker.slots).into(),
+        cores(worker.capacity.cpu_milli).into(),
+        size(worker.capacity.memory).into(),
+        format!("{} ago", span(millis(worker.heard_seconds))).into(),
+        labels.join(" ").into(),
+    ]
+}
+
+/// Thousandths of a core as cores: `4`, `0.5`.
+pub(crate) fn cores(milli: u64) -> String {
+    let text = format!("{}.{:03}", milli / 1_000, milli % 1_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use baton_model::placement::Capacity;
+
+    use super::*;
+    use crate::output::Output;
+    use crate::table::Table;
+
+    /// An instance that has just been accepted.
+    pub(crate) fn fresh(id: &str) -> Instance {
+        Instance {
+            id: id.to_owned(),
+            last: None,
+            count: 1,
+            name: "hello".to_owned(),
+            owner: "default".to_owned(),
+            state: UniversalState::Queued,
+            array_index: None,
+            attempts: 0,
+            failures: 0,
+            losses: 0,
+            stopping: false,
+            worker: None,
+            end: None,
+            end_text: None,
+            submitted_at: 1_000,
+            changed_at: 1_000,
+            started_at: None,
+            elapsed_seconds: None,
+            cpu_seconds: None,
+            memory_peak_bytes: None,
+            links: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn instances_and_ranges_are_one_row_each() {
+        let mut table = Table::headed(INSTANCE);
+        let range = Instance {
+            last: Some("i1011".to_owned()),
+            count: 1_000,
+            ..fresh("i12")
+        };
+        let running = Instance {
+            state: UniversalState::Running,
+            array_index: Some(7),
+            attempts: 2,
+            stopping: true,
+            worker: Some("w1\u{1b}[2J".to_owned()),
+            started_at: Some(56_000),
+            ..fresh("i1012")
+        };
+        let done = Instance {
+            state: UniversalState::Done,
+            attempts: 1,
+            worker: Some("w1".to_owned()),
+            end_text: Some("exit 0".to_owned()),
+            elapsed_seconds: Some(1.25),
+            ..fresh("i2000")
+        };
+        for row in [&range, &running, &done] {
+            table.row(instance(row, Wall(61_000)));
+        }
+        assert_eq!(
+            table.lines(&Output::new()),
+            [
+                "ID                  NAME   OWNER    STATE               ATTEMPT  WORKER       AGE    ELAPSED  END",
+                "i12..i1011 (1,000)  hello  default  QUEUED              -        -            1m00s  -",
+                "i1012[7]            hello  default  RUNNING (stopping)  2        w1\\u{1b}[2J  1m00s  5s",
+                "i2000               hello  default  DONE                1        w1           1m00s  1.2s     exit 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_worker_is_one_row() {
+        let mut table = Table::headed(WORKER);
+        table.row(worker(&Worker {
+            name: "w1".to_owned(),
+            state: WorkerState::Healthy,
+            drained: true,
+            lineage: "l1".to_owned(),
+            life: 1,
+            attempts: 3,
+            slots: 100,
+            capacity: Capacity {
+                cpu_milli: 3_500,
+                memory: 8 << 30,
+                ..Capacity::default()
+            },
+            labels: BTreeMap::from([("zone".to_owned(), "eu".to_owned())]),
+            heard_seconds: 0.4,
+            links: BTreeMap::new(),
+        }));
+        assert_eq!(
+            table.lines(&Output::new()),
+            [
+                "NAME  STATE              ATTEMPTS  CPU  MEMORY  HEARD      LABELS",
+                "w1    HEALTHY (drained)  3/100     3.5  8GiB    400ms ago  zone=eu",
+            ]
+        );
+    }
+
+    #[test]
+    fn cores_have_no_needless_digits() {
+        for (milli, text) in [
+            (0, "0"),
+            (4_000, "4"),
+            (500, "0.5"),
+            (10_000, "10"),
+            (1, "0.001"),
+        ] {
+            assert_eq!(cores(milli), text);
+        }
+    }
+}

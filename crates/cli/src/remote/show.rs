@@ -1,0 +1,213 @@
+//! `baton show`: all about an instance, or what becomes of a range.
+
+use std::io::Write;
+
+use baton_client::{Client, Span};
+use baton_model::api::{Event, Instance, RangeSummary};
+use baton_model::time::Wall;
+use clap::Args;
+use serde::Serialize;
+
+use super::{ids, refused, rows};
+use crate::output::{Ended, Output, Style, clean};
+use crate::table::{Cell, Table};
+use crate::time::{between, now, since, size, span, stamp};
+
+/// Show all about an instance, with everything that happened to it
+///
+/// With --json, an object: instance and timeline, as the scheduler's API has them; of a range, its
+/// first, last and counts by state.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton show i12
+  baton show i1..i1000               how many of them are in which state
+  baton show i12 --json | jq .instance.state")]
+pub(crate) struct Show {
+    /// Which: i12, or a range i1..i9
+    #[arg(value_name = "ID", value_parser = ids::span)]
+    which: Span,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    instance: &'a Instance,
+    timeline: &'a [Event],
+}
+
+pub(super) async fn run(command: &Show, client: &Client) -> Ended {
+    let mut out = Output::new();
+    if command.which.count() > 1 {
+        let summary = client.range(command.which).await.map_err(refused)?;
+        match command.json {
+            true => out.json(&summary)?,
+            false => range(&summary, command.which).print(&mut out)?,
+        }
+        return out.done();
+    }
+    let id = command.which.first;
+    let instance = client.instance(id).await.map_err(refused)?;
+    let timeline = client.timeline(id).await.map_err(refused)?;
+    if command.json {
+        out.json(&Whole {
+            instance: &instance,
+            timeline: &timeline,
+        })?;
+        return out.done();
+    }
+    facts(&instance, now()).print(&mut out)?;
+    if !timeline.is_empty() {
+        writeln!(out)?;
+        events(&timeline).print(&mut out)?;
+    }
+    out.done()
+}
+
+fn range(summary: &RangeSummary, which: Span) -> Table {
+    let mut table = Table::default();
+    table.row([Cell::new(ids::shown(which), Style::Strong)]);
+    for (state, count) in &summary.counts {
+        let state = Cell::new(format!("  {state}"), rows::style(*state));
+        table.row([state, ids::count(*count).into()]);
+    }
+    table
+}
+
+fn facts(instance: &Instance, now: Wall) -> Table {
+    let mut table = Table::default();
+    let mut add = |name: &str, value: Cell| {
+        table.row([Cell::new(name, Style::Faint), value]);
+    };
+    add("id", Cell::new(rows::id(instance), Style::Strong));
+    add("name", clean(&instance.name).into());
+    add("owner", clean(&instance.owner).into());
+    let state = match instance.stopping && !instance.state.is_terminal() {
+        true => format!("{}, being stopped", instance.state),
+        false => instance.state.to_string(),
+    };
+    add("state", Cell::new(state, rows::style(instance.state)));
+    let mut attempts = instance.attempts.to_string();
+    for (number, word) in [(instance.failures, "failed"), (instance.losses, "lost")] {
+        if number > 0 {
+            attempts.push_str(&format!(", {number} {word}"));
+        }
+    }
+    add("attempts", attempts.into());
+    if let Some(worker) = &instance.worker {
+        add("worker", clean(worker).into());
+    }
+    if let Some(end) = &instance.end_text {
+        add("end", clean(end).into());
+    }
+    let age = |at: u64| format!("{}, {} ago", stamp(Wall(at)), span(between(Wall(at), now)));
+    add("submitted", age(instance.submitted_at).into());
+    if let Some(started) = instance.started_at {
+        add("started", age(started).into());
+    }
+    if let Some(elapsed) = rows::elapsed(instance, now) {
+        add("elapsed", span(elapsed).into());
+    }
+    if let Some(seconds) = instance.cpu_seconds {
+        add("cpu", span(rows::millis(seconds)).into());
+    }
+    if let Some(bytes) = instance.memory_peak_bytes {
+        add("memory", format!("{} at most", size(bytes)).into());
+    }
+    table
+}
+
+/// Times count from the first thing that happened.
+fn events(timeline: &[Event]) -> Table {
+    let mut table = Table::default();
+    let first = timeline.first().map_or(Wall(0), |event| Wall(event.at));
+    for event in timeline {
+        let at = since(between(first, Wall(event.at)));
+        table.row([Cell::new(at, Style::Faint), clean(&event.text).into()]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use baton_model::fact::Fact;
+    use baton_model::ids::InstanceId;
+    use baton_model::state::UniversalState;
+
+    use super::*;
+
+    #[test]
+    fn an_instance_is_shown_with_what_is_known_of_it() {
+        let instance = Instance {
+            state: UniversalState::Failed,
+            attempts: 3,
+            failures: 2,
+            losses: 1,
+            worker: Some("w1".to_owned()),
+            end_text: Some("exit 7".to_owned()),
+            started_at: Some(61_000),
+            elapsed_seconds: Some(2.0),
+            cpu_seconds: Some(0.5),
+            memory_peak_bytes: Some(3 << 20),
+            ..rows::tests::fresh("i12")
+        };
+        assert_eq!(
+            facts(&instance, Wall(121_000)).lines(&Output::new()),
+            [
+                "id         i12",
+                "name       hello",
+                "owner      default",
+                "state      FAILED",
+                "attempts   3, 2 failed, 1 lost",
+                "worker     w1",
+                "end        exit 7",
+                "submitted  1970-01-01 00:00:01Z, 2m00s ago",
+                "started    1970-01-01 00:01:01Z, 1m00s ago",
+                "elapsed    2s",
+                "cpu        500ms",
+                "memory     3MiB at most",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_timeline_counts_from_its_beginning() {
+        let event = |at, text: &str| Event {
+            seq: 1,
+            at,
+            epoch: 1,
+            text: text.to_owned(),
+            fact: Fact::StopRequested {
+                instance: InstanceId(1),
+            },
+        };
+        let lines = events(&[event(5_000, "submitted"), event(6_250, "stopped")]);
+        assert_eq!(
+            lines.lines(&Output::new()),
+            ["+0.000s  submitted", "+1.250s  stopped"]
+        );
+    }
+
+    #[test]
+    fn a_range_is_shown_by_its_counts() {
+        let which = ids::span("i1..i1500").expect("a range");
+        let summary = RangeSummary {
+            first: "i1".to_owned(),
+            last: "i1500".to_owned(),
+            counts: BTreeMap::from([(UniversalState::Done, 1_200), (UniversalState::Queued, 300)]),
+            links: BTreeMap::new(),
+        };
+        assert_eq!(
+            range(&summary, which).lines(&Output::new()),
+            [
+                "i1..i1500 (1,500 instances)",
+                "  QUEUED  300",
+                "  DONE    1,200",
+            ]
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! `baton submit`: new instances, from a file or a command line.
+
+mod task;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use baton_client::{Client, Span};
+use baton_model::api::{self, Indices, Submitted};
+use clap::{Args, ValueEnum};
+
+use super::{ids, refused, waiting};
+use crate::local::{pair, variable};
+use crate::output::{Ended, Failure, Output, clean, note};
+
+const EXAMPLES: &str = "\
+Examples:
+  baton submit report.yaml -p day=2026-11-15 --wait
+  baton submit --cpu 2 --memory 1GiB..4GiB --retries 3 -- ./train.sh --epochs 3
+  baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'    one word is a shell command
+  baton submit --label zone=eu --timeout 1h --json -- make
+
+Exit status, with --wait: 0 all DONE; the exit code of the command, if it is one instance that
+exited with a code; 130 cancelled; 1 failed otherwise. 2 wrong usage, 3 the scheduler cannot be
+reached, or refuses.";
+
+/// Submit a task to the scheduler, from a file or as a command
+///
+/// Prints the id, or the range of ids, once the scheduler has it for good. Options change what the
+/// file says.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Submit {
+    /// The file of the task
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// A parameter instead of its default; may be repeated
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    params: Vec<(String, String)>,
+    /// One instance for each index, which it finds in BATON_ARRAY_INDEX
+    #[arg(long, value_name = "A-B", value_parser = indices)]
+    array: Option<Indices>,
+    #[command(flatten)]
+    wishes: Wishes,
+    /// Wait for the end, and exit with the status of the work
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON: what was submitted and, with --wait, how it ended, one object on a line
+    #[arg(long)]
+    json: bool,
+    /// The command and its arguments, instead of a file
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// What a task says, from the command line.
+#[derive(Clone, Debug, Default, Args)]
+struct Wishes {
+    /// What to call it
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Whose it is
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Cores, such as 2 or 0.5
+    #[arg(long, value_name = "CORES")]
+    cpu: Option<String>,
+    /// Memory it needs, and at which it is stopped: 1GiB, 1GiB..4GiB or 1GiB..
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Whole devices
+    #[arg(long, value_name = "N")]
+    gpu: Option<u32>,
+    /// Anything else that is counted, such as db/orders=2; may be repeated
+    #[arg(long = "resource", value_name = "NAME=N", value_parser = pair)]
+    resources: Vec<(String, String)>,
+    /// Only workers with this label; may be repeated, one name several times for any of them
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
+    labels: Vec<(String, String)>,
+    /// Higher goes first
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// How often it is tried again after a failure
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+    /// How long an attempt may run, such as 90s or 1h30m
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// A variable for the environment; may be repeated
+    #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// How sure Baton must be that an attempt is over before it starts another
+    #[arg(long, value_enum, value_name = "HOW")]
+    exclusive: Option<Exclusive>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Exclusive {
+    Timed,
+    Strict,
+}
+
+fn indices(text: &str) -> Result<Indices, String> {
+    const MEND: &str = "write the first and the last index, such as 1-1000";
+    let (from, to) = text.split_once('-').ok_or(MEND)?;
+    match (from.parse(), to.parse()) {
+        (Ok(from), Ok(to)) if from <= to => Ok(Indices { from, to }),
+        (Ok(_), Ok(_)) => Err("the array ends before it begins".to_owned()),
+        _ => Err(MEND.to_owned()),
+    }
+}
+
+pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
+    let file = match (&command.file, &*command.command) {
+        (Some(_), [_, ..]) => {
+            return Err(Failure::usage("name a file or a command, not both"));
+        }
+        (None, []) => {
+            return Err(Failure::usage(
+                "name a file, or a command after `--`: baton submit -- CMD",
+            ));
+        }
+        (Some(file), []) => task::of_file(file, &command.wishes)?,
+        (None, words) => task::of_command(words, &command.wishes)?,
+    };
+    let submit = api::Submit {
+        file,
+        params: command.params.iter().cloned().collect(),
+        array: command.array,
+    };
+    let submitted = client.submit(&submit).await.map_err(refused)?;
+    let span = span(&submitted)?;
+    let mut out = Output::new();
+    match (command.json, command.wait) {
+        (true, false) => out.json(&submitted)?,
+        (true, true) => line(&mut out, &submitted)?,
+        (false, _) => writeln!(out, "{}", ids::shown(span))?,
+    }
+    // Whoever waits wants to know for what.
+    out.flush()?;
+    if command.wait {
+        return wait(client, span, command.json, out).await;
+    }
+    out.done()
+}
+
+fn span(submitted: &Submitted) -> Result<Span, Failure> {
+    let id = |text: &str| {
+        ids::one(text).map_err(|_| {
+            let text = clean(text);
+            Failure::Told(super::REFUSED, format!("the scheduler calls it `{text}`"))
+        })
+    };
+    Ok(Span {
+        first: id(&submitted.first)?,
+        last: id(&submitted.last)?,
+    })
+}
+
+async fn wait(client: &Client, span: Span, json: bool, mut out: Output) -> Ended {
+    let code = if span.count() == 1 {
+        let instance = waiting::one(client, span.first).await.map_err(refused)?;
+        match json {
+            true => line(&mut out, &instance)?,
+            false => note(&ended(&instance)),
+        }
+        waiting::code(&instance)
+    } else {
+        let summary = waiting::many(client, span).await.map_err(refused)?;
+        match json {
+            true => line(&mut out, &summary)?,
+            false => note(&format!("{span} {}", waiting::counts(&summary))),
+        }
+        waiting::code_of(&summary)
+    };
+    out.done()?;
+    match code {
+        0 => Ok(()),
+        code => Err(Failure::Silent(code)),
+    }
+}
+
+fn line(out: &mut Output, value: &impl serde::Serialize) -> Ended {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// The last word about an instance that was waited for.
+fn ended(instance: &api::Instance) -> String {
+    let id = clean(&instance.id);
+    let mut text = format!("{id} {}", instance.state);
+    if let Some(end) = &instance.end_text {
+        text.push_str(&format!(": {}", clean(end)));
+    }
+    if instance.state != baton_model::state::UniversalState::Done {
+        text.push_str(&format!(
+            "; more: baton logs {id} --stderr; baton show {id}"
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_a_range_both_included() {
+        assert_eq!(indices("1-1000"), Ok(Indices { from: 1, to: 1_000 }));
+        assert_eq!(indices("7-7"), Ok(Indices { from: 7, to: 7 }));
+        for bad in ["", "1", "1-", "-1", "a-b", "2-1", "1..3"] {
+            assert!(indices(bad).is_err(), "{bad}");
+        }
+    }
+}

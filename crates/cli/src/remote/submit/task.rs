@@ -1,0 +1,259 @@
+//! The task that is sent: a file with changes, or one made of a command.
+//!
+//! It is checked here as the scheduler will check it, so that a file is explained with
+//! its lines and nobody has to be reached for that. Templates stay open: the scheduler
+//! fills them in.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::{Exclusive, Wishes};
+use crate::output::Failure;
+
+/// What stands for the command line in errors.
+const COMMAND_LINE: &str = "command line";
+
+/// A file, and what the command line says instead.
+pub(super) fn of_file(path: &Path, wishes: &Wishes) -> Result<Value, Failure> {
+    let file = baton_files::load(path).map_err(Failure::usage)?;
+    let mut task = object(file.to_json());
+    change(&mut task, wishes);
+    checked(task, &path.display().to_string())
+}
+
+/// A task of one command.
+pub(super) fn of_command(words: &[String], wishes: &Wishes) -> Result<Value, Failure> {
+    let run = match words {
+        // As for `baton local simplerun`, but nobody needs a shell to find a program.
+        [line] if !is_word(line) => Value::from(literal(line)),
+        words => words.iter().map(|word| literal(word)).collect(),
+    };
+    let mut task = object(json!({ "task": name(words), "run": run }));
+    change(&mut task, wishes);
+    checked(task, COMMAND_LINE)
+}
+
+fn checked(task: Map<String, Value>, name: &str) -> Result<Value, Failure> {
+    let task = Value::Object(task);
+    baton_files::from_json(&task, name).map_err(Failure::usage)?;
+    Ok(task)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        // A task that was read is a map.
+        _ => Map::new(),
+    }
+}
+
+/// The text itself, whatever braces it holds.
+fn literal(text: &str) -> String {
+    text.replace("{{", "{{{{")
+}
+
+/// True for a text in which a shell sees one plain word.
+fn is_word(text: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
+    !text.is_empty() && text.chars().all(plain)
+}
+
+/// What a command is called that nobody named: like its program.
+fn name(words: &[String]) -> String {
+    let first = words.first().map(String::as_str).unwrap_or_default();
+    let program = first.split_whitespace().next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let name: String = program
+        .chars()
+        .filter(|c| is_word(&c.to_string()))
+        .collect();
+    match name.trim_start_matches('.') {
+        "" => "command".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn change(task: &mut Map<String, Value>, wishes: &Wishes) {
+    let mut set = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            task.insert(key.to_owned(), value);
+        }
+    };
+    set("task", wishes.name.clone().map(Value::from));
+    set("owner", wishes.owner.clone().map(Value::from));
+    set("priority", wishes.priority.map(Value::from));
+    set("timeout", wishes.timeout.clone().map(Value::from));
+    let exclusive = wishes.exclusive.map(|exclusive| match exclusive {
+        Exclusive::Timed => "timed",
+        Exclusive::Strict => "strict",
+    });
+    set("exclusive", exclusive.map(Value::from));
+    if let Some(retries) = wishes.retries {
+        put(task, "retry", "attempts", (u64::from(retries) + 1).into());
+    }
+    let resources = [
+        ("cpu", wishes.cpu.as_deref().map(number)),
+        ("memory", wishes.memory.clone().map(Value::from)),
+        ("gpu", wishes.gpu.map(Value::from)),
+    ];
+    for (name, value) in resources {
+        if let Some(value) = value {
+            put(task, "resources", name, value);
+        }
+    }
+    for (name, count) in &wishes.resources {
+        put(task, "resources", name, number(count));
+    }
+    for (name, value) in &wishes.env {
+        put(task, "env", name, literal(value).into());
+    }
+    labels(task, &wishes.labels);
+}
+
+/// Values of one label are alternatives; they replace what the file says about it.
+fn labels(task: &mut Map<String, Value>, labels: &[(String, String)]) {
+    for (name, _) in labels {
+        let values = labels.iter().filter(|(other, _)| other == name);
+        let values: Vec<&str> = values.map(|(_, value)| value.as_str()).collect();
+        put(task, "constraints", name, json!(values));
+    }
+}
+
+/// Puts a value into the map of this name, made if there is none. What is no map was
+/// refused when the file was read.
+fn put(task: &mut Map<String, Value>, key: &str, name: &str, value: Value) {
+    if let Value::Object(map) = task.entry(key).or_insert_with(|| json!({})) {
+        map.insert(name.to_owned(), value);
+    }
+}
+
+/// A number as JSON; what is none is left as it is, for the check to complain about.
+fn number(text: &str) -> Value {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match serde_json::from_str(text) {
+        Ok(Value::Number(number)) if plain => Value::Number(number),
+        _ => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        pairs.iter().map(own).collect()
+    }
+
+    fn command(line: &[&str]) -> Value {
+        of_command(&words(line), &Wishes::default()).expect("a good command")
+    }
+
+    fn message(result: Result<Value, Failure>) -> String {
+        match result {
+            Err(Failure::Told(crate::output::USAGE, message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_command_is_called_like_its_program() {
+        for (line, expected) in [
+            (&["/bin/echo", "hello"][..], "echo"),
+            (&["sleep 3; echo done"], "sleep"),
+            (&["$(x)"], "x"),
+            (&["."], "command"),
+            (&["é.sh"], "é.sh"),
+        ] {
+            assert_eq!(command(line)["task"], *expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn one_word_with_signs_is_a_shell_command_and_others_are_not() {
+        assert_eq!(command(&["a | b"])["run"], "a | b");
+        assert_eq!(command(&["/bin/true"])["run"], json!(["/bin/true"]));
+        assert_eq!(command(&["a", "$B"])["run"], json!(["a", "$B"]));
+        // Braces of a command are its own.
+        assert_eq!(command(&["a", "{{.Names}}"])["run"][1], "{{{{.Names}}");
+    }
+
+    #[test]
+    fn options_say_what_a_file_would() {
+        let wishes = Wishes {
+            name: Some("n".to_owned()),
+            owner: Some("o".to_owned()),
+            cpu: Some("0.5".to_owned()),
+            memory: Some("1GiB..4GiB".to_owned()),
+            gpu: Some(1),
+            resources: pairs(&[("db/orders", "2")]),
+            labels: pairs(&[("zone", "eu"), ("zone", "us"), ("disk", "ssd")]),
+            priority: Some(-5),
+            retries: Some(3),
+            timeout: Some("1h".to_owned()),
+            env: pairs(&[("A", "{{b}}")]),
+            exclusive: Some(Exclusive::Strict),
+        };
+        assert_eq!(
+            of_command(&words(&["x", "y"]), &wishes).expect("it is good"),
+            json!({
+                "task": "n",
+                "owner": "o",
+                "run": ["x", "y"],
+                "resources": { "cpu": 0.5, "memory": "1GiB..4GiB", "gpu": 1, "db/orders": 2 },
+                "constraints": { "zone": ["eu", "us"], "disk": ["ssd"] },
+                "priority": -5,
+                "retry": { "attempts": 4 },
+                "timeout": "1h",
+                "env": { "A": "{{{{b}}" },
+                "exclusive": "strict",
+            })
+        );
+    }
+
+    #[test]
+    fn options_change_a_file_and_keep_the_rest() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t.yaml");
+        let text = "task: t\nrun: x\nparams: { v: 1.10 }\nretry: { attempts: 2, backoff: 5s }\n\
+                    resources: { cpu: 4, memory: 1GiB }\n";
+        std::fs::write(&path, text).expect("it is writable");
+        let wishes = Wishes {
+            cpu: Some("1".to_owned()),
+            retries: Some(0),
+            ..Wishes::default()
+        };
+        assert_eq!(
+            of_file(&path, &wishes).expect("it is good"),
+            json!({
+                "task": "t",
+                "run": "x",
+                "params": { "v": "1.10" },
+                "retry": { "attempts": 1, "backoff": "5s" },
+                "resources": { "cpu": 1, "memory": "1GiB" },
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_before_anybody_is_asked() {
+        let wishes = Wishes {
+            cpu: Some("two".to_owned()),
+            timeout: Some("5".to_owned()),
+            ..Wishes::default()
+        };
+        assert_eq!(
+            message(of_command(&words(&["x"]), &wishes)),
+            "command line: resources.cpu\n  expected a number, found a text\n  mend: write a \
+             number from 0 to 1000000\n\ncommand line: timeout\n  `5` has no unit\n  mend: write \
+             a duration such as 250ms, 5s, 10m, 1h30m or 2d"
+        );
+        let missing = of_file(Path::new("no-such.yaml"), &Wishes::default());
+        assert!(message(missing).starts_with("no-such.yaml\n  the file cannot be read"));
+    }
+}

@@ -1,0 +1,305 @@
+//! Following instances to their end.
+//!
+//! What is told on the way goes to standard error: on a terminal one line that is drawn
+//! over, elsewhere a line for each change. A scheduler that goes away for a while is
+//! waited for, because what it has accepted does not get lost.
+
+use std::future::Future;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use baton_client::{Client, ClientError, Span};
+use baton_model::api::{Instance, RangeSummary};
+use baton_model::ids::InstanceId;
+use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::state::UniversalState;
+use baton_model::time::Millis;
+
+use super::ids;
+use crate::output::{FAILED, clean, note};
+use crate::time::span;
+
+/// The work was cancelled: as a shell says of what ^C has ended.
+pub(crate) const CANCELLED: u8 = 130;
+
+/// How long the scheduler is asked to wait at a time: often enough for a picture.
+const GLANCE: Duration = Duration::from_secs(1);
+/// Between two tries to reach a scheduler.
+const PAUSE: Duration = Duration::from_secs(1);
+/// For so long it may be away.
+const AWAY_MAX: Duration = Duration::from_secs(600);
+
+const BAR_WIDTH: usize = 30;
+
+/// Tells how something goes, if it is told anything new.
+#[derive(Debug)]
+pub(crate) struct Told {
+    terminal: bool,
+    last: String,
+}
+
+impl Told {
+    pub(crate) fn new() -> Self {
+        Self {
+            terminal: io::stderr().is_terminal(),
+            last: String::new(),
+        }
+    }
+
+    /// `line` is how it stands; `ticking` is added on a terminal, where it may change all
+    /// the time.
+    pub(crate) fn say(&mut self, line: &str, ticking: &str) {
+        // Without anybody to tell there is nothing else to do about it.
+        if self.terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K{line}{ticking}");
+            self.last = line.to_owned();
+        } else if self.last != line {
+            let _ = writeln!(io::stderr(), "baton: {line}");
+            self.last = line.to_owned();
+        }
+    }
+
+    /// Removes what is drawn over.
+    pub(crate) fn clear(&mut self) {
+        if !self.last.is_empty() {
+            self.wipe();
+            self.last.clear();
+        }
+    }
+
+    /// The same, for whoever did not draw it.
+    fn wipe(&self) {
+        if self.terminal {
+            // As above.
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Follows one instance to its end.
+pub(crate) async fn one(client: &Client, id: InstanceId) -> Result<Instance, ClientError> {
+    let began = Instant::now();
+    let mut told = Told::new();
+    loop {
+        let instance = patiently(|| client.wait(id, GLANCE)).await?;
+        if instance.state.is_terminal() {
+            told.clear();
+            return Ok(instance);
+        }
+        told.say(&standing(&instance), &format!(", {}", since(began)));
+    }
+}
+
+/// `i12 RUNNING on w1, attempt 2`.
+pub(crate) fn standing(instance: &Instance) -> String {
+    let mut text = format!("{} {}", clean(&instance.id), instance.state);
+    let held = matches!(
+        instance.state,
+        UniversalState::Launched | UniversalState::Running
+    );
+    if let Some(worker) = instance.worker.as_ref().filter(|_| held) {
+        text.push_str(&format!(" on {}", clean(worker)));
+    }
+    match (held, instance.attempts, &instance.end_text) {
+        (true, attempts @ 2.., _) => text.push_str(&format!(", attempt {attempts}")),
+        (false, 1.., Some(end)) => {
+            text.push_str(&format!(" again, the last attempt ended: {}", clean(end)));
+        }
+        _ => {}
+    }
+    text
+}
+
+/// Follows a range until nothing of it is left to do.
+pub(crate) async fn many(client: &Client, which: Span) -> Result<RangeSummary, ClientError> {
+    let began = Instant::now();
+    let mut told = Told::new();
+    loop {
+        let summary = patiently(|| client.wait_range(which, GLANCE)).await?;
+        if is_over(&summary) {
+            told.clear();
+            return Ok(summary);
+        }
+        let over = over(&summary);
+        let line = match told.terminal {
+            true => format!("{} {}", bar(over, which.count()), counts(&summary)),
+            false => format!("{which} {}", counts(&summary)),
+        };
+        told.say(&line, &format!(", {}", since(began)));
+    }
+}
+
+fn since(began: Instant) -> String {
+    // Whole seconds: it is drawn once in one.
+    span(Millis::from_secs(began.elapsed().as_secs()))
+}
+
+/// True if nothing of a range lives. All of it was accepted, so what is missing has ended
+/// and is too old to be kept: the last ones of a large array end long after the first.
+fn is_over(summary: &RangeSummary) -> bool {
+    summary.counts.keys().all(|state| state.is_terminal())
+}
+
+fn over(summary: &RangeSummary) -> u64 {
+    let terminal = summary
+        .counts
+        .iter()
+        .filter(|(state, _)| state.is_terminal());
+    terminal.map(|(_, count)| count).sum()
+}
+
+/// `1,200 DONE, 3 FAILED, 297 QUEUED`: what is over first.
+pub(crate) fn counts(summary: &RangeSummary) -> String {
+    let mut states: Vec<_> = summary.counts.iter().collect();
+    states.sort_by_key(|(state, _)| (!state.is_terminal(), **state));
+    let words = states
+        .into_iter()
+        .map(|(state, count)| format!("{} {state}", ids::count(*count)));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn bar(done: u64, all: u64) -> String {
+    let full = u128::from(done) * BAR_WIDTH as u128 / u128::from(all.max(1));
+    let full = usize::try_from(full).unwrap_or(BAR_WIDTH).min(BAR_WIDTH);
+    format!("{}{}", "█".repeat(full), "░".repeat(BAR_WIDTH - full))
+}
+
+/// Asks again while the scheduler is away.
+pub(crate) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, ClientError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    let mut away: Option<Instant> = None;
+    loop {
+        let error = match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let since = *away.get_or_insert_with(|| {
+            if error.may_pass() {
+                Told::new().wipe();
+                note(&format!(
+                    "{}; waiting for it to come back",
+                    clean(&error.to_string())
+                ));
+            }
+            Instant::now()
+        });
+        if !error.may_pass() || since.elapsed() > AWAY_MAX {
+            return Err(error);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The exit status that stands for the end of one instance.
+pub(crate) fn code(instance: &Instance) -> u8 {
+    match (instance.state, instance.end) {
+        (UniversalState::Done, _) => 0,
+        (UniversalState::Halted, _) => CANCELLED,
+        (_, Some(AttemptEnd::Real(Outcome::Exited(code)))) => u8::try_from(code)
+            .ok()
+            .filter(|code| *code > 0)
+            .unwrap_or(FAILED),
+        _ => FAILED,
+    }
+}
+
+/// The exit status that stands for the end of a range: failed before cancelled.
+pub(crate) fn code_of(summary: &RangeSummary) -> u8 {
+    let count = |state| summary.counts.get(&state).copied().unwrap_or_default();
+    if count(UniversalState::Failed) + count(UniversalState::Aborted) > 0 {
+        FAILED
+    } else if count(UniversalState::Halted) > 0 {
+        CANCELLED
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use baton_model::outcome::KillCause;
+
+    use super::*;
+    use crate::remote::rows::tests::fresh;
+
+    fn ended(state: UniversalState, end: Outcome) -> Instance {
+        Instance {
+            state,
+            end: Some(AttemptEnd::Real(end)),
+            ..fresh("i1")
+        }
+    }
+
+    fn summary(counts: &[(UniversalState, u64)]) -> RangeSummary {
+        RangeSummary {
+            first: "i1".to_owned(),
+            last: "i9".to_owned(),
+            counts: counts.iter().copied().collect(),
+            links: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn who_waits_ends_with_the_status_of_the_work() {
+        use UniversalState::{Done, Failed, Halted};
+        for (instance, expected) in [
+            (ended(Done, Outcome::Exited(0)), 0),
+            (ended(Failed, Outcome::Exited(7)), 7),
+            (ended(Failed, Outcome::Exited(255)), 255),
+            (ended(Failed, Outcome::Exited(0)), 1),
+            (ended(Failed, Outcome::Exited(-1)), 1),
+            (ended(Failed, Outcome::Signaled(9)), 1),
+            (ended(Failed, Outcome::Killed(KillCause::TimedOut)), 1),
+            (ended(Halted, Outcome::Exited(7)), 130),
+        ] {
+            assert_eq!(code(&instance), expected, "{instance:?}");
+        }
+        assert_eq!(code_of(&summary(&[(Done, 9)])), 0);
+        assert_eq!(code_of(&summary(&[(Done, 8), (Halted, 1)])), 130);
+        assert_eq!(code_of(&summary(&[(Failed, 1), (Halted, 1)])), 1);
+    }
+
+    #[test]
+    fn how_it_stands_is_told_in_a_line() {
+        let running = Instance {
+            state: UniversalState::Running,
+            worker: Some("w1".to_owned()),
+            attempts: 2,
+            ..fresh("i1")
+        };
+        assert_eq!(standing(&running), "i1 RUNNING on w1, attempt 2");
+        assert_eq!(standing(&fresh("i1")), "i1 QUEUED");
+        let again = Instance {
+            attempts: 1,
+            end_text: Some("exit 7".to_owned()),
+            worker: Some("w1".to_owned()),
+            ..fresh("i1")
+        };
+        assert_eq!(
+            standing(&again),
+            "i1 QUEUED again, the last attempt ended: exit 7"
+        );
+        let range = summary(&[
+            (UniversalState::Queued, 1_297),
+            (UniversalState::Done, 1_200),
+            (UniversalState::Failed, 3),
+        ]);
+        assert_eq!(counts(&range), "1,200 DONE, 3 FAILED, 1,297 QUEUED");
+        assert_eq!(over(&range), 1_203);
+        assert!(!is_over(&range));
+        // Of nine, six are too old to be kept.
+        assert!(is_over(&summary(&[(UniversalState::Done, 3)])));
+    }
+
+    #[test]
+    fn a_bar_is_as_full_as_the_work_is_done() {
+        assert_eq!(bar(0, 10), "░".repeat(BAR_WIDTH));
+        assert_eq!(bar(10, 10), "█".repeat(BAR_WIDTH));
+        assert_eq!(bar(5, 10), format!("{}{}", "█".repeat(15), "░".repeat(15)));
+        assert_eq!(bar(u64::MAX, 0), "█".repeat(BAR_WIDTH));
+    }
+}

@@ -1,0 +1,136 @@
+//! `baton workers`, `drain` and `forget`.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use baton_client::Client;
+use clap::Args;
+use serde_json::json;
+
+use super::{refused, rows};
+use crate::output::{Ended, FAILED, Failure, Output, clean, note};
+use crate::table::Table;
+
+/// Show the workers
+///
+/// With --json, an array of objects, as the scheduler's API has them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton workers
+  baton workers --json | jq '.[] | select(.drained) | .name'")]
+pub(crate) struct Workers {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Give a worker no more work; what it runs goes on
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton drain w1
+  baton drain w1 --undo")]
+pub(crate) struct Drain {
+    /// The name of the worker
+    worker: String,
+    /// Give it work again
+    #[arg(long)]
+    undo: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Vouch that a worker is gone for good and that nothing of it runs
+///
+/// Whatever it held is given to others at once, work that is `exclusive: strict` too. If it does
+/// still run somewhere, that work runs twice.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton forget w1                    asks first
+  baton forget w1 --yes")]
+pub(crate) struct Forget {
+    /// The name of the worker
+    worker: String,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn workers(command: &Workers, client: &Client) -> Ended {
+    let workers = client.workers().await.map_err(refused)?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&workers)?;
+    } else if workers.is_empty() {
+        note("no workers; start one with `baton worker --scheduler ADDR`");
+    } else {
+        let mut table = Table::headed(rows::WORKER);
+        for worker in &workers {
+            table.row(rows::worker(worker));
+        }
+        table.print(&mut out)?;
+    }
+    out.done()
+}
+
+pub(super) async fn drain(command: &Drain, client: &Client) -> Ended {
+    let drained = !command.undo;
+    let drain = client.drain(&command.worker, drained).await;
+    drain.map_err(refused)?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&json!({ "name": command.worker, "drained": drained }))?;
+    } else {
+        let what = match drained {
+            true => "drained: it gets no more work",
+            false => "gets work again",
+        };
+        writeln!(out, "{}: {what}", clean(&command.worker))?;
+    }
+    out.done()
+}
+
+pub(super) async fn forget(command: &Forget, client: &Client) -> Ended {
+    let worker = client.worker(&command.worker).await.map_err(refused)?;
+    if !command.yes {
+        let name = clean(&worker.name);
+        confirm(&format!(
+            "{name} is {}, heard {} ago, and may hold {} attempts. Is it gone for good, and \
+             nothing of it running?",
+            worker.state,
+            crate::time::span(rows::millis(worker.heard_seconds)),
+            worker.attempts
+        ))?;
+    }
+    client.forget(&command.worker).await.map_err(refused)?;
+    let mut out = Output::new();
+    match command.json {
+        true => out.json(&json!({ "name": command.worker, "forgotten": true }))?,
+        false => writeln!(out, "{}: forgotten", clean(&command.worker))?,
+    }
+    out.done()
+}
+
+/// Asks a person. Where there is none, nobody has said yes.
+fn confirm(question: &str) -> Ended {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Err(Failure::usage(
+            "nobody is here to ask whether the worker is really gone; say so with --yes",
+        ));
+    }
+    write!(io::stderr(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::Told(FAILED, "nothing was changed".to_owned())),
+    }
+}

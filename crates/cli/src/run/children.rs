@@ -1,0 +1,250 @@
+//! The scheduler and the worker of `baton run`, as child processes.
+//!
+//! They end with us, whatever becomes of us: a child begins as [`TETHER`], which asks the
+//! kernel for a signal at our death and then becomes the command. The scheduler is asked
+//! to end, the worker is killed: then its coordinator keeps the work until the lease is
+//! over, and whoever runs the same file again in time goes on with the same attempt.
+//! The children have process groups of their own, so that ^C on a terminal reaches us
+//! alone.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use baton_client::Client;
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::{INTERNAL, trouble};
+use crate::output::{Failure, clean};
+use crate::remote::refused;
+
+/// The hidden command that binds a process to the life of its parent.
+pub(crate) const TETHER: &str = "__tether";
+
+/// Short, because nobody else waits for these workers: what our own death leaves behind is
+/// gone after this. Long enough for a machine that is busy.
+const LEASE: &str = "15s";
+/// For the scheduler of an earlier run to end, and for ours to be ready.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(250);
+/// For the worker to end its work, and for the scheduler to write it down.
+const WORKER_END_MAX: Duration = Duration::from_secs(60);
+const SCHEDULER_END_MAX: Duration = Duration::from_secs(15);
+/// Of a log, when something went wrong.
+const LOG_LINES: usize = 5;
+
+/// What a scheduler says when it is ready.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    url: String,
+    workers: String,
+}
+
+/// Both, running.
+#[derive(Debug)]
+pub(super) struct Children {
+    pub(super) client: Client,
+    scheduler: Child,
+    worker: Child,
+    data: PathBuf,
+}
+
+impl Children {
+    pub(super) async fn start(data: &Path) -> Result<Self, Failure> {
+        let (scheduler, ready) = scheduler(data).await?;
+        let state = data.join("worker");
+        let args = [
+            OsStr::new("worker"),
+            OsStr::new("--scheduler"),
+            OsStr::new(&ready.workers),
+            OsStr::new("--state"),
+            state.as_os_str(),
+            OsStr::new("--name"),
+            OsStr::new("local"),
+        ];
+        let worker = spawn(data, "worker", Signal::KILL, &args, false)?;
+        Ok(Self {
+            client: Client::new(&ready.url).map_err(refused)?,
+            scheduler,
+            worker,
+            data: data.to_owned(),
+        })
+    }
+
+    /// Waits until one of them ends by itself, which it should not.
+    pub(super) async fn failed(&mut self) -> Failure {
+        let (name, status) = tokio::select! {
+            status = self.scheduler.wait() => ("scheduler", status),
+            status = self.worker.wait() => ("worker", status),
+        };
+        let how = match status {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        Failure::Told(
+            INTERNAL,
+            format!(
+                "the {name} of this run has ended: {how}{}\nbaton: nothing is lost: run again to \
+                 go on",
+                log_end(&self.data, name)
+            ),
+        )
+    }
+
+    /// Ends the worker with its work, then the scheduler.
+    pub(super) async fn end(&mut self) {
+        end(&mut self.worker, Signal::INT, WORKER_END_MAX).await;
+        end(&mut self.scheduler, Signal::TERM, SCHEDULER_END_MAX).await;
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        send(&self.worker, signal);
+        send(&self.scheduler, signal);
+    }
+}
+
+async fn end(child: &mut Child, signal: Signal, patience: Duration) {
+    send(child, signal);
+    if tokio::time::timeout(patience, child.wait()).await.is_err() {
+        // One that is gone needs no signal.
+        let _ = child.kill().await;
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    let pid = child.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(pid) = pid.and_then(Pid::from_raw) {
+        // One that is gone needs no signal; it is not reaped yet, so the pid is its own.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Starts the scheduler. That of an earlier run may still be on its way out, and holds the
+/// data until then.
+async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
+    let args = [
+        OsStr::new("scheduler"),
+        OsStr::new("--data"),
+        data.as_os_str(),
+        OsStr::new("--listen"),
+        OsStr::new("127.0.0.1:0"),
+        OsStr::new("--worker-listen"),
+        OsStr::new("127.0.0.1:0"),
+        OsStr::new("--lease"),
+        OsStr::new(LEASE),
+        OsStr::new("--json"),
+    ];
+    let began = Instant::now();
+    loop {
+        let mut child = spawn(data, "scheduler", Signal::TERM, &args, true)?;
+        let left = READY_MAX.saturating_sub(began.elapsed());
+        if let Ok(Some(ready)) = tokio::time::timeout(left, ready(&mut child)).await {
+            return Ok((child, ready));
+        }
+        end(&mut child, Signal::KILL, SCHEDULER_END_MAX).await;
+        if began.elapsed() > READY_MAX {
+            let log = log_end(data, "scheduler");
+            return Err(Failure::Told(
+                INTERNAL,
+                format!("the scheduler of this run does not start{log}"),
+            ));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Reads the line that says it is ready; none if it ends before.
+async fn ready(child: &mut Child) -> Option<Ready> {
+    let mut lines = BufReader::new(child.stdout.as_mut()?).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Ok(ready) = serde_json::from_str(&line) {
+            return Some(ready);
+        }
+    }
+    None
+}
+
+fn spawn(
+    data: &Path,
+    name: &str,
+    at_death: Signal,
+    args: &[&OsStr],
+    talks: bool,
+) -> Result<Child, Failure> {
+    let path = log_path(data, name);
+    let log = File::create(&path).map_err(|error| trouble(&path, &error))?;
+    let stdout = match talks {
+        true => Stdio::piped(),
+        false => Stdio::null(),
+    };
+    // This very binary, also after its file was replaced.
+    let binary = Path::new("/proc/self/exe");
+    Command::new(binary)
+        .arg(TETHER)
+        .arg(std::process::id().to_string())
+        .arg(at_death.as_raw().to_string())
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(log)
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| trouble(binary, &error))
+}
+
+fn log_path(data: &Path, name: &str) -> PathBuf {
+    data.join(format!("{name}.log"))
+}
+
+/// The last lines of a child's log, to go on with after what is said about it.
+fn log_end(data: &Path, name: &str) -> String {
+    let path = log_path(data, name);
+    // A log that cannot be read has nothing to say.
+    let text = std::fs::read(&path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+    let mut end = String::new();
+    for line in last {
+        end.push_str(&format!("\n  {}", clean(line)));
+    }
+    end.push_str(&format!("\n  more: {}", path.display()));
+    end
+}
+
+/// `__tether PARENT SIGNAL ARGS…`: becomes this binary with these arguments, and gets the
+/// signal when its parent dies.
+pub(crate) fn tether(args: &[String]) -> i32 {
+    let [parent, signal, command @ ..] = args else {
+        return i32::from(crate::output::USAGE);
+    };
+    let known = [Signal::TERM, Signal::KILL];
+    let signal = known
+        .into_iter()
+        .find(|known| known.as_raw().to_string() == *signal);
+    if let Err(error) = set_parent_process_death_signal(signal) {
+        crate::output::note(&format!(
+            "cannot be bound to the life of `baton run`: {error}"
+        ));
+        return i32::from(INTERNAL);
+    }
+    // A parent that died before the kernel was asked sends nothing.
+    let still = getppid().is_some_and(|pid| pid.as_raw_nonzero().to_string() == *parent);
+    if !still {
+        return i32::from(INTERNAL);
+    }
+    let error = std::process::Command::new("/proc/self/exe")
+        .arg0("baton")
+        .args(command)
+        .exec();
+    crate::output::note(&format!("cannot start: {error}"));
+    i32::from(INTERNAL)
+}

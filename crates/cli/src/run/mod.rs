@@ -1,0 +1,363 @@
+//! `baton run`: a task here, with a scheduler and a worker of its own.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `children` | the scheduler and the worker, as child processes |
+//! | `memory` | which instance this is, across our own deaths |
+//! | `last` | the end of what the task printed |
+//!
+//! The scheduler and the worker are those of a cluster, only their ports and their data
+//! are nobody else's. The instance lives in the scheduler's store: whoever runs the same
+//! file again goes on with it. So nothing here needs to be careful, but for one moment:
+//! see `memory`.
+
+mod children;
+mod last;
+mod memory;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use baton_client::Client;
+use baton_files::Binding;
+use baton_model::api::{Instance, Submit};
+use baton_model::ids::InstanceId;
+use baton_model::state::UniversalState;
+use baton_model::time::Millis;
+use clap::Args;
+use rustix::process::Signal;
+use sha2::{Digest, Sha256};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) use children::{TETHER, tether};
+
+use crate::local::pair;
+use crate::output::{Ended, Failure, clean, note};
+use crate::remote::waiting::{self, CANCELLED, Told, standing};
+use crate::remote::{REFUSED, block_on, ids, refused};
+use crate::time::span;
+use children::Children;
+use memory::{Memory, Remembered};
+
+/// An error of Baton itself.
+const INTERNAL: u8 = 5;
+/// How long the scheduler is asked to wait at a time: often enough for a picture.
+const GLANCE: Duration = Duration::from_secs(1);
+/// What waits for longer than this is explained.
+const EXPLAIN_AFTER: Duration = Duration::from_secs(3);
+/// Digits of a hash that tell two files apart.
+const HASH_DIGITS: usize = 16;
+
+const EXAMPLES: &str = "\
+Examples:
+  baton run report.yaml -p day=2026-11-15
+  baton run report.yaml              the same again: goes on with it, or says how it ended
+  baton run report.yaml --again      from the beginning
+
+Exit status: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled, or ended
+with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an error of Baton itself.
+^C stops the task; run again, it goes on with a new attempt. A second ^C does not wait for it.";
+
+/// Run a task here, with a scheduler and a worker of its own
+///
+/// Killed and run again, it goes on with the same instance.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Run {
+    /// The file of the task
+    file: PathBuf,
+    /// A parameter instead of its default; may be repeated
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    params: Vec<(String, String)>,
+    /// Where the run is kept [default: a directory of its own below .baton/run]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Start afresh, even if an earlier run has not ended
+    #[arg(long)]
+    again: bool,
+}
+
+/// What is to be run.
+struct Wanted {
+    /// Whose output is shown.
+    processes: Vec<Option<String>>,
+    submit: Submit<serde_json::Value>,
+    /// Of the task and its parameters.
+    hash: String,
+}
+
+pub(crate) fn run(command: &Run) -> Ended {
+    let wanted = wanted(command)?;
+    let data = match &command.data {
+        Some(data) => data.clone(),
+        None => default_data(&command.file)?,
+    };
+    fs::create_dir_all(&data).map_err(|error| trouble(&data, &error))?;
+    // The directory may be named from anywhere, and the children are given it.
+    let data = fs::canonicalize(&data).map_err(|error| trouble(&data, &error))?;
+    let memory = Memory::open(&data)?;
+    // The children are bound to this thread, and it is the first and only one.
+    block_on(supervise(command, &wanted, &memory, &data))
+}
+
+fn wanted(command: &Run) -> Result<Wanted, Failure> {
+    let file = baton_files::load(&command.file).map_err(Failure::usage)?;
+    let submit = Submit {
+        file: file.to_json(),
+        params: command.params.iter().cloned().collect(),
+        array: None,
+    };
+    // What is wrong with the parameters is told before anything is started.
+    let binding = Binding {
+        params: submit.params.clone(),
+        ..Binding::default()
+    };
+    let spec = file.instance(&binding).map_err(Failure::usage)?;
+    let text = serde_json::to_string(&submit)?;
+    Ok(Wanted {
+        processes: last::processes(&file, &spec.work),
+        submit,
+        hash: hash(text.as_bytes()),
+    })
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let mut hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.truncate(HASH_DIGITS);
+    hex
+}
+
+fn default_data(file: &Path) -> Result<PathBuf, Failure> {
+    use std::os::unix::ffi::OsStrExt;
+    let file = fs::canonicalize(file).map_err(|error| trouble(file, &error))?;
+    let hash = hash(file.as_os_str().as_bytes());
+    Ok(Path::new(".baton/run").join(hash))
+}
+
+fn trouble(path: &Path, error: &io::Error) -> Failure {
+    Failure::Told(
+        INTERNAL,
+        format!("{}: {error}", clean(&path.display().to_string())),
+    )
+}
+
+/// Starts the children, watches the work, and ends the children, however that went.
+async fn supervise(command: &Run, wanted: &Wanted, memory: &Memory, data: &Path) -> Ended {
+    let mut interrupts = Interrupts::new()?;
+    let mut children = tokio::select! {
+        children = Children::start(data) => children?,
+        () = interrupts.next() => return Err(Failure::Silent(CANCELLED)),
+    };
+    let client = children.client.clone();
+    let watched = tokio::select! {
+        watched = watch(command, wanted, memory, &client) => watched,
+        failure = children.failed() => Err(failure),
+        () = interrupts.next() => {
+            note("stopping; run again to go on. ^C again does not wait");
+            Err(Failure::Silent(CANCELLED))
+        }
+    };
+    // A scheduler that does not answer because it is gone has said why.
+    let watched = match watched {
+        Err(Failure::Told(REFUSED, told)) => Err(tokio::select! {
+            failure = children.failed() => failure,
+            () = tokio::time::sleep(GLANCE) => Failure::Told(REFUSED, told),
+        }),
+        watched => watched,
+    };
+    tokio::select! {
+        () = children.end() => {}
+        () = interrupts.next() => children.signal(Signal::KILL),
+    }
+    watched
+}
+
+/// ^C, and a request to end.
+struct Interrupts {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Interrupts {
+    fn new() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::Told(INTERNAL, format!("cannot listen for signals: {error}"))
+            })
+        };
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+async fn watch(command: &Run, wanted: &Wanted, memory: &Memory, client: &Client) -> Ended {
+    let (id, known) = choose(command, wanted, memory, client).await?;
+    let before = client.instance(id).await.map_err(refused)?;
+    if known && before.state.is_terminal() {
+        note(&format!(
+            "{id} is over since an earlier run; run with --again to start afresh"
+        ));
+    } else if known {
+        note(&format!("going on with {}", standing(&before)));
+    }
+    let instance = follow(client, id).await?;
+    last::print(client, &instance, &wanted.processes).await?;
+    note(&ended(&instance));
+    match waiting::code(&instance) {
+        0 => Ok(()),
+        code => Err(Failure::Silent(code)),
+    }
+}
+
+/// The instance of this run, and whether an earlier one began it.
+async fn choose(
+    command: &Run,
+    wanted: &Wanted,
+    memory: &Memory,
+    client: &Client,
+) -> Result<(InstanceId, bool), Failure> {
+    let Some(remembered) = memory.read()? else {
+        return submit(wanted, memory, client, 0).await;
+    };
+    let above = remembered.instance.unwrap_or(remembered.above);
+    if let Some((id, instance)) = began(client, &remembered).await? {
+        let over = instance.state.is_terminal();
+        let same = remembered.hash == wanted.hash;
+        if same && !command.again {
+            memory.write(&Remembered {
+                instance: Some(id.0),
+                ..remembered
+            })?;
+            return Ok((id, true));
+        }
+        if !over && !command.again {
+            return Err(Failure::usage(format!(
+                "the file or its parameters have changed since {id} began, which is not over; \
+                 undo the change to go on with it, or start afresh with --again"
+            )));
+        }
+        if !over {
+            client
+                .cancel(ids::span(&id.to_string()).map_err(Failure::usage)?)
+                .await
+                .map_err(refused)?;
+        }
+        return submit(wanted, memory, client, id.0).await;
+    }
+    submit(wanted, memory, client, above).await
+}
+
+/// What an earlier run has begun, if it came that far.
+async fn began(
+    client: &Client,
+    remembered: &Remembered,
+) -> Result<Option<(InstanceId, Instance)>, Failure> {
+    // Ids count up, and nobody else submits: the one that was being submitted is the next.
+    let id = InstanceId(remembered.instance.unwrap_or(remembered.above + 1));
+    match client.instance(id).await {
+        Ok(instance) => Ok(Some((id, instance))),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+async fn submit(
+    wanted: &Wanted,
+    memory: &Memory,
+    client: &Client,
+    above: u64,
+) -> Result<(InstanceId, bool), Failure> {
+    let mut remembered = Remembered {
+        instance: None,
+        above,
+        hash: wanted.hash.clone(),
+    };
+    memory.write(&remembered)?;
+    let submitted = client.submit(&wanted.submit).await.map_err(refused)?;
+    let id = ids::one(&submitted.first).map_err(|_| {
+        let first = clean(&submitted.first);
+        Failure::Told(INTERNAL, format!("the scheduler calls it `{first}`"))
+    })?;
+    remembered.instance = Some(id.0);
+    memory.write(&remembered)?;
+    Ok((id, false))
+}
+
+/// Tells how it stands until it is over; what waits for long is explained once.
+async fn follow(client: &Client, id: InstanceId) -> Result<Instance, Failure> {
+    let began = Instant::now();
+    let mut told = Told::new();
+    let mut waits = Some(began);
+    loop {
+        // A store that fails for a while is no reason to kill the work.
+        let instance = waiting::patiently(|| client.wait(id, GLANCE)).await;
+        let instance = instance.map_err(refused)?;
+        if instance.state.is_terminal() {
+            told.clear();
+            return Ok(instance);
+        }
+        let elapsed = span(Millis::from_secs(began.elapsed().as_secs()));
+        told.say(&standing(&instance), &format!(", {elapsed}"));
+        let long = waits.is_some_and(|since| since.elapsed() > EXPLAIN_AFTER);
+        if instance.state != UniversalState::Queued {
+            waits = None;
+        } else if long {
+            let explanation = client.explain(id).await.map_err(refused)?;
+            told.clear();
+            note(&format!("{id} {}", clean(&explanation.text)));
+            waits = None;
+        }
+    }
+}
+
+fn ended(instance: &Instance) -> String {
+    let mut text = format!("{} {}", clean(&instance.id), instance.state);
+    if let Some(end) = &instance.end_text {
+        text.push_str(&format!(": {}", clean(end)));
+    }
+    if let Some(seconds) = instance.elapsed_seconds {
+        let elapsed = crate::remote::rows::millis(seconds);
+        text.push_str(&format!(", after {}", span(elapsed)));
+    }
+    if instance.attempts > 1 {
+        text.push_str(&format!(", attempt {}", instance.attempts));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::rows::tests::fresh;
+
+    #[test]
+    fn the_end_is_told_in_a_line() {
+        let instance = Instance {
+            state: UniversalState::Failed,
+            end_text: Some("exit 7".to_owned()),
+            elapsed_seconds: Some(2.5),
+            attempts: 3,
+            ..fresh("i1")
+        };
+        assert_eq!(ended(&instance), "i1 FAILED: exit 7, after 2.5s, attempt 3");
+    }
+
+    #[test]
+    fn two_files_have_two_places_and_one_has_one() {
+        assert_eq!(hash(b"a"), hash(b"a"));
+        assert_ne!(hash(b"a"), hash(b"b"));
+        assert_eq!(hash(b"a").len(), HASH_DIGITS);
+    }
+}

@@ -1,0 +1,192 @@
+//! `baton scheduler`: the server in this process.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use baton_files::units;
+use baton_model::time::Millis;
+use baton_model::timeouts::Timeouts;
+use baton_server::{Backend, Config, Ready, ServeError, serve};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::diary;
+use crate::output::{Ended, Failure};
+
+/// Runs the scheduler: takes submissions, keeps them, and gives them to workers.
+///
+/// Example: baton scheduler --data /var/lib/baton --limit db/orders=4
+#[derive(Debug, Args)]
+pub(crate) struct Scheduler {
+    #[command(flatten)]
+    pub(crate) serving: Serving,
+}
+
+/// How the server is set up.
+#[derive(Debug, Args)]
+pub(crate) struct Serving {
+    /// The directory that everything is kept in.
+    #[arg(long, value_name = "DIR", default_value = ".baton")]
+    pub(crate) data: PathBuf,
+    /// Where clients connect; port 0 lets the kernel choose.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// Where workers connect.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    pub(crate) worker_listen: SocketAddr,
+    /// Allow addresses that others can reach, although there are no credentials yet.
+    #[arg(long)]
+    insecure_listen: bool,
+    /// Where facts are kept.
+    #[arg(long, value_enum, default_value_t = Kept::Sqlite)]
+    store: Kept,
+    /// What the whole cluster may use of something, such as db/orders=4.
+    #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
+    limits: Vec<(String, u64)>,
+    /// How long a silent worker may go on with its work.
+    #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = duration)]
+    lease: Millis,
+    /// How long ended instances are kept.
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = duration)]
+    keep: Millis,
+    /// How many ended instances are kept.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    keep_max: u64,
+    /// Say where it listens as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kept {
+    /// In a file of the data directory.
+    Sqlite,
+    /// In memory: gone with the process.
+    Memory,
+}
+
+impl Serving {
+    pub(crate) fn config(&self) -> Config {
+        let mut config = Config {
+            data: self.data.clone(),
+            listen: self.listen,
+            worker_listen: self.worker_listen,
+            insecure_listen: self.insecure_listen,
+            backend: match self.store {
+                Kept::Sqlite => Backend::Sqlite,
+                Kept::Memory => Backend::Memory,
+            },
+            limits: self.limits.clone(),
+            timeouts: timeouts(self.lease),
+            ..Config::default()
+        };
+        config.retention.history_age = Some(self.keep);
+        config.retention.terminal_instances_max = Some(self.keep_max);
+        config
+    }
+
+    /// Says that it is ready, in one line.
+    pub(crate) fn announce(&self, ready: &Ready) {
+        let url = format!("http://{}", ready.clients);
+        let line = if self.json {
+            let workers = ready.workers.to_string();
+            json!({"url": url, "workers": workers, "epoch": ready.epoch.0}).to_string()
+        } else {
+            format!("baton scheduler ready: {url}, workers at {}", ready.workers)
+        };
+        let mut out = std::io::stdout();
+        if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+            // Nobody reads it; the server is there all the same.
+            tracing::debug!("cannot say that it is ready: {error}");
+        }
+    }
+}
+
+pub(crate) fn run(command: &Scheduler) -> Ended {
+    diary::begin();
+    let serving = &command.serving;
+    runtime()?.block_on(async {
+        let asked = asked_to_end()?;
+        let ready = |ready: Ready| serving.announce(&ready);
+        serve(serving.config(), ready, asked)
+            .await
+            .map_err(|error| failure(&error))
+    })
+}
+
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    Runtime::new().map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+}
+
+/// Resolves with SIGTERM or SIGINT.
+pub(crate) fn asked_to_end() -> Result<impl Future<Output = ()> + use<>, Failure> {
+    let failed = |error| Failure::failed(format!("cannot listen to signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+pub(crate) fn failure(error: &ServeError) -> Failure {
+    match error {
+        ServeError::NotLoopback(_) | ServeError::Timeouts(_) => Failure::usage(error),
+        _ => Failure::failed(error),
+    }
+}
+
+/// The default budget, shrunk or stretched to this lease.
+fn timeouts(lease: Millis) -> Timeouts {
+    let usual = Timeouts::default();
+    let scaled = |span: Millis| Millis(span.scaled(lease.0, usual.lease().0).0.max(1));
+    Timeouts {
+        heartbeat_period: scaled(usual.heartbeat_period),
+        heartbeat_gap: scaled(usual.heartbeat_gap),
+        lose_after: scaled(usual.lose_after),
+        kill_grace: scaled(usual.kill_grace),
+        kill_slack: scaled(usual.kill_slack),
+        ..usual
+    }
+}
+
+fn duration(text: &str) -> Result<Millis, String> {
+    units::duration(text).map_err(|error| error.to_string())
+}
+
+fn limit(text: &str) -> Result<(String, u64), String> {
+    let wrong = || format!("{text:?} is no limit; write it as db/orders=4");
+    let (name, total) = text.split_once('=').ok_or_else(wrong)?;
+    let total = total.parse().map_err(|_| wrong())?;
+    if name.is_empty() {
+        return Err(wrong());
+    }
+    Ok((name.to_owned(), total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_of_any_length_leaves_the_worker_its_share() {
+        for seconds in [1, 3, 60, 90, 3_600] {
+            let timeouts = timeouts(Millis::from_secs(seconds));
+            assert_eq!(timeouts.validate(), Ok(()), "{seconds} s");
+        }
+        assert_eq!(timeouts(Millis::from_secs(90)), Timeouts::default());
+    }
+
+    #[test]
+    fn a_limit_is_a_name_and_a_number() {
+        assert_eq!(limit("db/orders=4"), Ok(("db/orders".to_owned(), 4)));
+        for bad in ["", "x", "=3", "x=", "x=-1"] {
+            assert!(limit(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `baton up`: the scheduler in this process, and one worker beside it.
+//!
+//! The worker is a process of its own, so that what it runs outlives a crash of this one:
+//! the next `up` starts another agent, which takes the same life over. An agent that an
+//! earlier `up` has left behind may look for a port that is not there any more; it is
+//! asked to leave first, and its work goes on.
+
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use baton_server::serve;
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::diary;
+use crate::output::Ended;
+use crate::scheduler::{Serving, asked_to_end, failure, runtime};
+
+/// Between two looks at the worker, and before a dead one is started again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a worker may take to end its work.
+const END_WAIT: Duration = Duration::from_secs(30);
+
+/// Runs the scheduler and one worker on this host.
+///
+/// Example: baton up --resources cpu=4,memory=8GiB
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    serving: Serving,
+    /// What the worker offers, if not all of this host.
+    #[arg(long, value_name = "LIST")]
+    resources: Option<String>,
+    /// What the worker is, for constraints.
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<String>,
+}
+
+pub(crate) fn run(command: &Up) -> Ended {
+    diary::begin();
+    // This very binary, also after its file was replaced.
+    let binary = PathBuf::from("/proc/self/exe");
+    let (tell, told) = mpsc::channel::<SocketAddr>();
+    let state = command.serving.data.join("worker");
+    let mut arguments = vec!["--name".to_owned(), "local".to_owned()];
+    if let Some(resources) = &command.resources {
+        arguments.extend(["--resources".to_owned(), resources.clone()]);
+    }
+    for label in &command.labels {
+        arguments.extend(["--label".to_owned(), label.clone()]);
+    }
+    let keeper = Keeper {
+        binary,
+        state,
+        arguments,
+    };
+    let (end, ending) = mpsc::channel();
+    let kept = thread::spawn(move || {
+        if let Ok(address) = told.recv() {
+            keeper.keep(address, &ending);
+        }
+    });
+    runtime()?.block_on(async {
+        let asked = asked_to_end()?;
+        let shutdown = async move {
+            asked.await;
+            stop(end, kept).await;
+        };
+        let ready = |ready: baton_server::Ready| {
+            command.serving.announce(&ready);
+            // The keeper waits for it as long as the server runs.
+            let _ = tell.send(ready.workers);
+        };
+        let served = serve(command.serving.config(), ready, shutdown).await;
+        served.map_err(|error| failure(&error))
+    })
+}
+
+/// Ends the worker while the scheduler still listens to how its work ended.
+async fn stop(end: Sender<()>, kept: thread::JoinHandle<()>) {
+    drop(end);
+    let joined = tokio::task::spawn_blocking(move || kept.join()).await;
+    if !matches!(joined, Ok(Ok(()))) {
+        tracing::error!("the keeper of the worker has panicked");
+    }
+}
+
+/// Keeps one worker running.
+struct Keeper {
+    binary: PathBuf,
+    state: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl Keeper {
+    /// Until `ending` is closed.
+    fn keep(&self, scheduler: SocketAddr, ending: &Receiver<()>) {
+        let mut child = None;
+        loop {
+            child = self.look_after(child, scheduler);
+            match ending.recv_timeout(PAUSE) {
+                Err(RecvTimeoutError::Timeout) | Ok(()) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if let Some(child) = child {
+            end(child);
+        }
+    }
+
+    /// Starts a worker if there is none, or none any more.
+    fn look_after(&self, child: Option<Child>, scheduler: SocketAddr) -> Option<Child> {
+        if let Some(mut child) = child {
+            match child.try_wait() {
+                Ok(None) => return Some(child),
+                Ok(Some(status)) => tracing::warn!("the worker has ended: {status}"),
+                Err(error) => tracing::warn!("the worker cannot be waited for: {error}"),
+            }
+        }
+        ask_to_leave(&self.state);
+        let started = Command::new(&self.binary)
+            .arg0("baton")
+            .arg("worker")
+            .args(["--scheduler", &scheduler.to_string(), "--state"])
+            .arg(&self.state)
+            .args(&self.arguments)
+            // A key press on the terminal is for this process, which ends the worker itself.
+            .process_group(0)
+            .spawn();
+        match started {
+            Ok(child) => Some(child),
+            Err(error) => {
+                tracing::error!("cannot start the worker: {error}; tries again");
+                None
+            }
+        }
+    }
+}
+
+/// Asks the agent of an earlier `up` to leave. Its work goes on.
+fn ask_to_leave(state: &Path) {
+    // The lock says whether it lives; a pid alone may be somebody else's by now.
+    let path = state.join("agent.lock");
+    let Ok(file) = std::fs::File::open(&path) else {
+        return;
+    };
+    if file.try_lock_shared().is_ok() {
+        return;
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+    let Some(pid) = pid else {
+        return;
+    };
+    tracing::info!(
+        "a worker of an earlier start lives (pid {}); another agent takes its work over",
+        pid.as_raw_nonzero()
+    );
+    if let Err(error) = kill_process(pid, Signal::TERM) {
+        tracing::warn!("it cannot be asked to leave: {error}");
+    }
+    let asked = Instant::now();
+    while test_kill_process(pid).is_ok() && asked.elapsed() < PAUSE * 5 {
+        thread::sleep(PAUSE / 50);
+    }
+}
+
+/// Has a worker kill what it runs, report it, and end.
+fn end(mut child: Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid
+        && let Err(error) = kill_process(pid, Signal::INT)
+    {
+        tracing::warn!("the worker cannot be asked to end: {error}");
+    }
+    let asked = Instant::now();
+    while asked.elapsed() < END_WAIT {
+        match child.try_wait() {
+            Ok(None) => thread::sleep(PAUSE / 50),
+            Ok(Some(_)) => return,
+            Err(error) => return tracing::warn!("the worker cannot be waited for: {error}"),
+        }
+    }
+    tracing::warn!("the worker does not end; its work is taken over by the next start");
+}

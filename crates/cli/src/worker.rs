@@ -1,0 +1,176 @@
+//! `baton worker`: runs what a scheduler leases to this machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use baton_agent::{Config, Error, resources};
+use baton_files::units;
+use baton_model::ids::WorkerName;
+use baton_model::placement::{Capacity, Offer};
+use baton_model::time::Millis;
+use baton_runner::sys::users;
+use clap::Args;
+
+use crate::diary;
+use crate::output::{Ended, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  baton worker --scheduler 127.0.0.1:8081
+  baton worker --scheduler a:8081,b:8081 --resources cpu=4,memory=8GiB,licence=2 --label zone=eu
+
+SIGTERM: the worker leaves and its work goes on; start it again with the same --state within the
+lease, and it takes everything over. ^C: it kills its work, says so and ends; a second ^C does not
+wait. Log lines go to standard error; BATON_LOG=debug shows more.";
+
+/// Run what a scheduler leases to this machine
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Worker {
+    /// Where the scheduler takes workers; several with commas are tried in turn
+    #[arg(long, value_name = "HOST:PORT")]
+    scheduler: String,
+    /// What it is called [default: the name of this machine]
+    #[arg(long)]
+    name: Option<String>,
+    /// Where it keeps its state, and the files of what it runs
+    #[arg(long, value_name = "DIR", default_value = ".baton/worker")]
+    state: PathBuf,
+    /// What it has, where that is not what is found here: cpu, memory, disk, gpu, or any other
+    /// name, each with =AMOUNT
+    #[arg(long, value_name = "NAME=AMOUNT,…", value_parser = amounts, default_value = "")]
+    resources: Amounts,
+    /// What it is, for constraints; may be repeated
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+    /// How many attempts it holds at once
+    #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..))]
+    slots: u32,
+    /// How long the files of attempts are kept that are over
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    keep: Millis,
+}
+
+/// What was said about resources; the rest is found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Amounts {
+    cpu_milli: Option<u64>,
+    memory: Option<u64>,
+    disk: Option<u64>,
+    gpu: Option<u32>,
+    named: BTreeMap<String, u64>,
+}
+
+/// Runs a worker until it is told to end.
+pub(crate) fn run(command: &Worker) -> Ended {
+    diary::begin();
+    let name = command.name.clone().unwrap_or_else(users::hostname);
+    if name.is_empty() {
+        return Err(Failure::usage(
+            "a worker needs a name; give it one with --name",
+        ));
+    }
+    let found = resources::discover(&command.state);
+    let offer = Offer {
+        capacity: command.resources.instead_of(found),
+        labels: command.labels.iter().cloned().collect(),
+        open: true,
+    };
+    let ended = baton_agent::run(Config {
+        scheduler: command.scheduler.clone(),
+        name: WorkerName::new(&name),
+        state: command.state.clone(),
+        // This very binary, also after its file was replaced.
+        binary: PathBuf::from("/proc/self/exe"),
+        offer,
+        slots: command.slots,
+        keep: command.keep,
+    });
+    match ended {
+        Ok(_) => Ok(()),
+        Err(error @ Error::Invalid(_)) => Err(Failure::usage(error)),
+        Err(error) => Err(Failure::failed(error)),
+    }
+}
+
+impl Amounts {
+    fn instead_of(&self, found: Capacity) -> Capacity {
+        Capacity {
+            cpu_milli: self.cpu_milli.unwrap_or(found.cpu_milli),
+            memory: self.memory.unwrap_or(found.memory),
+            disk: self.disk.unwrap_or(found.disk),
+            gpu: self.gpu.unwrap_or(found.gpu),
+            named: self.named.clone(),
+        }
+    }
+}
+
+fn amounts(text: &str) -> Result<Amounts, String> {
+    let mut amounts = Amounts::default();
+    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let (name, value) = label(part.trim())?;
+        let wrong = |error: units::UnitError| format!("{name}: {error}");
+        let count = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{name}: write a whole number"))
+        };
+        match &*name {
+            "cpu" => amounts.cpu_milli = Some(units::thousandths(&value).map_err(wrong)?),
+            "memory" => amounts.memory = Some(units::size(&value).map_err(wrong)?),
+            "disk" => amounts.disk = Some(units::size(&value).map_err(wrong)?),
+            "gpu" => {
+                let many = |_| format!("{name}: that is too many");
+                amounts.gpu = Some(u32::try_from(count()?).map_err(many)?);
+            }
+            _ => {
+                let count = count()?;
+                amounts.named.insert(name, count);
+            }
+        }
+    }
+    Ok(amounts)
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+fn duration(text: &str) -> Result<Millis, String> {
+    units::duration(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_counts_and_the_rest_is_found() {
+        let said = amounts("cpu=1.5,memory=8GiB,gpu=1,licence=2").expect("fine");
+        let found = Capacity {
+            disk: 7,
+            memory: 9,
+            ..Capacity::default()
+        };
+        let all = said.instead_of(found);
+        assert_eq!((all.cpu_milli, all.memory, all.disk), (1_500, 8 << 30, 7));
+        assert_eq!((all.gpu, all.named.get("licence")), (1, Some(&2)));
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (bad, word) in [
+            ("cpu", "NAME=VALUE"),
+            ("cpu=x", "cpu"),
+            ("gpu=1.5", "gpu"),
+            ("memory=8XB", "memory"),
+            ("licence=-1", "licence"),
+        ] {
+            let error = amounts(bad).expect_err(bad);
+            assert!(error.contains(word), "{bad}: {error}");
+        }
+    }
+}

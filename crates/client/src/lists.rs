@@ -1,0 +1,138 @@
+//! The views, page by page, and the workers.
+
+use baton_model::api::{Drained, Instance, List, Worker};
+use reqwest::{Method, Url};
+
+use crate::Client;
+use crate::error::ClientError;
+
+/// What a view shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Ready, without a lease.
+    Bullpen,
+    /// Leased.
+    Arena,
+    /// Over.
+    History,
+}
+
+impl View {
+    /// Its name in a path.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Bullpen => "bullpen",
+            Self::Arena => "arena",
+            Self::History => "history",
+        }
+    }
+}
+
+/// Which of a view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In this state.
+    pub state: Option<String>,
+    /// Of this owner.
+    pub owner: Option<String>,
+    /// Called this.
+    pub name: Option<String>,
+    /// At most so many on a page.
+    pub limit: Option<u64>,
+}
+
+/// The pages of a view, one after the other.
+#[derive(Debug)]
+pub struct Pages<'a> {
+    client: &'a Client,
+    next: Option<Url>,
+}
+
+impl Pages<'_> {
+    /// The next page; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says; the same page may then be asked for again.
+    pub async fn next(&mut self) -> Result<Option<List<Instance>>, ClientError> {
+        let Some(url) = self.next.clone() else {
+            return Ok(None);
+        };
+        let page: List<Instance> = self.client.transport.get(url).await?;
+        self.next = match page.links.get("next") {
+            Some(link) => Some(self.client.transport.link(link)?),
+            None => None,
+        };
+        Ok(Some(page))
+    }
+}
+
+impl Client {
+    /// The pages of a view.
+    #[must_use]
+    pub fn view(&self, view: View, filter: &Filter) -> Pages<'_> {
+        let mut url = self.transport.at(&[view.word(), ""]);
+        let limit = filter.limit.map(|limit| limit.to_string());
+        let wishes = [
+            ("state", &filter.state),
+            ("owner", &filter.owner),
+            ("name", &filter.name),
+            ("limit", &limit),
+        ];
+        for (key, value) in wishes {
+            if let Some(value) = value {
+                url.query_pairs_mut().append_pair(key, value);
+            }
+        }
+        Pages {
+            client: self,
+            next: Some(url),
+        }
+    }
+
+    /// Every worker that the scheduler knows.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn workers(&self) -> Result<Vec<Worker>, ClientError> {
+        let url = self.transport.at(&["workers", ""]);
+        let mut page: List<Worker> = self.transport.get(url).await?;
+        let mut workers = std::mem::take(&mut page.items);
+        while let Some(next) = page.links.get("next") {
+            page = self.transport.get(self.transport.link(next)?).await?;
+            workers.append(&mut page.items);
+        }
+        Ok(workers)
+    }
+
+    /// One worker.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn worker(&self, name: &str) -> Result<Worker, ClientError> {
+        let url = self.transport.at(&["workers", name]);
+        self.transport.get(url).await
+    }
+
+    /// Gives a worker no more work, or work again.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn drain(&self, name: &str, drained: bool) -> Result<(), ClientError> {
+        let url = self.transport.at(&["workers", name, "drained"]);
+        let body = Drained { drained };
+        self.transport.ask(Method::PUT, url, Some(&body)).await?;
+        Ok(())
+    }
+
+    /// Vouches that a worker is gone and nothing of it runs.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn forget(&self, name: &str) -> Result<(), ClientError> {
+        let url = self.transport.at(&["workers", name, "forget"]);
+        let nothing: Option<&()> = None;
+        self.transport.ask(Method::POST, url, nothing).await?;
+        Ok(())
+    }
+}
