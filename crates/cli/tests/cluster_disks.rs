@@ -1,0 +1,140 @@
+//! Disks that are full, of the scheduler and of a worker.
+
+mod cluster_support;
+
+use std::time::{Duration, Instant};
+
+use cluster_support::effects::Effects;
+use cluster_support::mounts::Small;
+use cluster_support::{Cluster, id, is_alive, is_root, lines};
+use serde_json::{Value, json};
+
+const LEASE: Duration = Duration::from_secs(6);
+const SHORT_LEASE: [&str; 2] = ["--lease", "6s"];
+
+/// Submissions that fill what an almost full disk has left.
+const SUBMISSIONS_MAX: usize = 1_000;
+
+#[test]
+fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() {
+    let mut cluster = Cluster::idle(&SHORT_LEASE);
+    let disk = is_root().then(|| Small::mount(&cluster.path("data"), "8m"));
+    let Some(disk) = disk.flatten() else {
+        return;
+    };
+    cluster.start_scheduler();
+    cluster.start_worker("w", &["--resources", "cpu=4"]);
+    cluster.healthy("w");
+    let effects = Effects::new(&cluster, "effects");
+    let running = cluster.submit(effects.task(""), 1).first;
+    let (_, shell) = effects.started(&cluster, 1);
+
+    disk.fill();
+    let mut accepted = Vec::new();
+    let refused = (0..SUBMISSIONS_MAX).find_map(|_| match cluster.try_submit(padded()) {
+        Ok(submitted) => {
+            accepted.push(id(&submitted.first));
+            None
+        }
+        Err(error) => Some(error),
+    });
+    let refused = refused.expect("there is an end of the room");
+    let problem = refused.problem().expect("an answer");
+    assert_eq!(problem.status, 503, "{problem:?}");
+    assert!(problem.detail.contains("full"), "{problem:?}");
+    let since = Instant::now();
+    cluster.until("two lease times pass", || {
+        assert!(is_alive(shell), "the running goes on");
+        (since.elapsed() > 2 * LEASE).then_some(())
+    });
+    let ready = cluster.ask(|client| async move { client.ready().await });
+    assert!(!ready.ready, "{ready:?}");
+    assert!(ready.reason.is_some_and(|it| it.contains("full")));
+
+    disk.free();
+    let later = cluster.until("it accepts again by itself", || {
+        cluster.try_submit(padded()).ok()
+    });
+    accepted.push(id(&later.first));
+    effects.go();
+    let over = cluster.finish(running);
+    assert_eq!((over.state.word(), over.attempts), ("DONE", 1));
+    assert_eq!(effects.starts(), [(1, shell)]);
+    for id in accepted {
+        assert_eq!(cluster.finish(id).state.word(), "DONE", "{id} was accepted");
+    }
+    let log = cluster.log("scheduler");
+    assert!(log.iter().any(|line| line.contains("cannot keep anything")));
+}
+
+/// A submission that takes some room.
+fn padded() -> Value {
+    json!({ "task": "padded", "run": "true", "env": { "PAD": "x".repeat(8_000) } })
+}
+
+#[test]
+fn a_worker_without_room_never_reports_a_success_that_was_none() {
+    // Enough to need more room than the last page of a file has.
+    const COUNT: u64 = 200;
+    let mut cluster = Cluster::idle(&[]);
+    let disk = is_root().then(|| Small::mount(&cluster.path("w"), "32m"));
+    let Some(disk) = disk.flatten() else {
+        return;
+    };
+    cluster.start_scheduler();
+    cluster.start_worker("w", &["--resources", "cpu=2"]);
+    cluster.healthy("w");
+    let said = cluster.path("said");
+    // It needs room for its output, and tells elsewhere that it had it.
+    let file = json!({
+        "task": "speaks",
+        "run": "head -c 65536 /dev/zero && echo \"$BATON_ARRAY_INDEX\" >> \"$SAID\"",
+        "env": { "SAID": said },
+    });
+    let over = |span| {
+        cluster.until("all are over", || {
+            let states = cluster.states(span);
+            let done = states.get("DONE").copied().unwrap_or_default();
+            let failed = states.get("FAILED").copied().unwrap_or_default();
+            (done + failed == COUNT).then_some((done, failed))
+        })
+    };
+    disk.fill();
+    let (done, failed) = over(cluster.submit(file.clone(), COUNT));
+    assert!(failed > 0, "there was no room for all");
+    assert_eq!(done, lines(&said).len() as u64, "no success that was none");
+    let checkpoint = cluster.path("w").join("checkpoint");
+    let told = lines(&checkpoint.join("coordinator.err"));
+    let told = told.iter().any(|line| line.contains("without its log"));
+    assert!(told, "the coordinator says what it cannot write");
+
+    disk.free();
+    let before = lines(&said).len() as u64;
+    assert_eq!(
+        over(cluster.submit(file, COUNT)),
+        (COUNT, 0),
+        "with room again"
+    );
+    assert_eq!(lines(&said).len() as u64, before + COUNT);
+}
+
+#[test]
+fn a_worker_that_starts_without_room_says_so_and_works_once_there_is() {
+    let mut cluster = Cluster::idle(&[]);
+    let disk = is_root().then(|| Small::mount(&cluster.path("w"), "8m"));
+    let Some(disk) = disk.flatten() else {
+        return;
+    };
+    cluster.start_scheduler();
+    disk.fill();
+    cluster.start_worker("w", &[]);
+    let agent = cluster.worker_pid("w");
+    cluster.until("it gives up", || (!is_alive(agent)).then_some(()));
+    cluster.kill_worker("w");
+    let log = cluster.log("w").join("\n");
+    assert!(log.contains("No space left"), "{log}");
+    disk.free();
+    cluster.start_worker("w", &[]);
+    let over = cluster.finish(cluster.sh("works", "true"));
+    assert_eq!((over.state.word(), over.attempts), ("DONE", 1));
+}

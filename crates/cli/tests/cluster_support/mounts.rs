@@ -1,0 +1,51 @@
+//! A small file system of its own that can be filled, and has room again.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PAGE: usize = 4096;
+
+/// A tmpfs; gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Small(PathBuf);
+
+impl Small {
+    /// Mounts one of this size; `None` where that is not allowed, which is said.
+    pub(crate) fn mount(at: &Path, size: &str) -> Option<Self> {
+        fs::create_dir_all(at).expect("made");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]);
+        let done = mount.arg(at).status();
+        if !done.as_ref().is_ok_and(|status| status.success()) {
+            eprintln!("skipped: cannot mount a tmpfs: {done:?}");
+            return None;
+        }
+        Some(Self(at.to_owned()))
+    }
+
+    /// Takes all room.
+    pub(crate) fn fill(&self) {
+        let mut file = OpenOptions::new();
+        let file = file.create(true).append(true).open(self.filler());
+        let mut file = file.expect("made");
+        while file.write(&[0; PAGE]).is_ok_and(|written| written > 0) {}
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn free(&self) {
+        fs::remove_file(self.filler()).expect("removed");
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // At once, whoever still has a file in it; what is left goes with its last user.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

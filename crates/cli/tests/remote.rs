@@ -1,0 +1,267 @@
+//! The commands of a scheduler's clients, against a real scheduler with a real worker.
+
+mod remote_support;
+
+use remote_support::{Cluster, Ended, baton, until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+#[test]
+fn nobody_there_is_told_with_what_to_do() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_reserved, port) = remote_support::silent_port();
+    let url = format!("http://127.0.0.1:{port}");
+    for args in [&["bullpen"][..], &["show", "i1"], &["submit", "--", "true"]] {
+        let ended: Ended = baton(dir.path(), args)
+            .env("BATON_URL", &url)
+            .output()
+            .expect("it ends")
+            .into();
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(
+            ended.err.starts_with(&format!(
+                "baton: cannot reach the scheduler at {url}: Connection refused"
+            )) && ended.err.contains("`baton up`"),
+            "{ended:?}"
+        );
+        assert_eq!(ended.out, "");
+    }
+}
+
+#[test]
+fn bad_input_is_told_before_anybody_is_asked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("bad.yaml"), "task: t\nrum: x\n").expect("writable");
+    for (args, told) in [
+        (&["submit", "bad.yaml"][..], "bad.yaml:2:1: rum"),
+        (&["submit"], "name a file, or a command after `--`"),
+        (&["submit", "bad.yaml", "--", "x"], "not both"),
+        (&["submit", "--timeout", "5", "--", "x"], "`5` has no unit"),
+        (
+            &["submit", "--array", "3-1", "--", "x"],
+            "ends before it begins",
+        ),
+        (&["show", "x12"], "write an id such as i12"),
+        (&["cancel", "i9..i1"], "write i1..i9"),
+        (&["--url", "ftp://x", "bullpen"], "is no URL of a scheduler"),
+        (&["run", "bad.yaml"], "bad.yaml:2:1: rum"),
+    ] {
+        let ended: Ended = baton(dir.path(), args).output().expect("it ends").into();
+        assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
+        assert!(ended.err.contains(told), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_command_is_submitted_waited_for_and_looked_at() {
+    let cluster = Cluster::start();
+    let submitted = cluster.run(&["submit", "--wait", "--", "/bin/echo", "hello"]);
+    assert_eq!(submitted.good(), "i1\n");
+    assert_eq!(cluster.run(&["logs", "i1"]).good(), "hello\n");
+    assert_eq!(cluster.run(&["logs", "i1", "-f"]).good(), "hello\n");
+    let history = cluster.run(&["history", "--json"]).json();
+    assert_eq!(history[0]["id"], "i1");
+    assert_eq!(history[0]["state"], "DONE");
+    assert_eq!(history[0]["name"], "echo");
+    let shown = cluster.run(&["show", "i1"]).good();
+    assert!(
+        shown.contains("DONE") && shown.contains("+0.000s"),
+        "{shown}"
+    );
+    assert_eq!(cluster.run(&["arena", "--json"]).json(), json!([]));
+    let empty = cluster.run(&["bullpen"]);
+    assert_eq!(empty.err, "baton: the bullpen is empty\n");
+    let missing = cluster.run(&["show", "i99"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+}
+
+#[test]
+fn who_waits_ends_with_the_exit_code_of_the_command() {
+    let cluster = Cluster::start();
+    let ended = cluster.run(&["submit", "--wait", "--", "echo oops >&2; exit 7"]);
+    assert_eq!(ended.code, Some(7), "{ended:?}");
+    assert!(ended.err.contains("i1 FAILED: exit 7"), "{ended:?}");
+    let errors = cluster.run(&["logs", "i1", "--stderr"]).good();
+    assert_eq!(errors, "oops\n");
+    let failed = cluster.run(&["history", "--state", "failed", "--json"]);
+    assert_eq!(failed.json()[0]["id"], "i1");
+    let done = cluster.run(&["history", "--state", "done"]);
+    assert_eq!(done.err, "baton: nothing in the history matches\n");
+}
+
+#[test]
+fn an_array_is_one_submission_and_one_summary() {
+    let cluster = Cluster::start();
+    let args = [
+        "submit",
+        "--array",
+        "5-24",
+        "--cpu",
+        "0.1",
+        "--wait",
+        "--json",
+        "--",
+        "echo $BATON_ARRAY_INDEX",
+    ];
+    let out = cluster.run(&args).good();
+    let lines: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines[0]["first"], "i1");
+    assert_eq!(lines[0]["last"], "i20");
+    assert_eq!(lines[1]["counts"], json!({ "DONE": 20 }));
+    assert_eq!(cluster.run(&["logs", "i3"]).good(), "7\n");
+    let shown = cluster.run(&["show", "i1..i20"]).good();
+    assert_eq!(shown, "i1..i20 (20 instances)\n  DONE  20\n");
+}
+
+#[test]
+fn what_runs_is_cancelled_and_who_waits_for_it_hears() {
+    let cluster = Cluster::start();
+    let waiting = cluster.begin(&["submit", "--wait", "--", "/bin/sleep", "600"]);
+    until("it is accepted", || {
+        cluster.run(&["show", "i1"]).code == Some(0)
+    });
+    cluster.until_state("i1", "RUNNING");
+    assert_eq!(cluster.run(&["cancel", "i1"]).good(), "i1: being stopped\n");
+    let ended: Ended = waiting.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!(cluster.state("i1"), "HALTED");
+    let again = cluster.run(&["cancel", "i1"]).good();
+    assert_eq!(again, "i1: nothing to cancel, it is all over\n");
+}
+
+#[test]
+fn what_cannot_run_is_explained_and_cancelled_at_once() {
+    let cluster = Cluster::start();
+    let submitted = cluster.run(&["submit", "--cpu", "1000", "--", "/bin/true"]);
+    assert_eq!(submitted.good(), "i1\n");
+    let why = cluster.run(&["explain", "i1", "--json"]).json();
+    assert_eq!(why["reason"], "never-fits", "{why}");
+    let told = cluster.run(&["explain", "i1"]).good();
+    assert!(told.starts_with("i1 QUEUED: "), "{told}");
+    let label = ["submit", "--label", "zone=us", "--", "/bin/true"];
+    assert_eq!(cluster.run(&label).good(), "i2\n");
+    let why = cluster.run(&["explain", "i2", "--json"]).json();
+    assert_eq!(why["reason"], "no-match", "{why}");
+    let bullpen = cluster.run(&["bullpen", "--json"]).json();
+    assert_eq!(bullpen.as_array().map(Vec::len), Some(2));
+    let cancelled = cluster.run(&["cancel", "i1..i2", "--json"]).json();
+    assert_eq!(cancelled, json!({ "halted": 2, "stopping": 0 }));
+}
+
+#[test]
+fn what_has_failed_is_retried_when_somebody_says_so() {
+    let cluster = Cluster::start();
+    let flag = cluster.path("flag");
+    let test = ["/usr/bin/test", "-e", flag.to_str().expect("a plain path")];
+    let args = [&["submit", "--wait", "--"][..], &test].concat();
+    assert_eq!(cluster.run(&args).code, Some(1));
+    std::fs::write(&flag, "").expect("writable");
+    assert_eq!(cluster.run(&["retry", "i1"]).good(), "i1: queued again\n");
+    cluster.until_state("i1", "DONE");
+    let refused = cluster.run(&["retry", "i1"]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+}
+
+#[test]
+fn a_drained_worker_gets_nothing_until_that_is_undone() {
+    let cluster = Cluster::start();
+    let drained = cluster.run(&["drain", "w1"]).good();
+    assert_eq!(drained, "w1: drained: it gets no more work\n");
+    assert_eq!(
+        cluster.run(&["workers", "--json"]).json()[0]["drained"],
+        true
+    );
+    let table = cluster.run(&["workers"]).good();
+    assert!(table.contains("HEALTHY (drained)"), "{table}");
+    cluster.run(&["submit", "--", "/bin/true"]).good();
+    assert_eq!(cluster.state("i1"), "QUEUED");
+    cluster.run(&["drain", "w1", "--undo"]).good();
+    cluster.until_state("i1", "DONE");
+    let nobody = cluster.run(&["drain", "w9"]);
+    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+}
+
+#[test]
+fn a_worker_is_not_forgotten_where_nobody_can_be_asked() {
+    let cluster = Cluster::start();
+    let refused = cluster.run(&["forget", "w1"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("--yes"), "{refused:?}");
+    assert_eq!(cluster.run(&["workers", "--json"]).json()[0]["name"], "w1");
+}
+
+#[test]
+fn a_log_is_followed_from_before_the_start_to_the_end() {
+    let cluster = Cluster::start();
+    let flag = cluster.path("flag");
+    cluster.run(&["drain", "w1"]).good();
+    let wait = format!(
+        "echo one; until test -e {}; do sleep 0.05; done; echo two",
+        flag.display()
+    );
+    cluster.run(&["submit", "--", &wait]).good();
+    let following = cluster.begin(&["logs", "i1", "-f"]);
+    cluster.run(&["drain", "w1", "--undo"]).good();
+    until("it has printed", || {
+        cluster.run(&["logs", "i1"]).out == "one\n"
+    });
+    std::fs::write(&flag, "").expect("writable");
+    let ended: Ended = following.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.good(), "one\ntwo\n");
+}
+
+#[test]
+fn a_file_is_run_here_once_and_again_when_asked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = "task: t\nparams: { who: world }\nrun: echo hello {{ params.who }}; exit 3\n";
+    std::fs::write(dir.path().join("t.yaml"), text).expect("writable");
+    let run = |args: &[&str]| -> Ended {
+        let args = [&["run", "t.yaml"][..], args].concat();
+        baton(dir.path(), &args).output().expect("it ends").into()
+    };
+    let first = run(&["-p", "who=you"]);
+    assert_eq!(first.code, Some(3), "{first:?}");
+    assert_eq!(first.out, "hello you\n", "{first:?}");
+    assert!(first.err.contains("i1 FAILED: exit 3"), "{first:?}");
+    let second = run(&["-p", "who=you"]);
+    assert_eq!(second.code, Some(3), "{second:?}");
+    assert!(
+        second.err.contains("i1 is over since an earlier run"),
+        "{second:?}"
+    );
+    let again = run(&["-p", "who=you", "--again"]);
+    assert!(again.err.contains("i2 FAILED: exit 3"), "{again:?}");
+    // Over, and asked for something else: a new one.
+    let other = run(&[]);
+    assert_eq!(other.out, "hello world\n", "{other:?}");
+    assert!(other.err.contains("i3 FAILED"), "{other:?}");
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_with_the_same_instance() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let flag = dir.path().join("flag");
+    let text = format!(
+        "task: t\nrun: echo $$ >> {0}.started; until test -e {0}; do sleep 0.05; done; echo done\n",
+        flag.display()
+    );
+    std::fs::write(dir.path().join("t.yaml"), text).expect("writable");
+    let mut killed = baton(dir.path(), &["run", "t.yaml"])
+        .spawn()
+        .expect("it starts");
+    until("the work has begun", || {
+        dir.path().join("flag.started").exists()
+    });
+    remote_support::send(&killed, Signal::KILL);
+    killed.wait().expect("it ends");
+    std::fs::write(&flag, "").expect("writable");
+    let ended: Ended = baton(dir.path(), &["run", "t.yaml"])
+        .output()
+        .expect("it ends")
+        .into();
+    assert!(ended.err.contains("i1 DONE"), "{ended:?}");
+    assert_eq!(ended.good(), "done\n");
+}

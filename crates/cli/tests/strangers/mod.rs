@@ -1,0 +1,4 @@
+//! The words of strangers.
+
+pub(crate) mod messages;
+pub(crate) mod requests;

@@ -1,0 +1,319 @@
+//! `baton worker` against a real scheduler machine: what it runs, and what it says about it.
+
+mod worker_support;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+
+use baton_model::ids::InstanceId;
+use baton_model::message::{LogAnswer, LogStream};
+use baton_model::outcome::{KillCause, Outcome};
+use baton_model::spec::{Array, InstanceSpec, Uri, Work};
+use baton_model::task::{ProcessSpec, Resources, Run, TaskSpec};
+use baton_model::time::Millis;
+use rustix::process::Signal;
+
+use worker_support::{GATED, Rig, command, patient, script, touch, until};
+
+#[test]
+fn work_runs_in_its_directory_with_its_environment_and_its_end_is_told() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    let mut spec = script("pwd; env > \"$BATON_OUTPUT\"; echo wrong >&2");
+    spec.env.insert("COLOUR".to_owned(), "green".to_owned());
+    spec.array = Some(Array {
+        first: InstanceId(1),
+        from: 40,
+    });
+    rig.submit(1, 2, spec);
+    assert_eq!(rig.outcome(1), Outcome::Exited(0));
+    assert_eq!(rig.outcome(2), Outcome::Exited(0));
+    let ran = rig.end(2).1.expect("it was measured");
+    assert!(ran.ended >= ran.started && ran.memory_peak > 0, "{ran:?}");
+    let env = fs::read_to_string(rig.work(2).join("baton-output")).expect("written");
+    for wanted in [
+        "COLOUR=green",
+        "BATON_INSTANCE=i2",
+        "BATON_ATTEMPT=1",
+        "BATON_TOKEN_EPOCH=1",
+        "BATON_ARRAY_INDEX=41",
+        "BATON_OWNER=somebody",
+        "BATON_NAME=test",
+    ] {
+        assert!(env.lines().any(|line| line == wanted), "{wanted}:\n{env}");
+    }
+    let pwd = format!("{}\n", rig.work(2).display());
+    let out = rig.logs(2, LogStream::Stdout, None);
+    assert_eq!(out, LogAnswer::Chunk(pwd.into_bytes()));
+    let err = rig.logs(2, LogStream::Stderr, None);
+    assert_eq!(err, LogAnswer::Chunk(b"wrong\n".to_vec()));
+    assert_eq!(rig.logs(99, LogStream::Stdout, None), LogAnswer::NotFound);
+}
+
+#[test]
+fn failures_are_told_as_they_were() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    rig.submit(1, 1, script("exit 7"));
+    rig.submit(2, 1, script("kill -USR1 $$"));
+    rig.submit(3, 1, command(&["/no/such/program"]));
+    rig.submit(
+        4,
+        1,
+        InstanceSpec {
+            user: Some("nobody-of-that-name".to_owned()),
+            ..command(&["true"])
+        },
+    );
+    assert_eq!(rig.outcome(1), Outcome::Exited(7));
+    assert_eq!(rig.outcome(2), Outcome::Signaled(10));
+    assert_eq!(rig.outcome(3), Outcome::LaunchFailed);
+    assert_eq!(rig.outcome(4), Outcome::LaunchFailed);
+    for (instance, word) in [(3, "/no/such/program"), (4, "nobody-of-that-name")] {
+        let LogAnswer::Chunk(text) = rig.logs(instance, LogStream::Stderr, None) else {
+            panic!("no reason for {instance}");
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn what_is_cancelled_is_killed_with_all_that_it_has_started() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    let daemon = "setsid sh -c 'trap \"\" TERM; touch daemon; sleep 1000' & ";
+    rig.submit(1, 1, script(&format!("{daemon}{GATED}")));
+    until("it runs", || {
+        rig.work(1).join("begun").exists() && rig.work(1).join("daemon").exists()
+    });
+    rig.cancel(1);
+    assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::Requested));
+    assert_eq!(rig.attempts(), Vec::<u32>::new());
+}
+
+#[test]
+fn what_runs_for_too_long_is_stopped() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    let spec = InstanceSpec {
+        timeout: Some(Millis(300)),
+        ..script("exec sleep 1000")
+    };
+    rig.submit(1, 1, spec);
+    assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::TimedOut));
+}
+
+#[test]
+fn what_uses_too_much_memory_is_killed() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    // It keeps what it reads until there is an end of it, or of a line.
+    let text = "(head -c 31457280 /dev/zero; exec sleep 1000) | tail; true";
+    let mut spec = script(text);
+    spec.ask.request.memory_max = 20 << 20;
+    rig.submit(1, 1, spec);
+    let mut small = script("sleep 1; exit 3");
+    small.ask.request.memory_max = 500 << 20;
+    rig.submit(2, 1, small);
+    assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::OutOfMemory));
+    assert_eq!(rig.outcome(2), Outcome::Exited(3));
+}
+
+#[test]
+fn many_short_ones_are_queued_ahead_and_all_done_once() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    let count = rig.path("count");
+    let text = format!("echo $BATON_INSTANCE >> {}", count.display());
+    rig.submit(1, 200, script(&text));
+    until("all are over", || {
+        (1..=200).all(|id| !rig.ends(id).is_empty())
+    });
+    let done = |id| rig.outcome(id) == Outcome::Exited(0);
+    assert!((1..=200).all(done));
+    let lines = fs::read_to_string(count).expect("written");
+    assert_eq!(lines.lines().count(), 200, "each ran once");
+}
+
+#[test]
+fn a_task_of_two_processes_is_run_by_a_runner_of_its_own() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    rig.submit(1, 1, task(&["echo $BATON_INSTANCE", "cat ../none; exit 0"]));
+    assert_eq!(rig.outcome(1), Outcome::Exited(0));
+    let first = LogAnswer::Chunk(b"i1\n".to_vec());
+    assert_eq!(rig.logs(1, LogStream::Stdout, None), first);
+    assert_eq!(rig.logs(1, LogStream::Stdout, Some("p0")), first);
+    let second = rig.logs(1, LogStream::Stderr, Some("p1"));
+    assert!(matches!(second, LogAnswer::Chunk(text) if !text.is_empty()));
+    assert_eq!(
+        rig.logs(1, LogStream::Stdout, Some("p2")),
+        LogAnswer::NotFound
+    );
+    rig.submit(2, 1, task(&["true", "exit 9"]));
+    assert_eq!(rig.outcome(2), Outcome::Exited(1));
+}
+
+#[test]
+fn a_task_whose_runner_dies_goes_on() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    rig.submit(
+        1,
+        1,
+        task(&["echo x >> begun; while [ ! -e go ]; do sleep 0.02; done"]),
+    );
+    until("it runs", || rig.work(1).join("begun").exists());
+    let runner = rig.attempts().into_iter().find(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("\0__attempt\0")
+    });
+    worker_support::send(runner.expect("a runner"), Signal::KILL);
+    until("another one has said so", || {
+        rig.said().contains("starting it again")
+    });
+    touch(&rig.work(1).join("go"));
+    assert_eq!(rig.outcome(1), Outcome::Exited(0), "it was left alone");
+    let begun = fs::read_to_string(rig.work(1).join("begun")).expect("written");
+    assert_eq!(begun, "x\n", "and not begun again");
+    assert_eq!(rig.ends(1).len(), 1, "one attempt");
+    assert_eq!(rig.holders(1).len(), 1, "one lease");
+}
+
+#[test]
+fn a_task_that_is_cancelled_says_so() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    rig.submit(1, 1, task(&["touch begun; exec sleep 1000"]));
+    until("it runs", || rig.work(1).join("begun").exists());
+    rig.cancel(1);
+    assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::Requested));
+    assert_eq!(rig.attempts(), Vec::<u32>::new());
+}
+
+#[test]
+fn files_are_fetched_before_the_work_begins() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    let source = rig.path("source file");
+    fs::write(&source, b"#!/bin/sh\necho from a file\n").expect("written");
+    let port = serve(b"from a server\n");
+    let file = uri(&format!("file://{}", source.display()), "tool", None);
+    let page = |sha256: &str| {
+        let from = format!("http://127.0.0.1:{port}/x");
+        uri(&from, "page", Some(sha256))
+    };
+    let right = "5991bb3d2d79290da20936e638ef75b27d7d2f897aa93f6bc17f95553329c2cc";
+    let spec = InstanceSpec {
+        uris: vec![
+            Uri {
+                executable: true,
+                ..file.clone()
+            },
+            page(right),
+        ],
+        ..script("./tool; cat page")
+    };
+    rig.submit(1, 1, spec);
+    assert_eq!(rig.outcome(1), Outcome::Exited(0));
+    let said = LogAnswer::Chunk(b"from a file\nfrom a server\n".to_vec());
+    assert_eq!(rig.logs(1, LogStream::Stdout, None), said);
+    let mode = fs::metadata(rig.work(1).join("page")).expect("there");
+    assert_eq!(mode.permissions().mode() & 0o111, 0, "not executable");
+
+    for (id, bad, word) in [
+        (2, page(&"0".repeat(64)), "SHA-256"),
+        (3, uri("file:///no/such/file", "x", None), "No such file"),
+        (4, uri("ftp://host/x", "x", None), "ftp"),
+        (5, uri(&file.from, "../x", None), "plain name"),
+    ] {
+        let spec = InstanceSpec {
+            uris: vec![bad],
+            ..script("touch began")
+        };
+        rig.submit(id, 1, spec);
+        assert_eq!(rig.outcome(id), Outcome::Exited(74));
+        assert!(!rig.work(id).join("began").exists());
+        let LogAnswer::Chunk(text) = rig.logs(id, LogStream::Stderr, None) else {
+            panic!("no reason for {id}");
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn a_second_agent_of_the_same_state_is_refused_by_name() {
+    let rig = Rig::new(patient());
+    let first = rig.worker();
+    until("it is connected", || rig.said().contains("connected"));
+    let second = rig.command(&[]).output().expect("runs");
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains(&format!("pid {}", first.pid())), "{said}");
+}
+
+#[test]
+fn wrong_words_are_told_before_anything_is_made() {
+    let rig = Rig::new(patient());
+    for args in [["--resources", "cpu=x"], ["--scheduler", "nowhere"]] {
+        let mut command = rig.command(&[]);
+        if args[0] == "--scheduler" {
+            command = std::process::Command::new(env!("CARGO_BIN_EXE_baton"));
+            command.args(["worker", "--state"]).arg(rig.state());
+        }
+        let output = command.args(args).output().expect("runs");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(!rig.state().exists());
+    }
+}
+
+fn task(commands: &[&str]) -> InstanceSpec {
+    let processes = commands.iter().enumerate();
+    let processes = processes
+        .map(|(at, text)| ProcessSpec::new(&format!("p{at}"), Run::Shell((*text).to_owned())));
+    let task = TaskSpec {
+        name: "test".to_owned(),
+        owner: None,
+        processes: processes.collect(),
+        max_failures: 1,
+        max_concurrency: 0,
+        finalization_wait: Millis::from_secs(30),
+        user: None,
+        resources: Resources::default(),
+        ports: std::collections::BTreeMap::new(),
+    };
+    InstanceSpec {
+        work: Work::Task(Box::new(task)),
+        ..command(&[])
+    }
+}
+
+fn uri(from: &str, name: &str, sha256: Option<&str>) -> Uri {
+    Uri {
+        from: from.to_owned(),
+        name: name.to_owned(),
+        sha256: sha256.map(str::to_owned),
+        executable: false,
+    }
+}
+
+/// Answers every request with these bytes, for as long as the test process lives.
+fn serve(body: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).expect("a request");
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            stream.write_all(head.as_bytes()).expect("it reads");
+            stream.write_all(body).expect("it reads");
+        }
+    });
+    port
+}

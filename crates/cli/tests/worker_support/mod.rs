@@ -1,0 +1,345 @@
+//! A scheduler in the test process, and real workers that dial it.
+//!
+//! The scheduler is the real machine with a ledger in memory, driven by one thread behind a
+//! real socket. It can be made silent, as if it were gone. Workers are `baton worker` with a
+//! state directory of the rig. Nothing here sleeps in order to synchronise: [`until`] looks at
+//! a condition again and again.
+//!
+//! A rig that goes, also in a panic, takes everything of its workers with it.
+
+// Each test binary uses its own part of this.
+#![allow(dead_code)]
+
+mod scheduler;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use baton_core::ledger::Range;
+use baton_core::scheduler::Input;
+use baton_model::fact::{Fact, Holder};
+use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, RequestId, WorkerName};
+use baton_model::message::{LogAnswer, LogQuery, LogStream};
+use baton_model::outcome::{AttemptEnd, Outcome, Ran};
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::time::Millis;
+use baton_model::timeouts::Timeouts;
+use baton_runner::sys::proc;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use scheduler::Scheduler;
+
+/// Longer than anything takes on a slow and busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for a condition, and fails with the name of it if it does not come.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain for this: {what}");
+        sleep(Duration::from_millis(4));
+    }
+}
+
+/// Heartbeats that do not make a test wait, and a lease that nothing outlasts.
+pub(crate) fn patient() -> Timeouts {
+    Timeouts {
+        heartbeat_period: Millis(200),
+        kill_grace: Millis(500),
+        ..Timeouts::default()
+    }
+}
+
+/// A lease that runs out while one waits for it.
+pub(crate) fn hasty() -> Timeouts {
+    Timeouts {
+        heartbeat_period: Millis(100),
+        heartbeat_gap: Millis(1_500),
+        lose_after: Millis(4_500),
+        kill_grace: Millis(300),
+        kill_slack: Millis(500),
+        ..Timeouts::default()
+    }
+}
+
+/// A scheduler, and a place for one worker.
+pub(crate) struct Rig {
+    dir: TempDir,
+    pub(crate) scheduler: Scheduler,
+}
+
+/// One agent.
+pub(crate) struct Agent(Child);
+
+impl Agent {
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(self.0.id(), signal);
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.0.wait().expect("our child");
+    }
+
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        let mut status = None;
+        until("the agent ends", || {
+            status = self.0.try_wait().expect("our child");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Rig {
+    pub(crate) fn new(timeouts: Timeouts) -> Self {
+        Self {
+            dir: tempfile::tempdir().expect("a directory"),
+            scheduler: Scheduler::start(timeouts),
+        }
+    }
+
+    /// A place of the test's own.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+        command
+            .arg("worker")
+            .args(["--scheduler", &self.scheduler.address.to_string()])
+            .args(["--name", "w"])
+            .arg("--state")
+            .arg(self.state())
+            .args(args)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts an agent with these further arguments.
+    pub(crate) fn start(&self, args: &[&str]) -> Agent {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("agent.err"))
+            .expect("a log");
+        let command = self.command(args).stderr(log).spawn();
+        Agent(command.expect("the binary is there"))
+    }
+
+    /// Starts an agent with two cores and a gibibyte.
+    pub(crate) fn worker(&self) -> Agent {
+        self.start(&["--resources", "cpu=2,memory=1GiB"])
+    }
+
+    pub(crate) fn submit(&self, first: u64, count: u64, spec: InstanceSpec) {
+        let range = Range {
+            first: InstanceId(first),
+            last: InstanceId(first + count - 1),
+            spec: Arc::new(spec),
+        };
+        self.scheduler.tell(Input::Submit {
+            request: RequestId(first),
+            ranges: vec![range],
+        });
+    }
+
+    pub(crate) fn cancel(&self, instance: u64) {
+        self.scheduler.tell(Input::Cancel {
+            request: RequestId(1_000_000 + instance),
+            first: InstanceId(instance),
+            last: InstanceId(instance),
+        });
+    }
+
+    /// How the attempts of an instance have ended, and what was measured.
+    pub(crate) fn ends(&self, instance: u64) -> Vec<(AttemptEnd, Option<Ran>)> {
+        let facts = self.scheduler.facts();
+        let ends = facts.iter().filter_map(|fact| match fact {
+            Fact::AttemptEnded {
+                lease, end, ran, ..
+            } if lease.attempt.instance == InstanceId(instance) => Some((*end, *ran)),
+            _ => None,
+        });
+        ends.collect()
+    }
+
+    /// Waits for the end of the first attempt.
+    pub(crate) fn end(&self, instance: u64) -> (AttemptEnd, Option<Ran>) {
+        until("the attempt ends", || !self.ends(instance).is_empty());
+        self.ends(instance)[0]
+    }
+
+    /// Waits for an end that the worker saw.
+    pub(crate) fn outcome(&self, instance: u64) -> Outcome {
+        match self.end(instance).0 {
+            AttemptEnd::Real(outcome) => outcome,
+            AttemptEnd::Synthetic(end) => panic!("nobody saw it: {end}"),
+        }
+    }
+
+    /// Everybody who ever got a lease of this instance.
+    pub(crate) fn holders(&self, instance: u64) -> Vec<Holder> {
+        let facts = self.scheduler.facts();
+        let granted = facts.iter().filter_map(|fact| match fact {
+            Fact::LeaseGranted { lease, holder }
+                if lease.attempt.instance == InstanceId(instance) =>
+            {
+                Some(holder.clone())
+            }
+            _ => None,
+        });
+        granted.collect()
+    }
+
+    /// The directory of the first attempt of an instance.
+    pub(crate) fn work(&self, instance: u64) -> PathBuf {
+        self.state().join(format!("work/i{instance}.1.e1"))
+    }
+
+    /// What the first attempt of an instance has printed.
+    pub(crate) fn logs(
+        &self,
+        instance: u64,
+        stream: LogStream,
+        process: Option<&str>,
+    ) -> LogAnswer {
+        let request = RequestId(2_000_000 + instance);
+        self.scheduler.forget_logs(request);
+        self.scheduler.tell(Input::ReadLogs {
+            request,
+            worker: WorkerName::new("w"),
+            query: LogQuery {
+                lease: lease(instance),
+                stream,
+                offset: 0,
+                bytes_max: 1 << 20,
+                process: process.map(str::to_owned),
+            },
+        });
+        let mut answer = None;
+        until("the log is read", || {
+            answer = self.scheduler.logs(request);
+            answer.is_some()
+        });
+        answer.expect("an answer")
+    }
+
+    /// The one coordinator of the worker.
+    pub(crate) fn coordinator(&self) -> u32 {
+        let all = self.coordinators();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0]
+    }
+
+    fn coordinators(&self) -> Vec<u32> {
+        let state = self.state().display().to_string();
+        let is_it = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains("\0__coordinator\0") && line.contains(&state)
+        };
+        live().into_iter().filter(is_it).collect()
+    }
+
+    /// Every live process of an attempt.
+    pub(crate) fn attempts(&self) -> Vec<u32> {
+        let lineage = fs::read_to_string(self.state().join("lineage")).unwrap_or_default();
+        let Ok(lineage) = lineage.trim().parse::<u64>() else {
+            return Vec::new();
+        };
+        let mark = format!("w{lineage:016x}:");
+        let marked = |pid: &u32| proc::has_mark(*pid, &|text| text.starts_with(&mark));
+        live().into_iter().filter(marked).collect()
+    }
+
+    /// What the agents have said.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(self.path("agent.err")).unwrap_or_default()
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the agents said:\n{}", self.said());
+            let path = self.state().join("checkpoint/coordinator.err");
+            eprintln!("{}", fs::read_to_string(path).unwrap_or_default());
+        }
+        for pid in self.coordinators().into_iter().chain(self.attempts()) {
+            send(pid, Signal::KILL);
+        }
+    }
+}
+
+/// The lease of the first attempt, from the first leader.
+pub(crate) fn lease(instance: u64) -> LeaseId {
+    LeaseId {
+        attempt: AttemptId {
+            instance: InstanceId(instance),
+            number: AttemptNo(1),
+        },
+        epoch: Epoch(1),
+    }
+}
+
+/// A shell script, on one core.
+pub(crate) fn script(text: &str) -> InstanceSpec {
+    command(&["/bin/sh", "-c", text])
+}
+
+pub(crate) fn command(argv: &[&str]) -> InstanceSpec {
+    let mut spec = InstanceSpec {
+        name: "test".to_owned(),
+        owner: "somebody".to_owned(),
+        work: Work::Command(argv.iter().map(|word| (*word).to_owned()).collect()),
+        ..InstanceSpec::default()
+    };
+    spec.ask.request.cpu_milli = 1_000;
+    spec
+}
+
+/// Waits in its directory for a file, and exits with 7.
+pub(crate) const GATED: &str = "touch begun; while [ ! -e go ]; do sleep 0.02; done; exit 7";
+
+pub(crate) fn touch(path: &Path) {
+    fs::write(path, b"").expect("writable");
+}
+
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // Whoever has gone needs no signal.
+    let _ = kill_process(pid.expect("a pid"), signal);
+}
+
+pub(crate) fn is_alive(pid: u32) -> bool {
+    matches!(proc::stat(pid), Ok(Some(stat)) if !stat.is_over())
+}
+
+fn live() -> Vec<u32> {
+    let all = proc::all().unwrap_or_default().into_iter();
+    let live = all.filter(|stat| !stat.is_over());
+    live.map(|stat| stat.pid).collect()
+}
