@@ -68,7 +68,8 @@ soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 	@scripts/soak.sh
 
 bench: tools ## what Baton costs on this machine
-	@cargo run --quiet --release -- bench local
+	@cargo build --quiet --release
+	@for what in throughput latency backlog submit recovery local; do echo "== $$what"; target/release/baton bench $$what; done
 
 fmt: tools ## format the code
 	@cargo fmt --all

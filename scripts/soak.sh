@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A long simulation: SEEDS seeds of the real system, which must all hold, and
 # then BUG_SEEDS seeds of each seeded bug, every one of which must be caught. Then the
-# runner on real processes: KILLS random kill -9, three times, and a log torn at every byte.
+# runner on real processes: KILLS random kill -9, three times, and a log torn at every byte; and a
+# cluster, CLUSTER_KILLS of each of its parts.
 #
 # The simulator exits with 0 if every checker held on every seed, with 1 if one
 # did not, and with anything else if it could not do its work. For a seeded bug,
@@ -60,3 +61,6 @@ echo "== a log torn at every byte"
 BATON_ALL=1 cargo test --quiet --package baton-cli --test local_crashes torn
 
 echo "soak passed"
+cluster_kills=${CLUSTER_KILLS:-100}
+echo "== $cluster_kills kills of a cluster's scheduler, agent, coordinator, and of all at once"
+BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster_kill_loop

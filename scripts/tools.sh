@@ -8,6 +8,8 @@ missing=()
 command -v strace >/dev/null || missing+=(strace)
 # Steps the clock of one process.
 ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime)
+# Network namespaces, and loss of packets between them.
+{ command -v ip && command -v tc; } >/dev/null || missing+=(iproute2)
 
 if ((${#missing[@]} == 0)); then
     exit 0
