@@ -220,9 +220,7 @@ fn mistakes_are_found() {
         atomic_handshake: ONE_BY_ONE,
         ..Bound::CALM
     };
-    // One each, or the first worker would get both.
     let restarted = Bound {
-        slots: 1,
         agent_restarts: 1,
         deaths: 1,
         ..Bound::CALM

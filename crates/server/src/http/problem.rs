@@ -100,6 +100,15 @@ impl IntoResponse for Fault {
             let second = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, second);
         }
+        let unread = [
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ];
+        if unread.contains(&status) {
+            // The rest of the body is not read, so nothing else can come on this connection.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
         response
     }
 }

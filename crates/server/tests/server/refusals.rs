@@ -101,6 +101,7 @@ async fn bad_bodies_are_refused_with_their_place_and_nothing_is_submitted() {
     // It does not read on; whether its answer is seen first is up to the network.
     if let Ok(answer) = large {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(answer.headers()["connection"], "close");
     }
     let request = server
         .request(Method::POST, "/instances/")

@@ -46,7 +46,8 @@ impl Bound {
     /// Nothing ever fails.
     pub(crate) const CALM: Self = Self {
         exclusive: &[Exclusive::Timed, Exclusive::Timed],
-        slots: 2,
+        // One each: the best fit for two would be the same worker.
+        slots: 1,
         leaders: 1,
         slow_store: false,
         breaks: 0,
