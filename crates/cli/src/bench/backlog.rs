@@ -74,6 +74,9 @@ pub(super) fn run(command: &Backlog) -> Ended {
     out.done()
 }
 
+/// How many the worker runs at once.
+const AT_ONCE: u64 = 512;
+
 /// A leader and one worker, which finishes everything at once.
 struct Pair {
     leader: Scheduler,
@@ -85,8 +88,9 @@ struct Pair {
 
 fn measure(waiting: u64, decisions: u64, separate: bool) -> Result<Measured, Failure> {
     let mut pair = Pair::new();
-    pair.submit(1, waiting, separate);
-    let mut next = waiting + 1;
+    // The worker is full before anything waits.
+    pair.submit(1, AT_ONCE + waiting, separate);
+    let mut next = AT_ONCE + waiting + 1;
     // The backlog stays as large as it is: what was placed is submitted again.
     let (begun, from) = (Instant::now(), pair.placed);
     while pair.placed - from < decisions {
@@ -126,7 +130,7 @@ impl Pair {
         };
         let offer = Offer {
             capacity: Capacity {
-                cpu_milli: 512_000,
+                cpu_milli: 1_000 * AT_ONCE,
                 ..Capacity::default()
             },
             ..Offer::default()
