@@ -97,7 +97,9 @@ fn run(victim: Victim) {
     );
     let doubled = check(&cluster, span, &dir);
     eprintln!("{victim:?}: {kills} kills, {doubled} ran again because nobody saw their end");
-    if victim != Victim::Everything {
+    // Where the coordinator dies, what ends in the moment before its agent has taken over may
+    // be nobody's: it is LOST and tried again, and only its last end is recorded.
+    if matches!(victim, Victim::Scheduler | Victim::Agent) {
         assert_eq!(doubled, 0, "somebody was always there to see the end");
     }
     leave_nothing(cluster);
