@@ -23,7 +23,7 @@ use baton_runner::coordinator::{Link, Start};
 use baton_runner::sys::identity::ExitStatus;
 use baton_runner::sys::signals::{self, Signals};
 use baton_runner::sys::spawn::Spawner;
-use baton_runner::sys::{cgroup, clock, identity, proc, reap};
+use baton_runner::sys::{cgroup, clock, identity, reap};
 use baton_runner::wire::{Guard, Request, RunKey};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -113,7 +113,7 @@ impl Agent {
             sweep: Sweep::new(dir.path(), config.keep, now),
             watch: Watch::new(start.cgroup.clone(), now),
             spawner: Spawner::new().map_err(Error::io("prepare to start a coordinator"))?,
-            strangers: children(boot),
+            strangers: identity::children(boot),
             reaped: BTreeMap::new(),
             link: None,
             worker,
@@ -359,19 +359,4 @@ const fn reason(refusal: Refusal) -> &'static str {
         Refusal::Condemned => "this life was given up before",
         Refusal::OtherVersion => "it speaks another version of the protocol",
     }
-}
-
-/// Whom this process has as children before it starts any.
-fn children(boot: BootId) -> Vec<Identity> {
-    let me = std::process::id();
-    // Without /proc nothing works, and that is told elsewhere.
-    let all = proc::all().unwrap_or_default().into_iter();
-    let children = all.filter(|stat| stat.ppid == me);
-    children
-        .map(|stat| Identity {
-            boot,
-            pid: stat.pid,
-            start_ticks: stat.start_ticks,
-        })
-        .collect()
 }

@@ -413,7 +413,8 @@ mod tests {
         assert_eq!(all("BATON_INSTANCE"), ["i12"]);
         assert_eq!(all("BATON_ARRAY_INDEX"), ["7"]);
         assert_eq!(all("BATON_TOKEN_EPOCH"), ["4"]);
-        assert_eq!(all("BATON_OUTPUT"), ["/s/work/i12.3.e4/baton-output"]);
+        let output = format!("/s/{WORK}/i12.3.e4/baton-output");
+        assert_eq!(all("BATON_OUTPUT"), [output]);
         assert_eq!((all("X"), all("PATH")), (vec!["1"], vec!["/p"]));
         assert_eq!(launch.timeout, Some(Millis(80)), "what is left of it");
         assert_eq!(launch.limits[0].soft, 2 << 20);

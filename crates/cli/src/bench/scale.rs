@@ -84,18 +84,22 @@ pub(super) fn submitted(command: &SubmitArray) -> Ended {
         scheduler_rss_bytes: rss,
         scheduler_peak_bytes: peak,
     };
-    let mut out = Output::new();
-    if common.json {
-        out.json(&measured)?;
-        return out.done();
-    }
-    writeln!(
-        out,
+    let words = format!(
         "an array of {count} was accepted in {:.1} ms; the scheduler then holds {}, {} at most",
         measured.accepted_ms,
         size(rss),
         size(peak)
-    )?;
+    );
+    print(common.json, &measured, &words)
+}
+
+fn print(json: bool, measured: &impl Serialize, words: &str) -> Ended {
+    let mut out = Output::new();
+    if json {
+        out.json(measured)?;
+        return out.done();
+    }
+    writeln!(out, "{words}")?;
     out.flush()?;
     out.done()
 }
@@ -118,20 +122,13 @@ pub(super) fn recovered(command: &Recovery) -> Ended {
         scheduler_rss_bytes: rss,
         scheduler_peak_bytes: peak,
     };
-    let mut out = Output::new();
-    if common.json {
-        out.json(&measured)?;
-        return out.done();
-    }
-    writeln!(
-        out,
+    let words = format!(
         "a scheduler with {count} separate instances was ready after {:.2} s; it holds {}, {} at most",
         ready.as_secs_f64(),
         size(rss),
         size(peak)
-    )?;
-    out.flush()?;
-    out.done()
+    );
+    print(common.json, &measured, &words)
 }
 
 /// Writes a store with so many instances, each with a command of its own, as a leader that

@@ -1,4 +1,5 @@
-//! The homes of a worker's attempts: `SANDBOX/work/DIR` and `SANDBOX/logs/FILE`.
+//! The homes of a worker's attempts: below its sandbox, a directory in `work` and two files
+//! in `logs`.
 //!
 //! Both directories are the coordinator's own and are held open: nobody else can put a
 //! link into them, and an attempt costs two or three calls and no walk along a path. If

@@ -184,6 +184,23 @@ pub(super) fn send(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<bool> {
     }
 }
 
+/// Whom this process has as children, so that they can be told from those that it is left
+/// later.
+#[must_use]
+pub fn children(boot: BootId) -> Vec<Identity> {
+    let me = std::process::id();
+    // Without /proc nothing works, and that is told elsewhere.
+    let all = super::proc::all().unwrap_or_default().into_iter();
+    let children = all.filter(|stat| stat.ppid == me);
+    children
+        .map(|stat| Identity {
+            boot,
+            pid: stat.pid,
+            start_ticks: stat.start_ticks,
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_core::plan::{Plan, PlanError};
 use baton_core::step::Outbox;
 use baton_model::ids::{BootId, Epoch};
-use baton_model::task::{Identity, TaskSpec};
+use baton_model::task::TaskSpec;
 use baton_model::time::Now;
 
 use super::control::Control;
@@ -20,7 +20,7 @@ use crate::root::{Phase, Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::cgroup;
 use crate::sys::spawn::Spawner;
-use crate::sys::{clock, identity, proc, random, reap, signals, users};
+use crate::sys::{clock, identity, random, reap, signals, users};
 
 /// Slots of the ring of samples: a quarter of an hour of four processes.
 const SAMPLE_SLOTS: u32 = 3_600;
@@ -175,7 +175,7 @@ impl Task {
             killing: None,
             killed_at: None,
             forgets: Vec::new(),
-            strangers: children(life.boot),
+            strangers: identity::children(life.boot),
             link: None,
             start,
             spawner: Spawner::new().map_err(TaskError::io("prepare to start processes"))?,
@@ -225,21 +225,6 @@ pub(super) fn must_be_ours(header: &Header) -> Result<(), TaskError> {
         "task {} belongs to user {}; do this as that user",
         header.task_id, header.user
     )))
-}
-
-/// Whom this process has as children before it starts any.
-fn children(boot: BootId) -> Vec<Identity> {
-    let me = std::process::id();
-    // Without /proc nothing works, and that is told elsewhere.
-    let all = proc::all().unwrap_or_default().into_iter();
-    let children = all.filter(|stat| stat.ppid == me);
-    children
-        .map(|stat| Identity {
-            boot,
-            pid: stat.pid,
-            start_ticks: stat.start_ticks,
-        })
-        .collect()
 }
 
 /// What a log says.
