@@ -1,7 +1,7 @@
 //! Old files: logs and directories of attempts that are over and known to the scheduler.
 //!
-//! They are kept for a while, for whoever wants to read them, and no more than so many. A disk
-//! that is nearly full clears the oldest first. It is done a little at a time and only when
+//! They are kept for a while, for whoever wants to read them, and no more than so many. On a disk
+//! that is nearly full the oldest go first, until there is room again. It is done a little at a time and only when
 //! there is nothing else to do: a worker with a million old files must not miss a heartbeat.
 
 use std::collections::BTreeMap;
@@ -23,8 +23,10 @@ const ENTRIES_PER_TURN: usize = 50;
 const STEP: Millis = Millis(20);
 /// Between two passes.
 const PASS_EVERY: Millis = Millis::from_secs(60);
-/// Less free disk than this part makes everything old go.
+/// A disk is nearly full when less than both of these is free: of a small disk a part, and of a
+/// large one, where a hundredth would be room for years of logs, a fixed amount.
 const FREE_PERCENT_MIN: u64 = 5;
+const FREE_BYTES_MIN: u64 = 1 << 30;
 
 #[derive(Debug)]
 enum Stage {
@@ -44,6 +46,8 @@ pub(crate) struct Sweep {
     stage: Stage,
     /// The latest change of each attempt's files.
     found: BTreeMap<LeaseId, SystemTime>,
+    /// Is the disk of the state directory nearly full?
+    is_disk_full: fn(&Path) -> bool,
 }
 
 impl Sweep {
@@ -54,6 +58,7 @@ impl Sweep {
             due: now + PASS_EVERY,
             stage: Stage::Resting,
             found: BTreeMap::new(),
+            is_disk_full,
         }
     }
 
@@ -120,7 +125,7 @@ impl Sweep {
         mut left: usize,
         is_held: impl Fn(LeaseId) -> bool,
     ) -> Stage {
-        let full = self.is_disk_full();
+        let full = (self.is_disk_full)(&self.state);
         let now = SystemTime::now();
         for _ in 0..ENTRIES_PER_TURN {
             let Some((at, lease)) = old.next() else {
@@ -155,11 +160,13 @@ impl Sweep {
             }
         }
     }
+}
 
-    fn is_disk_full(&self) -> bool {
-        let disk = rustix::fs::statvfs(&self.state);
-        disk.is_ok_and(|disk| disk.f_bavail < disk.f_blocks / 100 * FREE_PERCENT_MIN)
-    }
+fn is_disk_full(state: &Path) -> bool {
+    rustix::fs::statvfs(state).is_ok_and(|disk| {
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        free < FREE_BYTES_MIN && disk.f_bavail < disk.f_blocks / 100 * FREE_PERCENT_MIN
+    })
 }
 
 /// The attempt that a file or directory is called by.
@@ -204,8 +211,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_old_goes_unless_it_is_held_and_what_is_young_stays() {
+    /// Attempts 1 and 2 are two days old, 3 and 4 are new; 2 and 4 are held.
+    fn left_after_a_pass(is_disk_full: fn(&Path) -> bool) -> Vec<u64> {
         let place = tempfile::tempdir().expect("a directory");
         let state = place.path();
         for name in [LOGS, WORK] {
@@ -217,7 +224,7 @@ mod tests {
             let log = state.join(LOGS).join(format!("{name}.out"));
             (log, state.join(WORK).join(name))
         };
-        for instance in 1..=3 {
+        for instance in 1..=4 {
             let (log, work) = paths(instance);
             fs::write(&log, b"x").expect("written");
             fs::create_dir(&work).expect("made");
@@ -230,15 +237,30 @@ mod tests {
             }
         }
         let mut sweep = Sweep::new(state, Millis::from_secs(86_400), Mono(0));
+        sweep.is_disk_full = is_disk_full;
         for turn in 0..20 {
-            sweep.turn(Mono(turn), true, |held| held == lease(2));
+            let is_held = |held| held == lease(2) || held == lease(4);
+            sweep.turn(Mono(turn), true, is_held);
         }
-        let there = |instance| {
+        let left = (1..=4).filter(|&instance| {
             let (log, work) = paths(instance);
-            (log.exists(), work.exists())
-        };
-        assert_eq!(there(1), (false, false));
-        assert_eq!(there(2), (true, true));
-        assert_eq!(there(3), (true, true));
+            assert_eq!(
+                log.exists(),
+                work.exists(),
+                "one half of {instance} is left"
+            );
+            log.exists()
+        });
+        left.collect()
+    }
+
+    #[test]
+    fn what_is_old_goes_unless_it_is_held_and_what_is_young_stays() {
+        assert_eq!(left_after_a_pass(|_| false), [2, 3, 4]);
+    }
+
+    #[test]
+    fn on_a_full_disk_the_young_goes_too_unless_it_is_held() {
+        assert_eq!(left_after_a_pass(|_| true), [2, 4]);
     }
 }
