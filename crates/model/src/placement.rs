@@ -10,6 +10,7 @@ use crate::task::Resources;
 
 /// What a worker has in all, whether in use or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Capacity {
     /// Thousandths of a core.
     pub cpu_milli: u64,
@@ -36,6 +37,7 @@ pub struct Offer {
 
 /// A condition on one label of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Constraint {
     /// Which label.
     pub label: String,
@@ -45,6 +47,7 @@ pub struct Constraint {
 
 /// What must be true of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// It has one of these values.
@@ -60,6 +63,8 @@ pub enum Rule {
 /// All that placement knows of an instance's wishes. Instances whose asks come to
 /// the same are one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Ask {
     /// What it uses. Memory is placed by its minimum; the maximum is for the
     /// worker to enforce.

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ids::InstanceId;
 use crate::placement::Ask;
@@ -14,6 +15,7 @@ use crate::time::Millis;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Exclusive {
     /// When its lease has run out on its own host, where a dead-man timer kills it.
@@ -26,6 +28,8 @@ pub enum Exclusive {
 
 /// How often an instance may be tried again, by kind of bad end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct RetryBudget {
     /// Failures of the work itself that are forgiven.
     pub failures_max: u32,
@@ -51,6 +55,8 @@ impl Default for RetryBudget {
 
 /// A rest that doubles with each failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Rest {
     /// After the first.
     pub first: Millis,
@@ -61,6 +67,8 @@ pub struct Rest {
 /// By how much an allowance grows after an attempt that it was too small for, in
 /// percent of what it was; 100 leaves it as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Scale {
     /// Memory, after an attempt that ran out of it.
     pub memory_percent: u32,
@@ -79,6 +87,7 @@ impl Default for Scale {
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
     /// One command, without a shell.
@@ -95,6 +104,7 @@ impl Default for Work {
 
 /// A file that is fetched into the sandbox before the work starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Uri {
     /// From where: `file:///…`, `http://…`.
     pub from: String,
@@ -109,6 +119,7 @@ pub struct Uri {
 /// Which part of an array an instance is: its index is `from` plus its distance from
 /// `first`, so that a million instances share one spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Array {
     /// The instance of the first index.
     pub first: InstanceId,
@@ -127,6 +138,8 @@ impl Array {
 
 /// What to run for one instance, and under which policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct InstanceSpec {
     /// What people call it.
     pub name: String,
@@ -154,8 +167,46 @@ pub struct InstanceSpec {
     pub array: Option<Array>,
 }
 
+/// A spec to be written as text, without the fields that are as if nobody had said them: most
+/// of them, for most specs. It is read as any other.
+///
+/// So the defaults are part of every format that this is written to, and change only with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Said<'a>(pub &'a InstanceSpec);
+
+impl Serialize for Said<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let InstanceSpec {
+            name,
+            owner,
+            work,
+            env,
+            user,
+            uris,
+            ask,
+            priority,
+            exclusive,
+            retry,
+            timeout,
+            array,
+        } = self.0;
+        let unsaid = InstanceSpec::default();
+        let mut map = serializer.serialize_map(None)?;
+        macro_rules! say {
+            ($($field:ident)*) => {
+                $(if *$field != unsaid.$field {
+                    map.serialize_entry(stringify!($field), $field)?;
+                })*
+            };
+        }
+        say!(name owner work env user uris ask priority exclusive retry timeout array);
+        map.end()
+    }
+}
+
 /// What one attempt may use, where that is not what its instance asked for at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Allowance {
     /// Bytes of memory: the least to place it with.
     pub memory_min: u64,

@@ -156,7 +156,7 @@ impl Ledger {
     pub fn find(&self, id: InstanceId) -> Option<Instance> {
         let fresh = || {
             let spec = self.waiting.spec(id)?;
-            Some(Instance::queued(id, Arc::clone(spec)))
+            Some(Instance::queued(id, spec))
         };
         self.instances.get(&id).cloned().or_else(fresh)
     }

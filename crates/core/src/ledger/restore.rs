@@ -82,7 +82,7 @@ impl Ledger {
     /// [`LedgerError`] if it is there already, or no facts could have left it so;
     /// the ledger is then unchanged.
     pub fn admit(&mut self, instance: Instance) -> Result<(), LedgerError> {
-        let waits = self.waiting.spec(instance.id).is_some();
+        let waits = self.waiting.contains(instance.id);
         if waits || self.instances.contains_key(&instance.id) {
             return Err(LedgerError::AlreadySubmitted(instance.id));
         }

@@ -1,6 +1,9 @@
 //! Instances that were accepted and have no story of their own yet: ranges of ids that
 //! share one spec, and that differ in nothing but their number. An instance leaves its
 //! range with the first fact about it.
+//!
+//! A leader may have a million of them, each submitted by itself. What a single one asks for
+//! is kept packed, in a fifth of the room, until somebody wants to know it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +15,39 @@ use baton_model::spec::InstanceSpec;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Rest {
     first: InstanceId,
-    spec: Arc<InstanceSpec>,
+    spec: Kept,
+}
+
+/// What the instances of a range ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Kept {
+    /// Of a range of several: each shares it when it leaves.
+    Shared(Arc<InstanceSpec>),
+    /// Of a single one.
+    Packed(Box<[u8]>),
+}
+
+impl Kept {
+    fn new(range: Range) -> Self {
+        if range.first < range.last {
+            return Self::Shared(range.spec);
+        }
+        // What cannot be packed can be kept as it is.
+        match postcard::to_stdvec(&*range.spec) {
+            Ok(packed) => Self::Packed(packed.into()),
+            Err(_) => Self::Shared(range.spec),
+        }
+    }
+
+    fn spec(&self) -> Arc<InstanceSpec> {
+        match self {
+            Self::Shared(spec) => Arc::clone(spec),
+            Self::Packed(packed) => {
+                let spec = postcard::from_bytes(packed);
+                Arc::new(spec.expect("only `new` packs, and what it packs can be read"))
+            }
+        }
+    }
 }
 
 /// A range of QUEUED instances that nothing has happened to.
@@ -44,14 +79,20 @@ pub(super) struct Waiting(BTreeMap<InstanceId, Rest>);
 
 impl Waiting {
     pub(super) fn insert(&mut self, range: Range) {
-        let Range { first, last, spec } = range;
+        let Range { first, last, .. } = range;
+        let spec = Kept::new(range);
         self.0.insert(last, Rest { first, spec });
     }
 
+    /// True if this one waits.
+    pub(super) fn contains(&self, id: InstanceId) -> bool {
+        self.overlap(id, id).is_some()
+    }
+
     /// The spec of an id that waits.
-    pub(super) fn spec(&self, id: InstanceId) -> Option<&Arc<InstanceSpec>> {
+    pub(super) fn spec(&self, id: InstanceId) -> Option<Arc<InstanceSpec>> {
         let (_, rest) = self.0.range(id..).next()?;
-        (rest.first <= id).then_some(&rest.spec)
+        (rest.first <= id).then(|| rest.spec.spec())
     }
 
     /// An id of `first` to `last` that waits.
@@ -67,20 +108,22 @@ impl Waiting {
         if rest.first > last {
             return None;
         }
-        let (end, rest) = (*end, rest.clone());
+        let (end, before) = (*end, rest.first);
         let taken = Range {
-            first: rest.first.max(first),
+            first: before.max(first),
             last: end.min(last),
-            spec: Arc::clone(&rest.spec),
+            spec: rest.spec.spec(),
         };
         self.0.remove(&end);
         if end > taken.last {
-            let first = taken.last.next();
-            let spec = Arc::clone(&rest.spec);
-            self.0.insert(end, Rest { first, spec });
+            let (first, last) = (taken.last.next(), end);
+            let spec = Arc::clone(&taken.spec);
+            self.insert(Range { first, last, spec });
         }
-        if rest.first < taken.first {
-            self.0.insert(InstanceId(taken.first.0 - 1), rest);
+        if before < taken.first {
+            let (first, last) = (before, InstanceId(taken.first.0 - 1));
+            let spec = Arc::clone(&taken.spec);
+            self.insert(Range { first, last, spec });
         }
         Some(taken)
     }
@@ -96,7 +139,7 @@ impl Waiting {
             .map(move |(end, rest)| Range {
                 first: rest.first.max(first),
                 last: (*end).min(last),
-                spec: Arc::clone(&rest.spec),
+                spec: rest.spec.spec(),
             })
     }
 
@@ -104,7 +147,7 @@ impl Waiting {
         self.0.iter().map(|(last, rest)| Range {
             first: rest.first,
             last: *last,
-            spec: Arc::clone(&rest.spec),
+            spec: rest.spec.spec(),
         })
     }
 
@@ -142,9 +185,9 @@ mod tests {
             let taken = waiting.take(InstanceId(id), InstanceId(id)).expect("waits");
             assert_eq!((taken.first.0, taken.last.0), (id, id));
             assert_eq!(left(&waiting), rest);
-            assert!(waiting.spec(InstanceId(id)).is_none());
+            assert!(!waiting.contains(InstanceId(id)));
         }
-        assert!(waiting.spec(InstanceId(14)).is_some());
+        assert!(waiting.contains(InstanceId(14)));
     }
 
     #[test]

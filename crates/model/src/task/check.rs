@@ -7,6 +7,7 @@ use crate::time::Millis;
 
 /// What to try.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Probe {
     /// A command that exits with 0.
@@ -27,6 +28,7 @@ pub enum Probe {
 
 /// When and how often to try, and what to make of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Check {
     /// What to try.
     pub probe: Probe,

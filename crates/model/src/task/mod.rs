@@ -35,6 +35,7 @@ pub use record::{
 
 /// The name of a process within its task, and of its log directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct ProcessName(pub String);
 
@@ -46,6 +47,8 @@ impl fmt::Display for ProcessName {
 
 /// What a task may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Resources {
     /// Thousandths of a core.
     pub cpu_milli: u64,
@@ -63,6 +66,7 @@ pub struct Resources {
 
 /// A task, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskSpec {
     /// Its name.
     pub name: String,

@@ -10,6 +10,7 @@ use crate::time::Millis;
 
 /// How a command is started.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Run {
     /// By a shell.
@@ -22,6 +23,7 @@ pub enum Run {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
     /// Ended with success.
@@ -37,6 +39,7 @@ pub enum Condition {
 
 /// One arrow of a task's graph.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dependency {
     /// On whom.
     pub process: ProcessName,
@@ -46,6 +49,7 @@ pub struct Dependency {
 
 /// The pause before another run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Backoff {
     /// After the first failure.
     pub first: Millis,
@@ -59,6 +63,7 @@ pub struct Backoff {
 
 /// How a process is asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stop {
     /// The first signal, by number.
     pub signal: i32,
@@ -68,6 +73,7 @@ pub struct Stop {
 
 /// A limit of the kernel on one process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rlimit {
     /// Which, in lower case without prefix: `nofile`, `core`, `as`, …
     pub resource: String,
@@ -79,6 +85,7 @@ pub struct Rlimit {
 
 /// Where output goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LogDestination {
     /// Into files.
@@ -94,6 +101,7 @@ pub enum LogDestination {
 
 /// How long log files grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LogMode {
     /// Without end.
@@ -110,6 +118,7 @@ pub enum LogMode {
 
 /// What becomes of a process' output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Logger {
     /// Where it goes.
     pub destination: LogDestination,
@@ -119,6 +128,7 @@ pub struct Logger {
 
 /// One command inside a task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProcessSpec {
     /// Unique within the task.
     pub name: ProcessName,
