@@ -20,7 +20,7 @@ use baton_model::placement::Offer;
 use baton_model::task::Identity;
 use baton_model::time::{Millis, Mono};
 use baton_runner::coordinator::{Link, Start};
-use baton_runner::sys::identity::ExitStatus;
+use baton_runner::sys::exits::Exits;
 use baton_runner::sys::signals::{self, Signals};
 use baton_runner::sys::spawn::Spawner;
 use baton_runner::sys::{cgroup, clock, identity, reap};
@@ -54,7 +54,7 @@ pub(crate) struct Agent {
     /// Children that this process had before it was an agent: not the worker's.
     pub(crate) strangers: Vec<Identity>,
     /// How children of ours ended that a dead coordinator has left us: by pid and start.
-    pub(crate) reaped: BTreeMap<(u32, u64), ExitStatus>,
+    pub(crate) exits: Exits,
     pub(crate) link: Option<Link>,
     pub(crate) worker: Worker,
     /// The order of the dead-man timer that is in force.
@@ -89,7 +89,7 @@ impl Agent {
     /// Opens the state directory, and begins a life or goes on with one.
     pub(crate) fn open(config: Config) -> Result<Self, Error> {
         let now = clock::now().mono;
-        let connection = Connection::new(&config.scheduler, now)?;
+        let connection = Connection::new(&config.scheduler, config.token.clone(), now)?;
         // A limit on the size of files must be an error that is told, not our death.
         signals::ignore(&[libc::SIGXFSZ, libc::SIGPIPE]);
         let dir = StateDir::open(&config.state)?;
@@ -114,7 +114,7 @@ impl Agent {
             watch: Watch::new(start.cgroup.clone(), now),
             spawner: Spawner::new().map_err(Error::io("prepare to start a coordinator"))?,
             strangers: identity::children(boot),
-            reaped: BTreeMap::new(),
+            exits: Exits::default(),
             link: None,
             worker,
             guard: None,
@@ -184,7 +184,7 @@ impl Agent {
 
     fn signalled(&mut self, signal: i32) -> Option<Ended> {
         match signal {
-            libc::SIGCHLD => self.take_exits(),
+            libc::SIGCHLD => self.exits.take(self.boot),
             libc::SIGINT if self.leaving => {
                 tracing::warn!("leaving at once; what is left is being killed");
                 // Both may have come in the same turn: then the coordinator knows nothing yet.

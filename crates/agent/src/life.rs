@@ -212,7 +212,7 @@ impl Agent {
         if let Some(link) = link {
             see_off(link);
         }
-        self.take_exits();
+        self.exits.take(self.boot);
         self.begin_coordinator_anew()?;
         self.next_life(ended)?;
         let quiet_until = self.pace.next(clock::now().mono);

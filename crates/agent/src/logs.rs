@@ -3,11 +3,14 @@
 //! The question names a lease, and a process of its task by name; never a path. The
 //! directory of an attempt belongs to whoever runs it, who may put links there, and the agent
 //! may be root: so every step is taken from the one before, and no link is followed.
+//!
+//! A log that was left empty is used again for another attempt, under its name. So what was
+//! read counts only if the file is still there under the name by which it was opened.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
@@ -24,11 +27,32 @@ const TASK_FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Answers a question.
 pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
-    match find(state, query).and_then(|file| file.map(|file| chunk(&file, query)).transpose()) {
+    let read = || {
+        let Some(file) = find(state, query)? else {
+            return Ok(None);
+        };
+        let bytes = chunk(&file, query)?;
+        if bytes.is_empty() || is_still_there(&file, find(state, query)?)? {
+            return Ok(Some(bytes));
+        }
+        Ok(None)
+    };
+    match read() {
         Ok(Some(bytes)) => LogAnswer::Chunk(bytes),
         Ok(None) => LogAnswer::NotFound,
-        Err(error) => LogAnswer::Unavailable(format!("the worker cannot read it: {error}")),
+        Err(error) => {
+            let error: io::Error = error;
+            LogAnswer::Unavailable(format!("the worker cannot read it: {error}"))
+        }
     }
+}
+
+fn is_still_there(read: &File, now: Option<File>) -> io::Result<bool> {
+    let Some(now) = now else {
+        return Ok(false);
+    };
+    let (read, now) = (read.metadata()?, now.metadata()?);
+    Ok((read.dev(), read.ino()) == (now.dev(), now.ino()))
 }
 
 fn chunk(file: &File, query: &LogQuery) -> io::Result<Vec<u8>> {
@@ -125,7 +149,7 @@ fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Op
     regular(&run, name)
 }
 
-fn below(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn below(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(dir, name, flags, Mode::empty()) {
         Ok(found) => Ok(Some(found)),
@@ -135,7 +159,7 @@ fn below(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-fn regular(dir: &OwnedFd, name: &str) -> io::Result<Option<File>> {
+pub(crate) fn regular(dir: &OwnedFd, name: &str) -> io::Result<Option<File>> {
     // A pipe must not hold us up.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(dir, name, flags, Mode::empty()) {

@@ -21,7 +21,7 @@ use baton_model::time::Millis;
 use baton_runner::coordinator::{Found, Vacancy};
 use baton_runner::record::Evidence;
 use baton_runner::sys::identity::ExitStatus;
-use baton_runner::sys::{clock, identity, reap};
+use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Attempt, Known, Request, RunKey};
 
 use crate::drive::{Agent, WAIT_MAX};
@@ -31,8 +31,6 @@ use crate::replies::goes_on;
 use crate::runs::{Inherited, LOST, Phase, Run};
 use crate::state::Estate;
 
-/// So many exits of children are kept until somebody asks for them.
-const REAPED_MAX: usize = 10_000;
 /// So many coordinators in a row may die while we meet them. One that is killed then is no
 /// reason to stop; one that never lives has a reason of its own.
 const DEATHS_MAX: u32 = 10;
@@ -84,20 +82,23 @@ impl Agent {
 
     /// The coordinator has died, and we have not: another takes its place, in the same life.
     pub(crate) fn replace(&mut self) -> Result<(), Error> {
+        // What the first of them has seen is nowhere else once the second has begun its log.
+        let mut gathered = None;
         for _ in 0..DEATHS_MAX {
             self.link = None;
             self.requests.clear();
-            match self.replace_once() {
+            match self.replace_once(&mut gathered) {
                 Err(Error::Io { error, .. }) if is_gone(&error) => {}
                 other => return other,
             }
         }
-        self.replace_once()
+        self.replace_once(&mut gathered)
     }
 
-    fn replace_once(&mut self) -> Result<(), Error> {
-        self.take_exits();
-        let ours = self.runs.iter().map(Run::to_inherited).collect();
+    fn replace_once(&mut self, gathered: &mut Option<Vec<Inherited>>) -> Result<(), Error> {
+        self.exits.take(self.boot);
+        let ours = gathered.take();
+        let ours = ours.unwrap_or_else(|| self.runs.iter().map(Run::to_inherited).collect());
         let found = self.start.find();
         let (known, owned) = match found.map_err(Error::io("reach the coordinator"))? {
             Found::Alive(link, greeting) => {
@@ -111,6 +112,7 @@ impl Agent {
             Found::Nobody(vacancy) => {
                 let evidence = self.evidence(&vacancy).unwrap_or_default();
                 let known = self.merge(ours, evidence.runs);
+                *gathered = Some(known.clone());
                 self.succeed(vacancy, &known, self.guard, true)?;
                 (known, BTreeSet::new())
             }
@@ -132,7 +134,7 @@ impl Agent {
 
     /// What a dead coordinator has seen; `None` if there was none, or its log cannot be read.
     fn evidence(&self, vacancy: &Vacancy) -> Option<Evidence> {
-        match vacancy.evidence(&self.start) {
+        match vacancy.evidence(&self.start, &self.exits) {
             Ok(records) => records.map(Evidence::from_iter),
             Err(error) => {
                 tracing::error!("what the coordinator has seen cannot be read: {error}");
@@ -304,7 +306,7 @@ impl Agent {
                 let tag = self.tags.write(&run.tag()).unwrap_or_default();
                 let attempt = Attempt {
                     tag,
-                    claim: self.launcher.claim(&run.spec),
+                    claim: self.launcher.claim(run),
                     timeout: run.time_left(at.mono),
                     timeout_grace: TIMEOUT_GRACE,
                 };
@@ -321,8 +323,8 @@ impl Agent {
 
     /// Nobody watches a run any more: how it ended is known if it ended as our child.
     pub(crate) fn last_seen(&mut self, started: Option<(Moment, Identity)>) -> Report {
-        self.take_exits();
-        let status = started.and_then(|(_, who)| self.reaped.remove(&(who.pid, who.start_ticks)));
+        self.exits.take(self.boot);
+        let status = started.and_then(|(_, who)| self.exits.remove(&who));
         let Some((status, (at, _))) = status.zip(started) else {
             return LOST.into();
         };
@@ -339,24 +341,6 @@ impl Agent {
                 cpu: Millis(0),
                 memory_peak: 0,
             }),
-        }
-    }
-
-    /// Takes the exits of our own children: the coordinator, and what an earlier one left us.
-    /// The start time is read before a child is reaped: a number that was used again must not
-    /// be taken for the run that had it before.
-    pub(crate) fn take_exits(&mut self) {
-        while let Ok(Some((pid, status))) = reap::next_exited() {
-            let who = identity::identify(self.boot, pid).ok().flatten();
-            if reap::reap(pid).is_err() {
-                return;
-            }
-            if self.reaped.len() >= REAPED_MAX {
-                self.reaped.clear();
-            }
-            if let Some(who) = who {
-                self.reaped.insert((who.pid, who.start_ticks), status);
-            }
         }
     }
 

@@ -10,6 +10,7 @@ use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Millis;
 use baton_runner::coordinator::{Found, Link};
 use baton_runner::record::Evidence;
+use baton_runner::sys::exits::Exits;
 use baton_runner::sys::spawn::Spawner;
 use baton_runner::sys::{clock, proc};
 use baton_runner::wire::{Attempt, Ended, Guard, Home, Known, Launch, Reply, Request, Sink};
@@ -439,7 +440,9 @@ fn after_a_kill_the_log_says_what_ran_and_what_waited() {
         vacancy.is_some()
     });
     let vacancy = vacancy.expect("just seen");
-    let records = vacancy.evidence(&bench.start).expect("readable");
+    let records = vacancy
+        .evidence(&bench.start, &Exits::default())
+        .expect("readable");
     let evidence = Evidence::from_iter(records.expect("there was one"));
     assert!(
         evidence

@@ -12,6 +12,9 @@ use crate::wire;
 
 /// How much is read at a time.
 const READ_BYTES: usize = 16 << 10;
+/// How much memory a buffer keeps while it is empty: room for the orders of one turn of a busy
+/// worker.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// One end.
 #[derive(Debug)]
@@ -115,7 +118,7 @@ impl AsFd for Channel {
 
 /// One large message must not make a small process large for ever.
 fn shrink(buffer: &mut Vec<u8>) {
-    if buffer.is_empty() && buffer.capacity() > READ_BYTES {
+    if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {
         buffer.shrink_to(0);
     }
 }

@@ -31,6 +31,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use people::parent;
 pub(crate) use people::{is_alive, processes, signal};
 
 /// Whatever takes longer has gone wrong, on any machine.
@@ -41,6 +42,8 @@ pub(crate) struct Cluster {
     dir: TempDir,
     options: Vec<String>,
     workers_listen: String,
+    /// The file with the token that workers show.
+    token: Option<PathBuf>,
     scheduler: Option<Child>,
     addresses: Option<(String, String)>,
     workers: BTreeMap<String, Child>,
@@ -65,6 +68,7 @@ impl Cluster {
             dir: tempfile::tempdir().expect("a directory"),
             options: options.iter().map(|it| (*it).to_owned()).collect(),
             workers_listen: "127.0.0.1:0".to_owned(),
+            token: None,
             scheduler: None,
             addresses: None,
             workers: BTreeMap::new(),
@@ -72,9 +76,18 @@ impl Cluster {
         }
     }
 
-    /// From its start on, the scheduler listens here for workers.
+    /// From its start on, the scheduler listens here for workers, also for those of other
+    /// machines, which have to show a token.
     pub(crate) fn listen_for_workers(&mut self, address: &str) {
         address.clone_into(&mut self.workers_listen);
+        let path = self.path("worker.token");
+        let made = baton()
+            .args(["token", "create", "--role", "worker", "--data"])
+            .arg(self.path("data"))
+            .stdout(File::create(&path).expect("a file"))
+            .status();
+        assert!(made.expect("baton starts").success(), "no token");
+        self.token = Some(path);
     }
 
     /// A path below the cluster's directory.
@@ -165,14 +178,16 @@ impl Cluster {
 
     /// Starts a worker with a command of one's own that ends as the binary.
     pub(crate) fn start_worker_by(&mut self, mut by: Command, name: &str, options: &[&str]) {
-        let child = by
+        let by = by
             .args(["worker", "--name", name, "--scheduler", &self.workers_at()])
             .arg("--state")
             .arg(self.path(name))
             .args(options)
-            .stderr(self.log_file(name))
-            .spawn()
-            .expect("baton starts");
+            .stderr(self.log_file(name));
+        if let Some(token) = &self.token {
+            by.arg("--token-file").arg(token);
+        }
+        let child = by.spawn().expect("baton starts");
         self.workers.insert(name.to_owned(), child);
     }
 
@@ -192,9 +207,12 @@ impl Cluster {
     /// The number of a worker's coordinator, if there is one.
     pub(crate) fn coordinator_pid(&self, name: &str) -> Option<u32> {
         let state = self.path(name);
-        processes(|line| line.contains("__coordinator") && line.contains(&*state.to_string_lossy()))
-            .first()
-            .copied()
+        let found = processes(|line| {
+            line.contains("__coordinator") && line.contains(&*state.to_string_lossy())
+        });
+        // What it is about to launch still has its command line.
+        let is_child = |pid: u32| parent(pid).is_some_and(|parent| found.contains(&parent));
+        found.iter().copied().find(|pid| !is_child(*pid))
     }
 
     /// Runs something against the scheduler, again and again while it cannot be reached.

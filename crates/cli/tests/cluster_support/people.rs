@@ -42,9 +42,18 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid)
 }
 
+/// The parent of a process that is there.
+pub(crate) fn parent(pid: u32) -> Option<u32> {
+    let state_and_more = stat(pid);
+    state_and_more.split(' ').nth(1)?.parse().ok()
+}
+
 fn is_zombie(pid: u32) -> bool {
+    stat(pid).starts_with('Z')
+}
+
+/// What the kernel says of a process from its state on; nothing if it is gone.
+fn stat(pid: u32) -> String {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ")
-        .next()
-        .is_none_or(|rest| rest.starts_with('Z'))
+    stat.rsplit(") ").next().unwrap_or_default().to_owned()
 }

@@ -73,17 +73,22 @@ impl Coordinator {
     }
 
     fn exited(&mut self, key: RunKey, status: ExitStatus) {
-        if let Some(run) = self.table.runs.get(&key) {
-            let exited = Ended {
-                run: key,
-                at: clock::now().into(),
-                outcome: run.outcome(status),
-                started: run.started.map(|(at, _)| at),
-                usage: None,
-            };
-            self.record(CoordinatorRecord::Exited(exited));
+        if let Some(exited) = self.exit(key, status) {
+            self.record(exited);
             self.write_records();
         }
+    }
+
+    /// What stands on record of a run whose first process has ended like this.
+    pub(super) fn exit(&self, key: RunKey, status: ExitStatus) -> Option<CoordinatorRecord> {
+        let run = self.table.runs.get(&key)?;
+        Some(CoordinatorRecord::Exited(Ended {
+            run: key,
+            at: clock::now().into(),
+            outcome: run.outcome(status),
+            started: run.started.map(|(at, _)| at),
+            usage: None,
+        }))
     }
 
     fn reap_root(&mut self, key: RunKey, pid: u32) -> io::Result<()> {

@@ -4,13 +4,21 @@
 //! Both directories are the coordinator's own and are held open: nobody else can put a
 //! link into them, and an attempt costs two or three calls and no walk along a path. If
 //! one was removed meanwhile it is made anew.
+//!
+//! What an attempt has left empty is used again under the next one's name: most attempts
+//! print nothing and leave no file, and to make and delete three files for each costs more
+//! than to run many of them. (A file system such as ext4 does not give a number away again
+//! that was freed within the last half minute, but looks at it each time.) So a log that is
+//! not there is one into which nothing was written.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Uid, chownat, mkdirat, open, openat, statat,
+    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid, chownat, mkdirat, open, openat,
+    renameat_with, statat,
 };
 use rustix::io::Errno;
 
@@ -19,12 +27,22 @@ use crate::wire::{Credentials, Home};
 const WORK: &str = "work";
 const LOGS: &str = "logs";
 
+const DIR_MODE: u32 = 0o700;
+const LOG_MODE: u32 = 0o600;
+
+/// So many empty directories, and so many empty files, are kept to be used again.
+const SPARES_MAX: usize = 256;
+
 /// Where homes are made.
 #[derive(Debug)]
 pub(super) struct Homes {
     sandbox: PathBuf,
     work: Option<OwnedFd>,
     logs: Option<OwnedFd>,
+    /// Names of empty directories of our own user in `work`.
+    spare_dirs: Vec<String>,
+    /// Names of empty files of our own user in `logs`.
+    spare_logs: Vec<String>,
 }
 
 impl Homes {
@@ -33,6 +51,8 @@ impl Homes {
             sandbox: sandbox.to_owned(),
             work: None,
             logs: None,
+            spare_dirs: Vec::new(),
+            spare_logs: Vec::new(),
         }
     }
 
@@ -42,8 +62,12 @@ impl Homes {
             check(name)?;
         }
         let dir = home.dir.as_str();
+        let spare = owner.is_none().then(|| self.spare_dirs.pop()).flatten();
         within(&mut self.work, &self.sandbox, WORK, |work| {
-            match mkdirat(work, dir, Mode::from_raw_mode(0o700)) {
+            if reuse(work, spare.as_deref(), dir) {
+                return Ok(());
+            }
+            match mkdirat(work, dir, Mode::from_raw_mode(DIR_MODE)) {
                 Ok(()) => owner.map_or(Ok(()), |owner| {
                     let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
                     chownat(work, dir, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
@@ -67,12 +91,75 @@ impl Homes {
     pub(super) fn log(&mut self, name: &str, owner: Option<&Credentials>) -> io::Result<OwnedFd> {
         let flags =
             OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let spare = owner.is_none().then(|| self.spare_logs.pop()).flatten();
         let file = within(&mut self.logs, &self.sandbox, LOGS, |logs| {
-            openat(logs, name, flags, Mode::from_raw_mode(0o600))
+            // Opened by its name in any case: what was there before is appended to.
+            reuse(logs, spare.as_deref(), name);
+            openat(logs, name, flags, Mode::from_raw_mode(LOG_MODE))
         })?;
         give_to(&file, owner)?;
         Ok(file)
     }
+
+    /// The attempt of this home is over, and nobody is left who could write there: what is
+    /// empty, and as it was made, is kept for another. It ran as our own user.
+    pub(super) fn leave(&mut self, home: Home) {
+        if let Some(logs) = &self.logs {
+            for name in [home.stdout, home.stderr] {
+                if self.spare_logs.len() < SPARES_MAX && is_unused_log(logs, &name) {
+                    self.spare_logs.push(name);
+                }
+            }
+        }
+        if let Some(work) = &self.work
+            && self.spare_dirs.len() < SPARES_MAX
+            && is_unused_dir(work, &home.dir)
+        {
+            self.spare_dirs.push(home.dir);
+        }
+    }
+}
+
+/// Gives a spare one its new name. False if there is none, or that name is taken, or the file
+/// system cannot do that without overwriting: then the spare one stays for whoever clears away
+/// what is old.
+fn reuse(parent: &OwnedFd, spare: Option<&str>, name: &str) -> bool {
+    spare.is_some_and(|spare| {
+        renameat_with(parent, spare, parent, name, RenameFlags::NOREPLACE).is_ok()
+    })
+}
+
+fn is_unused_log(logs: &OwnedFd, name: &str) -> bool {
+    statat(logs, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|log| {
+        let plain = FileType::from_raw_mode(log.st_mode).is_file() && log.st_nlink == 1;
+        plain && log.st_size == 0 && log.st_mode & 0o7777 == LOG_MODE
+    })
+}
+
+fn is_unused_dir(work: &OwnedFd, name: &str) -> bool {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = openat(work, name, flags, Mode::empty());
+    dir.and_then(|dir| {
+        let made_so = rustix::fs::fstat(&dir)?.st_mode & 0o7777 == DIR_MODE;
+        Ok(made_so && is_empty(dir)?)
+    })
+    .unwrap_or(false)
+}
+
+/// The kernel gives as many entries at once as fit, so one call says whether there is any
+/// beside the two that every directory has.
+fn is_empty(dir: OwnedFd) -> rustix::io::Result<bool> {
+    let mut space = [MaybeUninit::uninit(); 1 << 10];
+    let mut entries = RawDir::new(dir, &mut space);
+    while let Some(entry) = entries.next() {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+        if entries.is_buffer_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(true)
 }
 
 /// Does something in one of the two directories. It is opened if it is not held, or is
@@ -164,6 +251,82 @@ mod tests {
         let log = sandbox.path().join("logs/out");
         let mode = fs::metadata(log).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    /// Enters a home as a launch does, and gives the directory and the two logs.
+    fn moved_in(homes: &mut Homes, home: &Home) -> [PathBuf; 3] {
+        let dir = homes.enter(home, None).expect("made");
+        for name in [&home.stdout, &home.stderr] {
+            homes.log(name, None).expect("made");
+        }
+        let logs = homes.sandbox.join(LOGS);
+        [dir.into(), logs.join(&home.stdout), logs.join(&home.stderr)]
+    }
+
+    fn numbered(number: u32) -> Home {
+        Home {
+            dir: number.to_string(),
+            stdout: format!("{number}.out"),
+            stderr: format!("{number}.err"),
+        }
+    }
+
+    fn inodes(paths: &[PathBuf; 3]) -> [u64; 3] {
+        use std::os::unix::fs::MetadataExt;
+        paths
+            .each_ref()
+            .map(|path| fs::metadata(path).expect("there").ino())
+    }
+
+    #[test]
+    fn what_was_left_empty_is_used_again_under_another_name() {
+        let sandbox = tempfile::tempdir().expect("a directory");
+        let mut homes = Homes::new(sandbox.path());
+        let first = moved_in(&mut homes, &numbered(1));
+        let mut before = inodes(&first);
+        homes.leave(numbered(1));
+        let second = moved_in(&mut homes, &numbered(2));
+        let mut after = inodes(&second);
+        // Which of the two logs becomes which does not matter.
+        before.sort_unstable();
+        after.sort_unstable();
+        assert_eq!(before, after);
+        assert!(first.iter().all(|path| !path.exists()), "they were renamed");
+    }
+
+    #[test]
+    fn what_was_written_or_changed_stays_where_it_is() {
+        let sandbox = tempfile::tempdir().expect("a directory");
+        let mut homes = Homes::new(sandbox.path());
+        let [dir, out, err] = moved_in(&mut homes, &numbered(1));
+        fs::write(dir.join("result"), b"").expect("written");
+        fs::write(&out, b"said").expect("written");
+        fs::set_permissions(&err, fs::Permissions::from_mode(0o644)).expect("set");
+        homes.leave(numbered(1));
+        moved_in(&mut homes, &numbered(2));
+        assert!(
+            [dir.join("result"), out, err]
+                .iter()
+                .all(|path| path.exists())
+        );
+        let dir = homes.enter(&numbered(3), None).expect("made");
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("set");
+        homes.leave(numbered(3));
+        assert!(homes.spare_dirs.is_empty());
+    }
+
+    #[test]
+    fn a_home_that_is_there_is_entered_and_not_replaced_by_a_spare_one() {
+        let sandbox = tempfile::tempdir().expect("a directory");
+        let mut homes = Homes::new(sandbox.path());
+        let [dir, out, _] = moved_in(&mut homes, &numbered(1));
+        fs::write(dir.join("half"), b"").expect("written");
+        fs::write(&out, b"said").expect("written");
+        moved_in(&mut homes, &numbered(2));
+        homes.leave(numbered(2));
+        moved_in(&mut homes, &numbered(1));
+        assert!(dir.join("half").exists());
+        assert_eq!(fs::read(out).expect("there"), b"said");
     }
 
     #[test]

@@ -1,8 +1,13 @@
-//! The coordinator's log: when it is written, synced and replaced.
+//! The coordinator's log: when it is written, synced and replaced, and begun anew after it
+//! could not be written.
 
-use super::serve::Coordinator;
-use crate::log::{Log, LogError};
+use baton_model::time::Millis;
+
+use super::runs::Body;
+use super::serve::{Coordinator, log_path};
+use crate::log::{Kind, Log, LogError};
 use crate::record::CoordinatorRecord;
+use crate::sys::clock;
 use crate::wire::{Guard, Known};
 
 /// A log with more records than this, most of them about forgotten runs, is replaced.
@@ -10,6 +15,9 @@ const LOG_RECORDS_MAX: u64 = 4_096;
 /// The same for a worker, whose attempts may be thousands in a second. To replace a log
 /// takes two syncs, in which nothing is launched.
 const WORKER_LOG_RECORDS_MAX: u64 = 32_768;
+
+/// Between two tries to begin a log anew.
+const LOG_AGAIN: Millis = Millis::from_secs(5);
 
 impl Coordinator {
     /// Keeps something, before what is said from now on is said.
@@ -19,8 +27,12 @@ impl Coordinator {
 
     /// A log that cannot be written is evidence lost, not work lost: the runner hears
     /// everything from us as long as we live, and what it never heard of it finds by its
-    /// mark. So we go on.
+    /// mark. So we go on, and begin another log with everything that is known as soon as one
+    /// can be written.
     pub(super) fn write_records(&mut self) {
+        if self.log.is_none() && clock::now().mono >= self.log_at {
+            self.begin_the_log_anew();
+        }
         if self.records.is_empty() {
             return;
         }
@@ -36,7 +48,7 @@ impl Coordinator {
         } else {
             LOG_RECORDS_MAX
         };
-        // A run that is known takes two records at most, so half of a log or more is gone
+        // A run that is known takes two records at most (and a few that linger a third), so half of a log or more is gone
         // whenever it is replaced: each record is written again once at most, on average.
         let known = self.table.runs.len() + self.queue.len();
         if log.records() > least.max(4 * known as u64) {
@@ -54,6 +66,30 @@ impl Coordinator {
     }
 
     fn compact(&mut self) {
+        let first = self.summary();
+        if let Some(Err(error)) = self.log.as_mut().map(|log| log.replace(&first)) {
+            self.give_the_log_up(&error);
+        }
+    }
+
+    /// A file of its own, and not the one before: after a failed sync nobody knows what of
+    /// that is on the disk.
+    fn begin_the_log_anew(&mut self) {
+        // What waits to be written is in it, too; to say it twice changes nothing.
+        let first = self.summary();
+        let path = log_path(&self.config.checkpoint);
+        match Log::create(&path, Kind::Coordinator, &first) {
+            Ok(log) => {
+                eprintln!("coordinator: has a log again");
+                self.log = Some(log);
+            }
+            // Why not was said when the one before was given up.
+            Err(_) => self.log_at = clock::now().mono + LOG_AGAIN,
+        }
+    }
+
+    /// What is known, as the records that a log begins with.
+    fn summary(&self) -> Vec<CoordinatorRecord> {
         let begun = CoordinatorRecord::Begun {
             mark: self.config.mark.clone(),
             boot: self.boot,
@@ -62,18 +98,25 @@ impl Coordinator {
         let guard = self.guard.order().map(Guard::from);
         let guard = guard.map(CoordinatorRecord::Guard);
         let kept = self.table.known().chain(self.queue.known());
-        let first: Vec<_> = std::iter::once(begun)
+        // Something of these is left, but how they ended is known.
+        let exited = self.table.lingering.iter().filter_map(|key| {
+            let run = self.table.runs.get(key).filter(|run| run.is_live())?;
+            match run.body {
+                Body::Gone(status) => self.exit(*key, status),
+                Body::Child | Body::Adopted(_) | Body::Ending(..) => None,
+            }
+        });
+        std::iter::once(begun)
             .chain(guard)
             .chain(kept.flat_map(known_records))
-            .collect();
-        if let Some(Err(error)) = self.log.as_mut().map(|log| log.replace(&first)) {
-            self.give_the_log_up(&error);
-        }
+            .chain(exited)
+            .collect()
     }
 
     fn give_the_log_up(&mut self, error: &LogError) {
         eprintln!("coordinator: goes on without its log: {error}");
         self.log = None;
+        self.log_at = clock::now().mono + LOG_AGAIN;
     }
 }
 

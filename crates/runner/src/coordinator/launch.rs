@@ -11,11 +11,13 @@ use std::path::{Path, PathBuf};
 
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::task::{Identity, RunNo};
+use baton_model::time::Now;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Config;
+use super::births::Births;
 use super::home::{Homes, directory, give_to, subdirectory};
 use super::runs::{Body, Role, Run, run_mark};
 use super::serve::Coordinator;
@@ -26,7 +28,7 @@ use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::proc::{self, Reader};
 use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{clock, kill};
-use crate::wire::{Credentials, Ended, Launch, Limit, Reply, RunKey, Sink};
+use crate::wire::{Credentials, Ended, Home, Launch, Limit, Reply, RunKey, Sink};
 
 /// What launches need.
 #[derive(Debug)]
@@ -43,11 +45,16 @@ pub(super) struct Launcher {
     pub(super) reader: Reader,
     /// How many descriptors a process may have, unless it says otherwise.
     descriptors: Option<Limit>,
+    births: Births,
+    /// Whether the ticks that we read are those of `/proc`.
+    clock_is_known: Option<bool>,
 }
 
 /// What was started for one run.
 struct Started {
     pid: u32,
+    /// The tick of the clock in which that happened, if it was one and the same.
+    tick: Option<u64>,
     rotators: Vec<u32>,
     group: Option<Cgroup>,
 }
@@ -65,6 +72,8 @@ impl Launcher {
             outer_marks: std::env::var(proc::OUTER_MARKS).ok(),
             reader: Reader::new()?,
             descriptors: raise_descriptors(),
+            births: Births::new(&config.checkpoint),
+            clock_is_known: None,
         })
     }
 
@@ -103,7 +112,12 @@ impl Launcher {
         limits
     }
 
-    fn start(&mut self, run: RunKey, launch: &Launch) -> io::Result<Started> {
+    /// An attempt is over, and nobody is left who could write into its home.
+    pub(super) fn leave(&mut self, home: Home) {
+        self.homes.leave(home);
+    }
+
+    fn start(&mut self, run: RunKey, at: Now, launch: &Launch) -> io::Result<Started> {
         let owner = launch.credentials.as_ref();
         let home = launch.home.as_ref();
         let work = home.map(|home| self.homes.enter(home, owner)).transpose()?;
@@ -143,9 +157,12 @@ impl Launcher {
         if launch.cwd.is_empty() {
             command.cwd = work.as_deref();
         }
+        command.birth = self.births.note(run, at);
         command.stdout = stdout.as_ref().map(AsFd::as_fd);
         command.stderr = stderr.as_ref().map(AsFd::as_fd);
+        let before = proc::ticks_now();
         let spawned = self.spawner.spawn(&command);
+        let tick = Some(before).filter(|before| proc::ticks_now() == *before);
         if let (Err(error), Some(stderr)) = (&spawned, stderr) {
             // Where somebody looks who wonders why it did not run. If that fails too,
             // the end of the run still says that it was not launched.
@@ -154,6 +171,7 @@ impl Launcher {
         match spawned {
             Ok(pid) => Ok(Started {
                 pid,
+                tick,
                 rotators,
                 group,
             }),
@@ -163,6 +181,22 @@ impl Launcher {
                 Err(io::Error::other(error))
             }
         }
+    }
+
+    /// When a process that is not reaped yet has started. To ask `/proc` costs a tenth of a
+    /// launch, and the clock that the kernel took it from can be read by us; whether it is
+    /// that clock is seen at the first process.
+    fn start_of(&mut self, started: &Started) -> io::Result<u64> {
+        if let (Some(tick), Some(true)) = (started.tick, self.clock_is_known) {
+            return Ok(tick);
+        }
+        // Its number is in /proc for certain, if /proc can be read.
+        let stat = self.reader.stat(started.pid)?;
+        let start_ticks = stat.ok_or(io::ErrorKind::NotFound)?.start_ticks;
+        if let (Some(tick), None) = (started.tick, self.clock_is_known) {
+            self.clock_is_known = Some(tick == start_ticks);
+        }
+        Ok(start_ticks)
     }
 
     /// The control group of one run, where it has a limit that a group can keep.
@@ -232,8 +266,16 @@ impl Coordinator {
         self.start(key, *launch, tag);
     }
 
+    /// Starts those that wait and fit, and then looks what those before them have left.
+    pub(super) fn fill_vacancies(&mut self) {
+        self.start_waiting();
+        for home in std::mem::take(&mut self.vacated) {
+            self.launcher.leave(home);
+        }
+    }
+
     /// Starts those that wait and fit. Whether they may is asked again.
-    pub(super) fn start_waiting(&mut self) {
+    fn start_waiting(&mut self) {
         while self.killing.is_none() {
             let Some((key, launch)) = self.queue.next_fitting() else {
                 return;
@@ -293,7 +335,7 @@ impl Coordinator {
         }
         let at = clock::now();
         self.launcher.mark(key, &self.config.mark, &mut launch);
-        let (identity, group) = match self.started(key, &launch) {
+        let (identity, group) = match self.started(key, at, &launch) {
             Ok(started) => started,
             Err(error) => {
                 // Why, stands where its output would, if it came so far.
@@ -313,6 +355,7 @@ impl Coordinator {
             claim: launch.claim,
             resumes: launch.resumes,
             whole,
+            home: launch.home.filter(|_| launch.credentials.is_none()),
             timeout: launch
                 .timeout
                 .map(|span| (at.mono + span, launch.timeout_grace)),
@@ -327,32 +370,34 @@ impl Coordinator {
             identity,
             tag,
         });
-        // At once: what we die with unrecorded counts as lost.
+        // At once: only of the last launch there is a note.
         self.write_records();
         self.say(Reply::Started { run, at, identity });
     }
 
-    fn started(&mut self, key: RunKey, launch: &Launch) -> io::Result<(Identity, Option<Cgroup>)> {
-        let started = self.launcher.start(key, launch)?;
-        for pid in started.rotators {
-            self.table.children.insert(pid, Role::Rotator);
+    fn started(
+        &mut self,
+        key: RunKey,
+        at: Now,
+        launch: &Launch,
+    ) -> io::Result<(Identity, Option<Cgroup>)> {
+        let started = self.launcher.start(key, at, launch)?;
+        for pid in &started.rotators {
+            self.table.children.insert(*pid, Role::Rotator);
         }
         let pid = started.pid;
-        // Not reaped yet, so its number is in /proc for certain, if /proc can be read.
-        match self.launcher.reader.stat(pid) {
-            Ok(Some(stat)) => {
+        match self.launcher.start_of(&started) {
+            Ok(start_ticks) => {
                 let identity = Identity {
                     boot: self.boot,
                     pid,
-                    start_ticks: stat.start_ticks,
+                    start_ticks,
                 };
                 Ok((identity, started.group))
             }
-            other => {
+            Err(error) => {
                 self.report(kill::group(pid, libc::SIGKILL));
-                Err(other
-                    .err()
-                    .unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+                Err(error)
             }
         }
     }

@@ -8,7 +8,9 @@
 //! Whose an orphan is, is asked once, when it is first seen: its mark says so, or its
 //! session or group. One that has shed all three belongs to the attempt that could have
 //! begotten it, if there is only one left that could; among several that run it is nobody's
-//! until the last of them ends. (Only a control group of its own would tell.)
+//! until the last of them ends. (Only a control group of its own would tell.) One that is
+//! just being taken down has lost its mark with its memory: it could be anybody's, and is
+//! waited for by all who end meanwhile.
 //!
 //! What is left gets SIGTERM and [`LEFTOVER_GRACE`], then SIGKILL; the attempt is over, with
 //! the status of its first process, when all is gone. What cannot be killed is reported,
@@ -43,6 +45,8 @@ struct Orphan {
     /// Whose it is, if that is known.
     run: Option<RunKey>,
     start_ticks: u64,
+    /// It was not to be known whose it is, because it was just being taken down.
+    dying: bool,
 }
 
 impl Orphan {
@@ -114,6 +118,7 @@ impl Coordinator {
         let now = clock::now().mono;
         let kill_at = run.kill_at;
         if !self.has_leftovers(key) {
+            self.leave_home(key);
             return self.run_ended(key, status);
         }
         match kill_at {
@@ -134,6 +139,15 @@ impl Coordinator {
             Some(_) => {}
         }
         self.table.schedule(now + LOOK_EVERY, Due::Look(key));
+    }
+
+    /// What a run that is gone has left empty is for others, if it is certain that nobody holds
+    /// it open: an orphan of which is not known whose it is may be this one's.
+    fn leave_home(&mut self, key: RunKey) {
+        let certain = self.orphans.list.is_some() && self.orphans.seen.is_empty();
+        let run = self.table.runs.get_mut(&key).filter(|_| certain);
+        // Those who wait for its place come first: see `fill_vacancies`.
+        self.vacated.extend(run.and_then(|run| run.home.take()));
     }
 
     /// The grace of what is left is over.
@@ -171,8 +185,11 @@ impl Coordinator {
                 self.orphans.seen.insert(pid, Orphan { run, ..orphan });
             }
         }
+        let begun = self.table.runs.get(&key).and_then(|run| run.started);
+        let begun = begun.map_or(0, |(_, identity)| identity.start_ticks);
+        let may_be_of = |orphan: &Orphan| orphan.dying && orphan.start_ticks >= begun;
         let mut orphans = self.orphans.seen.values();
-        orphans.any(|orphan| orphan.is_of(key))
+        orphans.any(|orphan| orphan.is_of(key) || may_be_of(orphan))
     }
 
     /// The one run that can have begotten an orphan, if there is only one: it was there
@@ -217,9 +234,16 @@ impl Coordinator {
         for pid in new {
             match self.launcher.reader.stat(pid)? {
                 Some(stat) if !stat.is_over() => {
+                    let run = self.whose(&stat);
+                    // Asked after its mark was looked for, not before.
+                    let dying = run.is_none()
+                        && (self.launcher.reader.stat(pid)?)
+                            .is_none_or(|now| now.is_exiting || now.is_over());
+                    let start_ticks = stat.start_ticks;
                     let orphan = Orphan {
-                        run: self.whose(&stat),
-                        start_ticks: stat.start_ticks,
+                        run,
+                        start_ticks,
+                        dying,
                     };
                     self.orphans.seen.insert(pid, orphan);
                 }

@@ -19,11 +19,11 @@
 //! **Invariants.**
 //! * A record is in the log before its reply is on the socket. The log is synced only
 //!   while nobody is connected: a connected runner keeps its own, synced one.
-//! * Everything recorded in one turn of the loop is one write. A standalone task's launches
-//!   are written each at once: what its coordinator dies with unrecorded counts as lost. A
-//!   worker's are not: its attempts are found by their mark, so a successor is asked to kill
-//!   what carries a mark of no run that it adopted ([`Request::KillStrays`], done before its
-//!   first launch in any case), and then what was accepted and not seen to start is lost.
+//! * Everything recorded in one turn of the loop is one write, but a launch and the exit of an
+//!   attempt are written each at once. The one launch that may be missing in the log is known
+//!   from a note that its process makes itself: see `births`. A successor is asked to kill what
+//!   carries a mark of no run that it adopted ([`Request::KillStrays`], done before its first
+//!   launch in any case), and then what was accepted and not seen to start is lost.
 //! * A run is launched once, however often it is ordered.
 //! * What descends from the coordinator stays below it (it is the subreaper), so a walk
 //!   of the tree finds daemonised processes too. What an earlier, dead coordinator left
@@ -39,6 +39,7 @@
 //! | `serve` | the loop: connection, requests, replies, records |
 //! | `runs` | what is known about each run |
 //! | `queue` | who waits for what is occupied |
+//! | `births` | the last launch, should it not come to be recorded |
 //! | `launch` | log files, rotation, starting |
 //! | `home` | the directories and logs of a worker's attempts |
 //! | `endings` | exits, stops, checks that take too long |
@@ -49,6 +50,7 @@
 //!
 //! [`Request::KillStrays`]: crate::wire::Request::KillStrays
 
+mod births;
 mod endings;
 mod home;
 mod journal;

@@ -9,7 +9,7 @@ use baton_model::time::{Millis, Mono};
 use crate::sys::cgroup::Cgroup;
 use crate::sys::identity::{ExitStatus, Handle};
 use crate::sys::reap::Used;
-use crate::wire::{Ended, Known, RunKey};
+use crate::wire::{Ended, Home, Known, RunKey};
 
 /// Who watches over the first process of a run.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub(super) struct Run {
     pub(super) claim: Vec<u64>,
     /// It has a home: its end means that nothing of it is left.
     pub(super) whole: bool,
+    /// That home, if what it leaves empty there can be used again.
+    pub(super) home: Option<Home>,
     /// It is an attempt that was adopted: its orphans are not ours, so they are swept for
     /// when it ends.
     pub(super) swept: bool,
@@ -65,6 +67,7 @@ impl Run {
             tag: String::new(),
             claim: Vec::new(),
             whole: false,
+            home: None,
             swept: false,
             resumes: false,
             timeout: None,
@@ -84,6 +87,7 @@ impl Run {
             tag,
             claim: Vec::new(),
             whole: false,
+            home: None,
             swept: false,
             resumes: false,
             timeout: None,

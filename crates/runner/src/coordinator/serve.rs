@@ -24,7 +24,7 @@ use crate::record::CoordinatorRecord;
 use crate::sys::identity::{self, Handle};
 use crate::sys::signals::{self, Signals};
 use crate::sys::{clock, inherit, memory, reap};
-use crate::wire::{Attempt, Ended, Guard, Reply, Request, RunKey, VERSION};
+use crate::wire::{Attempt, Ended, Guard, Home, Reply, Request, RunKey, VERSION};
 
 /// Without a runner and without anything that runs, for this long: whatever there is to
 /// know is in the log, so nobody needs this process any more.
@@ -50,10 +50,14 @@ pub(super) struct Coordinator {
     pub(super) launcher: Launcher,
     pub(super) queue: Queue,
     pub(super) orphans: Orphans,
+    /// Homes of attempts that are over, to be looked at once others have their place.
+    pub(super) vacated: Vec<Home>,
     pub(super) killing: Option<Killing>,
     pub(super) guard: DeadMan,
-    /// `None` once it could not be written; then what is recorded is known here only.
+    /// `None` while it cannot be written; then what is recorded is known here only.
     pub(super) log: Option<Log>,
+    /// When that is tried again.
+    pub(super) log_at: Mono,
     /// To be written before the next replies.
     pub(super) records: Vec<CoordinatorRecord>,
     /// What a coordinator before us may have launched and not recorded is not there.
@@ -111,9 +115,11 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
         launcher,
         queue: Queue::default(),
         orphans: Orphans::new(),
+        vacated: Vec::new(),
         killing: None,
         guard: DeadMan::default(),
         log: Some(log),
+        log_at: Mono(0),
         records: Vec::new(),
         strays_killed: false,
         replies: Vec::new(),
@@ -151,12 +157,12 @@ impl Coordinator {
             }
             self.time_passes();
             // Before anything new is heard: what waits has come before it.
-            self.start_waiting();
+            self.fill_vacancies();
             if ready.client {
                 self.read();
             }
             self.obey();
-            self.start_waiting();
+            self.fill_vacancies();
             if ready.listener {
                 self.accept(listener);
             }
@@ -210,7 +216,9 @@ impl Coordinator {
         let idle = self.is_idle().then(|| self.idle_since + IDLE_MAX);
         let killing = self.killing.as_ref().map(Killing::look_at);
         let accept = Some(self.accept_at).filter(|at| *at > clock::now().mono);
+        let log = self.log.is_none().then_some(self.log_at);
         let all = [
+            log,
             self.table.next_due(),
             self.guard.next_due(),
             idle,

@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::births;
 use super::serve::log_path;
 use super::{COMMAND, Config, LISTENER_FD, LOCK_FD};
 use crate::channel::Channel;
 use crate::log::{self, Kind, LogError};
 use crate::record::CoordinatorRecord;
+use crate::sys::exits::Exits;
 use crate::sys::spawn::{Command, Spawner};
-use crate::sys::{proc, socket};
+use crate::sys::{identity, proc, socket};
 use crate::wire::{Guard, Known, Reply, Request, VERSION};
 
 const LOCK: &str = "coordinator.lock";
@@ -221,13 +223,16 @@ impl Start {
 
 impl Vacancy {
     /// What the coordinator before has seen; nothing if there was none. Put together it is an
-    /// [`Evidence`](crate::record::Evidence). Of a worker's coordinator the last launches may
-    /// be missing: a successor adopts those that are there, and is then told to
-    /// [kill the strays](Request::KillStrays).
+    /// [`Evidence`](crate::record::Evidence). A launch that it did not come to record is in it,
+    /// if its process, or how that ended as a child of ours, can be found.
     ///
     /// # Errors
     /// If its log is damaged or cannot be read.
-    pub fn evidence(&self, start: &Start) -> Result<Option<Vec<CoordinatorRecord>>, LogError> {
+    pub fn evidence(
+        &self,
+        start: &Start,
+        exits: &Exits,
+    ) -> Result<Option<Vec<CoordinatorRecord>>, LogError> {
         let path = log_path(&start.checkpoint);
         if !path.exists() {
             return Ok(None);
@@ -238,7 +243,17 @@ impl Vacancy {
         if let Some(damage) = damage {
             eprintln!("baton: {damage}");
         }
-        Ok(Some(recovered.records))
+        let mut records: Vec<CoordinatorRecord> = recovered.records;
+        if let Some(&CoordinatorRecord::Begun { boot, .. }) = records.first()
+            && identity::boot_id().is_ok_and(|now| now == boot)
+        {
+            let reaped = |pid| exits.start_of(pid);
+            let last = births::unrecorded(start, boot, &records, &reaped);
+            // Without it that launch counts as lost.
+            let last = last.inspect_err(|error| eprintln!("baton: the last launch: {error}"));
+            records.extend(last.ok().flatten());
+        }
+        Ok(Some(records))
     }
 
     /// Begins a coordinator. `successor` if an earlier one may have left something behind.

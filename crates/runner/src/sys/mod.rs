@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`clock`] | both clocks |
+//! | [`exits`] | how our own children ended, kept until somebody asks |
 //! | [`identity`] | who a process is, and how it ended, whoever its parent is |
 //! | [`children`] | the children of this process, as one short list |
 //! | [`proc`] | what `/proc` says: one process, all of them, their tree |
@@ -28,6 +29,7 @@
 pub mod cgroup;
 pub mod children;
 pub mod clock;
+pub mod exits;
 pub mod identity;
 pub mod inherit;
 pub mod kill;

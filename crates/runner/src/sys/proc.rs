@@ -49,7 +49,12 @@ pub struct Stat {
     pub threads: u32,
     /// The memory that it has in use.
     pub rss_bytes: u64,
+    /// It is being taken down: what it had in memory, its mark included, may be gone.
+    pub is_exiting: bool,
 }
+
+/// The kernel's flag of a process that is being taken down.
+const PF_EXITING: u64 = 0x4;
 
 impl Stat {
     /// True if it has ended, and only its status is left. The state is that of the first
@@ -68,6 +73,24 @@ impl Stat {
 #[must_use]
 pub fn ticks_per_second() -> u64 {
     raw::ticks_per_second()
+}
+
+/// How long ago this machine was started, in the time that [`Stat::start_ticks`] counts.
+#[must_use]
+pub fn since_boot_ms() -> u64 {
+    since_boot_ns() / 1_000_000
+}
+
+/// What [`Stat::start_ticks`] of a process would be that starts now.
+#[must_use]
+pub fn ticks_now() -> u64 {
+    since_boot_ns() / (1_000_000_000 / ticks_per_second().max(1))
+}
+
+fn since_boot_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (seconds, nanos) = (time.tv_sec.max(0), time.tv_nsec.max(0));
+    seconds.unsigned_abs() * 1_000_000_000 + nanos.unsigned_abs()
 }
 
 /// One process; `None` if there is no such.
@@ -320,6 +343,7 @@ fn parse_stat(text: &[u8], page_bytes: u64) -> Option<Stat> {
         children_ticks: large(12).saturating_add(large(13)),
         threads: small(16),
         rss_bytes: large(20).saturating_mul(page_bytes),
+        is_exiting: large(5) & PF_EXITING != 0,
     })
 }
 
@@ -387,6 +411,7 @@ mod tests {
                 children_ticks: 7,
                 threads: 5,
                 rss_bytes: 321 * 4096,
+                is_exiting: false,
             };
             assert_eq!(stat, wanted, "{comm:?}");
         }

@@ -20,12 +20,8 @@ use crate::checks::Checks;
 use crate::coordinator::{Found, Greeting, Link, Vacancy};
 use crate::record::Evidence;
 use crate::sys::identity::ExitStatus;
-use crate::sys::{clock, identity, random, reap};
+use crate::sys::{clock, identity, random};
 use crate::wire::{Ended, Known, Request, RunKey};
-
-/// So many exits of children are kept until somebody asks for them. Nobody asks for those of
-/// orphans that were no run's, so from time to time they are dropped.
-const REAPED_MAX: usize = 10_000;
 
 /// So many coordinators in a row may die while we meet them. One that is killed then is no
 /// reason to stop; one that never lives has a reason of its own.
@@ -76,7 +72,7 @@ impl Task {
         let spared = self.strangers.clone();
         link.send(&Request::Attach { spared })
             .map_err(TaskError::io("speak to the coordinator"))?;
-        self.take_exits();
+        self.exits.take(self.boot);
         self.take_over(&mut link, known)?;
         Ok(link)
     }
@@ -103,7 +99,7 @@ impl Task {
         vacancy: Vacancy,
         watcher: &mut dyn Watcher,
     ) -> Result<(Link, Vec<Known>), TaskError> {
-        let evidence = vacancy.evidence(&self.start)?;
+        let evidence = vacancy.evidence(&self.start, &self.exits)?;
         let successor = self.successor || evidence.is_some();
         // A task that has ended told it to leave; nothing was lost with it.
         if evidence.is_some() && self.plan.outcome().is_none() {
@@ -196,10 +192,10 @@ impl Task {
 
     /// Nobody watches a run any more: how it ended is known if it ended as our child.
     pub(super) fn lost_unless_seen(&mut self, run: RunKey, identity: Option<&Identity>) {
-        self.take_exits();
-        let seen = identity.map(|identity| (identity.pid, identity.start_ticks));
-        let status = seen.and_then(|seen| self.reaped.remove(&seen));
-        match status {
+        // Only to know them: the coordinator that has adopted a run says when all of it is
+        // over, and we are asked only where the kernel does not tell it how.
+        self.exits.take(self.boot);
+        match identity.and_then(|who| self.exits.remove(who)) {
             Some(status) => self.exited(run, clock::now().into(), outcome(status)),
             None => self.feed(Input::Lost {
                 process: run.process,
@@ -239,7 +235,7 @@ impl Task {
         let live = self.plan.process(ended.run.process).and_then(|p| p.live);
         if let Some(live) = live.filter(|live| live.run == ended.run.run) {
             if let Some(who) = live.identity {
-                self.reaped.remove(&(who.pid, who.start_ticks));
+                self.exits.remove(&who);
             }
             self.exited(ended.run, ended.at, ended.outcome);
         } else {
@@ -256,27 +252,6 @@ impl Task {
             outcome,
             random: random::number(),
         });
-    }
-
-    /// Takes the exits of our own children: the coordinator, and what an earlier one left us.
-    /// Only to know them: the coordinator that has adopted a run says when all of it is
-    /// over, and we are asked only where the kernel does not tell it how.
-    ///
-    /// The start time is read before a child is reaped: a number that was used again must
-    /// not be taken for the run that had it before.
-    pub(super) fn take_exits(&mut self) {
-        while let Ok(Some((pid, status))) = reap::next_exited() {
-            let who = identity::identify(self.boot, pid).ok().flatten();
-            if reap::reap(pid).is_err() {
-                return;
-            }
-            if self.reaped.len() >= REAPED_MAX {
-                self.reaped.clear();
-            }
-            if let Some(who) = who {
-                self.reaped.insert((who.pid, who.start_ticks), status);
-            }
-        }
     }
 }
 

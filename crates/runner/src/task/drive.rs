@@ -54,7 +54,7 @@ impl Task {
             self.wait(&signals, watcher.refresh_every())?;
             for signal in signals.take().map_err(TaskError::io("take signals"))? {
                 if signal == libc::SIGCHLD {
-                    self.take_exits();
+                    self.exits.take(self.boot);
                     continue;
                 }
                 // A terminal that closes may hang up twice; that is no impatience.

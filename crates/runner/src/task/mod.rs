@@ -38,7 +38,7 @@ mod launch;
 mod open;
 mod orders;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ use crate::log::Log;
 use crate::record::{Header, Life};
 use crate::root::{Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
-use crate::sys::identity::ExitStatus;
+use crate::sys::exits::Exits;
 use crate::sys::spawn::Spawner;
 use crate::wire::RunKey;
 
@@ -141,8 +141,7 @@ pub struct Task {
     /// What a person has asked for before the loop began.
     asked: Vec<Input>,
     next_id: u64,
-    /// How children of ours ended that were not known to be of a run: by pid and start.
-    reaped: BTreeMap<(u32, u64), ExitStatus>,
+    exits: Exits,
     finished: bool,
     _lock: RunnerLock,
 }

@@ -19,6 +19,7 @@ use crate::record::{Header, Life, RunnerRecord};
 use crate::root::{Phase, Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::cgroup;
+use crate::sys::exits::Exits;
 use crate::sys::spawn::Spawner;
 use crate::sys::{clock, identity, random, reap, signals, users};
 
@@ -184,7 +185,7 @@ impl Task {
             sample_at: clock::now().mono,
             asked: Vec::new(),
             next_id: 1,
-            reaped: std::collections::BTreeMap::new(),
+            exits: Exits::default(),
             finished: false,
             _lock: lock,
         })

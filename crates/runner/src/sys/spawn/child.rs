@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
 
-use super::plan::{Fault, Gift, Place, Plan, Who};
+use super::plan::{Fault, Gift, Note, Place, Plan, Who};
 
 /// The last signal of the kernel.
 const SIGNAL_MAX: c_int = 64;
@@ -28,6 +28,9 @@ pub(super) extern "C" fn run(plan: *mut c_void) -> c_int {
 }
 
 fn launch(plan: &mut Plan) -> Result<Infallible, Fault> {
+    if let Some((file, note)) = &mut plan.birth {
+        note_birth(*file, note);
+    }
     reset_signals();
     // SAFETY: numbers only.
     check(unsafe { libc::syscall(libc::SYS_setsid) }, Place::Session)?;
@@ -38,7 +41,7 @@ fn launch(plan: &mut Plan) -> Result<Infallible, Fault> {
     }
     give(&mut plan.gifts, plan.above)?;
     for (first, last) in &plan.gaps {
-        close(*first, *last, plan.descriptors_end);
+        close(*first, *last);
     }
     if let Some(mask) = plan.umask {
         // SAFETY: numbers only. It cannot fail.
@@ -70,6 +73,17 @@ fn launch(plan: &mut Plan) -> Result<Infallible, Fault> {
         check(set, Place::Privileges)?;
     }
     execute(plan)
+}
+
+/// A note that cannot be made is missed only by whoever comes after a sudden death of our
+/// parent. That is no reason not to run.
+fn note_birth(file: c_int, note: &mut Note) {
+    // SAFETY: no arguments; it cannot fail.
+    let pid = unsafe { libc::syscall(libc::SYS_getpid) };
+    note.pid = u32::try_from(pid).unwrap_or(0);
+    let bytes: *const Note = note;
+    // SAFETY: as many bytes as the note has, none of them padding.
+    unsafe { libc::syscall(libc::SYS_pwrite64, file, bytes, size_of::<Note>(), 0) };
 }
 
 /// Sets every signal to its default: exec would keep those that we ignore. That no
@@ -109,14 +123,32 @@ fn give(gifts: &mut [Gift], above: c_int) -> Result<(), Fault> {
     Ok(())
 }
 
-fn close(first: u32, last: u32, end: u32) {
+fn close(first: u32, last: u32) {
     // SAFETY: numbers only; what is closed is the child's alone.
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
         return;
     }
-    for fd in first..=last.min(end) {
+    for fd in first..=last.min(descriptors_end()) {
         // SAFETY: as above. Most of them are not open, and that is the only error.
         unsafe { libc::syscall(libc::SYS_close, fd) };
+    }
+}
+
+/// Where closing one by one ends: at as many descriptors as we may have, and at what a kernel
+/// allows unless an administrator has raised that.
+fn descriptors_end() -> u32 {
+    const DESCRIPTORS_MAX: u32 = 1 << 20;
+    let mut limit = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let new: *const libc::rlimit64 = ptr::null();
+    let (resource, old) = (libc::RLIMIT_NOFILE, &raw mut limit);
+    // SAFETY: the kernel writes the limit on our stack, and reads nothing.
+    let got = unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, new, old) };
+    match u32::try_from(limit.rlim_cur) {
+        Ok(end) if got == 0 => end.min(DESCRIPTORS_MAX),
+        _ => DESCRIPTORS_MAX,
     }
 }
 

@@ -70,7 +70,23 @@ pub struct Command<'a> {
     pub limits: &'a [Limit],
     /// `cgroup.procs` of the control group that it joins before it runs.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// Where it notes its pid before anything else.
+    pub birth: Option<Birth<'a>>,
 }
+
+/// A note that a process makes of itself, so that it is known whose it is even if we die
+/// before we have learnt its pid.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth<'a> {
+    /// The file, whose beginning is overwritten by these bytes and the pid, a native `u32`.
+    /// What cannot be written is not noted.
+    pub file: BorrowedFd<'a>,
+    /// Whose it is.
+    pub whose: [u8; BIRTH_BYTES],
+}
+
+/// The length of what stands before the pid in a [`Birth`].
+pub const BIRTH_BYTES: usize = 40;
 
 impl<'a> Command<'a> {
     /// A program with an environment, and nothing else said.

@@ -5,14 +5,10 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 
-use super::Command;
+use super::{BIRTH_BYTES, Command};
 
 /// Where a program is looked for when the environment does not say.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// The descriptors that are closed one by one where the kernel cannot close a range: as
-/// many as a process may have, unless an administrator has raised the kernel's own limit.
-const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Where the child failed.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +48,15 @@ pub(super) struct Who {
     pub(super) groups: Vec<u32>,
 }
 
-/// What the child does, and what became of it. The child writes `gifts` and `fault`.
+/// A note as it stands in a file.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Note {
+    pub(super) whose: [u8; BIRTH_BYTES],
+    pub(super) pid: u32,
+}
+
+/// What the child does, and what became of it. The child writes `birth`, `gifts` and `fault`.
 pub(super) struct Plan {
     /// The files that may be the program, in the order in which they are tried.
     pub(super) candidates: Vec<CString>,
@@ -64,13 +68,12 @@ pub(super) struct Plan {
     pub(super) above: RawFd,
     /// The descriptors to close: everything between and above the targets.
     pub(super) gaps: Vec<(u32, u32)>,
-    /// Where closing one by one ends.
-    pub(super) descriptors_end: u32,
     pub(super) umask: Option<u32>,
     pub(super) nice: Option<i32>,
     pub(super) limits: Vec<(u32, libc::rlimit64)>,
     pub(super) who: Option<Who>,
     pub(super) cgroup: Option<RawFd>,
+    pub(super) birth: Option<(RawFd, Note)>,
     pub(super) fault: Option<Fault>,
 }
 
@@ -101,7 +104,6 @@ impl Plan {
             gaps: gaps(&gifts),
             gifts,
             above,
-            descriptors_end: descriptors_end(),
             umask: command.umask,
             nice: command.nice,
             limits: limits(command),
@@ -111,6 +113,10 @@ impl Plan {
                 groups: who.groups.clone(),
             }),
             cgroup: command.cgroup.map(|fd| fd.as_raw_fd()),
+            birth: command.birth.map(|birth| {
+                let (whose, pid) = (birth.whose, 0);
+                (birth.file.as_raw_fd(), Note { whose, pid })
+            }),
             fault: None,
         })
     }
@@ -172,12 +178,6 @@ fn gaps(gifts: &[Gift]) -> Vec<(u32, u32)> {
     }
     gaps.push((next, u32::MAX));
     gaps
-}
-
-fn descriptors_end() -> u32 {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let end = limit.current.unwrap_or(DESCRIPTORS_MAX);
-    u32::try_from(end.min(DESCRIPTORS_MAX)).unwrap_or(u32::MAX)
 }
 
 fn limits(command: &Command<'_>) -> Vec<(u32, libc::rlimit64)> {

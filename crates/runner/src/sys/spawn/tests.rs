@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::*;
 use crate::sys::identity::ExitStatus;
-use crate::sys::users;
+use crate::sys::{kill, proc, users};
 
 fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
@@ -390,4 +390,23 @@ fn a_directory_is_entered_with_the_rights_of_the_user() {
     let error = failure(&command);
     assert!(matches!(error.step, Step::Directory(_)), "{error}");
     assert_eq!(error.error.kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn the_clock_says_when_a_process_started_as_the_kernel_does() {
+    let argv = strings(&["sleep", "1000"]);
+    let env = path("/usr/bin:/bin");
+    let command = Command::new(&argv, &env);
+    let mut spawner = Spawner::new().expect("memory");
+    let mut within_a_tick = 0;
+    while within_a_tick < 50 {
+        let before = proc::ticks_now();
+        let pid = spawner.spawn(&command).expect("launched");
+        let after = proc::ticks_now();
+        let stat = proc::stat(pid).expect("readable").expect("not reaped");
+        kill::group(pid, libc::SIGKILL).expect("killed");
+        reap::wait(pid).expect("our child");
+        assert!((before..=after).contains(&stat.start_ticks));
+        within_a_tick += u32::from(before == after);
+    }
 }
