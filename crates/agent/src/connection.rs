@@ -2,21 +2,28 @@
 //!
 //! A connection that breaks or makes no sense is closed and dialled again after a pause, at
 //! the next of the addresses. The machine goes on meanwhile: what it says is dropped while
-//! nobody listens, and said again by its own rules. Nothing here blocks but the look-up of a
-//! name that is no number.
+//! nobody listens, and said again by its own rules. Nothing here blocks: a name that is no
+//! number is looked up by another thread.
+//!
+//! A worker with a token shows it as soon as it is connected. A scheduler that does not let it in
+//! says why; it is dialled again all the same, because a token may be made, or made good, later.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use baton_core::protocol::frame::{FrameError, PREAMBLE, check_preamble, decode_to_worker};
+use baton_core::protocol::frame::{
+    FrameError, PREAMBLE, check_preamble, decode_to_worker, encode_token,
+};
 use baton_model::message::ToWorker;
 use baton_model::time::{Millis, Mono};
+use baton_model::token::Secret;
 use baton_runner::sys::random;
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use crate::error::Error;
+use crate::lookup::{LookUp, LookUps};
 
 const PAUSE_MIN: Millis = Millis(50);
 const PAUSE_MAX: Millis = Millis(2_000);
@@ -27,17 +34,27 @@ const SILENCE_MAX: Millis = Millis::from_secs(20);
 /// A scheduler that does not read for so long that this piles up is not there either.
 const OUTBOX_BYTES_MAX: usize = 64 << 20;
 const READ_BYTES: usize = 64 << 10;
+/// Between two lines about being refused.
+const REFUSAL_SAID: Millis = Millis::from_secs(60);
 
 #[derive(Debug)]
 enum State {
     Pausing(Mono),
+    LookingUp(LookUp, Mono),
     Dialling(TcpStream, Mono),
-    /// Connected; greeted from the second on.
-    Open(TcpStream, Option<Greeted>),
+    Open(TcpStream, Stage),
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Greeted;
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Somebody is there.
+    Connected,
+    /// It is a scheduler of this version; what is sent is read.
+    Greeted,
+    /// It has let us in: it talks to us.
+    Heard,
+}
 
 /// What has happened on it.
 #[derive(Debug, Default)]
@@ -61,11 +78,15 @@ pub(crate) struct Connection {
     outbox: Vec<u8>,
     /// When something was read last, or the dialling ends.
     heard: Mono,
+    lookups: LookUps,
+    token: Option<Secret>,
+    /// When it was said that we are not let in.
+    refusal_said: Option<Mono>,
 }
 
 impl Connection {
-    /// Takes `HOST:PORT`, or several with commas.
-    pub(crate) fn new(addresses: &str, now: Mono) -> Result<Self, Error> {
+    /// Takes `HOST:PORT`, or several with commas, and what is shown there.
+    pub(crate) fn new(addresses: &str, token: Option<Secret>, now: Mono) -> Result<Self, Error> {
         let addresses: Vec<String> = addresses
             .split(',')
             .map(|address| address.trim().to_owned())
@@ -87,18 +108,22 @@ impl Connection {
             inbox: Vec::new(),
             outbox: Vec::new(),
             heard: now,
+            lookups: LookUps::default(),
+            token,
+            refusal_said: None,
         })
     }
 
     /// True if what is sent is heard.
     pub(crate) fn is_up(&self) -> bool {
-        matches!(self.state, State::Open(_, Some(Greeted)))
+        matches!(self.state, State::Open(_, Stage::Greeted | Stage::Heard))
     }
 
     /// What to wait for.
     pub(crate) fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         match &self.state {
             State::Pausing(_) => None,
+            State::LookingUp(lookup, _) => Some((lookup.as_fd(), PollFlags::IN)),
             State::Dialling(stream, _) => Some((stream.as_fd(), PollFlags::OUT)),
             State::Open(stream, _) => {
                 let mut flags = PollFlags::IN;
@@ -111,9 +136,9 @@ impl Connection {
     /// When [`Self::turn`] has something to do, even if nothing happens.
     pub(crate) fn next_due(&self) -> Mono {
         match self.state {
-            State::Pausing(until) | State::Dialling(_, until) => until,
-            State::Open(_, None) => self.heard + DIAL_MAX,
-            State::Open(_, Some(Greeted)) => self.heard + SILENCE_MAX,
+            State::Pausing(until) | State::LookingUp(_, until) | State::Dialling(_, until) => until,
+            State::Open(_, Stage::Connected) => self.heard + DIAL_MAX,
+            State::Open(_, Stage::Greeted | Stage::Heard) => self.heard + SILENCE_MAX,
         }
     }
 
@@ -146,7 +171,15 @@ impl Connection {
 
     fn go_on(&mut self, now: Mono, ready: bool, events: &mut Events) -> io::Result<()> {
         match &self.state {
-            State::Pausing(until) if now >= *until => self.dial(now),
+            State::Pausing(until) if now >= *until => self.begin(now),
+            State::LookingUp(lookup, _) if ready => {
+                let found = lookup.take()?;
+                self.dial(now, &found)
+            }
+            State::LookingUp(_, until) if now >= *until => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "nobody says where that is",
+            )),
             State::Dialling(stream, _) if ready => {
                 if let Some(error) = stream.take_error()? {
                     return Err(error);
@@ -165,11 +198,20 @@ impl Connection {
         }
     }
 
-    fn dial(&mut self, now: Mono) -> io::Result<()> {
+    /// Dials a number, or looks a name up first.
+    fn begin(&mut self, now: Mono) -> io::Result<()> {
         let address = &self.addresses[self.at];
-        let resolved: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
-        let turn = self.round.checked_rem(resolved.len());
-        let resolved = turn.map(|turn| resolved[turn]);
+        if let Ok(number) = address.parse() {
+            return self.dial(now, &[number]);
+        }
+        let lookup = self.lookups.begin(address)?;
+        self.state = State::LookingUp(lookup, now + DIAL_MAX);
+        Ok(())
+    }
+
+    fn dial(&mut self, now: Mono, found: &[SocketAddr]) -> io::Result<()> {
+        let turn = self.round.checked_rem(found.len());
+        let resolved = turn.map(|turn| found[turn]);
         let resolved = resolved.ok_or(io::ErrorKind::AddrNotAvailable)?;
         let family = match resolved {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -196,12 +238,15 @@ impl Connection {
     fn opened(&mut self, now: Mono) -> io::Result<()> {
         let state = std::mem::replace(&mut self.state, State::Pausing(now));
         if let State::Dialling(stream, _) = state {
-            self.state = State::Open(stream, None);
+            self.state = State::Open(stream, Stage::Connected);
         }
         self.heard = now;
         self.inbox.clear();
         self.outbox.clear();
         self.outbox.extend_from_slice(&PREAMBLE);
+        if let Some(token) = &self.token {
+            encode_token(token, &mut self.outbox).map_err(invalid)?;
+        }
         self.flush()
     }
 
@@ -232,15 +277,13 @@ impl Connection {
     fn read(&mut self, now: Mono, events: &mut Events) -> io::Result<()> {
         let gone = self.fill(now)?;
         let mut taken = 0;
-        if let State::Open(_, greeted @ None) = &mut self.state
+        if let State::Open(_, stage @ Stage::Connected) = &mut self.state
             && let Some(preamble) = self.inbox.first_chunk::<6>()
         {
             check_preamble(*preamble).map_err(invalid)?;
-            *greeted = Some(Greeted);
+            *stage = Stage::Greeted;
             taken = preamble.len();
-            self.pause = PAUSE_MIN;
             events.connected = true;
-            tracing::info!("connected to the scheduler at {}", self.addresses[self.at]);
         }
         if self.is_up() {
             while let Some((message, length)) =
@@ -248,6 +291,7 @@ impl Connection {
             {
                 events.messages.push(message);
                 taken += length;
+                self.let_in();
             }
         }
         self.inbox.drain(..taken);
@@ -261,6 +305,16 @@ impl Connection {
             ));
         }
         Ok(())
+    }
+
+    /// The scheduler has said something, so it has not refused us.
+    fn let_in(&mut self) {
+        if let State::Open(_, stage @ Stage::Greeted) = &mut self.state {
+            *stage = Stage::Heard;
+            self.pause = PAUSE_MIN;
+            self.refusal_said = None;
+            tracing::info!("connected to the scheduler at {}", self.addresses[self.at]);
+        }
     }
 
     /// Reads what has come; true if nothing more will.
@@ -291,7 +345,15 @@ impl Connection {
     /// Closes it, and dials the next address after a pause that doubles.
     fn fail(&mut self, now: Mono, error: &io::Error) {
         let address = &self.addresses[self.at];
-        if self.is_up() {
+        if let Some(why) = refusal(error) {
+            let said = self.refusal_said.map(|said| now.since(said));
+            if said.is_none_or(|span| span >= REFUSAL_SAID) {
+                tracing::warn!(
+                    "the scheduler at {address} refuses this worker: {why}; trying again"
+                );
+                self.refusal_said = Some(now);
+            }
+        } else if self.is_up() {
             tracing::warn!("lost the scheduler at {address}: {error}");
         } else if self.pause == PAUSE_MIN {
             // Said once, not with every try.
@@ -311,33 +373,17 @@ impl Connection {
     }
 }
 
+/// Why the scheduler does not let us in, if that is what has happened.
+fn refusal(error: &io::Error) -> Option<&str> {
+    match error.get_ref()?.downcast_ref()? {
+        FrameError::Refused(why) => Some(why),
+        _ => None,
+    }
+}
+
 fn invalid(error: FrameError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_checked_before_anything_is_dialled() {
-        for bad in ["", "host", ":1", "host:x", "host:1,", "host:70000"] {
-            assert!(Connection::new(bad, Mono(0)).is_err(), "{bad}");
-        }
-        let two = Connection::new("a:1, [::1]:2", Mono(0)).expect("two addresses");
-        assert_eq!(two.addresses, ["a:1", "[::1]:2"]);
-    }
-
-    #[test]
-    fn pauses_grow_to_a_limit_and_addresses_take_turns() {
-        let mut connection = Connection::new("a:1,b:2", Mono(0)).expect("two addresses");
-        let error = io::Error::from(io::ErrorKind::ConnectionRefused);
-        for turn in 1..20_usize {
-            connection.fail(Mono(0), &error);
-            assert_eq!((connection.at, connection.round), (turn % 2, turn / 2));
-            assert!(connection.next_due() <= Mono(PAUSE_MAX.0));
-            assert!(connection.next_due() >= Mono(PAUSE_MIN.0 / 2));
-        }
-        assert_eq!(connection.pause, PAUSE_MAX);
-    }
-}
+mod tests;

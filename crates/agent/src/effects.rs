@@ -36,15 +36,14 @@ impl Agent {
     }
 
     fn launch(&mut self, now: Mono, launch: Launch) {
-        let (memory_max, timeout) = match &launch.allowance {
-            Some(allowance) => (allowance.memory_max, allowance.timeout),
-            None => (launch.spec.ask.request.memory_max, launch.spec.timeout),
-        };
+        let placed = launch.allowance.map(|allowance| *allowance);
+        let placed = placed.unwrap_or_else(|| launch.spec.allowance());
         let tag = Tag {
             lease: launch.lease,
             spec: launch.spec,
-            timeout,
-            memory_max,
+            timeout: placed.timeout,
+            memory_min: placed.memory_min,
+            memory_max: placed.memory_max,
             began: None,
         };
         let run = Run::new(self.runs.new_key(), tag);

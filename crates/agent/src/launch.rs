@@ -112,12 +112,13 @@ impl Launcher {
 
     /// How much of that an attempt occupies. Of what this worker does not have it claims
     /// nothing: that is counted for all workers together, by the scheduler.
-    pub(crate) fn claim(&self, spec: &InstanceSpec) -> Vec<u64> {
-        let request = &spec.ask.request;
+    pub(crate) fn claim(&self, run: &Run) -> Vec<u64> {
+        let request = &run.spec.ask.request;
         let mut claim = vec![
             1,
             request.cpu_milli,
-            request.memory_min,
+            // What it was placed with, which may have grown since it was asked for.
+            run.memory_min,
             request.disk,
             u64::from(request.gpu),
         ];
@@ -153,7 +154,7 @@ impl Launcher {
             stdout: Sink::File,
             stderr: Sink::File,
             tag,
-            claim: self.claim(spec),
+            claim: self.claim(run),
             timeout: run.time_left(now),
             timeout_grace: TIMEOUT_GRACE,
             home: Some(Home {
@@ -373,6 +374,7 @@ mod tests {
             lease,
             spec: Arc::new(spec),
             timeout: Some(Millis(100)),
+            memory_min: 1 << 19,
             memory_max: 1 << 20,
             began: Some(Mono(30)),
         };
@@ -418,6 +420,24 @@ mod tests {
         assert_eq!((all("X"), all("PATH")), (vec!["1"], vec!["/p"]));
         assert_eq!(launch.timeout, Some(Millis(80)), "what is left of it");
         assert_eq!(launch.limits[0].soft, 2 << 20);
+    }
+
+    #[test]
+    fn an_attempt_claims_the_memory_that_it_was_placed_with() {
+        let mut spec = InstanceSpec {
+            work: Work::Command(vec!["true".to_owned()]),
+            ..InstanceSpec::default()
+        };
+        spec.ask.request.cpu_milli = 500;
+        spec.ask.request.memory_min = 1 << 10;
+        let mut launcher = launcher(Path::new("/s"));
+        let launch = launcher.launch(&run(spec), String::new(), Mono(0));
+        let claim = launch.expect("fine").claim;
+        assert_eq!(
+            claim,
+            [1, 500, 1 << 19, 0, 0],
+            "not what was asked for at first"
+        );
     }
 
     #[test]

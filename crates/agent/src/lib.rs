@@ -8,8 +8,9 @@
 //!
 //! It decides nothing: what a worker says and does is `baton_core::protocol::worker`, and
 //! whoever launches, reaps and kills is the coordinator, which outlives the agent. The
-//! agent carries words between the two, in one thread around one `poll`, and finds its
-//! way back after a death: its own, the coordinator's, or both.
+//! agent carries words between the two, in one thread around one `poll`, which never waits for
+//! anything else: what may take long (to look a name up, to remove old files) is done by
+//! threads that come and go. It finds its way back after a death: its own, the coordinator's, or both.
 //!
 //! | module | holds |
 //! |---|---|
@@ -22,9 +23,11 @@
 //! | `tag` | what is kept there with each |
 //! | `launch` | from an attempt to everything that its launch needs |
 //! | `connection` | the connection to the scheduler |
+//! | `lookup` | where a name is |
 //! | `outgoing` | many small messages as few large ones |
 //! | `state` | the state directory |
 //! | `logs` | reading a piece of a log |
+//! | `outputs` | the logs of one instance as they grow, for whoever is beside the worker |
 //! | `memory` | attempts that use too much of it |
 //! | `sweep` | old files |
 //! | [`resources`] | what this machine has |
@@ -38,8 +41,10 @@ mod error;
 mod launch;
 mod life;
 mod logs;
+mod lookup;
 mod memory;
 mod outgoing;
+mod outputs;
 mod replies;
 pub mod resources;
 mod runs;
@@ -53,15 +58,19 @@ use std::path::PathBuf;
 use baton_model::ids::WorkerName;
 use baton_model::placement::Offer;
 use baton_model::time::Millis;
+use baton_model::token::Secret;
 
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND, TaskFile};
+pub use outputs::{Outputs, Piece};
 
 /// What an agent is told when it begins.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the scheduler is: `HOST:PORT`, or several with commas, which are tried in turn.
     pub scheduler: String,
+    /// What it shows there, if it has a token.
+    pub token: Option<Secret>,
     /// The seat that it takes.
     pub name: WorkerName,
     /// The state directory.

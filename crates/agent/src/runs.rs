@@ -45,6 +45,7 @@ pub(crate) struct Run {
     pub(crate) lease: LeaseId,
     pub(crate) spec: Arc<InstanceSpec>,
     pub(crate) timeout: Option<Millis>,
+    pub(crate) memory_min: u64,
     pub(crate) memory_max: u64,
     /// When its first run began, where it had one before this.
     pub(crate) began: Option<Mono>,
@@ -67,6 +68,7 @@ pub(crate) struct Inherited {
     pub(crate) lease: LeaseId,
     pub(crate) spec: Arc<InstanceSpec>,
     pub(crate) timeout: Option<Millis>,
+    pub(crate) memory_min: u64,
     pub(crate) memory_max: u64,
     pub(crate) began: Option<Mono>,
     pub(crate) started: Option<(Moment, Identity)>,
@@ -82,6 +84,7 @@ impl Run {
             lease: tag.lease,
             spec: tag.spec,
             timeout: tag.timeout,
+            memory_min: tag.memory_min,
             memory_max: tag.memory_max,
             began: tag.began,
             started: None,
@@ -98,6 +101,7 @@ impl Run {
             lease: self.lease,
             spec: Arc::clone(&self.spec),
             timeout: self.timeout,
+            memory_min: self.memory_min,
             memory_max: self.memory_max,
             began: self.began,
         }
@@ -123,6 +127,7 @@ impl Run {
             lease: self.lease,
             spec: Arc::clone(&self.spec),
             timeout: self.timeout,
+            memory_min: self.memory_min,
             memory_max: self.memory_max,
             began: self.began,
             started: self.started,
@@ -179,6 +184,7 @@ impl Inherited {
             lease: self.lease,
             spec: self.spec,
             timeout: self.timeout,
+            memory_min: self.memory_min,
             memory_max: self.memory_max,
             began: self.began,
         };

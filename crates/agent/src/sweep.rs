@@ -1,13 +1,15 @@
 //! Old files: logs and directories of attempts that are over and known to the scheduler.
 //!
 //! They are kept for a while, for whoever wants to read them, and no more than so many. On a disk
-//! that is nearly full the oldest go first, until there is room again. It is done a little at a time and only when
-//! there is nothing else to do: a worker with a million old files must not miss a heartbeat.
+//! that is nearly full the oldest go first, until there is room again. They are looked for a little at a time and only
+//! when there is nothing else to do, and removed by another thread: a worker with a million old files, be it in one
+//! directory, must not miss a heartbeat.
 
 use std::collections::BTreeMap;
 use std::fs::{self, ReadDir};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
@@ -35,6 +37,12 @@ enum Stage {
     Looking(Vec<PathBuf>, Option<ReadDir>),
     /// Removing, the oldest first.
     Removing(std::vec::IntoIter<(SystemTime, LeaseId)>, usize),
+    /// The other thread has these; then on with the rest.
+    Waiting(
+        JoinHandle<()>,
+        std::vec::IntoIter<(SystemTime, LeaseId)>,
+        usize,
+    ),
 }
 
 /// Clears old files away.
@@ -48,6 +56,8 @@ pub(crate) struct Sweep {
     found: BTreeMap<LeaseId, SystemTime>,
     /// Is the disk of the state directory nearly full?
     is_disk_full: fn(&Path) -> bool,
+    /// Removes the files of one attempt.
+    clear: fn(&Path, LeaseId),
 }
 
 impl Sweep {
@@ -59,6 +69,7 @@ impl Sweep {
             stage: Stage::Resting,
             found: BTreeMap::new(),
             is_disk_full,
+            clear,
         }
     }
 
@@ -80,6 +91,8 @@ impl Sweep {
             }
             Stage::Looking(dirs, reading) => self.look(dirs, reading),
             Stage::Removing(old, left) => self.remove(old, left, is_held),
+            Stage::Waiting(busy, old, left) if busy.is_finished() => Stage::Removing(old, left),
+            waiting @ Stage::Waiting(..) => waiting,
         };
         if matches!(self.stage, Stage::Resting) {
             self.due = now + PASS_EVERY;
@@ -127,37 +140,55 @@ impl Sweep {
     ) -> Stage {
         let full = (self.is_disk_full)(&self.state);
         let now = SystemTime::now();
+        let mut batch = Vec::new();
         for _ in 0..ENTRIES_PER_TURN {
             let Some((at, lease)) = old.next() else {
-                return Stage::Resting;
+                break;
             };
             let age = now.duration_since(at).unwrap_or_default();
             let aged = age.as_millis() > u128::from(self.keep.0);
             if !aged && !full && left <= ATTEMPTS_MAX {
                 // All after it are younger.
-                return Stage::Resting;
+                old = Vec::new().into_iter();
+                break;
             }
             left -= 1;
             if !is_held(lease) {
-                self.clear(lease);
+                batch.push(lease);
             }
         }
-        Stage::Removing(old, left)
-    }
-
-    fn clear(&self, lease: LeaseId) {
-        let name = crate::launch::dir_name(lease);
-        let logs = self.state.join(LOGS);
-        let results = [
-            fs::remove_file(logs.join(format!("{name}.out"))),
-            fs::remove_file(logs.join(format!("{name}.err"))),
-            // No link in it is followed.
-            fs::remove_dir_all(self.state.join(WORK).join(&name)),
-        ];
-        for error in results.into_iter().filter_map(Result::err) {
-            if error.kind() != io::ErrorKind::NotFound {
-                tracing::warn!("the files of {lease} cannot be removed: {error}");
+        if batch.is_empty() {
+            return match old.len() {
+                0 => Stage::Resting,
+                _ => Stage::Removing(old, left),
+            };
+        }
+        let (state, clear) = (self.state.clone(), self.clear);
+        let begun = thread::Builder::new()
+            .name("sweep".to_owned())
+            .spawn(move || batch.into_iter().for_each(|lease| clear(&state, lease)));
+        match begun {
+            Ok(busy) => Stage::Waiting(busy, old, left),
+            Err(error) => {
+                tracing::warn!("old files stay for now: cannot start a thread: {error}");
+                Stage::Resting
             }
+        }
+    }
+}
+
+fn clear(state: &Path, lease: LeaseId) {
+    let name = crate::launch::dir_name(lease);
+    let logs = state.join(LOGS);
+    let results = [
+        fs::remove_file(logs.join(format!("{name}.out"))),
+        fs::remove_file(logs.join(format!("{name}.err"))),
+        // No link in it is followed.
+        fs::remove_dir_all(state.join(WORK).join(&name)),
+    ];
+    for error in results.into_iter().filter_map(Result::err) {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::warn!("the files of {lease} cannot be removed: {error}");
         }
     }
 }
@@ -170,7 +201,7 @@ fn is_disk_full(state: &Path) -> bool {
 }
 
 /// The attempt that a file or directory is called by.
-fn lease_of(name: &str) -> Option<LeaseId> {
+pub(crate) fn lease_of(name: &str) -> Option<LeaseId> {
     let name = name
         .strip_suffix(".out")
         .or(name.strip_suffix(".err"))
@@ -187,6 +218,8 @@ fn lease_of(name: &str) -> Option<LeaseId> {
 mod tests {
     use super::*;
     use crate::launch::dir_name;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     fn lease(instance: u64) -> LeaseId {
@@ -238,9 +271,11 @@ mod tests {
         }
         let mut sweep = Sweep::new(state, Millis::from_secs(86_400), Mono(0));
         sweep.is_disk_full = is_disk_full;
-        for turn in 0..20 {
-            let is_held = |held| held == lease(2) || held == lease(4);
-            sweep.turn(Mono(turn), true, is_held);
+        let is_held = |held| held == lease(2) || held == lease(4);
+        sweep.turn(Mono(0), true, is_held);
+        while !matches!(sweep.stage, Stage::Resting) {
+            sweep.turn(Mono(0), true, is_held);
+            thread::yield_now();
         }
         let left = (1..=4).filter(|&instance| {
             let (log, work) = paths(instance);
@@ -262,5 +297,31 @@ mod tests {
     #[test]
     fn on_a_full_disk_the_young_goes_too_unless_it_is_held() {
         assert_eq!(left_after_a_pass(|_| true), [2, 4]);
+    }
+
+    #[test]
+    fn a_removal_that_takes_long_holds_nobody_up() {
+        static GATE: Mutex<()> = Mutex::new(());
+        static REMOVED: AtomicUsize = AtomicUsize::new(0);
+        let place = tempfile::tempdir().expect("a directory");
+        let mut sweep = Sweep::new(place.path(), Millis(0), Mono(0));
+        sweep.clear = |_, _| {
+            drop(GATE.lock());
+            REMOVED.fetch_add(1, Ordering::SeqCst);
+        };
+        let old = (1..=3).map(|instance| (SystemTime::UNIX_EPOCH, lease(instance)));
+        sweep.stage = Stage::Removing(old.collect::<Vec<_>>().into_iter(), 3);
+        let shut = GATE.lock().expect("nobody has panicked");
+        for turn in 0..10 {
+            sweep.turn(Mono(turn), true, |_| false);
+            assert_eq!(sweep.next_due(), Mono(turn) + STEP, "it comes back to it");
+        }
+        assert_eq!(REMOVED.load(Ordering::SeqCst), 0);
+        drop(shut);
+        while !matches!(sweep.stage, Stage::Resting) {
+            sweep.turn(Mono(0), true, |_| false);
+            thread::yield_now();
+        }
+        assert_eq!(REMOVED.load(Ordering::SeqCst), 3);
     }
 }

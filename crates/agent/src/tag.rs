@@ -1,14 +1,14 @@
 //! What is kept with each attempt on the coordinator's record: whose it is, and all that an
 //! agent needs to go on with it which knows nothing else.
 //!
-//! `INSTANCE NUMBER EPOCH TIMEOUT MEMORY BEGAN SPEC`, with `-` for what there is not. The
+//! `INSTANCE NUMBER EPOCH TIMEOUT CLAIMED MEMORY BEGAN SPEC`, with `-` for what there is not. The
 //! spec is JSON and is made once for many attempts that share it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
-use baton_model::spec::InstanceSpec;
+use baton_model::spec::{InstanceSpec, Said};
 use baton_model::time::{Millis, Mono};
 
 /// What a tag says.
@@ -18,6 +18,8 @@ pub(crate) struct Tag {
     pub(crate) spec: Arc<InstanceSpec>,
     /// How long it may run.
     pub(crate) timeout: Option<Millis>,
+    /// Bytes of memory that it was placed with.
+    pub(crate) memory_min: u64,
     /// Bytes of memory that it may use; 0 for no limit.
     pub(crate) memory_max: u64,
     /// When it first began, where this is not its first run.
@@ -36,12 +38,12 @@ impl Tags {
         let json = match &mut self.last {
             Some((spec, json)) if Arc::ptr_eq(spec, &tag.spec) => json,
             last => {
-                let json = serde_json::to_string(&*tag.spec)?;
+                let json = serde_json::to_string(&Said(&tag.spec))?;
                 &mut last.insert((Arc::clone(&tag.spec), json)).1
             }
         };
         let LeaseId { attempt, epoch } = tag.lease;
-        let mut text = String::with_capacity(json.len() + 48);
+        let mut text = String::with_capacity(json.len() + 64);
         let number = |text: &mut String, number: Option<u64>| {
             // Writing to a string does not fail.
             let _ = match number {
@@ -53,6 +55,7 @@ impl Tags {
         number(&mut text, Some(attempt.number.0.into()));
         number(&mut text, Some(epoch.0));
         number(&mut text, tag.timeout.map(|span| span.0));
+        number(&mut text, Some(tag.memory_min));
         number(&mut text, Some(tag.memory_max));
         number(&mut text, tag.began.map(|at| at.0));
         text.push_str(json);
@@ -61,12 +64,13 @@ impl Tags {
 
     /// `None` for what is no tag of ours.
     pub(crate) fn read(&mut self, text: &str) -> Option<Tag> {
-        let mut words = text.splitn(7, ' ');
+        let mut words = text.splitn(8, ' ');
         let mut word = || words.next();
         let instance = InstanceId(word()?.parse().ok()?);
         let number = AttemptNo(word()?.parse().ok()?);
         let epoch = Epoch(word()?.parse().ok()?);
         let timeout = optional(word()?)?.map(Millis);
+        let memory_min = word()?.parse().ok()?;
         let memory_max = word()?.parse().ok()?;
         let began = optional(word()?)?.map(Mono);
         let json = word()?;
@@ -83,6 +87,7 @@ impl Tags {
             lease: LeaseId { attempt, epoch },
             spec,
             timeout,
+            memory_min,
             memory_max,
             began,
         })
@@ -112,6 +117,7 @@ mod tests {
             },
             spec: Arc::clone(spec),
             timeout: (instance > 1).then_some(Millis(5)),
+            memory_min: 6,
             memory_max: 7,
             began: (instance > 2).then_some(Mono(11)),
         }
@@ -137,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_is_no_tag_is_refused() {
-        for text in ["", "1 2 3", "1 2 3 - 0 - {", "x 2 3 - 0 - {}"] {
+        for text in ["", "1 2 3", "1 2 3 - 0 0 - {", "x 2 3 - 0 0 - {}"] {
             assert_eq!(Tags::default().read(text), None, "{text}");
         }
     }

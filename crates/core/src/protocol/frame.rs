@@ -5,6 +5,10 @@
 //! they do not understand each other. Then frames: a length of four bytes, little endian,
 //! and that many bytes of one message.
 //!
+//! Before its first message a worker may show a token, in a frame of its own. A scheduler
+//! that does not let it in says why in the last frame of the connection. Both are about the
+//! connection and not about the protocol, whose machines never see them.
+//!
 //! What many attempts share is sent once per message: a million elements of an array have
 //! one spec. A worker that holds thousands of them can name them all in one frame.
 
@@ -17,6 +21,7 @@ use baton_model::message::{Held, Launch, ToScheduler, ToWorker};
 use baton_model::outcome::Report;
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::Stamp;
+use baton_model::token::Secret;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +42,8 @@ pub enum FrameError {
     TooLong(usize),
     /// A frame holds something else than one message.
     Malformed(String),
+    /// The scheduler does not let this worker in, and says why.
+    Refused(String),
 }
 
 impl fmt::Display for FrameError {
@@ -52,6 +59,7 @@ impl fmt::Display for FrameError {
                 write!(f, "a frame of {bytes} bytes; the most is {FRAME_BYTES_MAX}")
             }
             Self::Malformed(why) => write!(f, "a frame that is no message: {why}"),
+            Self::Refused(why) => write!(f, "it refuses this worker: {why}"),
         }
     }
 }
@@ -105,6 +113,50 @@ pub fn encode_to_worker(message: &ToWorker, out: &mut Vec<u8>) -> Result<(), Fra
     }
 }
 
+/// Appends the token that a worker shows before its first message.
+///
+/// # Errors
+/// Never: a token is short.
+pub fn encode_token(secret: &Secret, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    encode(&Said::Token(secret.expose()), out)
+}
+
+/// Appends why a worker is not let in.
+///
+/// # Errors
+/// If that is longer than a frame may be.
+pub fn encode_refusal(why: &str, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    encode(&Worded::Refused(why), out)
+}
+
+/// Takes the token that a worker may begin with: `None` if that cannot be known yet; no token
+/// and no bytes if it begins with something else.
+///
+/// # Errors
+/// If it begins with a frame that is meant to be a token, and is none.
+pub fn decode_token(read: &[u8]) -> Result<Option<(Option<Secret>, usize)>, FrameError> {
+    let Some((prefix, rest)) = read.split_first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes(*prefix) as usize;
+    match rest.first() {
+        Some(&TOKEN_TAG) if length > TOKEN_FRAME_BYTES_MAX => Err(FrameError::TooLong(length)),
+        Some(&TOKEN_TAG) => match decode::<Heard>(read)? {
+            Some((Heard::Token(text), taken)) => match Secret::parse(&text) {
+                Some(secret) => Ok(Some((Some(secret), taken))),
+                // It is not repeated: it may be a secret with a slip of the pen.
+                None => Err(FrameError::Malformed("that is no token".to_owned())),
+            },
+            Some(_) => Ok(Some((None, 0))),
+            None => Ok(None),
+        },
+        Some(_) => Ok(Some((None, 0))),
+        // An empty frame is no message either, and its reader will say so.
+        None if length == 0 => Ok(Some((None, 0))),
+        None => Ok(None),
+    }
+}
+
 /// Takes the first whole message to a scheduler; `None` if there is none yet. With it
 /// comes how many bytes it took.
 ///
@@ -117,6 +169,10 @@ pub fn decode_to_scheduler(read: &[u8]) -> Result<Option<(ToScheduler, usize)>, 
     let message = match message {
         Heard::Other(message) => message,
         Heard::RunningTasks(shared) => shared.apart()?,
+        Heard::Token(_) => {
+            let why = "a token, which comes before everything else".to_owned();
+            return Err(FrameError::Malformed(why));
+        }
     };
     Ok(Some((message, taken)))
 }
@@ -124,7 +180,8 @@ pub fn decode_to_scheduler(read: &[u8]) -> Result<Option<(ToScheduler, usize)>, 
 /// Takes the first whole message to a worker, likewise.
 ///
 /// # Errors
-/// If the frame is too long, or no message.
+/// If the frame is too long, or no message; [`FrameError::Refused`] if it says why the worker is
+/// not let in.
 pub fn decode_to_worker(read: &[u8]) -> Result<Option<(ToWorker, usize)>, FrameError> {
     let Some((message, taken)) = decode::<Read>(read)? else {
         return Ok(None);
@@ -132,15 +189,23 @@ pub fn decode_to_worker(read: &[u8]) -> Result<Option<(ToWorker, usize)>, FrameE
     let message = match message {
         Read::Other(message) => message,
         Read::RunTask(shared) => shared.apart()?,
+        Read::Refused(why) => return Err(FrameError::Refused(why)),
     };
     Ok(Some((message, taken)))
 }
+
+/// The place of [`Said::Token`] among its kind, as it stands in a frame.
+const TOKEN_TAG: u8 = 2;
+
+/// Bytes in a frame that holds a token. It is read before anybody is trusted.
+const TOKEN_FRAME_BYTES_MAX: usize = 256;
 
 /// A message to a scheduler as it is written.
 #[derive(Serialize)]
 enum Said<'a> {
     RunningTasks(SharedHeld),
     Other(&'a ToScheduler),
+    Token(&'a str),
 }
 
 /// A message to a scheduler as it is read.
@@ -148,6 +213,7 @@ enum Said<'a> {
 enum Heard {
     RunningTasks(SharedHeld),
     Other(ToScheduler),
+    Token(String),
 }
 
 /// What a worker holds, with each spec once.
@@ -212,6 +278,7 @@ fn shared(
 enum Worded<'a> {
     RunTask(Shared),
     Other(&'a ToWorker),
+    Refused(&'a str),
 }
 
 /// A message to a worker as it is read.
@@ -219,6 +286,7 @@ enum Worded<'a> {
 enum Read {
     RunTask(Shared),
     Other(ToWorker),
+    Refused(String),
 }
 
 /// `runTask` with each spec once.
@@ -304,154 +372,4 @@ fn decode<T: DeserializeOwned>(read: &[u8]) -> Result<Option<(T, usize)>, FrameE
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use baton_model::ids::SessionId;
-    use baton_model::ids::{AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, Life, Lineage};
-    use baton_model::spec::Work;
-    use baton_model::time::Mono;
-
-    const ASSOCIATION: Association = Association {
-        epoch: Epoch(3),
-        incarnation: Incarnation {
-            lineage: Lineage(u64::MAX),
-            life: Life(2),
-        },
-        session: SessionId(9),
-    };
-
-    fn launch(instance: u64, spec: &Arc<InstanceSpec>) -> Launch {
-        let attempt = AttemptId {
-            instance: InstanceId(instance),
-            number: AttemptNo(1),
-        };
-        Launch {
-            lease: LeaseId {
-                attempt,
-                epoch: Epoch(3),
-            },
-            spec: Arc::clone(spec),
-            allowance: (instance == 2).then(Box::default),
-        }
-    }
-
-    fn run_task(count: u64) -> ToWorker {
-        let one = Arc::new(InstanceSpec {
-            work: Work::Command(vec!["x".repeat(1_000)]),
-            ..InstanceSpec::default()
-        });
-        let other = Arc::new(InstanceSpec::default());
-        let launches = (0..count).map(|id| launch(id, if id == 5 { &other } else { &one }));
-        ToWorker::RunTask {
-            association: ASSOCIATION,
-            seq: NotifySeq(4),
-            stamp: Stamp(Mono(5)),
-            launches: launches.collect(),
-        }
-    }
-
-    #[test]
-    fn launches_come_out_as_they_went_in_however_they_are_cut() {
-        let message = run_task(9);
-        let mut bytes = Vec::new();
-        encode_to_worker(&message, &mut bytes).expect("short enough");
-        for cut in 0..bytes.len() {
-            assert_eq!(decode_to_worker(&bytes[..cut]), Ok(None));
-        }
-        let read = decode_to_worker(&bytes).expect("well formed");
-        assert_eq!(read, Some((message, bytes.len())));
-    }
-
-    #[test]
-    fn a_shared_spec_is_sent_once() {
-        let size = |count| {
-            let mut bytes = Vec::new();
-            encode_to_worker(&run_task(count), &mut bytes).expect("short enough");
-            bytes.len()
-        };
-        assert!(size(1_000) < size(5) + 20 * 1_000);
-    }
-
-    #[test]
-    fn a_worker_names_everything_that_it_holds_in_one_frame() {
-        let held = |count| {
-            let held = (0..count).map(|id| {
-                // Each of a message of its own, as after a restart.
-                let spec = Arc::new(InstanceSpec {
-                    work: Work::Command(vec!["x".repeat(100_000)]),
-                    ..InstanceSpec::default()
-                });
-                let Launch { lease, spec, .. } = launch(id, &spec);
-                let ended = None;
-                Held { lease, spec, ended }
-            });
-            ToScheduler::RunningTasks {
-                association: ASSOCIATION,
-                held: held.collect(),
-            }
-        };
-        let mut bytes = Vec::new();
-        encode_to_scheduler(&held(1_000), &mut bytes).expect("short enough");
-        assert!(bytes.len() < 200_000);
-        let read = decode_to_scheduler(&bytes).expect("well formed");
-        assert_eq!(read, Some((held(1_000), bytes.len())));
-    }
-
-    #[test]
-    fn messages_follow_each_other_in_one_buffer() {
-        let ack = ToWorker::StatusAck {
-            association: ASSOCIATION,
-            leases: Vec::new(),
-        };
-        let mut bytes = Vec::new();
-        encode_to_worker(&ack, &mut bytes).expect("short enough");
-        let first = bytes.len();
-        encode_to_worker(&run_task(2), &mut bytes).expect("short enough");
-        assert_eq!(decode_to_worker(&bytes), Ok(Some((ack, first))));
-        let second = decode_to_worker(&bytes[first..]).expect("well formed");
-        assert_eq!(second, Some((run_task(2), bytes.len() - first)));
-    }
-
-    #[test]
-    fn what_is_no_message_is_refused() {
-        let long = u32::MAX.to_le_bytes();
-        assert_eq!(
-            decode_to_scheduler(&long),
-            Err(FrameError::TooLong(u32::MAX as usize))
-        );
-        let mut bytes = Vec::new();
-        encode_to_worker(&run_task(1), &mut bytes).expect("short enough");
-        let length = u32::try_from(bytes.len() - 4 + 1).expect("short");
-        bytes[..4].copy_from_slice(&length.to_le_bytes());
-        bytes.push(0);
-        assert!(matches!(
-            decode_to_worker(&bytes),
-            Err(FrameError::Malformed(_))
-        ));
-    }
-
-    #[test]
-    fn every_byte_may_be_wrong_without_a_panic() {
-        let mut bytes = Vec::new();
-        encode_to_worker(&run_task(3), &mut bytes).expect("short enough");
-        for at in 4..bytes.len() {
-            for flip in [1_u8, 0x80, 0xff] {
-                let mut damaged = bytes.clone();
-                damaged[at] ^= flip;
-                let _ = decode_to_worker(&damaged);
-                let _ = decode_to_scheduler(&damaged);
-            }
-        }
-    }
-
-    #[test]
-    fn another_version_and_another_protocol_are_told_apart() {
-        assert_eq!(check_preamble(PREAMBLE), Ok(()));
-        assert_eq!(check_preamble(*b"GET / "), Err(FrameError::NotBaton));
-        let [a, b, c, d, _, _] = PREAMBLE;
-        assert_eq!(
-            check_preamble([a, b, c, d, 0, 9]),
-            Err(FrameError::OtherVersion(9 << 8))
-        );
-    }
-}
+mod tests;

@@ -1,0 +1,193 @@
+//! Messages come out as they went in, and nothing else does any harm.
+
+use super::*;
+use baton_model::ids::SessionId;
+use baton_model::ids::{AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, Life, Lineage};
+use baton_model::spec::Work;
+use baton_model::time::Mono;
+
+const ASSOCIATION: Association = Association {
+    epoch: Epoch(3),
+    incarnation: Incarnation {
+        lineage: Lineage(u64::MAX),
+        life: Life(2),
+    },
+    session: SessionId(9),
+};
+
+fn launch(instance: u64, spec: &Arc<InstanceSpec>) -> Launch {
+    let attempt = AttemptId {
+        instance: InstanceId(instance),
+        number: AttemptNo(1),
+    };
+    Launch {
+        lease: LeaseId {
+            attempt,
+            epoch: Epoch(3),
+        },
+        spec: Arc::clone(spec),
+        allowance: (instance == 2).then(Box::default),
+    }
+}
+
+fn run_task(count: u64) -> ToWorker {
+    let one = Arc::new(InstanceSpec {
+        work: Work::Command(vec!["x".repeat(1_000)]),
+        ..InstanceSpec::default()
+    });
+    let other = Arc::new(InstanceSpec::default());
+    let launches = (0..count).map(|id| launch(id, if id == 5 { &other } else { &one }));
+    ToWorker::RunTask {
+        association: ASSOCIATION,
+        seq: NotifySeq(4),
+        stamp: Stamp(Mono(5)),
+        launches: launches.collect(),
+    }
+}
+
+#[test]
+fn launches_come_out_as_they_went_in_however_they_are_cut() {
+    let message = run_task(9);
+    let mut bytes = Vec::new();
+    encode_to_worker(&message, &mut bytes).expect("short enough");
+    for cut in 0..bytes.len() {
+        assert_eq!(decode_to_worker(&bytes[..cut]), Ok(None));
+    }
+    let read = decode_to_worker(&bytes).expect("well formed");
+    assert_eq!(read, Some((message, bytes.len())));
+}
+
+#[test]
+fn a_shared_spec_is_sent_once() {
+    let size = |count| {
+        let mut bytes = Vec::new();
+        encode_to_worker(&run_task(count), &mut bytes).expect("short enough");
+        bytes.len()
+    };
+    assert!(size(1_000) < size(5) + 20 * 1_000);
+}
+
+#[test]
+fn a_worker_names_everything_that_it_holds_in_one_frame() {
+    let held = |count| {
+        let held = (0..count).map(|id| {
+            // Each of a message of its own, as after a restart.
+            let spec = Arc::new(InstanceSpec {
+                work: Work::Command(vec!["x".repeat(100_000)]),
+                ..InstanceSpec::default()
+            });
+            let Launch { lease, spec, .. } = launch(id, &spec);
+            let ended = None;
+            Held { lease, spec, ended }
+        });
+        ToScheduler::RunningTasks {
+            association: ASSOCIATION,
+            held: held.collect(),
+        }
+    };
+    let mut bytes = Vec::new();
+    encode_to_scheduler(&held(1_000), &mut bytes).expect("short enough");
+    assert!(bytes.len() < 200_000);
+    let read = decode_to_scheduler(&bytes).expect("well formed");
+    assert_eq!(read, Some((held(1_000), bytes.len())));
+}
+
+#[test]
+fn messages_follow_each_other_in_one_buffer() {
+    let ack = ToWorker::StatusAck {
+        association: ASSOCIATION,
+        leases: Vec::new(),
+    };
+    let mut bytes = Vec::new();
+    encode_to_worker(&ack, &mut bytes).expect("short enough");
+    let first = bytes.len();
+    encode_to_worker(&run_task(2), &mut bytes).expect("short enough");
+    assert_eq!(decode_to_worker(&bytes), Ok(Some((ack, first))));
+    let second = decode_to_worker(&bytes[first..]).expect("well formed");
+    assert_eq!(second, Some((run_task(2), bytes.len() - first)));
+}
+
+#[test]
+fn a_token_comes_first_or_not_at_all() {
+    let secret = Secret::from_bits([7; 32]);
+    let mut bytes = Vec::new();
+    encode_token(&secret, &mut bytes).expect("short enough");
+    let token = bytes.len();
+    let message = ToScheduler::RunningTasks {
+        association: ASSOCIATION,
+        held: Vec::new(),
+    };
+    encode_to_scheduler(&message, &mut bytes).expect("short enough");
+    for cut in 0..token {
+        assert_eq!(decode_token(&bytes[..cut]), Ok(None));
+    }
+    assert_eq!(decode_token(&bytes), Ok(Some((Some(secret), token))));
+    assert_eq!(decode_token(&bytes[token..]), Ok(Some((None, 0))));
+    let (read, _) = decode_to_scheduler(&bytes[token..])
+        .expect("well formed")
+        .expect("whole");
+    assert_eq!(read, message);
+    let late = decode_to_scheduler(&bytes);
+    assert!(matches!(late, Err(FrameError::Malformed(_))));
+}
+
+#[test]
+fn what_is_no_token_is_refused_and_not_repeated() {
+    let mut bytes = Vec::new();
+    encode(&Said::Token("baton_slip"), &mut bytes).expect("short enough");
+    let error = decode_token(&bytes).expect_err("no token");
+    assert!(!error.to_string().contains("slip"), "{error}");
+    let long = [&1_000_u32.to_le_bytes()[..], &[TOKEN_TAG]].concat();
+    assert_eq!(decode_token(&long), Err(FrameError::TooLong(1_000)));
+}
+
+#[test]
+fn a_worker_that_is_not_let_in_reads_why() {
+    let mut bytes = Vec::new();
+    encode_refusal("no token", &mut bytes).expect("short enough");
+    let why = FrameError::Refused("no token".to_owned());
+    assert_eq!(decode_to_worker(&bytes), Err(why));
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    let long = u32::MAX.to_le_bytes();
+    assert_eq!(
+        decode_to_scheduler(&long),
+        Err(FrameError::TooLong(u32::MAX as usize))
+    );
+    let mut bytes = Vec::new();
+    encode_to_worker(&run_task(1), &mut bytes).expect("short enough");
+    let length = u32::try_from(bytes.len() - 4 + 1).expect("short");
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes.push(0);
+    assert!(matches!(
+        decode_to_worker(&bytes),
+        Err(FrameError::Malformed(_))
+    ));
+}
+
+#[test]
+fn every_byte_may_be_wrong_without_a_panic() {
+    let mut bytes = Vec::new();
+    encode_to_worker(&run_task(3), &mut bytes).expect("short enough");
+    for at in 4..bytes.len() {
+        for flip in [1_u8, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flip;
+            let _ = decode_to_worker(&damaged);
+            let _ = decode_to_scheduler(&damaged);
+        }
+    }
+}
+
+#[test]
+fn another_version_and_another_protocol_are_told_apart() {
+    assert_eq!(check_preamble(PREAMBLE), Ok(()));
+    assert_eq!(check_preamble(*b"GET / "), Err(FrameError::NotBaton));
+    let [a, b, c, d, _, _] = PREAMBLE;
+    assert_eq!(
+        check_preamble([a, b, c, d, 0, 9]),
+        Err(FrameError::OtherVersion(9 << 8))
+    );
+}
