@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use cluster_support::effects::Effects;
 use cluster_support::mounts::Small;
-use cluster_support::{Cluster, id, is_alive, is_root, lines};
+use cluster_support::{Cluster, id, is_alive, is_root, lines, signal};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const LEASE: Duration = Duration::from_secs(6);
@@ -103,10 +104,12 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     let (done, failed) = over(cluster.submit(file.clone(), COUNT));
     assert!(failed > 0, "there was no room for all");
     assert_eq!(done, lines(&said).len() as u64, "no success that was none");
-    let checkpoint = cluster.path("w").join("checkpoint");
-    let told = lines(&checkpoint.join("coordinator.err"));
-    let told = told.iter().any(|line| line.contains("without its log"));
-    assert!(told, "the coordinator says what it cannot write");
+    let errors = cluster.path("w").join("checkpoint/coordinator.err");
+    let told = |word: &str| lines(&errors).iter().any(|line| line.contains(word));
+    assert!(
+        told("without its log"),
+        "the coordinator says what it cannot write"
+    );
 
     disk.free();
     let before = lines(&said).len() as u64;
@@ -116,6 +119,30 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
         "with room again"
     );
     assert_eq!(lines(&said).len() as u64, before + COUNT);
+
+    cluster.until("there is a log again", || told("a log again").then_some(()));
+    let effects = Effects::new(&cluster, "effects");
+    let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
+    let (_, shell) = effects.started(&cluster, 1);
+    // Only the log knows of it now.
+    let coordinator = cluster.coordinator_pid("w").expect("there is one");
+    cluster.kill_worker("w");
+    signal(coordinator, Signal::KILL);
+    cluster.until("the coordinator is dead", || {
+        (!is_alive(coordinator)).then_some(())
+    });
+    cluster.start_worker("w", &["--resources", "cpu=2"]);
+    cluster.until("the worker holds it again", || {
+        let worker = cluster.worker("w")?;
+        (worker.state.word() == "HEALTHY" && worker.attempts == 1).then_some(())
+    });
+    assert!(is_alive(shell), "adopted");
+    assert_eq!(
+        (effects.starts().len(), cluster.instance(id).attempts),
+        (1, 1)
+    );
+    effects.go();
+    assert_eq!(cluster.finish(id).state.word(), "DONE");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod cluster_support;
 
 use std::time::{Duration, Instant};
 
+use baton_model::ids::InstanceId;
 use baton_model::outcome::AttemptEnd;
 use cluster_support::effects::{Effects, SUCCESS, recorded};
 use cluster_support::{Cluster, is_alive, lines, signal};
@@ -175,53 +176,117 @@ fn a_task_that_kills_its_agent_goes_on_and_so_do_the_others() {
 #[test]
 fn each_time_a_task_takes_its_whole_worker_with_it_counts_as_a_loss() {
     const LOSSES: u32 = 2;
-    const LOUD: [&str; 2] = ["--label", "loud=yes"];
-    let mut cluster = Cluster::new(&SHORT_LEASE);
-    cluster.start_worker("loud", &LOUD);
-    cluster.start_worker("quiet", &[]);
-    cluster.healthy("loud");
-    cluster.healthy("quiet");
-    let effects = Effects::new(&cluster, "bystander");
-    let mut file = effects.task("");
-    file["constraints"] = json!({ "loud": false });
-    let bystander = cluster.submit(file, 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
-
-    // The coordinator is its parent; the agent has written its number into its lock.
-    let lock = cluster.path("loud").join("agent.lock");
-    let script = format!(
-        "[ $BATON_ATTEMPT -gt {LOSSES} ] || {{ kill -9 $(cat {}) $PPID; sleep 1000; }}",
-        lock.display()
-    );
-    let file = json!({ "task": "killer", "run": script, "constraints": { "loud": true } });
-    let killer = cluster.submit(file, 1).first;
+    let mut killer = Killer::new(&format!("[ $BATON_ATTEMPT -gt {LOSSES} ] ||"), None);
     for loss in 1..=LOSSES {
-        cluster.until("the worker is killed", || {
-            let gone = !is_alive(cluster.worker_pid("loud"));
-            (gone && cluster.coordinator_pid("loud").is_none()).then_some(())
-        });
-        let killed = Instant::now();
-        assert_eq!(cluster.instance(killer).attempts, loss);
-        cluster.until("the lease runs out", || {
-            (killed.elapsed() > LEASE).then_some(())
-        });
-        // As a service manager would, but too late.
-        cluster.kill_worker("loud");
-        cluster.start_worker("loud", &LOUD);
-        cluster.until("it is counted", || {
-            (cluster.instance(killer).losses == loss).then_some(())
-        });
+        killer.kills(loss);
     }
-    let over = cluster.finish(killer);
+    let over = killer.cluster.finish(killer.id);
     assert_eq!(over.state.word(), "DONE");
     assert_eq!(
         (over.attempts, over.losses, over.failures),
         (LOSSES + 1, LOSSES, 0)
     );
-    effects.go();
-    let over = cluster.finish(bystander);
-    assert_eq!((over.state.word(), over.attempts), ("DONE", 1));
-    assert_eq!(effects.starts(), [(1, shell)], "not harmed");
+    killer.bystander_is_unharmed();
+}
+
+#[test]
+fn a_task_that_kills_its_worker_once_too_often_is_given_up_and_says_why() {
+    const LOSSES: u32 = 2;
+    let mut killer = Killer::new("", Some(LOSSES));
+    for loss in 1..=LOSSES + 1 {
+        killer.kills(loss);
+    }
+    let over = killer.cluster.finish(killer.id);
+    assert_eq!(over.state.word(), "FAILED");
+    assert_eq!(
+        (over.attempts, over.losses, over.failures),
+        (LOSSES + 1, LOSSES + 1, 0)
+    );
+    let id = killer.id;
+    let why = killer
+        .cluster
+        .ask(|client| async move { client.explain(id).await });
+    let wanted = "its worker was lost 3 times, and `retry.losses` forgives 2";
+    assert!(why.text.contains(wanted), "{}", why.text);
+    // The worker is free for others again.
+    let file = json!({ "task": "next", "run": "true", "constraints": { "loud": true } });
+    let next = killer.cluster.submit(file, 1).first;
+    assert_eq!(killer.cluster.finish(next).state.word(), "DONE");
+    killer.bystander_is_unharmed();
+}
+
+/// A task that kills the worker it runs on, agent and coordinator, beside one on another worker
+/// that does not.
+struct Killer {
+    cluster: Cluster,
+    id: InstanceId,
+    effects: Effects,
+    bystander: InstanceId,
+    shell: u32,
+}
+
+impl Killer {
+    const LOUD: [&str; 2] = ["--label", "loud=yes"];
+
+    /// `unless` stands before the killing, in the shell.
+    fn new(unless: &str, losses: Option<u32>) -> Self {
+        let mut cluster = Cluster::new(&SHORT_LEASE);
+        cluster.start_worker("loud", &Self::LOUD);
+        cluster.start_worker("quiet", &[]);
+        cluster.healthy("loud");
+        cluster.healthy("quiet");
+        let effects = Effects::new(&cluster, "bystander");
+        let mut file = effects.task("");
+        file["constraints"] = json!({ "loud": false });
+        let bystander = cluster.submit(file, 1).first;
+        let (_, shell) = effects.started(&cluster, 1);
+
+        // The coordinator is its parent; the agent has written its number into its lock.
+        let lock = cluster.path("loud").join("agent.lock");
+        let script = format!(
+            "{unless} {{ kill -9 $(cat {}) $PPID; sleep 1000; }}",
+            lock.display()
+        );
+        let mut file = json!({ "task": "killer", "run": script, "constraints": { "loud": true } });
+        if let Some(losses) = losses {
+            file["retry"] = json!({ "losses": losses });
+        }
+        let id = cluster.submit(file, 1).first;
+        Self {
+            cluster,
+            id,
+            effects,
+            bystander,
+            shell,
+        }
+    }
+
+    /// Waits until it has killed its worker, which comes back too late, and that is counted.
+    fn kills(&mut self, loss: u32) {
+        let (cluster, id) = (&mut self.cluster, self.id);
+        cluster.until("the worker is killed", || {
+            let gone = !is_alive(cluster.worker_pid("loud"));
+            (gone && cluster.coordinator_pid("loud").is_none()).then_some(())
+        });
+        let killed = Instant::now();
+        assert_eq!(cluster.instance(id).attempts, loss);
+        cluster.until("the lease runs out", || {
+            (killed.elapsed() > LEASE).then_some(())
+        });
+        // As a service manager would, but too late.
+        cluster.kill_worker("loud");
+        cluster.start_worker("loud", &Self::LOUD);
+        cluster.until("it is counted", || {
+            (cluster.instance(id).losses == loss).then_some(())
+        });
+    }
+
+    fn bystander_is_unharmed(&self) {
+        self.effects.go();
+        let over = self.cluster.finish(self.bystander);
+        assert_eq!((over.state.word(), over.attempts), ("DONE", 1));
+        assert_eq!(self.effects.starts(), [(1, self.shell)], "not harmed");
+    }
 }
 
 /// `kill -9` of an agent and its coordinator: nobody is left to guard what they run.

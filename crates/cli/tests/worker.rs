@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use baton_model::ids::InstanceId;
 use baton_model::message::{LogAnswer, LogStream};
-use baton_model::outcome::{KillCause, Outcome};
+use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
 use baton_model::spec::{Array, InstanceSpec, Uri, Work};
 use baton_model::task::{ProcessSpec, Resources, Run, TaskSpec};
 use baton_model::time::Millis;
@@ -120,6 +120,70 @@ fn what_uses_too_much_memory_is_killed() {
     rig.submit(2, 1, small);
     assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::OutOfMemory));
     assert_eq!(rig.outcome(2), Outcome::Exited(3));
+}
+
+#[test]
+fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can run work as somebody else");
+        return;
+    }
+    let rig = Rig::new(patient());
+    // Theirs is below, so they must be able to pass.
+    let passable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(rig.path(""), passable).expect("ours");
+    let secret = rig.path("secret");
+    fs::write(&secret, "").expect("written");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("ours");
+    let _worker = rig.worker();
+    let text = format!(
+        "id -un; id -G; echo $USER; touch mine && stat -c %U mine; cat {}",
+        secret.display()
+    );
+    let spec = InstanceSpec {
+        user: Some("nobody".to_owned()),
+        ..script(&text)
+    };
+    rig.submit(1, 1, spec);
+    assert_eq!(rig.outcome(1), Outcome::Exited(1), "the secret stays one");
+    let LogAnswer::Chunk(out) = rig.logs(1, LogStream::Stdout, None) else {
+        panic!("it has printed something");
+    };
+    let out = String::from_utf8_lossy(&out).into_owned();
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 4, "{out}");
+    assert_eq!(
+        (lines[0], lines[2], lines[3]),
+        ("nobody", "nobody", "nobody")
+    );
+    assert!(!lines[1].split(' ').any(|group| group == "0"), "{out}");
+}
+
+#[test]
+fn what_was_placed_ahead_and_does_not_start_is_given_back_and_runs_once() {
+    let rig = Rig::new(patient());
+    let _worker = rig.start(&["--resources", "cpu=1,memory=1GiB"]);
+    // From these the scheduler learns that such work is short, so it places ahead.
+    rig.submit(1, 50, script("true"));
+    until("all are over", || {
+        (1..=50).all(|id| !rig.ends(id).is_empty())
+    });
+    rig.submit(100, 1, script(GATED));
+    until("the core is taken", || rig.work(100).join("begun").exists());
+    let ran = rig.path("ran");
+    rig.submit(200, 1, script(&format!("echo x >> {}", ran.display())));
+    until("it is given back", || !rig.ends(200).is_empty());
+    let never = AttemptEnd::Synthetic(Synthetic::NeverStarted);
+    assert_eq!(rig.end(200).0, never);
+    assert!(!ran.exists());
+    touch(&rig.work(100).join("go"));
+    assert_eq!(rig.outcome(100), Outcome::Exited(7));
+    let success = AttemptEnd::Real(Outcome::Exited(0));
+    until("it is done", || {
+        rig.ends(200).last().is_some_and(|(end, _)| *end == success)
+    });
+    let ran = fs::read_to_string(ran).expect("written");
+    assert_eq!(ran, "x\n", "once");
 }
 
 #[test]

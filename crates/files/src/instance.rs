@@ -98,8 +98,10 @@ fn budget(retry: &Retry) -> RetryBudget {
         let milli = retry.scale_milli.get(name).copied().unwrap_or(1_000);
         u32::try_from(milli / 10).unwrap_or(u32::MAX)
     };
+    let defaults = RetryBudget::default();
     RetryBudget {
         failures_max: retry.attempts.saturating_sub(1),
+        losses_max: retry.losses.unwrap_or(defaults.losses_max),
         // A scheduler's rest always doubles; only the bounds are the task's.
         backoff: retry.backoff.map_or(DEFAULT_REST, |backoff| Rest {
             first: backoff.first,
@@ -109,6 +111,5 @@ fn budget(retry: &Retry) -> RetryBudget {
             memory_percent: percent("memory"),
             timeout_percent: percent("timeout"),
         },
-        ..RetryBudget::default()
     }
 }

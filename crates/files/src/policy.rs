@@ -59,6 +59,8 @@ pub struct LaunchRate {
 pub struct Retry {
     /// Attempts in all, the first one included; at least 1.
     pub attempts: u32,
+    /// Losses of a worker that are forgiven; `None` for the scheduler's default.
+    pub losses: Option<u32>,
     /// The pause before another attempt; `None` for the scheduler's default.
     pub backoff: Option<Backoff>,
     /// By how much `memory` and `timeout` grow after an attempt that they were too
@@ -70,6 +72,7 @@ impl Default for Retry {
     fn default() -> Self {
         Self {
             attempts: 1,
+            losses: None,
             backoff: None,
             scale_milli: BTreeMap::new(),
         }

@@ -94,6 +94,7 @@ fn every_policy_arrives() {
         file.policy.retry,
         Retry {
             attempts: 3,
+            losses: Some(5),
             backoff: Some(Backoff {
                 first: Millis::from_secs(10),
                 growth_percent: 200,

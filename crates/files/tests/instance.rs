@@ -110,7 +110,7 @@ fn policies_arrive_where_the_scheduler_looks() {
     assert_eq!(spec.timeout, Some(Millis::from_secs(3_600)));
     assert_eq!(spec.exclusive, Exclusive::Strict);
     assert_eq!(spec.priority, -7);
-    assert_eq!(spec.retry.failures_max, 2);
+    assert_eq!((spec.retry.failures_max, spec.retry.losses_max), (2, 5));
     assert_eq!(spec.retry.backoff.first, Millis::from_secs(10));
     assert_eq!(spec.retry.backoff.max, Millis::from_secs(300));
     assert_eq!(

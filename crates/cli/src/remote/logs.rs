@@ -1,6 +1,6 @@
 //! `baton logs`: what an instance printed, as far as it goes or to its end.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
 use baton_client::{Client, ClientError, LogPiece, LogWish, Stream};
@@ -76,6 +76,9 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
         };
         let piece = piece.map_err(refused)?;
         printer.print(&piece)?;
+        if !piece.kept && std::io::stderr().is_terminal() {
+            note("nothing is kept of it: it printed nothing, or its log was cleared away");
+        }
         // From now on it is this attempt, whatever begins meanwhile.
         wish.attempt = Some(piece.attempt);
         wish.offset = piece.offset + u64::try_from(piece.bytes.len()).unwrap_or_default();

@@ -29,10 +29,12 @@ pub(crate) mod waiting;
 mod workers;
 
 use std::future::Future;
+use std::path::Path;
 
 use baton_client::{Client, ClientError, DEFAULT_URL};
 use clap::Subcommand;
 
+use crate::credentials;
 use crate::output::{Ended, FAILED, Failure, USAGE};
 
 /// The scheduler cannot be reached, or refuses.
@@ -60,15 +62,8 @@ pub(crate) enum Remote {
 
 /// Runs one of the commands against the scheduler at `url`, or where the environment
 /// says.
-pub(crate) fn run(command: &Remote, url: Option<&str>) -> Ended {
-    let url = match url {
-        Some(url) => url.to_owned(),
-        None => std::env::var(URL_VARIABLE)
-            .ok()
-            .filter(|url| !url.is_empty())
-            .unwrap_or_else(|| DEFAULT_URL.to_owned()),
-    };
-    let client = Client::new(&url).map_err(refused)?;
+pub(crate) fn run(command: &Remote, url: Option<&str>, token_file: Option<&Path>) -> Ended {
+    let client = client(url, token_file)?;
     block_on(async {
         match command {
             Remote::Submit(command) => submit::run(command, &client).await,
@@ -84,6 +79,23 @@ pub(crate) fn run(command: &Remote, url: Option<&str>) -> Ended {
             Remote::Drain(command) => workers::drain(command, &client).await,
             Remote::Forget(command) => workers::forget(command, &client).await,
         }
+    })
+}
+
+/// A client of the scheduler at `url`, or where the environment says, that shows the token of
+/// the file, or of the environment.
+pub(crate) fn client(url: Option<&str>, token_file: Option<&Path>) -> Result<Client, Failure> {
+    let url = match url {
+        Some(url) => url.to_owned(),
+        None => std::env::var(URL_VARIABLE)
+            .ok()
+            .filter(|url| !url.is_empty())
+            .unwrap_or_else(|| DEFAULT_URL.to_owned()),
+    };
+    let client = Client::new(&url).map_err(refused)?;
+    Ok(match credentials::token(token_file)? {
+        Some(token) => client.with_token(&token),
+        None => client,
     })
 }
 

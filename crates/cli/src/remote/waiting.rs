@@ -36,6 +36,7 @@ const BAR_WIDTH: usize = 30;
 pub(crate) struct Told {
     terminal: bool,
     last: String,
+    ticking: String,
 }
 
 impl Told {
@@ -43,6 +44,7 @@ impl Told {
         Self {
             terminal: io::stderr().is_terminal(),
             last: String::new(),
+            ticking: String::new(),
         }
     }
 
@@ -53,9 +55,25 @@ impl Told {
         if self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K{line}{ticking}");
             self.last = line.to_owned();
+            self.ticking = ticking.to_owned();
         } else if self.last != line {
             let _ = writeln!(io::stderr(), "baton: {line}");
             self.last = line.to_owned();
+        }
+    }
+
+    /// Makes room for lines that stay.
+    pub(crate) fn hide(&self) {
+        if !self.last.is_empty() {
+            self.wipe();
+        }
+    }
+
+    /// Draws again what was hidden, below those lines.
+    pub(crate) fn show(&self) {
+        if self.terminal && !self.last.is_empty() {
+            // As above.
+            let _ = write!(io::stderr(), "{}{}", self.last, self.ticking);
         }
     }
 

@@ -4,14 +4,16 @@
 //! kernel for a signal at our death and then becomes the command. The scheduler is asked
 //! to end, the worker is killed: then its coordinator keeps the work until the lease is
 //! over, and whoever runs the same file again in time goes on with the same attempt.
+//! A worker that dies is started again: its coordinator has kept the work meanwhile. One that
+//! gives up has a reason, and so has the scheduler, whose word is needed for everything.
 //! The children have process groups of their own, so that ^C on a terminal reaches us
 //! alone.
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use baton_client::Client;
@@ -21,11 +23,17 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::{INTERNAL, trouble};
+use crate::credentials::TOKEN_VARIABLE;
 use crate::output::{Failure, clean};
 use crate::remote::refused;
+use crate::scheduler::TAKEN;
 
 /// The hidden command that binds a process to the life of its parent.
 pub(crate) const TETHER: &str = "__tether";
+
+/// What the children are called, here and in the names of their logs.
+const SCHEDULER: &str = "scheduler";
+const WORKER: &str = "worker";
 
 /// Short, because nobody else waits for these workers: what our own death leaves behind is
 /// gone after this. Long enough for a machine that is busy.
@@ -37,6 +45,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// For the worker to end its work, and for the scheduler to write it down.
 const WORKER_END_MAX: Duration = Duration::from_secs(60);
 const SCHEDULER_END_MAX: Duration = Duration::from_secs(15);
+/// So many deaths of the worker in a row, each after a life shorter than this, have a reason
+/// that does not pass by itself.
+const DEATHS_MAX: u32 = 10;
+const LIFE_MIN: Duration = Duration::from_secs(10);
 /// Of a log, when something went wrong.
 const LOG_LINES: usize = 5;
 
@@ -53,49 +65,61 @@ pub(super) struct Children {
     pub(super) client: Client,
     scheduler: Child,
     worker: Child,
+    /// Where the worker finds the scheduler.
+    address: String,
     data: PathBuf,
 }
 
 impl Children {
     pub(super) async fn start(data: &Path) -> Result<Self, Failure> {
+        for name in [SCHEDULER, WORKER] {
+            let path = log_path(data, name);
+            File::create(&path).map_err(|error| trouble(&path, &error))?;
+        }
         let (scheduler, ready) = scheduler(data).await?;
-        let state = data.join("worker");
-        let args = [
-            OsStr::new("worker"),
-            OsStr::new("--scheduler"),
-            OsStr::new(&ready.workers),
-            OsStr::new("--state"),
-            state.as_os_str(),
-            OsStr::new("--name"),
-            OsStr::new("local"),
-        ];
-        let worker = spawn(data, "worker", Signal::KILL, &args, false)?;
         Ok(Self {
             client: Client::new(&ready.url).map_err(refused)?,
             scheduler,
-            worker,
+            worker: worker(data, &ready.workers)?,
+            address: ready.workers,
             data: data.to_owned(),
         })
     }
 
-    /// Waits until one of them ends by itself, which it should not.
-    pub(super) async fn failed(&mut self) -> Failure {
-        let (name, status) = tokio::select! {
-            status = self.scheduler.wait() => ("scheduler", status),
-            status = self.worker.wait() => ("worker", status),
-        };
-        let how = match status {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        };
-        Failure::Told(
-            INTERNAL,
-            format!(
-                "the {name} of this run has ended: {how}{}\nbaton: nothing is lost: run again to \
-                 go on",
-                log_end(&self.data, name)
-            ),
-        )
+    /// Waits until one of them has ended for good, which it should not.
+    pub(super) async fn keep(&mut self) -> Failure {
+        let mut deaths = 0;
+        loop {
+            let began = Instant::now();
+            let (name, status) = tokio::select! {
+                status = self.scheduler.wait() => (SCHEDULER, status),
+                status = self.worker.wait() => (WORKER, status),
+            };
+            deaths = match began.elapsed() < LIFE_MIN {
+                true => deaths + 1,
+                false => 1,
+            };
+            let status = match status {
+                Ok(status) if name == WORKER && is_death(status) && deaths < DEATHS_MAX => {
+                    tokio::time::sleep(PAUSE).await;
+                    match worker(&self.data, &self.address) {
+                        Ok(worker) => self.worker = worker,
+                        Err(failure) => return failure,
+                    }
+                    continue;
+                }
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            };
+            return Failure::Told(
+                INTERNAL,
+                format!(
+                    "the {name} of this run has ended: {status}{}\nbaton: nothing is lost: run \
+                     again to go on",
+                    log_end(&self.data, name)
+                ),
+            );
+        }
     }
 
     /// Ends the worker with its work, then the scheduler.
@@ -126,8 +150,33 @@ fn send(child: &Child, signal: Signal) {
     }
 }
 
+/// True if somebody has ended it. One that ends by itself and not well has said why, and would
+/// say it again.
+fn is_death(status: ExitStatus) -> bool {
+    status.success() || status.signal().is_some()
+}
+
+/// Where the worker keeps its files.
+pub(super) fn worker_state(data: &Path) -> PathBuf {
+    data.join("worker")
+}
+
+fn worker(data: &Path, address: &str) -> Result<Child, Failure> {
+    let state = worker_state(data);
+    let args = [
+        OsStr::new("worker"),
+        OsStr::new("--scheduler"),
+        OsStr::new(address),
+        OsStr::new("--state"),
+        state.as_os_str(),
+        OsStr::new("--name"),
+        OsStr::new("local"),
+    ];
+    spawn(data, WORKER, Signal::KILL, &args, false)
+}
+
 /// Starts the scheduler. That of an earlier run may still be on its way out, and holds the
-/// data until then.
+/// data until then: only for that it is waited.
 async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
     let args = [
         OsStr::new("scheduler"),
@@ -143,14 +192,20 @@ async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
     ];
     let began = Instant::now();
     loop {
-        let mut child = spawn(data, "scheduler", Signal::TERM, &args, true)?;
+        let mut child = spawn(data, SCHEDULER, Signal::TERM, &args, true)?;
         let left = READY_MAX.saturating_sub(began.elapsed());
-        if let Ok(Some(ready)) = tokio::time::timeout(left, ready(&mut child)).await {
-            return Ok((child, ready));
-        }
-        end(&mut child, Signal::KILL, SCHEDULER_END_MAX).await;
-        if began.elapsed() > READY_MAX {
-            let log = log_end(data, "scheduler");
+        let taken = match tokio::time::timeout(left, ready(&mut child)).await {
+            Ok(Some(ready)) => return Ok((child, ready)),
+            // It has closed its output, so it ends.
+            Ok(None) => {
+                let status = tokio::time::timeout(SCHEDULER_END_MAX, child.wait()).await;
+                matches!(status, Ok(Ok(status)) if status.code() == Some(TAKEN.into()))
+            }
+            Err(_) => false,
+        };
+        if !taken || began.elapsed() > READY_MAX {
+            end(&mut child, Signal::KILL, SCHEDULER_END_MAX).await;
+            let log = log_end(data, SCHEDULER);
             return Err(Failure::Told(
                 INTERNAL,
                 format!("the scheduler of this run does not start{log}"),
@@ -179,7 +234,8 @@ fn spawn(
     talks: bool,
 ) -> Result<Child, Failure> {
     let path = log_path(data, name);
-    let log = File::create(&path).map_err(|error| trouble(&path, &error))?;
+    let log = File::options().create(true).append(true).open(&path);
+    let log = log.map_err(|error| trouble(&path, &error))?;
     let stdout = match talks {
         true => Stdio::piped(),
         false => Stdio::null(),
@@ -191,6 +247,8 @@ fn spawn(
         .arg(std::process::id().to_string())
         .arg(at_death.as_raw().to_string())
         .args(args)
+        // It is for another scheduler than this one.
+        .env_remove(TOKEN_VARIABLE)
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(log)

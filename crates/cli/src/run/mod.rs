@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `children` | the scheduler and the worker, as child processes |
 //! | `memory` | which instance this is, across our own deaths |
-//! | `last` | the end of what the task printed |
+//! | `live` | what the task prints |
 //!
 //! The scheduler and the worker are those of a cluster, only their ports and their data
 //! are nobody else's. The instance lives in the scheduler's store: whoever runs the same
@@ -12,24 +12,25 @@
 //! see `memory`.
 
 mod children;
-mod last;
+mod live;
 mod memory;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use baton_client::Client;
 use baton_files::Binding;
 use baton_model::api::{Instance, Submit};
 use baton_model::ids::InstanceId;
+use baton_model::spec::Work;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use clap::Args;
 use rustix::process::Signal;
 use sha2::{Digest, Sha256};
-use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use children::{TETHER, tether};
 
@@ -37,14 +38,18 @@ use crate::local::pair;
 use crate::output::{Ended, Failure, clean, note};
 use crate::remote::waiting::{self, CANCELLED, Told, standing};
 use crate::remote::{REFUSED, block_on, ids, refused};
+use crate::scheduler::Interrupts;
 use crate::time::span;
 use children::Children;
+use live::Live;
 use memory::{Memory, Remembered};
 
 /// An error of Baton itself.
 const INTERNAL: u8 = 5;
 /// How long the scheduler is asked to wait at a time: often enough for a picture.
 const GLANCE: Duration = Duration::from_secs(1);
+/// Between two looks at what is printed.
+const LOOK: Duration = Duration::from_millis(100);
 /// What waits for longer than this is explained.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(3);
 /// Digits of a hash that tell two files apart.
@@ -55,6 +60,7 @@ Examples:
   baton run report.yaml -p day=2026-11-15
   baton run report.yaml              the same again: goes on with it, or says how it ended
   baton run report.yaml --again      from the beginning
+  baton run report.yaml --quiet      without what it prints
 
 Exit status: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled, or ended
 with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an error of Baton itself.
@@ -77,12 +83,15 @@ pub(crate) struct Run {
     /// Start afresh, even if an earlier run has not ended
     #[arg(long)]
     again: bool,
+    /// Show nothing but the end: not what it prints, and not how it goes
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 /// What is to be run.
 struct Wanted {
-    /// Whose output is shown.
-    processes: Vec<Option<String>>,
+    /// It has more than one process.
+    several: bool,
     submit: Submit<serde_json::Value>,
     /// Of the task and its parameters.
     hash: String,
@@ -117,7 +126,7 @@ fn wanted(command: &Run) -> Result<Wanted, Failure> {
     let spec = file.instance(&binding).map_err(Failure::usage)?;
     let text = serde_json::to_string(&submit)?;
     Ok(Wanted {
-        processes: last::processes(&file, &spec.work),
+        several: matches!(&spec.work, Work::Task(task) if task.processes.len() > 1),
         submit,
         hash: hash(text.as_bytes()),
     })
@@ -152,9 +161,10 @@ async fn supervise(command: &Run, wanted: &Wanted, memory: &Memory, data: &Path)
         () = interrupts.next() => return Err(Failure::Silent(CANCELLED)),
     };
     let client = children.client.clone();
+    let worker = children::worker_state(data);
     let watched = tokio::select! {
-        watched = watch(command, wanted, memory, &client) => watched,
-        failure = children.failed() => Err(failure),
+        watched = watch(command, wanted, memory, &client, &worker) => watched,
+        failure = children.keep() => Err(failure),
         () = interrupts.next() => {
             note("stopping; run again to go on. ^C again does not wait");
             Err(Failure::Silent(CANCELLED))
@@ -163,7 +173,7 @@ async fn supervise(command: &Run, wanted: &Wanted, memory: &Memory, data: &Path)
     // A scheduler that does not answer because it is gone has said why.
     let watched = match watched {
         Err(Failure::Told(REFUSED, told)) => Err(tokio::select! {
-            failure = children.failed() => failure,
+            failure = children.keep() => failure,
             () = tokio::time::sleep(GLANCE) => Failure::Told(REFUSED, told),
         }),
         watched => watched,
@@ -175,34 +185,13 @@ async fn supervise(command: &Run, wanted: &Wanted, memory: &Memory, data: &Path)
     watched
 }
 
-/// ^C, and a request to end.
-struct Interrupts {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl Interrupts {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::Told(INTERNAL, format!("cannot listen for signals: {error}"))
-            })
-        };
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
-}
-
-async fn watch(command: &Run, wanted: &Wanted, memory: &Memory, client: &Client) -> Ended {
+async fn watch(
+    command: &Run,
+    wanted: &Wanted,
+    memory: &Memory,
+    client: &Client,
+    worker: &Path,
+) -> Ended {
     let (id, known) = choose(command, wanted, memory, client).await?;
     let before = client.instance(id).await.map_err(refused)?;
     if known && before.state.is_terminal() {
@@ -212,8 +201,11 @@ async fn watch(command: &Run, wanted: &Wanted, memory: &Memory, client: &Client)
     } else if known {
         note(&format!("going on with {}", standing(&before)));
     }
-    let instance = follow(client, id).await?;
-    last::print(client, &instance, &wanted.processes).await?;
+    let live = match command.quiet {
+        true => Live::quiet(),
+        false => Live::new(worker, id, wanted.several, known),
+    };
+    let instance = follow(client, id, command.quiet, live).await?;
     note(&ended(&instance));
     match waiting::code(&instance) {
         0 => Ok(()),
@@ -295,18 +287,29 @@ async fn submit(
     Ok((id, false))
 }
 
-/// Tells how it stands until it is over; what waits for long is explained once.
-async fn follow(client: &Client, id: InstanceId) -> Result<Instance, Failure> {
+/// Tells how it stands and what it prints until it is over; what waits for long is explained
+/// once.
+async fn follow(
+    client: &Client,
+    id: InstanceId,
+    quiet: bool,
+    mut live: Live,
+) -> Result<Instance, Failure> {
     let began = Instant::now();
     let mut told = Told::new();
-    let mut waits = Some(began);
+    let mut waits = Some(began).filter(|_| !quiet);
     loop {
-        // A store that fails for a while is no reason to kill the work.
-        let instance = waiting::patiently(|| client.wait(id, GLANCE)).await;
-        let instance = instance.map_err(refused)?;
+        let instance = glance(client, id, &mut live, &mut told).await?;
         if instance.state.is_terminal() {
-            told.clear();
+            // By now it has printed everything.
+            while live.turn(&mut told) {
+                tokio::task::yield_now().await;
+            }
+            live.finish(&mut told);
             return Ok(instance);
+        }
+        if quiet {
+            continue;
         }
         let elapsed = span(Millis::from_secs(began.elapsed().as_secs()));
         told.say(&standing(&instance), &format!(", {elapsed}"));
@@ -318,6 +321,26 @@ async fn follow(client: &Client, id: InstanceId) -> Result<Instance, Failure> {
             told.clear();
             note(&format!("{id} {}", clean(&explanation.text)));
             waits = None;
+        }
+    }
+}
+
+/// How it stands when it is over, or after a while; what it prints is shown meanwhile.
+async fn glance(
+    client: &Client,
+    id: InstanceId,
+    live: &mut Live,
+    told: &mut Told,
+) -> Result<Instance, Failure> {
+    // A store that fails for a while is no reason to kill the work.
+    let mut waiting = pin!(waiting::patiently(|| client.wait(id, GLANCE)));
+    loop {
+        tokio::select! {
+            biased;
+            instance = &mut waiting => return instance.map_err(refused),
+            () = tokio::time::sleep(LOOK) => {
+                live.turn(told);
+            }
         }
     }
 }

@@ -65,6 +65,13 @@ impl Placement {
             .map(|placed| ClassId(placed.class))
     }
 
+    /// True if some worker has work ahead: a while may pass before it needs more.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        let most = self.fleet.by_ahead.last();
+        most.is_some_and(|(ahead, _)| *ahead > 0)
+    }
+
     /// How many are placed ahead on a worker.
     #[must_use]
     pub fn ahead_on(&self, worker: &WorkerName) -> usize {

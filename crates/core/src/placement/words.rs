@@ -10,16 +10,20 @@ impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoWorker { closed: 0 } => f.write_str("there is no worker"),
-            Self::NoWorker { closed } => {
-                write!(f, "no worker takes work: {closed} drained or unhealthy")
+            Self::NoWorker { closed: 1 } => {
+                f.write_str("the only worker is drained or unhealthy, and takes no work")
             }
+            Self::NoWorker { closed } => write!(
+                f,
+                "all {closed} workers are drained or unhealthy, and take no work"
+            ),
             Self::NoMatch {
                 constraint,
                 excludes,
                 workers,
             } => write!(
                 f,
-                "labels: {} rules out {excludes} of {workers} workers",
+                "no worker meets its constraints: that {} rules out {excludes} of {workers}",
                 Condition(constraint)
             ),
             Self::NeverFits {
@@ -29,7 +33,7 @@ impl fmt::Display for Waiting {
                 has,
             } => write!(
                 f,
-                "{resource}: never fits: asks for {}, the largest, worker {worker}, has {}",
+                "it asks for {}, and no worker has as much: the largest, {worker}, has {}",
                 Amount(resource, *asked),
                 Amount(resource, *has)
             ),
@@ -39,25 +43,19 @@ impl fmt::Display for Waiting {
                 short,
                 reserved,
             } => {
-                let short = Amount(resource, *short);
-                let reserved = if *reserved {
-                    ", and is reserved for it"
-                } else {
-                    ""
+                let is = match reserved {
+                    true => "is reserved for it, and is still",
+                    false => "comes nearest, and is",
                 };
-                write!(
-                    f,
-                    "{resource}: worker {worker} is short of {short}{reserved}"
-                )
+                let short = Amount(resource, *short);
+                write!(f, "worker {worker} {is} short of {short}")
             }
             Self::Limit {
                 name, total, asked, ..
-            } if asked > total => {
-                write!(
-                    f,
-                    "limit {name}: never fits: asks for {asked}, the total is {total}"
-                )
-            }
+            } if asked > total => write!(
+                f,
+                "it asks for {asked} of the limit {name}, which is {total} in all"
+            ),
             Self::Limit {
                 name,
                 used,
@@ -65,16 +63,15 @@ impl fmt::Display for Waiting {
                 asked,
             } => write!(
                 f,
-                "limit {name}: asks for {asked}, {used} of {total} in use"
+                "it asks for {asked} of the limit {name}, of which {used} of {total} are in use"
             ),
-            Self::Reserved { what, class } => {
-                write!(
-                    f,
-                    "{what} is reserved for class {class}, which has waited for longer"
-                )
-            }
+            Self::Reserved { what, class } => write!(
+                f,
+                "what is free of {what} is reserved for class {class}, which has waited for longer"
+            ),
+            Self::Behind { before: 1 } => f.write_str("one of the same class comes before it"),
             Self::Behind { before } => write!(f, "{before} of the same class come before it"),
-            Self::Nothing => f.write_str("nothing: it is about to be placed"),
+            Self::Nothing => f.write_str("it waits for nothing, and is about to be placed"),
         }
     }
 }
@@ -105,10 +102,17 @@ impl fmt::Display for Amount<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(resource, amount) = *self;
         match resource {
-            "cpu" if amount.is_multiple_of(1_000) => write!(f, "{}", amount / 1_000),
-            "cpu" => write!(f, "{amount}m"),
-            "memory" | "disk" => bytes(f, amount),
-            _ => write!(f, "{amount}"),
+            "cpu" if amount == 1_000 => f.write_str("1 core"),
+            "cpu" => {
+                let (whole, rest) = (amount / 1_000, amount % 1_000);
+                let rest = format!(".{rest:03}");
+                write!(f, "{whole}{} cores", rest.trim_end_matches(['0', '.']))
+            }
+            "memory" | "disk" => {
+                bytes(f, amount)?;
+                write!(f, " of {resource}")
+            }
+            _ => write!(f, "{amount} of {resource}"),
         }
     }
 }

@@ -45,6 +45,11 @@ impl Hash for Bullpen {
 }
 
 impl Bullpen {
+    /// As [`Placement::is_ahead`].
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.placement.is_ahead()
+    }
+
     /// The bullpen of a leader that takes this ledger over.
     pub(crate) fn restore(ledger: &Ledger, limits: &[(String, u64)], now: Now) -> Self {
         let mut bullpen = Self::default();

@@ -210,6 +210,13 @@ impl Scheduler {
         self.epoch
     }
 
+    /// True if some worker has work ahead: nobody idles if what was decided takes a moment to
+    /// become durable.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.bullpen.is_ahead()
+    }
+
     /// What the facts so far add up to, those on their way to the store included.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {

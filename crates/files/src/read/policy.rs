@@ -20,7 +20,7 @@ const TRIGGER_FIELDS: &[&str] = &[
     "launch_rate",
     "remote",
 ];
-const RETRY_FIELDS: &[&str] = &["attempts", "backoff", "scale"];
+const RETRY_FIELDS: &[&str] = &["attempts", "losses", "backoff", "scale"];
 const BACKOFF_FIELDS: &[&str] = &["first", "growth", "max", "jitter"];
 
 /// What an attempt can run out of.
@@ -83,6 +83,7 @@ impl Reader {
         if let Some(attempts) = fields.get("attempts") {
             retry.attempts = self.count(&attempts, 1).unwrap_or(1);
         }
+        retry.losses = fields.get("losses").and_then(|item| self.count(&item, 0));
         retry.backoff = fields.get("backoff").and_then(|item| self.backoff(&item));
         let Some(scale) = fields.get("scale") else {
             return Some(retry);

@@ -119,6 +119,9 @@ fn facts_of(
             format!("{}{}", policy.retry.attempts, pause.unwrap_or_default()),
         );
     }
+    if let Some(losses) = policy.retry.losses {
+        add("losses", format!("{losses} of its worker are forgiven"));
+    }
     if policy.exclusive == Exclusive::Strict {
         add("exclusive", "strict".to_owned());
     }

@@ -83,6 +83,9 @@ struct Wishes {
     /// How often it is tried again after a failure
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
+    /// How often it is started again after its worker was lost
+    #[arg(long, value_name = "N")]
+    losses: Option<u32>,
     /// How long an attempt may run, such as 90s or 1h30m
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,

@@ -92,6 +92,9 @@ fn change(task: &mut Map<String, Value>, wishes: &Wishes) {
     if let Some(retries) = wishes.retries {
         put(task, "retry", "attempts", (u64::from(retries) + 1).into());
     }
+    if let Some(losses) = wishes.losses {
+        put(task, "retry", "losses", losses.into());
+    }
     let resources = [
         ("cpu", wishes.cpu.as_deref().map(number)),
         ("memory", wishes.memory.clone().map(Value::from)),
@@ -195,6 +198,7 @@ mod tests {
             labels: pairs(&[("zone", "eu"), ("zone", "us"), ("disk", "ssd")]),
             priority: Some(-5),
             retries: Some(3),
+            losses: Some(2),
             timeout: Some("1h".to_owned()),
             env: pairs(&[("A", "{{b}}")]),
             exclusive: Some(Exclusive::Strict),
@@ -208,7 +212,7 @@ mod tests {
                 "resources": { "cpu": 0.5, "memory": "1GiB..4GiB", "gpu": 1, "db/orders": 2 },
                 "constraints": { "zone": ["eu", "us"], "disk": ["ssd"] },
                 "priority": -5,
-                "retry": { "attempts": 4 },
+                "retry": { "attempts": 4, "losses": 2 },
                 "timeout": "1h",
                 "env": { "A": "{{{{b}}" },
                 "exclusive": "strict",

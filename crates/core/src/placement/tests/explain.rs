@@ -29,7 +29,16 @@ fn no_worker_at_all() {
     assert_eq!(said(&p, 1), "there is no worker");
     join(&mut p, "w", offer(1, 1, 0));
     p.drained(&name("w"));
-    assert_eq!(said(&p, 1), "no worker takes work: 1 drained or unhealthy");
+    assert_eq!(
+        said(&p, 1),
+        "the only worker is drained or unhealthy, and takes no work"
+    );
+    join(&mut p, "v", offer(1, 1, 0));
+    p.drained(&name("v"));
+    assert_eq!(
+        said(&p, 1),
+        "all 2 workers are drained or unhealthy, and take no work"
+    );
 }
 
 #[test]
@@ -43,7 +52,10 @@ fn the_label_that_rules_out_most() {
     }
     let wanted = with_label(with_label(ask(1, 1), "disk", "tape"), "zone", "east");
     wait(&mut p, 1, &wanted);
-    assert_eq!(said(&p, 1), "labels: disk is tape rules out 3 of 3 workers");
+    assert_eq!(
+        said(&p, 1),
+        "no worker meets its constraints: that disk is tape rules out 3 of 3"
+    );
 }
 
 #[test]
@@ -59,7 +71,10 @@ fn the_nearest_worker_and_what_it_is_short_of() {
     }
     wait(&mut p, 1, &ask(2, 3));
     assert_eq!(p.next(), None);
-    assert_eq!(said(&p, 1), "memory: worker w2 is short of 1.5 GiB");
+    assert_eq!(
+        said(&p, 1),
+        "worker w2 comes nearest, and is short of 1.5 GiB of memory"
+    );
 }
 
 #[test]
@@ -73,15 +88,15 @@ fn what_never_fits_is_told_with_the_largest() {
     assert_eq!(p.next(), None);
     assert_eq!(
         said(&p, 1),
-        "memory: never fits: asks for 32 GiB, the largest, worker w2, has 16 GiB"
+        "it asks for 32 GiB of memory, and no worker has as much: the largest, w2, has 16 GiB of memory"
     );
     assert_eq!(
         said(&p, 2),
-        "licence: never fits: asks for 2, the largest, worker w1, has 0"
+        "it asks for 2 of licence, and no worker has as much: the largest, w1, has 0 of licence"
     );
     assert_eq!(
         said(&p, 3),
-        "cpu: never fits: asks for 64, the largest, worker w1, has 8"
+        "it asks for 64 cores, and no worker has as much: the largest, w1, has 8 cores"
     );
 }
 
@@ -99,11 +114,14 @@ fn a_limit_with_its_use() {
         1,
     );
     assert_eq!(placed(&mut p), [1]);
-    assert_eq!(said(&p, 2), "limit db/orders: asks for 3, 3 of 4 in use");
+    assert_eq!(
+        said(&p, 2),
+        "it asks for 3 of the limit db/orders, of which 3 of 4 are in use"
+    );
     p.set_limit("db/orders", Some(2)).expect("known");
     assert_eq!(
         said(&p, 2),
-        "limit db/orders: never fits: asks for 3, the total is 2"
+        "it asks for 3 of the limit db/orders, which is 2 in all"
     );
 }
 
