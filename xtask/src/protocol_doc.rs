@@ -121,12 +121,12 @@ fn mentions(page: &str, name: &str) -> bool {
     })
 }
 
-/// The names of the functions that carry `#[test]`.
+/// The names of the functions that carry `#[test]`, or the same of the async runtime.
 fn test_functions(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut marked = false;
     for line in text.lines().map(str::trim_start) {
-        marked |= line.starts_with("#[test]");
+        marked |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
         if line.starts_with("//") {
             continue;
         }
@@ -238,8 +238,9 @@ mod tests {
     #[test]
     fn only_functions_that_are_tests_count() {
         let text = "#[test]\nfn one() {}\nfn helper() {}\n#[test]\n#[should_panic(expected = \"fn\")]\n\
-                    // about fn nothing(\nfn two() {\n    #[test] fn three() {}\n//#[test]\nfn four() {}\n";
-        assert_eq!(test_functions(text), ["one", "two", "three"]);
+                    // about fn nothing(\nfn two() {\n    #[test] fn three() {}\n//#[test]\nfn four() {}\n\
+                    #[tokio::test(start_paused = true)]\nasync fn five() {}\n";
+        assert_eq!(test_functions(text), ["one", "two", "three", "five"]);
     }
 
     #[test]

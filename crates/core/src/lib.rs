@@ -13,6 +13,7 @@
 //! | [`triage`] | what follows when an attempt has ended |
 //! | [`plan`] | which process of a task runs when, and how the task ends |
 //! | [`placement`] | which waiting instance goes to which worker |
+//! | [`clock`] | when a schedule is due, and what becomes of each due time |
 //! | [`leader`] | who of several schedulers leads |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`scheduler`] | the leader, composed of the above |
@@ -20,10 +21,11 @@
 //! | [`counts`] | nothing: what was noticed and left alone |
 //! | [`bugs`] | nothing: mistakes to make on purpose, for the simulator |
 //!
-//! It may import `baton-model` and nothing else.
+//! It may import `baton-model` and nothing else of Baton.
 
 pub mod bugs;
 pub mod caretaker;
+pub mod clock;
 pub mod counts;
 pub mod fsm;
 pub mod leader;

@@ -1,0 +1,206 @@
+//! `baton schedule`: when a schedule is due, without a scheduler.
+
+use std::io::Write;
+
+use baton_core::clock::{Dst, Fire, Fold, Gap, How, Schedule as Parsed, ScheduleError, Zone};
+use baton_model::time::Wall;
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::output::{Ended, Failure, Output, USAGE};
+use crate::table::Table;
+use crate::time::{between, now, span};
+
+/// Schedules, and when they are due.
+#[derive(Debug, Args)]
+pub(crate) struct Schedule {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Preview(Preview),
+}
+
+/// Show how a schedule is understood, and when it is due next
+///
+/// Cron with five fields, or six with seconds first; English; fixed periods; single times. Ends
+/// with 2 if the schedule is not understood. With --json, an object with the times, or with the
+/// error.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton schedule preview every monday at 12:00 --timezone Europe/Berlin
+  baton schedule preview '*/15 9-17 * * mon-fri' -n 3
+  baton schedule preview 'last day of the month at 18:00' --from 2026-02-01T00:00:00Z
+  baton schedule preview '30 2 * * *' --timezone America/New_York --gap skip --json")]
+struct Preview {
+    /// The schedule; quotes are needed only where the shell sees something in it
+    #[arg(required = true, value_name = "SCHEDULE")]
+    words: Vec<String>,
+    /// Whose clocks it goes by
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    timezone: String,
+    /// How many times to show
+    #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    n: u16,
+    /// Begin after this instant, such as 2026-11-14T06:00:00Z [default: now]
+    #[arg(long, value_name = "INSTANT")]
+    from: Option<String>,
+    /// What becomes of a time that is jumped over when clocks are set forward
+    #[arg(long, value_enum, default_value_t = GapName::Late)]
+    gap: GapName,
+    /// How often a time comes that is shown twice when clocks are set back
+    #[arg(long, value_enum, default_value_t = FoldName::Once)]
+    fold: FoldName,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GapName {
+    /// It does not happen that day
+    Skip,
+    /// It happens at the moment of the jump
+    Early,
+    /// It happens later by as much as the clocks jump
+    Late,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FoldName {
+    /// The first time only
+    Once,
+    /// Both times
+    Twice,
+}
+
+/// What a preview shows.
+#[derive(Debug, Serialize)]
+struct Shown {
+    schedule: String,
+    understood: String,
+    timezone: String,
+    from: String,
+    times: Vec<Time>,
+}
+
+#[derive(Debug, Serialize)]
+struct Time {
+    local: String,
+    utc: String,
+    unix_ms: u64,
+    /// What a change of clocks has to do with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+pub(crate) fn run(schedule: &Schedule) -> Ended {
+    let Command::Preview(preview) = &schedule.command;
+    let mut out = Output::new();
+    match look(preview) {
+        Ok(seen) if preview.json => out.json(&seen.shown())?,
+        Ok(seen) => seen.print(&mut out)?,
+        Err(error) if preview.json => {
+            out.json(&serde_json::json!({ "error": error.message, "mend": error.mend }))?;
+            out.flush()?;
+            return Err(Failure::Silent(USAGE));
+        }
+        Err(error) => {
+            let text = format!("{}\n  mend: {}", error.message, error.mend);
+            return Err(Failure::usage(text));
+        }
+    }
+    out.done()
+}
+
+/// A schedule with its next due times.
+#[derive(Debug)]
+struct Seen {
+    text: String,
+    schedule: Parsed,
+    from: Wall,
+    fires: Vec<Fire>,
+}
+
+fn look(preview: &Preview) -> Result<Seen, ScheduleError> {
+    let zone = Zone::named(&preview.timezone)?;
+    let dst = Dst {
+        gap: match preview.gap {
+            GapName::Skip => Gap::Skip,
+            GapName::Early => Gap::Early,
+            GapName::Late => Gap::Late,
+        },
+        fold: match preview.fold {
+            FoldName::Once => Fold::Once,
+            FoldName::Twice => Fold::Twice,
+        },
+    };
+    let text = preview.words.join(" ");
+    let schedule = Parsed::parse(&text, &zone, dst)?;
+    let from = match &preview.from {
+        Some(from) => zone.instant(from)?,
+        None => now(),
+    };
+    let first = schedule.after(from);
+    let fires = std::iter::successors(first, |fire| schedule.after(fire.at));
+    let fires = fires.take(preview.n.into()).collect();
+    Ok(Seen {
+        text,
+        schedule,
+        from,
+        fires,
+    })
+}
+
+impl Seen {
+    fn print(&self, out: &mut Output) -> Ended {
+        let zone = self.schedule.zone();
+        writeln!(out, "{}, {}", self.schedule.describe(), zone.name())?;
+        if self.fires.is_empty() {
+            writeln!(out, "nothing is due after {}", zone.shown(self.from))?;
+            return Ok(());
+        }
+        writeln!(out)?;
+        let mut table = Table::headed(&["LOCAL", "UTC", "IN", ""]);
+        for fire in &self.fires {
+            let utc = Zone::UTC.rfc3339(fire.at).replace("+00:00", "Z");
+            table.row([
+                zone.shown(fire.at).into(),
+                utc.into(),
+                span(between(self.from, fire.at)).into(),
+                note(fire.how).unwrap_or_default().into(),
+            ]);
+        }
+        table.print(out)?;
+        Ok(())
+    }
+
+    fn shown(&self) -> Shown {
+        let zone = self.schedule.zone();
+        let utc = |at: Wall| Zone::UTC.rfc3339(at).replace("+00:00", "Z");
+        let time = |fire: &Fire| Time {
+            local: zone.rfc3339(fire.at),
+            utc: utc(fire.at),
+            unix_ms: fire.at.0,
+            note: note(fire.how),
+        };
+        Shown {
+            schedule: self.text.clone(),
+            understood: self.schedule.describe(),
+            timezone: zone.name().to_owned(),
+            from: utc(self.from),
+            times: self.fires.iter().map(time).collect(),
+        }
+    }
+}
+
+const fn note(how: How) -> Option<&'static str> {
+    match how {
+        How::Plain => None,
+        How::Moved => Some("moved: clocks are set forward"),
+        How::Again => Some("again: clocks were set back"),
+    }
+}

@@ -1,0 +1,110 @@
+//! `baton schedule preview`: the real binary, without a server.
+
+use std::process::{Command, Stdio};
+
+/// Exit code, output and errors.
+fn preview(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_baton"))
+        .args(["schedule", "preview"])
+        .args(args)
+        // The host's own zone means nothing.
+        .env("TZ", "Asia/Tokyo")
+        .stdin(Stdio::null())
+        .output()
+        .expect("baton runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn a_preview_shows_how_it_was_understood_and_when_it_is_due() {
+    let berlin = [
+        "--timezone",
+        "europe/berlin",
+        "-n",
+        "3",
+        "--from",
+        "2026-03-27 22:45",
+    ];
+    let args = [&["every", "day", "at", "2:30"], &berlin[..]].concat();
+    let (code, out, err) = preview(&args);
+    assert_eq!((code, &*err), (Some(0), ""));
+    assert_eq!(
+        out,
+        "\
+at 02:30 every day, Europe/Berlin
+
+LOCAL                           UTC                   IN
+Sat 2026-03-28 02:30:00 +01:00  2026-03-28T01:30:00Z  3h45m
+Sun 2026-03-29 03:30:00 +02:00  2026-03-29T01:30:00Z  1d03h  moved: clocks are set forward
+Mon 2026-03-30 02:30:00 +02:00  2026-03-30T00:30:00Z  2d02h
+"
+    );
+}
+
+#[test]
+fn a_preview_for_programs_has_the_same_times() {
+    let args = [
+        "0 6 * * mon",
+        "--from",
+        "2026-01-01T00:00:00Z",
+        "-n",
+        "2",
+        "--json",
+    ];
+    let (code, out, _) = preview(&args);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(code, Some(0));
+    assert_eq!(json["understood"], "at 06:00 on Monday");
+    assert_eq!(json["timezone"], "UTC");
+    assert_eq!(json["times"][1]["utc"], "2026-01-12T06:00:00Z");
+    assert_eq!(json["times"][1]["unix_ms"], 1_768_197_600_000_u64);
+    assert_eq!(json["times"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn the_policy_for_changed_clocks_can_be_tried() {
+    let args = [
+        "30 2 * * *",
+        "--timezone",
+        "Europe/Berlin",
+        "--from",
+        "2026-03-28 12:00",
+        "-n",
+        "1",
+    ];
+    let with = |more: &[&str]| preview(&[&args, more].concat()).1;
+    assert!(with(&["--gap", "skip"]).contains("Mon 2026-03-30 02:30:00 +02:00"));
+    assert!(with(&["--gap", "early"]).contains("Sun 2026-03-29 03:00:00 +02:00"));
+}
+
+#[test]
+fn a_wrong_schedule_gets_its_mend_and_exit_2() {
+    let (code, out, err) = preview(&["75 * * * *"]);
+    assert_eq!((code, &*out), (Some(2), ""));
+    assert_eq!(
+        err,
+        "baton: minute: 75 is more than 59\n  mend: write a number from 0 to 59\n"
+    );
+    let (code, out, err) = preview(&["every", "mnday", "at", "9:00", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &*err), (Some(2), ""));
+    assert_eq!(json["mend"], "did you mean `monday`?");
+    let (code, _, err) = preview(&["noon", "--timezone", "Berlin"]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("such as Europe/Berlin"), "{err}");
+}
+
+#[test]
+fn what_is_over_says_so() {
+    let (code, out, _) = preview(&["at 2026-01-01 00:00", "--from", "2026-06-01T00:00:00Z"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        out.ends_with("nothing is due after Mon 2026-06-01 00:00:00 +00:00\n"),
+        "{out}"
+    );
+}

@@ -1,0 +1,343 @@
+//! The clock on the wall of a place, without the place: a [`Pattern`] is a set of civil
+//! times, to the second.
+//!
+//! A pattern answers three questions exactly and without walking: the first time at or
+//! after one, whether one belongs to it, and how many lie between two. Which instants
+//! they are is the business of `search`, with the zone.
+
+use jiff::Timestamp;
+use jiff::civil::{Date, date};
+use jiff::tz::Offset;
+
+use super::limits::{CYCLE_YEARS, YEAR_MAX};
+
+/// Seconds of a day on a clock that is not changed.
+pub(super) const DAY: i64 = 86_400;
+
+/// A reading of a clock on a wall, in seconds since it showed the beginning of 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Civil(pub(super) i64);
+
+impl Civil {
+    pub(super) fn of_date(date: Date) -> Option<Self> {
+        let at = Offset::UTC.to_timestamp(date.at(0, 0, 0, 0)).ok()?;
+        Some(Self(at.as_second()))
+    }
+
+    /// The date, if the calendar has it.
+    pub(super) fn date(self) -> Option<Date> {
+        let at = Timestamp::from_second(self.0).ok()?;
+        Some(Offset::UTC.to_datetime(at).date())
+    }
+
+    /// Seconds since midnight.
+    fn time(self) -> u32 {
+        u32::try_from(self.0.rem_euclid(DAY)).expect("a remainder below a day's seconds")
+    }
+
+    /// Days since the first of 1970.
+    const fn day(self) -> i64 {
+        self.0.div_euclid(DAY)
+    }
+}
+
+/// Days of the calendar. Bit `n` of a set stands for the number `n`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Days {
+    /// 1 to 12.
+    pub(super) months: u16,
+    /// Days of the month, 1 to 31; `None` if they do not matter.
+    pub(super) numbers: Option<Numbers>,
+    /// Days of the week; `None` if they do not matter.
+    pub(super) weekdays: Option<Weekdays>,
+    /// Only every so many days, counted from the first of 1970; 1 for all.
+    pub(super) every: u32,
+}
+
+/// Days of the month.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Numbers {
+    pub(super) plain: u32,
+    /// The working day nearest to a day, within its month.
+    pub(super) nearest: u32,
+    pub(super) last: bool,
+    /// The last working day.
+    pub(super) last_working: bool,
+}
+
+/// Days of the week, Sunday as 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Weekdays {
+    pub(super) plain: u8,
+    /// The last one of the month.
+    pub(super) last: u8,
+    /// The first to fifth one of the month.
+    pub(super) nth: [u8; 5],
+}
+
+pub(super) const ALL_MONTHS: u16 = 0b1_1111_1111_1110;
+pub(super) const ALL_HOURS: u32 = (1 << 24) - 1;
+pub(super) const ALL_60: u64 = (1 << 60) - 1;
+
+impl Days {
+    pub(super) const ALL: Self = Self {
+        months: ALL_MONTHS,
+        numbers: None,
+        weekdays: None,
+        every: 1,
+    };
+
+    /// The days of the month that begins with `first`, as bits 1 to 31.
+    fn of_month(&self, first: Date) -> u32 {
+        if self.months & 1 << first.month() == 0 {
+            return 0;
+        }
+        let length = u32::from(first.days_in_month().unsigned_abs());
+        let all = (u32::MAX >> (31 - length)) & !1;
+        let mut days = match (&self.numbers, &self.weekdays) {
+            (None, None) => all,
+            (Some(numbers), None) => numbers.of_month(first, length) & all,
+            (None, Some(weekdays)) => weekdays.of_month(first, length),
+            // As Vixie's cron has it: either will do.
+            (Some(numbers), Some(weekdays)) => {
+                numbers.of_month(first, length) & all | weekdays.of_month(first, length)
+            }
+        };
+        if self.every > 1 {
+            let before = Civil::of_date(first).map_or(0, Civil::day) - 1;
+            let due = |day: &u32| (before + i64::from(*day)) % i64::from(self.every) == 0;
+            days &= bits((1..=length).filter(due));
+        }
+        days
+    }
+}
+
+impl Numbers {
+    fn of_month(&self, first: Date, length: u32) -> u32 {
+        let mut days = self.plain;
+        if self.last {
+            days |= 1 << length;
+        }
+        if self.last_working {
+            days |= 1 << working(first, length, length);
+        }
+        for day in (1..=length).filter(|day| self.nearest & 1 << day != 0) {
+            days |= 1 << working(first, length, day);
+        }
+        days
+    }
+}
+
+impl Weekdays {
+    fn of_month(&self, first: Date, length: u32) -> u32 {
+        let due = |day: &u32| {
+            let bit = 1 << weekday(first, *day);
+            let nth = self.nth[(*day as usize - 1) / 7];
+            let last = if *day + 7 > length { self.last } else { 0 };
+            (self.plain | nth | last) & bit != 0
+        };
+        bits((1..=length).filter(due))
+    }
+}
+
+fn bits(numbers: impl Iterator<Item = u32>) -> u32 {
+    numbers.fold(0, |set, number| set | 1 << number)
+}
+
+/// The day of the week of a day of the month, Sunday as 0.
+fn weekday(first: Date, day: u32) -> u32 {
+    let offset = u32::from(first.weekday().to_sunday_zero_offset().unsigned_abs());
+    (offset + day - 1) % 7
+}
+
+/// The working day nearest to a day, without leaving the month.
+fn working(first: Date, length: u32, day: u32) -> u32 {
+    match weekday(first, day) {
+        6 if day == 1 => 3,
+        6 => day - 1,
+        0 if day == length => day - 2,
+        0 => day + 1,
+        _ => day,
+    }
+}
+
+/// Times of a day.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Times {
+    /// Each of these seconds of each of these minutes of each of these hours; none of
+    /// the sets is empty.
+    Fields {
+        hours: u32,
+        minutes: u64,
+        seconds: u64,
+    },
+    /// Seconds since midnight, in order; for times that are no such product.
+    List(Box<[u32]>),
+}
+
+impl Times {
+    /// These seconds since midnight; there must be one at least.
+    pub(super) fn of_list(mut list: Vec<u32>) -> Self {
+        list.sort_unstable();
+        list.dedup();
+        let (mut hours, mut minutes, mut seconds) = (0_u32, 0_u64, 0_u64);
+        for time in &list {
+            hours |= 1 << (time / 3_600);
+            minutes |= 1 << (time / 60 % 60);
+            seconds |= 1 << (time % 60);
+        }
+        let product = hours.count_ones() * minutes.count_ones() * seconds.count_ones();
+        // One form for equal sets, so that they are equal; and the smaller one.
+        match usize::try_from(product) == Ok(list.len()) {
+            true => Self::Fields {
+                hours,
+                minutes,
+                seconds,
+            },
+            false => Self::List(list.into()),
+        }
+    }
+
+    /// Every hour of the day has some.
+    pub(super) fn every_hour(&self) -> bool {
+        matches!(self, Self::Fields { hours, .. } if *hours == ALL_HOURS)
+    }
+
+    pub(super) fn at_or_after(&self, time: u32) -> Option<u32> {
+        let (hours, minutes, seconds) = match self {
+            Self::Fields {
+                hours,
+                minutes,
+                seconds,
+            } => (u64::from(*hours), *minutes, *seconds),
+            Self::List(list) => return list.get(list.partition_point(|&at| at < time)).copied(),
+        };
+        let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
+        if hours & 1 << hour != 0 {
+            if minutes & 1 << minute != 0
+                && let Some(second) = next_bit(seconds, second)
+            {
+                return Some(hour * 3_600 + minute * 60 + second);
+            }
+            if let Some(minute) = next_bit(minutes, minute + 1) {
+                return Some(hour * 3_600 + minute * 60 + seconds.trailing_zeros());
+            }
+        }
+        let hour = next_bit(hours, hour + 1)?;
+        Some(hour * 3_600 + minutes.trailing_zeros() * 60 + seconds.trailing_zeros())
+    }
+
+    /// How many lie before a time, which may be the end of the day.
+    fn before(&self, time: u32) -> u64 {
+        let (hours, minutes, seconds) = match self {
+            Self::Fields {
+                hours,
+                minutes,
+                seconds,
+            } => (u64::from(*hours), *minutes, *seconds),
+            Self::List(list) => return list.partition_point(|&at| at < time) as u64,
+        };
+        let below = |set: u64, n: u32| u64::from((set & !(u64::MAX << n)).count_ones());
+        let has = |set: u64, n: u32| set >> n & 1;
+        let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
+        let (per_hour, per_minute) = (below(minutes, 60) * below(seconds, 60), below(seconds, 60));
+        let in_minute = has(minutes, minute) * below(seconds, second);
+        let in_hour = has(hours, hour) * (below(minutes, minute) * per_minute + in_minute);
+        below(hours, hour) * per_hour + in_hour
+    }
+}
+
+/// The lowest member of a set from a number on.
+fn next_bit(set: u64, from: u32) -> Option<u32> {
+    let left = set & u64::MAX.checked_shl(from)?;
+    (left != 0).then(|| left.trailing_zeros())
+}
+
+/// A set of civil times: these times of these days.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Pattern {
+    pub(super) days: Days,
+    pub(super) times: Times,
+}
+
+impl Pattern {
+    /// The first time at or after one.
+    pub(super) fn at_or_after(&self, from: Civil) -> Option<Civil> {
+        let day = self.day_from(from.date()?)?;
+        if day.0 <= from.0
+            && let Some(time) = self.times.at_or_after(from.time())
+        {
+            return Some(Civil(day.0 + i64::from(time)));
+        }
+        let day = if day.0 <= from.0 {
+            self.day_from(day.date()?.tomorrow().ok()?)?
+        } else {
+            day
+        };
+        Some(Civil(day.0 + i64::from(self.times.at_or_after(0)?)))
+    }
+
+    pub(super) fn contains(&self, at: Civil) -> bool {
+        self.at_or_after(at) == Some(at)
+    }
+
+    /// How many times lie in `from..to`.
+    pub(super) fn count(&self, from: Civil, to: Civil) -> u64 {
+        let (Some(first), Some(last)) = (from.date(), to.date()) else {
+            return 0;
+        };
+        if from >= to {
+            return 0;
+        }
+        let mut month = first.first_of_month();
+        let mut days = 0;
+        while month < last.first_of_month() {
+            days += u64::from(self.days.of_month(month).count_ones());
+            let Ok(next) = month.last_of_month().tomorrow() else {
+                return 0;
+            };
+            month = next;
+        }
+        days += self.earlier(last);
+        days -= self.earlier(first);
+        let times = days * self.times.before(24 * 3_600) + self.on_the_day(last, to);
+        times - self.on_the_day(first, from)
+    }
+
+    /// Whether it ever comes.
+    pub(super) fn happens(&self) -> bool {
+        self.day_from(date(1970, 1, 1)).is_some()
+    }
+
+    /// The first day at or after one, at its midnight.
+    fn day_from(&self, from: Date) -> Option<Civil> {
+        let last_year = from.year().saturating_add(CYCLE_YEARS).min(YEAR_MAX);
+        let mut first = from.first_of_month();
+        let mut days = self.days.of_month(first) & u32::MAX.checked_shl(day_number(from))?;
+        while days == 0 {
+            first = first.last_of_month().tomorrow().ok()?;
+            if first.year() > last_year {
+                return None;
+            }
+            days = self.days.of_month(first);
+        }
+        let month = Civil::of_date(first)?;
+        Some(Civil(month.0 + i64::from(days.trailing_zeros() - 1) * DAY))
+    }
+
+    /// How many days of its month come before a date.
+    fn earlier(&self, date: Date) -> u64 {
+        let month = self.days.of_month(date.first_of_month());
+        u64::from((month & !(u32::MAX << day_number(date))).count_ones())
+    }
+
+    /// How many times of its day come before one.
+    fn on_the_day(&self, date: Date, at: Civil) -> u64 {
+        let month = self.days.of_month(date.first_of_month());
+        u64::from(month >> day_number(date) & 1) * self.times.before(at.time())
+    }
+}
+
+fn day_number(date: Date) -> u32 {
+    u32::from(date.day().unsigned_abs())
+}

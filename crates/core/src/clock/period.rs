@@ -1,0 +1,95 @@
+//! Fixed periods: so long from one due time to the next, counted from an anchor. They
+//! are spans of elapsed time, so no zone and no change of clocks touches them.
+
+use super::error::{ScheduleError, quote};
+use super::limits::PERIOD_SECONDS_MAX;
+
+/// A period in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Period {
+    /// At least 1.
+    every: u64,
+    /// The first due time, in seconds since the epoch.
+    anchor: u64,
+}
+
+impl Period {
+    /// A period, counted from the Unix epoch.
+    pub(super) fn new(seconds: u64) -> Result<Self, ScheduleError> {
+        match seconds {
+            0 => Err(ScheduleError::new(
+                "a period of nothing has no end",
+                "write at least `every 1s`",
+            )),
+            1..=PERIOD_SECONDS_MAX => Ok(Self {
+                every: seconds,
+                anchor: 0,
+            }),
+            _ => Err(ScheduleError::new(
+                "a period of more than ten years is too long",
+                "write a date: `once at 2036-01-01 00:00`",
+            )),
+        }
+    }
+
+    /// The same period, counted from another instant; nothing is due before it.
+    pub(super) const fn from(self, anchor: u64) -> Self {
+        Self {
+            every: self.every,
+            anchor,
+        }
+    }
+
+    pub(super) const fn seconds(&self) -> u64 {
+        self.every
+    }
+
+    pub(super) const fn anchor(&self) -> u64 {
+        self.anchor
+    }
+
+    /// The first due second after one.
+    pub(super) fn next(&self, after: u64) -> Option<u64> {
+        match after.checked_sub(self.anchor) {
+            None => Some(self.anchor),
+            Some(since) => self
+                .anchor
+                .checked_add((since / self.every + 1) * self.every),
+        }
+    }
+
+    /// How many seconds of `from..to` are due.
+    pub(super) fn count(&self, from: u64, to: u64) -> u64 {
+        let before = |at: u64| at.saturating_sub(self.anchor).div_ceil(self.every);
+        before(to).saturating_sub(before(from))
+    }
+}
+
+const UNITS: &[(char, u64)] = &[('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+
+/// Seconds of a duration such as `90s`, `1h30m` or `2d`.
+pub(super) fn duration(text: &str) -> Result<u64, ScheduleError> {
+    let bad = |why: &str| {
+        ScheduleError::new(
+            format!("{} {why}", quote(text)),
+            "write a duration such as 90s, 15m, 1h30m or 2d",
+        )
+    };
+    let mut units = UNITS.iter();
+    let (mut rest, mut seconds) = (text, 0_u64);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit());
+        let digits = digits.ok_or_else(|| bad("has a number without a unit"))?;
+        let number: u64 = rest[..digits].parse().map_err(|_| bad("is no duration"))?;
+        let unit = rest[digits..].chars().next().unwrap_or_default();
+        let Some((_, length)) = units.find(|(name, _)| *name == unit) else {
+            return Err(match UNITS.iter().any(|(name, _)| *name == unit) {
+                true => bad("has its units out of order"),
+                false => bad("is no duration"),
+            });
+        };
+        seconds = seconds.saturating_add(number.saturating_mul(*length));
+        rest = &rest[digits + unit.len_utf8()..];
+    }
+    Ok(seconds)
+}

@@ -1,0 +1,387 @@
+//! What people are told. The texts are part of the product: a change is seen here.
+
+use super::zone;
+use crate::clock::{Dst, Gap, Schedule, Zone};
+
+#[track_caller]
+fn refused(text: &str, message: &str) {
+    let refused = Schedule::parse(text, &zone("Europe/Berlin"), Dst::default());
+    match refused {
+        Ok(schedule) => panic!("{text:?} was understood: {}", schedule.describe()),
+        Err(error) => assert_eq!(error.to_string(), message, "{text:?}"),
+    }
+}
+
+const CRON: &[(&str, &str)] = &[
+    (
+        "75 * * * *",
+        "minute: 75 is more than 59; write a number from 0 to 59",
+    ),
+    (
+        "* 24 * * *",
+        "hour: 24 is more than 23; write a number from 0 to 23",
+    ),
+    (
+        "* * 0 * *",
+        "day of month: 0 is less than 1; write a number from 1 to 31",
+    ),
+    (
+        "* * * 13 *",
+        "month: 13 is more than 12; write a number from 1 to 12, or a name",
+    ),
+    (
+        "* * * foo *",
+        "month: `foo` is not understood; write a number from 1 to 12, or a name",
+    ),
+    (
+        "* * * * 8",
+        "day of week: 8 is more than 7; write a number from 0 to 7, or a name",
+    ),
+    (
+        "60 * * * * *",
+        "second: 60 is more than 59; write a number from 0 to 59",
+    ),
+    (
+        "*/75 * * * *",
+        "minute: a step of 75 is more than 59; write `every 75 minutes`",
+    ),
+    (
+        "*/0 * * * *",
+        "minute: a step of 0 goes nowhere; write at least 1",
+    ),
+    (
+        "*/x * * * *",
+        "minute: `x` is no step; write a number from 1 to 59",
+    ),
+    (
+        "* 22-4 * * *",
+        "hour: `22-4` runs backwards; write `22-23,0-4`",
+    ),
+    ("? * * * *", "minute: `?` stands for days only; write `*`"),
+    (
+        "1,,2 * * * *",
+        "minute: `` is not understood; write a number from 0 to 59",
+    ),
+    (
+        "-5 * * * *",
+        "minute: `` is not understood; write a number from 0 to 59",
+    ),
+    (
+        "99999999999 * * * *",
+        "minute: 99999999999 is more than 59; write a number from 0 to 59",
+    ),
+    (
+        "* * * * 5#6",
+        "day of week: `5#6` names no week of a month; write a number from 1 to 5 after the `#`",
+    ),
+    (
+        "* * * * L",
+        "day of week: `L` does not say which day; write `5L` for the last Friday of a month",
+    ),
+    (
+        "* * 32W * *",
+        "day of month: 32 is more than 31; write a number from 1 to 31",
+    ),
+    (
+        "* * * *",
+        "`* * * *` has 4 fields; write five, minute hour day month weekday, or six with seconds first",
+    ),
+    (
+        "* * * * * * *",
+        "`* * * * * * *` has 7 fields; write five, minute hour day month weekday, or six with seconds first",
+    ),
+    (
+        "5",
+        "`5` has 1 fields; write five, minute hour day month weekday, or six with seconds first",
+    ),
+    (
+        "0 0 30 2 *",
+        "`0 0 30 2 *` never happens; name days that the months have",
+    ),
+    (
+        "0 0 31W 2,4 *",
+        "`0 0 31W 2,4 *` never happens; name days that the months have",
+    ),
+    (
+        "@reboot",
+        "there is no `@reboot`; write one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly",
+    ),
+];
+
+#[test]
+fn cron_errors_name_the_field_and_the_mend() {
+    for (text, message) in CRON {
+        refused(text, message);
+    }
+}
+
+const ENGLISH: &[(&str, &str)] = &[
+    (
+        "",
+        "the schedule is empty; write one such as `every day at 9:00` or `0 9 * * *`",
+    ),
+    (
+        "every monday",
+        "`every monday` does not say at what time; add one: `every monday at 9:00`",
+    ),
+    (
+        "every 3 days",
+        "`every 3 days` does not say at what time; add one: `every 3 days at 9:00`",
+    ),
+    (
+        "every month on the 1st",
+        "`every month on the 1st` does not say at what time; add one: `every month on the 1st at 9:00`",
+    ),
+    (
+        "every mnday at 9:00",
+        "`mnday` is not understood after `every`; did you mean `monday`?",
+    ),
+    (
+        "evry monday at 9:00",
+        "`evry` is not understood; did you mean `every`?",
+    ),
+    (
+        "every monday at 9:00 please",
+        "`please` is not understood after `every monday at 9:00`; leave it out",
+    ),
+    (
+        "every day at 9:00 UTC",
+        "`utc` is not understood after `every day at 9:00`; say the time zone beside the schedule, not in it",
+    ),
+    (
+        "every day at 9:00 Europe/Berlin",
+        "`europe/berlin` is not understood after `every day at 9:00`; say the time zone beside the schedule, not in it",
+    ),
+    (
+        "every day at 25:00",
+        "`25:00` is no time; write a time such as 9:00, 17:30 or 6pm",
+    ),
+    (
+        "every day at 9:5",
+        "`9:5` is no time; write a time such as 9:00, 17:30 or 6pm",
+    ),
+    (
+        "every day at 24:00",
+        "`24:00` is on the next day; write 00:00",
+    ),
+    (
+        "every day at 13pm",
+        "`13pm` is no time; write it without am and pm, or from 1 to 12",
+    ),
+    (
+        "every day at 13 pm",
+        "`13 pm` is no time; write it without am and pm, or from 1 to 12",
+    ),
+    (
+        "every day at",
+        "`every day at` is not complete; write a time such as 9:00, 6pm, noon or midnight",
+    ),
+    (
+        "every day at 9:00 and",
+        "`and` is not understood after `every day at 9:00`; leave it out",
+    ),
+    (
+        "at 9:00 every day",
+        "`at 9:00 every day` does not say on which days; write the days first: `every day at 9:00`",
+    ),
+    (
+        "weekly",
+        "`weekly` does not say on which day; write `every monday at 9:00`",
+    ),
+    (
+        "monthly",
+        "`monthly` does not say on which day; write `on the 1st of every month at 9:00`",
+    ),
+    (
+        "every week",
+        "`every week` does not say on which day; write `every monday at 9:00`",
+    ),
+    (
+        "every 2 weeks",
+        "`every 2 weeks` does not say on which day; write `every 14 days at 9:00`",
+    ),
+    (
+        "every 3 months",
+        "`every 3 months` does not say on which day; write months: `on the 1st of january and july at 9:00`",
+    ),
+    (
+        "every other day at 9:00",
+        "`other` is not understood after `every`; write `every 2 days at 9:00`",
+    ),
+    (
+        "every 0 minutes",
+        "`every 0 minutes` never comes; write at least 1",
+    ),
+    (
+        "every 0s",
+        "a period of nothing has no end; write at least `every 1s`",
+    ),
+    (
+        "every 20000d",
+        "a period of more than ten years is too long; write a date: `once at 2036-01-01 00:00`",
+    ),
+    (
+        "every 400 days at 9:00",
+        "400 days are more than a year; write a date: `january 1st at 9:00`",
+    ),
+    (
+        "every 5x",
+        "`5x` is no duration; write a duration such as 90s, 15m, 1h30m or 2d",
+    ),
+    (
+        "every 30m1h",
+        "`30m1h` has its units out of order; write a duration such as 90s, 15m, 1h30m or 2d",
+    ),
+    (
+        "every 1h30",
+        "`1h30` has a number without a unit; write a duration such as 90s, 15m, 1h30m or 2d",
+    ),
+    (
+        "every 5",
+        "`every 5` is not complete; say of what: `every 5 minutes`, `every 2 hours`",
+    ),
+    (
+        "every 15th at 8:00",
+        "`at` is not understood after `every 15th`; write `every 15th of every month`",
+    ),
+    (
+        "sixth monday of the month at 8:00",
+        "`sixth` is not understood; did you mean `fifth`?",
+    ),
+    (
+        "6th monday of the month at 8:00",
+        "`6th monday`: no month has so many; write first to fifth, or last",
+    ),
+    (
+        "second weekday of the month at 8:00",
+        "`second weekday` is not understood; only the first and the last weekday of a month have a name here",
+    ),
+    (
+        "last of the month at 8:00",
+        "`of` is not understood after `last`; say the last of what: `last day of the month`",
+    ),
+    (
+        "february 30th at 8:00",
+        "`february 30th at 8:00` never happens; name days that the months have",
+    ),
+    (
+        "january at 8:00",
+        "`at` is not understood after `january`; write a day of the month, such as 1st or 15th",
+    ),
+    (
+        "once",
+        "`once` is not complete; write `once at 2026-11-14 06:00`",
+    ),
+    (
+        "once at 2026-11-14",
+        "`2026-11-14` is no date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
+    ),
+    (
+        "once at 2026-02-30 06:00",
+        "`2026-02-30 06:00` is no date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
+    ),
+    (
+        "once at 1960-01-01 06:00",
+        "`1960-01-01 06:00` is before 1970, or too far ahead; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
+    ),
+    (
+        "at 2026-11-14 06:00 and so on",
+        "`2026-11-14 06:00 and so on` is no date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
+    ),
+    (
+        "every year on mondays at 9:00",
+        "`every year on mondays` does not say in which month; write `every year on january 1st at 9:00`",
+    ),
+    (
+        "every hour at 15",
+        "`15` is not understood after `every hour at`; write a minute of the hour such as :15",
+    ),
+    (
+        "\u{1b}[2J",
+        "`\\u{1b}[2j` is not understood; write `every monday at 9:00`, `every 5 minutes`, or cron fields",
+    ),
+];
+
+#[test]
+fn english_errors_say_what_was_understood_and_what_to_write() {
+    for (text, message) in ENGLISH {
+        refused(text, message);
+    }
+}
+
+#[test]
+fn a_single_time_that_clocks_never_show_is_refused_where_it_would_be_skipped() {
+    let dst = Dst {
+        gap: Gap::Skip,
+        ..Dst::default()
+    };
+    let refused = Schedule::parse("at 2026-03-29 02:30", &zone("Europe/Berlin"), dst);
+    assert_eq!(
+        refused.expect_err("it never comes").to_string(),
+        "the clocks of Europe/Berlin never show 2026-03-29T02:30:00; they are set forward there: \
+         write another time"
+    );
+}
+
+#[test]
+fn an_unknown_zone_gets_the_nearest_one() {
+    for (name, meant) in [
+        ("Europe/Berln", "Europe/Berlin"),
+        ("Berlin", "Europe/Berlin"),
+        ("new york", "America/New_York"),
+        ("Mars/Olympus_Mons", "Europe/Berlin or UTC"),
+    ] {
+        let error = Zone::named(name).expect_err("no such zone");
+        assert_eq!(error.message, format!("there is no time zone `{name}`"));
+        assert_eq!(
+            error.mend,
+            format!("write a name of the IANA database, such as {meant}")
+        );
+    }
+    assert_eq!(zone("europe/BERLIN").name(), "Europe/Berlin");
+}
+
+#[test]
+fn a_text_of_any_length_and_kind_ends_in_an_answer() {
+    let mut rng = super::Rng(7);
+    let parts = [
+        "every",
+        "monday",
+        "at",
+        "9:00",
+        "*",
+        "*/5",
+        "5L",
+        "first",
+        "of",
+        "the",
+        "month",
+        ",",
+        "and",
+        "90",
+        "s",
+        "é",
+        "from",
+        "2026-01-01",
+        "on",
+        "last",
+        "january",
+        "#",
+        "-",
+        "w",
+        "1st",
+        ":",
+        "",
+    ];
+    for _ in 0..20_000 {
+        let words: Vec<&str> = (0..rng.below(9)).map(|_| rng.pick(&parts)).collect();
+        let glue = rng.pick(&[" ", "", " "]);
+        let text = words.join(glue);
+        if let Ok(schedule) = Schedule::parse(&text, &Zone::UTC, Dst::default()) {
+            assert!(!schedule.describe().is_empty(), "{text}");
+        }
+    }
+    let long = "1,".repeat(1_000_000);
+    let error = Schedule::parse(&long, &Zone::UTC, Dst::default()).expect_err("too long");
+    assert_eq!(error.mend, "keep it below 512");
+}

@@ -1,0 +1,132 @@
+//! What becomes of a due time.
+
+use baton_model::time::{Millis, Mono, Wall};
+
+use super::{Key, LaunchRate};
+
+/// What a schedule does about time that has passed without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How late a due time may still be launched. Less than a second counts as one.
+    pub slack: Millis,
+    /// Which of several that are late, and within slack, are launched.
+    pub catch_up: CatchUp,
+    /// Each launch waits a part of this, the same part for ever, so that schedules for
+    /// the same second do not start at once.
+    pub jitter: Millis,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            slack: Millis::from_secs(3_600),
+            catch_up: CatchUp::default(),
+            jitter: Millis(0),
+        }
+    }
+}
+
+/// Which due times that were missed are made up for, if they are within slack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CatchUp {
+    /// None: only what is on time is launched.
+    None,
+    /// The last one, if nothing newer is on time.
+    #[default]
+    Last,
+    /// All of them.
+    All,
+}
+
+/// A record of one due time, or of many that were skipped for the same reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// Whose.
+    pub key: Key,
+    /// The nominal time, or the first of many.
+    pub first: Wall,
+    /// The nominal time, or the last of many. Everything up to it is accounted for once
+    /// this record is kept.
+    pub last: Wall,
+    /// How many due times the record stands for; 1 unless they were skipped.
+    pub count: u64,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+/// What becomes of a due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is launched on time.
+    Launch,
+    /// It is launched, within slack.
+    Late {
+        /// After the planned time, which is the nominal one with its jitter.
+        by: Millis,
+    },
+    /// It is not launched.
+    Skip(SkipReason),
+}
+
+/// Why a due time is not launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// Nobody was there until its slack had passed.
+    Missed,
+    /// It was within slack, but the policy makes up for later ones only, or for none.
+    CatchUp,
+    /// So many of its instances are on their way already.
+    MaxInstances {
+        /// The limit.
+        limit: u32,
+    },
+    /// The launch rate is used up.
+    LaunchRate,
+}
+
+/// Holds what would be launched against the limits of its task: `active` counts the
+/// instances that are QUEUED or further, and not terminal. Skips stay as they are and
+/// use nothing up.
+pub fn admit(
+    verdict: Verdict,
+    active: u64,
+    max_instances: Option<u32>,
+    rate: Option<&mut LaunchRate>,
+    now: Mono,
+) -> Verdict {
+    if matches!(verdict, Verdict::Skip(_)) {
+        return verdict;
+    }
+    if let Some(limit) = max_instances
+        && active >= u64::from(limit)
+    {
+        return Verdict::Skip(SkipReason::MaxInstances { limit });
+    }
+    // Last, so that a launch that is refused anyway costs no token.
+    match rate.is_none_or(|rate| rate.take(now)) {
+        true => verdict,
+        false => Verdict::Skip(SkipReason::LaunchRate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_task_costs_no_token_and_a_skip_stays_a_skip() {
+        let mut rate = LaunchRate::new(1, Millis(1_000));
+        let full = Verdict::Skip(SkipReason::MaxInstances { limit: 2 });
+        let late = Verdict::Late { by: Millis(5) };
+        let skip = Verdict::Skip(SkipReason::Missed);
+        let mut decide = |verdict, active| {
+            let rate = Some(&mut rate);
+            admit(verdict, active, Some(2), rate, Mono(0))
+        };
+        assert_eq!(decide(Verdict::Launch, 2), full);
+        assert_eq!(decide(skip, 0), skip);
+        assert_eq!(decide(late, 1), late);
+        assert_eq!(decide(late, 1), Verdict::Skip(SkipReason::LaunchRate));
+        assert_eq!(admit(late, 1_000, None, None, Mono(0)), late);
+    }
+}

