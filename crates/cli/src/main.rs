@@ -6,6 +6,8 @@
 //! | [`mod@run`] | a task here, with a scheduler and a worker of its own |
 //! | [`up`], [`scheduler`], [`worker`] | a server and its halves, each for as long as it runs |
 //! | [`remote`] | what clients say to a scheduler |
+//! | [`schedule`] | when a schedule is due |
+//! | [`token`], [`credentials`] | tokens made and revoked; the one that is shown |
 //! | [`mod@bench`] | what Baton costs on this machine |
 //! | [`attempt`], [`fetch`] | hidden: the work of a worker's attempt |
 //! | [`diary`] | what servers tell their operators |
@@ -21,19 +23,23 @@
 
 mod attempt;
 mod bench;
+mod credentials;
 mod diary;
 mod fetch;
 mod local;
 mod output;
 mod remote;
 mod run;
+mod schedule;
 mod scheduler;
 mod table;
 mod time;
+mod token;
 mod up;
 mod worker;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use baton_runner::{coordinator, helpers};
@@ -46,6 +52,9 @@ struct Cli {
     /// Where the scheduler is, for its clients [default: $BATON_URL, or http://127.0.0.1:8080]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
+    /// The file with the token to show to the scheduler [default: $BATON_TOKEN itself]
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -58,7 +67,9 @@ enum Command {
     Worker(worker::Worker),
     #[command(flatten)]
     Remote(remote::Remote),
+    Token(token::Token),
     Local(local::Local),
+    Schedule(schedule::Schedule),
     Bench(bench::Bench),
 }
 
@@ -68,13 +79,16 @@ fn main() -> ExitCode {
         std::process::exit(code);
     }
     let cli = Cli::parse();
+    let (url, token_file) = (cli.url.as_deref(), cli.token_file.as_deref());
     let ended = match cli.command {
         Command::Run(command) => run::run(&command),
         Command::Up(command) => up::run(&command),
         Command::Scheduler(command) => scheduler::run(&command),
-        Command::Worker(command) => worker::run(&command),
-        Command::Remote(command) => remote::run(&command, cli.url.as_deref()),
+        Command::Worker(command) => worker::run(&command, token_file),
+        Command::Remote(command) => remote::run(&command, url, token_file),
+        Command::Token(command) => token::run(&command, url, token_file),
         Command::Local(command) => local::run(&command),
+        Command::Schedule(command) => schedule::run(&command),
         Command::Bench(command) => bench::run(&command),
     };
     output::exit_code(ended)

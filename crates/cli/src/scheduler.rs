@@ -11,10 +11,13 @@ use baton_server::{Backend, Config, Ready, ServeError, serve};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::diary;
 use crate::output::{Ended, Failure};
+
+/// The exit code where another scheduler uses the data: the usual one for what may pass.
+pub(crate) const TAKEN: u8 = 75;
 
 /// Runs the scheduler: takes submissions, keeps them, and gives them to workers.
 ///
@@ -37,9 +40,9 @@ pub(crate) struct Serving {
     /// Where workers connect.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub(crate) worker_listen: SocketAddr,
-    /// Allow addresses that others can reach, although there are no credentials yet.
+    /// Demand tokens on loopback addresses as well; on all others they always are.
     #[arg(long)]
-    insecure_listen: bool,
+    require_tokens: bool,
     /// Where facts are kept.
     #[arg(long, value_enum, default_value_t = Kept::Sqlite)]
     store: Kept,
@@ -74,7 +77,7 @@ impl Serving {
             data: self.data.clone(),
             listen: self.listen,
             worker_listen: self.worker_listen,
-            insecure_listen: self.insecure_listen,
+            require_tokens: self.require_tokens,
             backend: match self.store {
                 Kept::Sqlite => Backend::Sqlite,
                 Kept::Memory => Backend::Memory,
@@ -109,9 +112,9 @@ pub(crate) fn run(command: &Scheduler) -> Ended {
     diary::begin();
     let serving = &command.serving;
     runtime()?.block_on(async {
-        let asked = asked_to_end()?;
+        let mut interrupts = Interrupts::new()?;
         let ready = |ready: Ready| serving.announce(&ready);
-        serve(serving.config(), ready, asked)
+        serve(serving.config(), ready, interrupts.next())
             .await
             .map_err(|error| failure(&error))
     })
@@ -121,22 +124,37 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     Runtime::new().map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
-/// Resolves with SIGTERM or SIGINT.
-pub(crate) fn asked_to_end() -> Result<impl Future<Output = ()> + use<>, Failure> {
-    let failed = |error| Failure::failed(format!("cannot listen to signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    Ok(async move {
+/// ^C, and a request to end.
+pub(crate) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let listen = |kind| {
+            let failed = |error| Failure::failed(format!("cannot listen to signals: {error}"));
+            signal(kind).map_err(failed)
+        };
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// Resolves with the next of them.
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
-    })
+    }
 }
 
 pub(crate) fn failure(error: &ServeError) -> Failure {
     match error {
-        ServeError::NotLoopback(_) | ServeError::Timeouts(_) => Failure::usage(error),
+        ServeError::NoTokens { .. } | ServeError::Timeouts(_) => Failure::usage(error),
+        ServeError::Taken { .. } => Failure::Told(TAKEN, error.to_string()),
         _ => Failure::failed(error),
     }
 }

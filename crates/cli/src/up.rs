@@ -13,13 +13,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use baton_model::token::Secret;
 use baton_server::serve;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use crate::credentials::TOKEN_VARIABLE;
 use crate::diary;
-use crate::output::Ended;
-use crate::scheduler::{Serving, asked_to_end, failure, runtime};
+use crate::output::{Ended, Failure};
+use crate::scheduler::{Interrupts, Serving, failure, runtime};
 
 /// Between two looks at the worker, and before a dead one is started again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -45,6 +47,13 @@ pub(crate) fn run(command: &Up) -> Ended {
     diary::begin();
     // This very binary, also after its file was replaced.
     let binary = PathBuf::from("/proc/self/exe");
+    let mut config = command.serving.config();
+    if config.workers_need_tokens() {
+        let drawn = baton_store::token::draw();
+        let failed = |error| Failure::failed(format!("no secret can be drawn: {error}"));
+        config.own_worker = Some(drawn.map_err(failed)?);
+    }
+    let token = config.own_worker.clone();
     let (tell, told) = mpsc::channel::<SocketAddr>();
     let state = command.serving.data.join("worker");
     let mut arguments = vec!["--name".to_owned(), "local".to_owned()];
@@ -58,6 +67,7 @@ pub(crate) fn run(command: &Up) -> Ended {
         binary,
         state,
         arguments,
+        token,
     };
     let (end, ending) = mpsc::channel();
     let kept = thread::spawn(move || {
@@ -66,25 +76,36 @@ pub(crate) fn run(command: &Up) -> Ended {
         }
     });
     runtime()?.block_on(async {
-        let asked = asked_to_end()?;
+        let mut interrupts = Interrupts::new()?;
         let shutdown = async move {
-            asked.await;
-            stop(end, kept).await;
+            interrupts.next().await;
+            stop(&end, kept, interrupts).await;
         };
         let ready = |ready: baton_server::Ready| {
             command.serving.announce(&ready);
             // The keeper waits for it as long as the server runs.
             let _ = tell.send(ready.workers);
         };
-        let served = serve(command.serving.config(), ready, shutdown).await;
+        let served = serve(config, ready, shutdown).await;
         served.map_err(|error| failure(&error))
     })
 }
 
-/// Ends the worker while the scheduler still listens to how its work ended.
-async fn stop(end: Sender<()>, kept: thread::JoinHandle<()>) {
-    drop(end);
-    let joined = tokio::task::spawn_blocking(move || kept.join()).await;
+/// Ends the worker while the scheduler still listens to how its work ended. Whoever asks again
+/// does not want to wait for that.
+async fn stop(end: &Sender<()>, kept: thread::JoinHandle<()>, mut interrupts: Interrupts) {
+    tracing::info!("ending the worker with its work; once more to leave it to itself");
+    // The keeper has gone if there never was a worker.
+    let _ = end.send(());
+    let mut joined = tokio::task::spawn_blocking(move || kept.join());
+    let joined = tokio::select! {
+        joined = &mut joined => joined,
+        () = interrupts.next() => {
+            // As above.
+            let _ = end.send(());
+            joined.await
+        }
+    };
     if !matches!(joined, Ok(Ok(()))) {
         tracing::error!("the keeper of the worker has panicked");
     }
@@ -95,21 +116,24 @@ struct Keeper {
     binary: PathBuf,
     state: PathBuf,
     arguments: Vec<String>,
+    token: Option<Secret>,
 }
 
 impl Keeper {
-    /// Until `ending` is closed.
+    /// Until `ending` says so; if it says so again, without waiting for the end.
     fn keep(&self, scheduler: SocketAddr, ending: &Receiver<()>) {
         let mut child = None;
         loop {
             child = self.look_after(child, scheduler);
             match ending.recv_timeout(PAUSE) {
-                Err(RecvTimeoutError::Timeout) | Ok(()) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) => break,
+                // The scheduler has died: the work goes on, and the next start takes it over.
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
         if let Some(child) = child {
-            end(child);
+            end(child, ending);
         }
     }
 
@@ -123,7 +147,13 @@ impl Keeper {
             }
         }
         ask_to_leave(&self.state);
-        let started = Command::new(&self.binary)
+        let mut worker = Command::new(&self.binary);
+        match &self.token {
+            Some(token) => worker.env(TOKEN_VARIABLE, token.expose()),
+            // Whoever started us may have one, which is for other things.
+            None => worker.env_remove(TOKEN_VARIABLE),
+        };
+        let started = worker
             .arg0("baton")
             .arg("worker")
             .args(["--scheduler", &scheduler.to_string(), "--state"])
@@ -171,15 +201,15 @@ fn ask_to_leave(state: &Path) {
 }
 
 /// Has a worker kill what it runs, report it, and end.
-fn end(mut child: Child) {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid
-        && let Err(error) = kill_process(pid, Signal::INT)
-    {
-        tracing::warn!("the worker cannot be asked to end: {error}");
-    }
+fn end(mut child: Child, ending: &Receiver<()>) {
+    interrupt(&child);
     let asked = Instant::now();
     while asked.elapsed() < END_WAIT {
+        if ending.try_recv().is_ok() {
+            // Once more makes it kill its work without waiting, too.
+            interrupt(&child);
+            return tracing::warn!("not waiting for the worker, which ends by itself");
+        }
         match child.try_wait() {
             Ok(None) => thread::sleep(PAUSE / 50),
             Ok(Some(_)) => return,
@@ -187,4 +217,13 @@ fn end(mut child: Child) {
         }
     }
     tracing::warn!("the worker does not end; its work is taken over by the next start");
+}
+
+fn interrupt(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid
+        && let Err(error) = kill_process(pid, Signal::INT)
+    {
+        tracing::warn!("the worker cannot be asked to end: {error}");
+    }
 }

@@ -1,7 +1,7 @@
 //! `baton worker`: runs what a scheduler leases to this machine.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baton_agent::{Config, Error, resources};
 use baton_files::units;
@@ -11,12 +11,14 @@ use baton_model::time::Millis;
 use baton_runner::sys::users;
 use clap::Args;
 
+use crate::credentials;
 use crate::diary;
 use crate::output::{Ended, Failure};
 
 const EXAMPLES: &str = "\
 Examples:
   baton worker --scheduler 127.0.0.1:8081
+  baton worker --scheduler sched:8081 --token-file /etc/baton/worker.token
   baton worker --scheduler a:8081,b:8081 --resources cpu=4,memory=8GiB,licence=2 --label zone=eu
 
 SIGTERM: the worker leaves and its work goes on; start it again with the same --state within the
@@ -62,7 +64,7 @@ struct Amounts {
 }
 
 /// Runs a worker until it is told to end.
-pub(crate) fn run(command: &Worker) -> Ended {
+pub(crate) fn run(command: &Worker, token_file: Option<&Path>) -> Ended {
     diary::begin();
     let name = command.name.clone().unwrap_or_else(users::hostname);
     if name.is_empty() {
@@ -78,6 +80,7 @@ pub(crate) fn run(command: &Worker) -> Ended {
     };
     let ended = baton_agent::run(Config {
         scheduler: command.scheduler.clone(),
+        token: credentials::token(token_file)?,
         name: WorkerName::new(&name),
         state: command.state.clone(),
         // This very binary, also after its file was replaced.

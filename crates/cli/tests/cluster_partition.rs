@@ -152,7 +152,7 @@ fn joined(lease: &str) -> Option<(Cable, Cluster)> {
     let cable = Cable::new()?;
     let name_space = File::open(format!("/run/netns/{}", cable.near)).expect("there");
     move_into_link_name_space(name_space.as_fd(), Some(LinkNameSpaceType::Network)).expect("moved");
-    let mut cluster = Cluster::idle(&["--insecure-listen", "--lease", lease]);
+    let mut cluster = Cluster::idle(&["--lease", lease]);
     cluster.listen_for_workers(&format!("{NEAR}:0"));
     cluster.start_scheduler();
     Some((cable, cluster))

@@ -85,6 +85,8 @@ pub struct LogPiece {
     pub end: bool,
     /// Whose attempt it is.
     pub attempt: u32,
+    /// False if its worker has no such file: nothing was printed, or it was cleared away.
+    pub kept: bool,
 }
 
 impl Client {
@@ -236,7 +238,9 @@ impl Client {
         let offset = header(&answer, "Baton-Offset")?;
         let end = header(&answer, "Baton-End")?;
         let attempt = header(&answer, "Baton-Attempt")?;
+        let kept = answer.headers().get("Baton-Note").is_none();
         Ok(LogPiece {
+            kept,
             bytes: self.transport.bytes(answer).await?,
             offset,
             end,

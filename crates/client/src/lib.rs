@@ -10,16 +10,19 @@
 //! | `transport` | requests and answers |
 //! | `instances` | submitting, looking, waiting, stopping; logs |
 //! | `lists` | the views, page by page; workers |
+//! | `tokens` | credentials |
 
 mod error;
 mod instances;
 mod lists;
+mod tokens;
 mod transport;
 
 pub use error::ClientError;
 pub use instances::{LogPiece, LogWish, Span, Stream};
 pub use lists::{Filter, Pages, View};
 
+use baton_model::token::Secret;
 use transport::Transport;
 
 /// Where a scheduler listens, unless somebody says otherwise.
@@ -40,6 +43,13 @@ impl Client {
         Ok(Self {
             transport: Transport::new(url)?,
         })
+    }
+
+    /// The same, showing a token with every request.
+    #[must_use]
+    pub fn with_token(mut self, token: &Secret) -> Self {
+        self.transport.show(token);
+        self
     }
 
     /// The URL, as it is used.

@@ -4,7 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use baton_model::api::{MEDIA_TYPE, Problem};
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use baton_model::token::Secret;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +26,8 @@ pub(crate) struct Transport {
     /// The same, as people write it.
     shown: String,
     http: reqwest::Client,
+    /// What shows who asks.
+    bearer: Option<HeaderValue>,
 }
 
 impl Transport {
@@ -49,7 +52,18 @@ impl Transport {
             shown: url.trim_end_matches('/').to_owned(),
             base,
             http,
+            bearer: None,
         })
+    }
+
+    /// Shows a token with every request from now on.
+    pub(crate) fn show(&mut self, token: &Secret) {
+        // A secret is plain text, so it fits into a header.
+        let value = HeaderValue::from_str(&format!("Bearer {}", token.expose()));
+        self.bearer = value.ok().map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -106,8 +120,8 @@ impl Transport {
         url: Url,
     ) -> Result<T, ClientError> {
         let request = self.http.get(url.clone()).timeout(ANSWER_TIMEOUT);
-        let sent = request.header(ACCEPT, MEDIA_TYPE).send().await;
-        let answer = sent.map_err(|error| self.lost(&error))?;
+        let request = self.signed(request.header(ACCEPT, MEDIA_TYPE));
+        let answer = request.send().await.map_err(|error| self.lost(&error))?;
         let status = answer.status();
         let text = answer.text().await.map_err(|error| self.lost(&error))?;
         serde_json::from_str(&text).map_err(|_| problem(status, url.to_string(), &text))
@@ -152,11 +166,19 @@ impl Transport {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
-        let answer = request.send().await.map_err(|error| self.lost(&error))?;
+        let sent = self.signed(request).send().await;
+        let answer = sent.map_err(|error| self.lost(&error))?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         Err(self.problem(answer).await)
+    }
+
+    fn signed(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        match &self.bearer {
+            Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),
+            None => request,
+        }
     }
 
     async fn problem(&self, answer: Response) -> ClientError {
@@ -248,6 +270,20 @@ mod tests {
         for elsewhere in ["http://10.0.0.1/", "//10.0.0.1/x", "file:///etc/passwd"] {
             assert!(transport().link(elsewhere).is_err(), "{elsewhere}");
         }
+    }
+
+    #[test]
+    fn a_token_is_sent_and_not_printed() {
+        let mut transport = transport();
+        let token = Secret::from_bits([7; 32]);
+        transport.show(&token);
+        let printed = format!("{transport:?}");
+        assert!(!printed.contains(token.expose()), "{printed}");
+        let url = transport.at(&[""]);
+        let request = transport.signed(transport.http.get(url)).build();
+        let request = request.expect("a request");
+        let sent = &request.headers()[AUTHORIZATION];
+        assert_eq!(sent, &format!("Bearer {}", token.expose()));
     }
 
     #[test]

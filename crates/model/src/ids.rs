@@ -12,6 +12,7 @@ macro_rules! number {
         #[derive(
             Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
         )]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[serde(transparent)]
         pub struct $name(pub $inner);
 
@@ -62,6 +63,10 @@ number! {
     RequestId, u64, "r"
 }
 number! {
+    /// A credential.
+    TokenId, u64, "t"
+}
+number! {
     /// A worker's state directory, as a random number drawn when it was made.
     Lineage, u64, "l"
 }
@@ -85,6 +90,7 @@ number! {
 /// the order of two lives never depends on a clock, and the mere existence of
 /// life `n + 1` proves that nothing of life `n` runs, now or ever again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Incarnation {
     /// Which state directory.
     pub lineage: Lineage,
@@ -126,6 +132,7 @@ impl fmt::Display for Association {
 
 /// One try of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptId {
     /// Whose try.
     pub instance: InstanceId,
@@ -142,6 +149,7 @@ impl fmt::Display for AttemptId {
 /// The identity of one lease, and so of one execution: without a store, attempt
 /// numbers start again with each leader, and only the epoch tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseId {
     /// The attempt that is leased.
     pub attempt: AttemptId,
@@ -157,7 +165,9 @@ impl fmt::Display for LeaseId {
 
 /// The name of a seat: what a worker is called across all its lives.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
+#[cfg_attr(feature = "openapi", schema(value_type = String))]
 pub struct WorkerName(pub Arc<str>);
 
 impl WorkerName {

@@ -48,3 +48,6 @@ pub const REMOVED_MAX: usize = 4096;
 /// Health checks of one worker whose report may still come; older ones count as
 /// failed. At one check every few seconds this covers half a minute.
 pub const CHECKS_OPEN_MAX: usize = 8;
+
+/// Characters in the name of a token: a line that people read.
+pub const TOKEN_NAME_CHARS_MAX: usize = 100;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use baton_core::ledger::LedgerError;
 
+use crate::limits::TOKENS_MAX;
+
 /// Why the store did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
@@ -33,6 +35,8 @@ pub enum StoreError {
     },
     /// It is a database, but not one of Baton's.
     Foreign(String),
+    /// There are as many tokens as there may be, and all of them are valid.
+    TooManyTokens,
     /// Anything else, mostly a failing disk.
     Failed(String),
     /// The store was closed, or its writer has died.
@@ -68,6 +72,10 @@ impl fmt::Display for StoreError {
             Self::Foreign(place) => write!(
                 f,
                 "{place} is a database of another program; choose another data directory"
+            ),
+            Self::TooManyTokens => write!(
+                f,
+                "there are {TOKENS_MAX} valid tokens already; revoke some that nobody needs"
             ),
             Self::Failed(what) => write!(f, "the store failed: {what}"),
             Self::Closed => f.write_str("the store is closed"),

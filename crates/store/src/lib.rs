@@ -16,6 +16,7 @@
 //! | `body` | a fact as it stands in the history |
 //! | `draft` | from facts to changed rows, by the ledger's own rules, for all backends |
 //! | `retention` | what may go, and when |
+//! | [`token`] | the secrets of tokens: drawn, and hashed |
 //! | [`view`] | what readers ask for and get |
 //! | [`limits`] | every bound, with its reason |
 //!
@@ -30,6 +31,7 @@ pub mod limits;
 pub mod memory;
 mod retention;
 pub mod sqlite;
+pub mod token;
 pub mod view;
 
 use std::collections::BTreeMap;
@@ -39,9 +41,10 @@ use baton_core::leader::Row;
 use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId};
+use baton_model::ids::{Epoch, InstanceId, TokenId};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
+use baton_model::token::{NewToken, Token};
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -177,4 +180,28 @@ pub trait Store: Send + Sync {
         retention: &Retention,
         budget: usize,
     ) -> Result<Pruned, StoreError>;
+
+    /// Keeps a token under a number that was never used before. Where there are too many,
+    /// the oldest that is not valid any more goes.
+    ///
+    /// Tokens are not bound to a term: they are no part of what a leader decides, and may be
+    /// made and revoked beside a leader, by another process.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManyTokens`] if all of them are valid; others if it cannot be
+    /// written.
+    fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError>;
+
+    /// Every token, the oldest first, also those that are worth nothing any more.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    fn tokens(&self) -> Result<Vec<Token>, StoreError>;
+
+    /// Says that a token is worth nothing any more, and gives it; `None` if there is no such
+    /// token.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError>;
 }

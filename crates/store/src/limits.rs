@@ -58,3 +58,7 @@ pub const VACUUM_STEP_PAGES: u64 = 512;
 /// Free pages are left in the file up to one in this many: what was just pruned
 /// is soon written again.
 pub const FREE_PAGES_KEPT_ONE_IN: u64 = 16;
+
+/// Tokens that are kept, those that are worth nothing any more included: a server has all of
+/// them in memory, and people have to find their way among them.
+pub const TOKENS_MAX: usize = 10_000;

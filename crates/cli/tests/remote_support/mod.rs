@@ -72,6 +72,7 @@ pub(crate) fn baton(dir: &Path, args: &[&str]) -> Command {
         .args(args)
         .current_dir(dir)
         .env_remove("BATON_URL")
+        .env_remove("BATON_TOKEN")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

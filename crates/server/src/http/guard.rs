@@ -1,39 +1,67 @@
 //! Who may ask at all.
 //!
-//! The server has no credentials yet: whoever reaches its port may use it. A web page in
-//! the user's browser reaches a loopback port, too. It is kept out by two headers that it
-//! cannot forge: *Host*, which names the page's server if that server's name was made to
-//! point here, and *Origin*, which a browser adds to every write.
+//! Where tokens are demanded, whoever shows a good one: `roles` says what it has to be good
+//! for. A browser does not send tokens by itself, so no web page can borrow one.
+//!
+//! Elsewhere whoever reaches the port may use it. A web page in the user's browser reaches a
+//! loopback port, too. It is kept out by two headers that it cannot forge: *Host*, which names
+//! the page's server if that server's name was made to point here, and *Origin*, which a
+//! browser adds to every write.
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use super::App;
 use super::problem::Fault;
+use super::{App, other_method, roles};
+use crate::access::Caller;
 use crate::limits::BODY_WAIT;
 
-pub(super) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    if !app.0.demands
+        && let Err(detail) = check_page(&request, app.0.address)
+    {
+        return Fault::new(StatusCode::FORBIDDEN, "forbidden", detail).into_response();
+    }
+    if request.method() == Method::OPTIONS {
+        return options(next.run(request).await);
+    }
+    // Where no route fits, there is nothing to keep anybody from.
+    if let Some(path) = request.extensions().get::<MatchedPath>() {
+        let Some(line) = roles::line_of(request.method(), path.as_str()) else {
+            return other_method().await.into_response();
+        };
+        let caller = match app.0.demands {
+            true => roles::admit(&app.0.access, request.headers(), line.least),
+            false => Ok(Caller::ANYBODY),
+        };
+        match caller {
+            Ok(caller) => request.extensions_mut().insert(caller),
+            Err(fault) => return fault.into_response(),
+        };
+    }
+    next.run(request).await
+}
+
+/// Keeps out web pages of other servers, or says why.
+fn check_page(request: &Request, address: SocketAddr) -> Result<(), &'static str> {
     let headers = request.headers();
     let writes = !matches!(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
     );
-    if !is_our_host(headers, request.uri().authority(), app.0.address) {
-        return forbidden("the header Host names another server; use the address it listens on");
+    if !is_our_host(headers, request.uri().authority(), address) {
+        return Err("the header Host names another server; use the address it listens on");
     }
     if writes && !is_our_origin(headers) {
-        return forbidden("web pages of other servers may not change anything here");
+        return Err("web pages of other servers may not change anything here");
     }
-    if request.method() == Method::OPTIONS {
-        return options(next.run(request).await);
-    }
-    next.run(request).await
+    Ok(())
 }
 
 /// A body in full, within its time.
@@ -45,10 +73,6 @@ pub(super) async fn within<T>(body: impl Future<Output = T>) -> Result<T, Fault>
             "the body did not arrive in time",
         )
     })
-}
-
-fn forbidden(detail: &str) -> Response {
-    Fault::new(StatusCode::FORBIDDEN, "forbidden", detail).into_response()
 }
 
 /// No handler takes OPTIONS: the router lists in Allow what they take instead, behind us.

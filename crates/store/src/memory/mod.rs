@@ -2,10 +2,12 @@
 //!
 //! It keeps every promise of [`Store`] but durability: what is kept is gone with
 //! the process. Clones are handles to the same place, as two connections to one
-//! database are. What is in it, and how it changes, is `contents`; what may go, `prune`.
+//! database are. What is in it, and how it changes, is `contents`; what may go, `prune`;
+//! credentials, `tokens`.
 
 mod contents;
 mod prune;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use baton_core::leader::Row as Leadership;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId};
+use baton_model::ids::{Epoch, InstanceId, TokenId};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
+use baton_model::token::{NewToken, Token};
 
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::view::{Counts, Entry, Page, Query, Record, Seq};
 use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
 use contents::Contents;
+use tokens::Tokens;
 
 /// A store in the memory of this process.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +33,7 @@ pub struct MemoryStore {
     /// in order.
     turn: Arc<Mutex<()>>,
     held: Arc<Mutex<Contents>>,
+    tokens: Arc<Mutex<Tokens>>,
 }
 
 impl MemoryStore {
@@ -42,6 +47,11 @@ impl MemoryStore {
         // Whoever panicked while holding it had not begun to change anything:
         // changes are drafted first, and putting them in place cannot fail.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn credentials(&self) -> MutexGuard<'_, Tokens> {
+        // Nothing under the lock can panic half-way through a change.
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -128,5 +138,17 @@ impl Store for MemoryStore {
             }
         }
         Ok(pruned)
+    }
+
+    fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {
+        self.credentials().create(new)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        Ok(self.credentials().all())
+    }
+
+    fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
+        Ok(self.credentials().revoke(id))
     }
 }

@@ -8,6 +8,7 @@
 //! | `kept` | what a group's draft looks up |
 //! | `write` | a draft as rows |
 //! | `specs` | specs, each kept once |
+//! | `tokens` | credentials |
 //! | `prune` | removing what is not to be kept |
 //! | `read` | everything that only looks, on connections of its own |
 //! | `rows` | columns and errors, in the store's words |
@@ -23,6 +24,7 @@ mod read;
 mod rows;
 mod schema;
 mod specs;
+mod tokens;
 mod write;
 mod writer;
 
@@ -35,9 +37,10 @@ use std::thread::{self, JoinHandle};
 use baton_core::leader::Row;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId};
+use baton_model::ids::{Epoch, InstanceId, TokenId};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
+use baton_model::token::{NewToken, Token};
 
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::view::{Counts, Entry, Page, Query, Record, Seq};
@@ -216,6 +219,19 @@ impl Store for SqliteStore {
         }
         pruned.returned = size.saturating_sub(self.size());
         Ok(pruned)
+    }
+
+    fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {
+        let new = Box::new(new.clone());
+        self.ask(|done| Alone::CreateToken { new, done })
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.readers.read(tokens::all)
+    }
+
+    fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
+        self.ask(|done| Alone::RevokeToken { id, done })
     }
 }
 

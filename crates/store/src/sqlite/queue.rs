@@ -8,8 +8,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::Epoch;
+use baton_model::ids::{Epoch, TokenId};
 use baton_model::time::Wall;
+use baton_model::token::{NewToken, Token};
 
 use crate::limits::{GROUP_FACTS_MAX, QUEUE_FACTS_MAX};
 use crate::{Done, Pruned, Retention, StoreError};
@@ -68,6 +69,16 @@ pub(super) enum Alone {
     },
     /// Return some free pages; answers whether there are more.
     Vacuum { epoch: Epoch, done: Tell<bool> },
+    /// Keep a token; answers its number.
+    CreateToken {
+        new: Box<NewToken>,
+        done: Tell<TokenId>,
+    },
+    /// Mark a token; answers it, if it is there.
+    RevokeToken {
+        id: TokenId,
+        done: Tell<Option<Token>>,
+    },
     /// Bring the file up to date with the log.
     Checkpoint { done: Tell<()> },
 }

@@ -120,3 +120,14 @@ CREATE TABLE wide (
 -- ranges later has to be looked for.
 CREATE INDEX wide_later ON wide (seq, first, last) WHERE first IS NOT NULL AND spec IS NULL;
 CREATE INDEX wide_others ON wide (seq) WHERE first IS NULL;
+
+-- Credentials: what a secret is known by, never the secret. An id is not used again.
+CREATE TABLE token (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    name          TEXT    NOT NULL,
+    role          TEXT    NOT NULL,
+    hash          BLOB    NOT NULL UNIQUE,
+    created_at_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER,
+    revoked       INTEGER NOT NULL
+) STRICT;

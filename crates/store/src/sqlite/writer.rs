@@ -21,7 +21,7 @@ use super::queue::{Alone, Queue, Work, Write};
 use super::rows::{leadership, lift};
 use super::specs::{SpecId, Written};
 use super::write::write;
-use super::{prune, schema};
+use super::{prune, schema, tokens};
 use crate::StoreError;
 use crate::draft::Draft;
 use crate::limits::{
@@ -123,6 +123,14 @@ impl Writer {
                 check(tx, epoch).map_err(|error| lift(path, error))??;
                 prune::vacuum(tx).map_err(|error| lift(path, error))
             })),
+            Alone::CreateToken { new, done } => {
+                done(self.transaction(|tx, path| tokens::create(tx, path, &new)));
+            }
+            Alone::RevokeToken { id, done } => {
+                done(self.transaction(|tx, path| {
+                    tokens::revoke(tx, id).map_err(|error| lift(path, error))
+                }))
+            }
             Alone::Checkpoint { done } => done(self.checkpoint("TRUNCATE").map(|_| ())),
         }
     }

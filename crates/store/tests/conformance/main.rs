@@ -12,6 +12,7 @@ mod order;
 mod reading;
 mod restoring;
 mod retention;
+mod tokens;
 
 use baton_store::{MemoryStore, SqliteStore, Store};
 
@@ -100,6 +101,12 @@ macro_rules! backends {
                 what_is_pruned_stays_known,
                 of_a_halted_range_no_more_goes_than_must,
                 the_fact_about_a_range_goes_with_the_last_one_of_it,
+            }
+            tokens {
+                a_token_is_kept_as_it_was_made,
+                a_revoked_token_stays_revoked_and_others_do_not_change,
+                a_secret_belongs_to_one_token,
+                tokens_are_made_beside_a_leader_and_do_not_disturb_it,
             }
         })+
     };

@@ -1,0 +1,285 @@
+//! `baton token`: credentials, made, shown and revoked.
+//!
+//! Against a server, or straight in the store of one that need not run: so the first token is
+//! made.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use baton_client::Client;
+use baton_files::units;
+use baton_model::api;
+use baton_model::ids::TokenId;
+use baton_model::time::{Millis, Wall};
+use baton_model::token::{NewToken, Role, check_name};
+use baton_server::STORE_FILE;
+use baton_store::{SqliteStore, Store as _, token};
+use clap::{Args, Subcommand};
+
+use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+use crate::remote::{block_on, client, refused};
+use crate::table::{Cell, Table};
+use crate::time;
+
+/// Make, show and revoke tokens
+///
+/// A server that others can reach lets in only whoever shows a token. Roles: a viewer looks; an
+/// operator also submits, cancels, retries and drains; an admin also forgets workers and makes
+/// tokens; a worker takes a worker's seat, and nothing else.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton token create --role admin --data /var/lib/baton > admin.token
+  baton token create --role worker --name rack7 --expires 30d > worker.token
+  baton token ls
+  baton token revoke t7
+
+With --data the server need not run; one that runs notices within seconds. Without, the server is
+asked, and an admin's token is needed if it demands tokens.")]
+pub(crate) struct Token {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Create(Create),
+    Ls(Ls),
+    Revoke(Revoke),
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// The data directory of a server, instead of the server itself
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Make a token; its secret is printed now and never again
+#[derive(Debug, Args)]
+struct Create {
+    /// What whoever holds it may do: viewer, operator, admin or worker
+    #[arg(long)]
+    role: Role,
+    /// What it is called [default: its role]
+    #[arg(long)]
+    name: Option<String>,
+    /// For how long it is valid, such as 12h or 30d [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    expires: Option<Millis>,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON: the token with its secret
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the tokens, without their secrets
+#[derive(Debug, Args)]
+struct Ls {
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Make a token worth nothing; whoever is connected with it is cut off
+#[derive(Debug, Args)]
+struct Revoke {
+    /// Which, such as t7
+    id: TokenId,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: &Token, url: Option<&str>, token_file: Option<&Path>) -> Ended {
+    let at = |place: &Place| match &place.data {
+        Some(data) => Holder::open(data, matches!(command.what, What::Create(_))),
+        None => Ok(Holder::Server(client(url, token_file)?)),
+    };
+    block_on(async {
+        match &command.what {
+            What::Create(command) => create(command, &at(&command.place)?).await,
+            What::Ls(command) => list(command, &at(&command.place)?).await,
+            What::Revoke(command) => revoke(command, &at(&command.place)?).await,
+        }
+    })
+}
+
+/// Who has the tokens.
+enum Holder {
+    Server(Client),
+    Store(SqliteStore),
+}
+
+impl Holder {
+    /// The store of a data directory. Only for its first token it is made: elsewhere a
+    /// directory without one is a slip of the pen.
+    fn open(data: &Path, make: bool) -> Result<Self, Failure> {
+        let path = data.join(STORE_FILE);
+        if make {
+            let made = std::fs::create_dir_all(data);
+            let failed = |error| format!("cannot use {}: {error}", data.display());
+            made.map_err(|error| Failure::failed(failed(error)))?;
+        } else if !path.exists() {
+            let none = format!("there is no store in {}", data.display());
+            return Err(Failure::failed(none));
+        }
+        let store = SqliteStore::open(&path);
+        Ok(Self::Store(store.map_err(Failure::failed)?))
+    }
+}
+
+async fn create(command: &Create, holder: &Holder) -> Ended {
+    let name = command.name.clone();
+    let name = name.unwrap_or_else(|| command.role.to_string());
+    check_name(&name).map_err(Failure::usage)?;
+    let created = match holder {
+        Holder::Server(client) => {
+            let new = api::NewToken {
+                role: command.role,
+                name: Some(name),
+                lifetime_seconds: command.expires.map(|span| span.0.div_ceil(1_000)),
+            };
+            client.create_token(&new).await.map_err(refused)?
+        }
+        Holder::Store(store) => create_in(store, command, name)?,
+    };
+    let mut out = Output::new();
+    if command.json {
+        out.json(&created)?;
+        return out.done();
+    }
+    let token = &created.token;
+    writeln!(out, "{}", created.secret)?;
+    out.done()?;
+    note(&format!(
+        "made {} of the role {}; keep its secret, which is not shown again",
+        clean(&token.id),
+        token.role
+    ));
+    Ok(())
+}
+
+fn create_in(
+    store: &SqliteStore,
+    command: &Create,
+    name: String,
+) -> Result<api::CreatedToken, Failure> {
+    let failed = |error| Failure::failed(format!("no secret can be drawn: {error}"));
+    let secret = token::draw().map_err(failed)?;
+    let now = time::now();
+    let until = |span: Millis| Wall(now.0.saturating_add(span.0));
+    let new = NewToken {
+        name,
+        role: command.role,
+        hash: token::hash(&secret),
+        created_at: now,
+        expires_at: command.expires.map(until),
+    };
+    let id = store.create_token(&new).map_err(Failure::failed)?;
+    Ok(api::CreatedToken {
+        token: api::Token {
+            id: id.to_string(),
+            name: new.name,
+            role: new.role,
+            created_at: new.created_at.0,
+            expires_at: new.expires_at.map(|end| end.0),
+            revoked: false,
+            links: api::Links::new(),
+        },
+        secret: secret.expose().to_owned(),
+    })
+}
+
+async fn list(command: &Ls, holder: &Holder) -> Ended {
+    let tokens: Vec<api::Token> = match holder {
+        Holder::Server(client) => client.tokens().await.map_err(refused)?,
+        Holder::Store(store) => {
+            let tokens = store.tokens().map_err(Failure::failed)?;
+            tokens.into_iter().map(api::Token::from).collect()
+        }
+    };
+    let mut out = Output::new();
+    if command.json {
+        out.json(&tokens)?;
+    } else if tokens.is_empty() {
+        note("no tokens; make one with `baton token create --role admin`");
+    } else {
+        let mut table = Table::headed(&["ID", "ROLE", "STATE", "CREATED", "EXPIRES", "NAME"]);
+        let now = time::now();
+        for token in &tokens {
+            table.row(row(token, now));
+        }
+        table.print(&mut out)?;
+    }
+    out.done()
+}
+
+fn row(token: &api::Token, now: Wall) -> [Cell; 6] {
+    let expired = token.expires_at.is_some_and(|end| end <= now.0);
+    let state = match (token.revoked, expired) {
+        (true, _) => Cell::new("revoked", Style::Bad),
+        (_, true) => Cell::new("expired", Style::Faint),
+        _ => Cell::new("valid", Style::Good),
+    };
+    let expires = token.expires_at.map(Wall);
+    [
+        clean(&token.id).into(),
+        token.role.word().into(),
+        state,
+        time::stamp(Wall(token.created_at)).into(),
+        expires
+            .map_or_else(|| "never".to_owned(), time::stamp)
+            .into(),
+        clean(&token.name).into(),
+    ]
+}
+
+async fn revoke(command: &Revoke, holder: &Holder) -> Ended {
+    let id = command.id;
+    let token = match holder {
+        Holder::Server(client) => {
+            let revoked = client.revoke_token(&id.to_string()).await;
+            revoked.map_err(refused)?
+        }
+        Holder::Store(store) => {
+            let revoked = store.revoke_token(id);
+            let revoked = revoked.map_err(Failure::failed)?;
+            let none = || Failure::Told(FAILED, format!("there is no token {id}"));
+            revoked.map(api::Token::from).ok_or_else(none)?
+        }
+    };
+    let mut out = Output::new();
+    match command.json {
+        true => out.json(&token)?,
+        false => writeln!(out, "{}: revoked", clean(&token.id))?,
+    }
+    out.done()
+}
+
+fn lifetime(text: &str) -> Result<Millis, String> {
+    match units::duration(text) {
+        Ok(Millis(0)) => Err("a token that is never valid is of no use".to_owned()),
+        Ok(span) => Ok(span),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_is_a_duration_and_lasts() {
+        assert_eq!(lifetime("90s"), Ok(Millis(90_000)));
+        assert_eq!(lifetime("30d"), Ok(Millis::from_secs(30 * 86_400)));
+        for bad in ["0s", "x", "", "-1d"] {
+            assert!(lifetime(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Credentials: tokens, and what whoever holds one may do.
+//!
+//! A token is a name, a role and a secret. The secret is shown once, to whoever made the
+//! token; everybody else, the store too, knows only its hash. What hashes and draws secrets
+//! is `baton_store::token`; which request needs which role is the server's table.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::TokenId;
+use crate::limits::TOKEN_NAME_CHARS_MAX;
+use crate::time::Wall;
+
+/// What whoever holds a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Looks, and changes nothing.
+    Viewer,
+    /// Whatever is about instances, and draining workers.
+    Operator,
+    /// Everything.
+    Admin,
+    /// Takes a seat and runs what it is given, and nothing else.
+    Worker,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Admin, Self::Worker];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+            Self::Worker => "worker",
+        }
+    }
+
+    /// True if this role may do what `needed` may do.
+    #[must_use]
+    pub const fn covers(self, needed: Self) -> bool {
+        match (self, needed) {
+            (Self::Admin, _) => true,
+            (Self::Operator, Self::Operator | Self::Viewer) => true,
+            (Self::Viewer, Self::Viewer) | (Self::Worker, Self::Worker) => true,
+            (Self::Operator | Self::Viewer | Self::Worker, _) => false,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|role| role.word() == text);
+        found.ok_or_else(|| "a role is viewer, operator, admin or worker".to_owned())
+    }
+}
+
+impl FromStr for TokenId {
+    type Err = String;
+
+    /// Reads `t7` or `7`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.strip_prefix('t').unwrap_or(text);
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| plain);
+        // Stores keep ids as signed numbers.
+        let number = number.filter(|number| *number <= i64::MAX.unsigned_abs());
+        let wrong = || "the id of a token is a number such as t7".to_owned();
+        number.map(Self).ok_or_else(wrong)
+    }
+}
+
+/// The SHA-256 of a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SecretHash(pub [u8; 32]);
+
+/// What the holder of a token shows: [`Secret::PREFIX`] and 64 hexadecimal digits. It is
+/// never printed by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// What every secret begins with, so that people and scanners know one when they see it.
+    pub const PREFIX: &str = "baton_";
+
+    /// The secret of these random bits.
+    #[must_use]
+    pub fn from_bits(bits: [u8; 32]) -> Self {
+        let mut text = Self::PREFIX.to_owned();
+        for byte in bits {
+            for digit in [byte >> 4, byte & 15] {
+                text.extend(char::from_digit(u32::from(digit), 16));
+            }
+        }
+        Self(text)
+    }
+
+    /// Reads one; `None` if the text cannot be a secret.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(Self::PREFIX)?;
+        let plain = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        (digits.len() == 64 && digits.bytes().all(plain)).then(|| Self(text.to_owned()))
+    }
+
+    /// The text itself, for the one place that it goes to.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// A token that is about to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewToken {
+    /// What people call it.
+    pub name: String,
+    /// What its holder may do.
+    pub role: Role,
+    /// What its secret is known by.
+    pub hash: SecretHash,
+    /// When it was made.
+    pub created_at: Wall,
+    /// From when on it is worth nothing, if ever.
+    pub expires_at: Option<Wall>,
+}
+
+/// A token as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its number.
+    pub id: TokenId,
+    /// What people call it.
+    pub name: String,
+    /// What its holder may do.
+    pub role: Role,
+    /// What its secret is known by.
+    pub hash: SecretHash,
+    /// When it was made.
+    pub created_at: Wall,
+    /// From when on it is worth nothing, if ever.
+    pub expires_at: Option<Wall>,
+    /// Somebody has said that it is worth nothing any more.
+    pub revoked: bool,
+}
+
+impl Token {
+    /// True if it opens anything at that time.
+    #[must_use]
+    pub fn is_valid(&self, now: Wall) -> bool {
+        !self.revoked && self.expires_at.is_none_or(|end| now < end)
+    }
+}
+
+/// Checks what somebody wants to call a token.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.chars().count() > TOKEN_NAME_CHARS_MAX {
+        return Err(format!(
+            "the name of a token has 1 to {TOKEN_NAME_CHARS_MAX} characters"
+        ));
+    }
+    match name.chars().any(char::is_control) {
+        true => Err("the name of a token is one line of plain text".to_owned()),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_cover_what_is_below_them_and_workers_stand_apart() {
+        use Role::{Admin, Operator, Viewer, Worker};
+        let covered = |role: Role| Role::ALL.into_iter().filter(move |it| role.covers(*it));
+        assert_eq!(covered(Viewer).collect::<Vec<_>>(), [Viewer]);
+        assert_eq!(covered(Operator).collect::<Vec<_>>(), [Viewer, Operator]);
+        assert_eq!(covered(Admin).count(), 4);
+        assert_eq!(covered(Worker).collect::<Vec<_>>(), [Worker]);
+        for role in Role::ALL {
+            assert_eq!(role.word().parse(), Ok(role));
+        }
+    }
+
+    #[test]
+    fn a_secret_is_read_back_and_nothing_like_it_is() {
+        let secret = Secret::from_bits([0xa5; 32]);
+        let text = secret.expose().to_owned();
+        assert_eq!(text, format!("baton_{}", "a5".repeat(32)));
+        assert_eq!(Secret::parse(&text), Some(secret));
+        let long = format!("{text}0");
+        let (short, loud) = (&text[..text.len() - 1], text.to_uppercase());
+        for bad in ["", "baton_", short, &long, &loud, &text[6..], "baton_ä"] {
+            assert_eq!(Secret::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_printed_with_what_holds_it() {
+        let shown = format!("{:?}", Some(Secret::from_bits([7; 32])));
+        assert!(!shown.contains("07"), "{shown}");
+    }
+
+    #[test]
+    fn a_token_is_valid_until_it_expires_or_is_revoked() {
+        let token = Token {
+            id: TokenId(1),
+            name: "ci".to_owned(),
+            role: Role::Viewer,
+            hash: SecretHash([0; 32]),
+            created_at: Wall(5),
+            expires_at: Some(Wall(10)),
+            revoked: false,
+        };
+        assert!(token.is_valid(Wall(9)));
+        assert!(!token.is_valid(Wall(10)));
+        let revoked = Token {
+            revoked: true,
+            ..token
+        };
+        assert!(!revoked.is_valid(Wall(9)));
+    }
+
+    #[test]
+    fn ids_of_tokens_are_read_with_and_without_their_letter() {
+        for good in ["t7", "7"] {
+            assert_eq!(good.parse(), Ok(TokenId(7)));
+        }
+        for bad in [
+            "",
+            "t",
+            "tt7",
+            "+7",
+            "-7",
+            "i7",
+            "7 ",
+            "9223372036854775808",
+        ] {
+            assert!(bad.parse::<TokenId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_are_short_lines() {
+        assert_eq!(check_name("the build of ünit 7"), Ok(()));
+        for bad in ["", "a\nb", "\u{1b}[2J", &"x".repeat(101)] {
+            assert!(check_name(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Who is there: tokens, as the ports of the server ask for them.
+//!
+//! All tokens of the store are in memory, so that nobody's request costs a read. They are
+//! read again whenever this server has changed them, and every few seconds, because
+//! `baton token --data` may have changed them beside it. While the store cannot be read, what was
+//! read last goes on to count.
+//!
+//! Which role a request needs is `http::roles`. What a token is made of is
+//! `baton_store::token`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use baton_model::ids::TokenId;
+use baton_model::time::Wall;
+use baton_model::token::{Role, Secret, SecretHash, Token};
+use baton_store::{Store, StoreError, token};
+use tokio::sync::{Mutex, watch};
+use tokio::time::sleep;
+
+use crate::clock;
+use crate::limits::{TOKEN_LOOK_PAUSE, TOKENS_RENEWED};
+
+/// Whoever has shown a token, or need not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    /// `None` where nobody has to show one, and for the worker of this very process.
+    pub(crate) token: Option<TokenId>,
+}
+
+impl Caller {
+    /// Whoever comes where nobody has to show a token.
+    pub(crate) const ANYBODY: Self = Self {
+        role: Role::Admin,
+        token: None,
+    };
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.token {
+            Some(id) => id.fmt(f),
+            None => f.write_str("somebody without a token"),
+        }
+    }
+}
+
+/// Why a secret opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// No token has it.
+    Unknown,
+    /// Its time is over.
+    Expired,
+    /// Somebody has revoked it.
+    Revoked,
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "this token is not known here",
+            Self::Expired => "this token has expired",
+            Self::Revoked => "this token was revoked",
+        })
+    }
+}
+
+type Table = HashMap<SecretHash, Token>;
+
+/// The tokens that are known.
+#[derive(Clone)]
+pub(crate) struct Access(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    /// The worker that belongs to this process, if it has one.
+    own: Option<SecretHash>,
+    table: watch::Sender<Table>,
+    /// Held from reading to installing, so that no older reading replaces a newer one.
+    turn: Mutex<()>,
+}
+
+impl Access {
+    /// Reads the tokens of a store.
+    pub(crate) fn new(store: Arc<dyn Store>, own: Option<&Secret>) -> Result<Self, StoreError> {
+        let (table, _) = watch::channel(read(&*store)?);
+        Ok(Self(Arc::new(Inner {
+            store,
+            own: own.map(token::hash),
+            table,
+            turn: Mutex::default(),
+        })))
+    }
+
+    /// True if anybody's token is valid.
+    pub(crate) fn is_open(&self, now: Wall) -> bool {
+        let table = self.0.table.borrow();
+        table.values().any(|token| token.is_valid(now))
+    }
+
+    /// Who shows this secret.
+    pub(crate) fn caller(&self, secret: &Secret, now: Wall) -> Result<Caller, Denied> {
+        self.find(&token::hash(secret), now)
+            .map(|(caller, _)| caller)
+    }
+
+    /// Reads the tokens again.
+    pub(crate) async fn renew(&self) -> Result<(), StoreError> {
+        let _turn = self.0.turn.lock().await;
+        let store = Arc::clone(&self.0.store);
+        let work = tokio::task::spawn_blocking(move || read(&*store));
+        let table = work.await.unwrap_or(Err(StoreError::Closed))?;
+        self.0.table.send_if_modified(|known| {
+            let modified = *known != table;
+            if modified {
+                *known = table;
+            }
+            modified
+        });
+        Ok(())
+    }
+
+    /// Reads them again and again, until the server ends.
+    pub(crate) async fn run(self) {
+        let mut failed = false;
+        loop {
+            sleep(TOKENS_RENEWED).await;
+            match self.renew().await {
+                Ok(()) => failed = false,
+                // Said once, not with every try.
+                Err(error) if !failed => {
+                    tracing::warn!("cannot read the tokens, so the known ones go on: {error}");
+                    failed = true;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Resolves when this secret opens nothing any longer.
+    pub(crate) async fn until_denied(&self, secret: &Secret) -> Denied {
+        let hash = token::hash(secret);
+        let mut changes = self.0.table.subscribe();
+        loop {
+            changes.mark_unchanged();
+            let now = clock::now().wall;
+            let expires_at = match self.find(&hash, now) {
+                Ok((_, expires_at)) => expires_at,
+                Err(denied) => return denied,
+            };
+            // Not all of a long time at once: the wall clock may be set.
+            let left = expires_at.map(|end| Duration::from_millis(end.0.saturating_sub(now.0)));
+            let pause = left.map_or(TOKEN_LOOK_PAUSE, |left| left.min(TOKEN_LOOK_PAUSE));
+            tokio::select! {
+                // The sender lives as long as we do.
+                _ = changes.changed() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Who has a secret with this hash, and until when.
+    fn find(&self, hash: &SecretHash, now: Wall) -> Result<(Caller, Option<Wall>), Denied> {
+        if self.0.own.as_ref() == Some(hash) {
+            let role = Role::Worker;
+            return Ok((Caller { role, token: None }, None));
+        }
+        let table = self.0.table.borrow();
+        let token = table.get(hash).ok_or(Denied::Unknown)?;
+        if token.revoked {
+            return Err(Denied::Revoked);
+        }
+        if !token.is_valid(now) {
+            return Err(Denied::Expired);
+        }
+        let caller = Caller {
+            role: token.role,
+            token: Some(token.id),
+        };
+        Ok((caller, token.expires_at))
+    }
+}
+
+fn read(store: &dyn Store) -> Result<Table, StoreError> {
+    let tokens = store.tokens()?.into_iter();
+    Ok(tokens.map(|token| (token.hash, token)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::token::NewToken;
+
+    use super::*;
+    use crate::faulty::{Fault, Faulty};
+
+    fn made(store: &dyn Store, role: Role, expires_at: Option<Wall>) -> (TokenId, Secret) {
+        let secret = token::draw().expect("random bits");
+        let new = NewToken {
+            name: role.to_string(),
+            role,
+            hash: token::hash(&secret),
+            created_at: Wall(1),
+            expires_at,
+        };
+        (store.create_token(&new).expect("kept"), secret)
+    }
+
+    #[tokio::test]
+    async fn what_another_process_changes_is_known_after_a_renewal() {
+        let store = Arc::new(Faulty::default());
+        let access = Access::new(Arc::clone(&store) as _, None).expect("readable");
+        assert!(!access.is_open(Wall(2)));
+        let (id, secret) = made(&*store, Role::Viewer, Some(Wall(10)));
+        let caller = |now| access.caller(&secret, Wall(now));
+        assert_eq!(caller(2), Err(Denied::Unknown));
+        access.renew().await.expect("readable");
+        let (role, token) = (Role::Viewer, Some(id));
+        assert_eq!(caller(2), Ok(Caller { role, token }));
+        assert!(access.is_open(Wall(2)) && !access.is_open(Wall(10)));
+        assert_eq!(caller(10), Err(Denied::Expired));
+        store.revoke_token(id).expect("there");
+        access.renew().await.expect("readable");
+        assert_eq!(caller(2), Err(Denied::Revoked));
+    }
+
+    #[tokio::test]
+    async fn while_the_store_cannot_be_read_the_known_tokens_count() {
+        let store = Arc::new(Faulty::default());
+        let (_, secret) = made(&*store, Role::Admin, None);
+        let access = Access::new(Arc::clone(&store) as _, None).expect("readable");
+        let faults = &store.token_reads;
+        faults.lock().expect("no panic").push_back(Fault::Fails);
+        access.renew().await.expect_err("as told");
+        assert!(access.caller(&secret, Wall(2)).is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_own_worker_needs_no_store_and_is_no_reason_to_open_the_ports() {
+        let own = token::draw().expect("random bits");
+        let access = Access::new(Arc::new(Faulty::default()), Some(&own)).expect("readable");
+        let (role, token) = (Role::Worker, None);
+        assert_eq!(access.caller(&own, Wall(2)), Ok(Caller { role, token }));
+        assert!(!access.is_open(Wall(2)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_learns_that_a_token_was_revoked() {
+        let store = Arc::new(Faulty::default());
+        let (id, secret) = made(&*store, Role::Worker, None);
+        let access = Access::new(Arc::clone(&store) as _, None).expect("readable");
+        let renewing = tokio::spawn(access.clone().run());
+        let waiting = access.clone();
+        let waiting = tokio::spawn(async move { waiting.until_denied(&secret).await });
+        store.revoke_token(id).expect("there");
+        assert_eq!(waiting.await.expect("no panic"), Denied::Revoked);
+        renewing.abort();
+    }
+}

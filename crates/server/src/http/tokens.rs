@@ -1,0 +1,157 @@
+//! Tokens.
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use baton_model::api::{self, CreatedToken, List, Problem};
+use baton_model::ids::TokenId;
+use baton_model::time::Wall;
+use baton_model::token::{NewToken, Token, check_name};
+use baton_store::{Store, StoreError, token};
+
+use super::conditional::tagged;
+use super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable, Unchanged};
+use super::problem::{Answer, Fault};
+use super::{App, given, shape, shown};
+use crate::access::Caller;
+use crate::clock;
+use crate::driver::mail::StoreFailed;
+
+/// Tokens, without their secrets
+#[utoipa::path(
+    get,
+    path = "/tokens/",
+    tag = "tokens",
+    operation_id = "tokens",
+    responses((status = 200, description = "All on one page.", body = List<api::Token>), Unchanged, Unavailable)
+)]
+pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
+    let tokens = app.read(|store| store.tokens()).await?;
+    let list = List {
+        total: Some(tokens.len() as u64),
+        items: tokens.into_iter().map(represented).collect(),
+        links: shape::links([
+            ("self", "/tokens/".to_owned()),
+            ("create", "POST /tokens/".to_owned()),
+        ]),
+    };
+    Ok(tagged(&list))
+}
+
+/// Make a token
+#[utoipa::path(
+    post,
+    path = "/tokens/",
+    tag = "tokens",
+    operation_id = "create-token",
+    request_body = api::NewToken,
+    responses(
+        (status = 201, description = "It is durable. Its secret is told this once.", body = CreatedToken),
+        (status = 409, description = "There are too many valid tokens; revoke some.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        BadBody,
+        Unavailable
+    )
+)]
+pub(super) async fn create(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Answer<Response> {
+    let wanted: api::NewToken = given::body(request).await?;
+    let name = wanted.name.unwrap_or_else(|| wanted.role.to_string());
+    check_name(&name).map_err(Fault::bad_request)?;
+    let secret = token::draw().map_err(|error| {
+        let detail = format!("no secret can be drawn: {error}");
+        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
+    })?;
+    let now = clock::now().wall;
+    let until = |seconds: u64| Wall(now.0.saturating_add(seconds.saturating_mul(1_000)));
+    let new = NewToken {
+        name,
+        role: wanted.role,
+        hash: token::hash(&secret),
+        created_at: now,
+        expires_at: wanted.lifetime_seconds.map(until),
+    };
+    let kept = new.clone();
+    let id = app.change(move |store| store.create_token(&kept)).await?;
+    tracing::info!("{caller} has made the token {id} of the role {}", new.role);
+    let token = Token {
+        id,
+        name: new.name,
+        role: new.role,
+        hash: new.hash,
+        created_at: new.created_at,
+        expires_at: new.expires_at,
+        revoked: false,
+    };
+    let created = CreatedToken {
+        token: represented(token),
+        secret: secret.expose().to_owned(),
+    };
+    let mut response = shown(StatusCode::CREATED, &created);
+    let once = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, once);
+    Ok(response)
+}
+
+/// Make a token worth nothing
+#[utoipa::path(
+    delete,
+    path = "/tokens/{id}",
+    tag = "tokens",
+    operation_id = "revoke-token",
+    params(
+        ("id" = String, Path, description = "The token: `t7`.", pattern = "^t[0-9]{1,18}$", example = "t7"),
+    ),
+    responses(
+        (status = 200, description = "It is revoked, and was not before or was already.", body = api::Token),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(super) async fn revoke(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer<Response> {
+    let id: TokenId = id.parse().map_err(Fault::bad_request)?;
+    let revoked = app.change(move |store| store.revoke_token(id)).await?;
+    let no_token = || Fault::not_found(format!("there is no token {id}; GET /tokens/ lists them"));
+    let revoked = revoked.ok_or_else(no_token)?;
+    tracing::info!("{caller} has revoked the token {id}");
+    Ok(shown(StatusCode::OK, &represented(revoked)))
+}
+
+fn represented(token: Token) -> api::Token {
+    let mut shown = api::Token::from(token);
+    if !shown.revoked {
+        shown.links = shape::links([("revoke", format!("DELETE /tokens/{}", shown.id))]);
+    }
+    shown
+}
+
+impl App {
+    /// Changes tokens, and makes the change known before it is answered.
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<T> {
+        let changed = self.read(move |store| Ok(change(store))).await?;
+        let changed = changed.map_err(|error| match error {
+            StoreError::TooManyTokens => Fault::new(
+                StatusCode::CONFLICT,
+                "too-many-tokens",
+                StoreError::TooManyTokens.to_string(),
+            ),
+            error => StoreFailed(error.to_string()).into(),
+        })?;
+        if let Err(error) = self.0.access.renew().await {
+            // It is kept, and known as soon as the store can be read.
+            tracing::warn!("cannot read the tokens: {error}");
+        }
+        Ok(changed)
+    }
+}

@@ -1,0 +1,390 @@
+//! Who is let in: every request with every credential, and workers.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use baton_model::ids::TokenId;
+use baton_model::time::Wall;
+use baton_model::token::{NewToken, Role, Secret};
+use baton_server::{Backend, Config, ROUTES, STORE_FILE, ServeError, serve};
+use baton_store::{SqliteStore, Store, token};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+
+use crate::rig::{Got, Server, config, got, until};
+use crate::worker::Worker;
+
+/// Every request that is answered, and who may make it. This repeats the server's table on
+/// purpose: whoever changes who may do what has to say it twice.
+const WANTED: &[(&str, &str, &str)] = &[
+    ("GET", "/healthz", "anybody"),
+    ("GET", "/readyz", "anybody"),
+    ("GET", "/", "viewer"),
+    ("GET", "/openapi.json", "viewer"),
+    ("GET", "/docs", "viewer"),
+    ("GET", "/metrics", "viewer"),
+    ("POST", "/instances", "operator"),
+    ("POST", "/instances/", "operator"),
+    ("GET", "/instances/{id}", "viewer"),
+    ("DELETE", "/instances/{id}", "operator"),
+    ("POST", "/instances/{id}/retry", "operator"),
+    ("GET", "/instances/{id}/timeline", "viewer"),
+    ("GET", "/instances/{id}/explain", "viewer"),
+    ("GET", "/instances/{id}/logs/{stream}", "viewer"),
+    ("GET", "/bullpen", "viewer"),
+    ("GET", "/bullpen/", "viewer"),
+    ("GET", "/arena", "viewer"),
+    ("GET", "/arena/", "viewer"),
+    ("GET", "/history", "viewer"),
+    ("GET", "/history/", "viewer"),
+    ("GET", "/workers", "viewer"),
+    ("GET", "/workers/", "viewer"),
+    ("GET", "/workers/{name}", "viewer"),
+    ("PUT", "/workers/{name}/drained", "operator"),
+    ("POST", "/workers/{name}/forget", "admin"),
+    ("GET", "/tokens", "admin"),
+    ("GET", "/tokens/", "admin"),
+    ("POST", "/tokens", "admin"),
+    ("POST", "/tokens/", "admin"),
+    ("DELETE", "/tokens/{id}", "admin"),
+];
+
+fn store(data: &Path) -> SqliteStore {
+    SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens")
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after");
+    u64::try_from(since.as_millis()).expect("soon enough")
+}
+
+/// Makes a token beside the server, as another process would.
+fn made(store: &dyn Store, role: Role, expires_at: Option<u64>) -> (TokenId, Secret) {
+    let secret = token::draw().expect("random bits");
+    let id = keep(store, &secret, role, expires_at);
+    (id, secret)
+}
+
+fn keep(store: &dyn Store, secret: &Secret, role: Role, expires_at: Option<u64>) -> TokenId {
+    let new = NewToken {
+        name: role.to_string(),
+        role,
+        hash: token::hash(secret),
+        created_at: Wall(now()),
+        expires_at: expires_at.map(Wall),
+    };
+    store.create_token(&new).expect("kept")
+}
+
+fn demanding(data: &Path) -> Config {
+    Config {
+        require_tokens: true,
+        ..config(data)
+    }
+}
+
+/// What a client shows, and whether that is anybody's token.
+struct Shown {
+    what: &'static str,
+    header: Option<String>,
+    role: Option<Role>,
+}
+
+/// Everything that somebody could show, with a token of each kind in the store.
+fn credentials(store: &dyn Store) -> Vec<Shown> {
+    let bearer = |secret: &Secret| Some(format!("Bearer {}", secret.expose()));
+    let mut all = vec![Shown {
+        what: "nothing",
+        header: None,
+        role: None,
+    }];
+    let mut bad = |what, header| {
+        all.push(Shown {
+            what,
+            header,
+            role: None,
+        });
+    };
+    let stranger = token::draw().expect("random bits");
+    bad("an unknown token", bearer(&stranger));
+    let (_, expired) = made(store, Role::Admin, Some(now() - 1));
+    bad("an expired token", bearer(&expired));
+    let (id, revoked) = made(store, Role::Admin, None);
+    store.revoke_token(id).expect("there");
+    bad("a revoked token", bearer(&revoked));
+    let (_, good) = made(store, Role::Admin, None);
+    let cut = &good.expose()[..good.expose().len() - 1];
+    bad("half a token", Some(format!("Bearer {cut}")));
+    bad("another scheme", Some(format!("Basic {}", good.expose())));
+    bad("a token alone", Some(good.expose().to_owned()));
+    bad("an empty header", Some(String::new()));
+    for role in Role::ALL {
+        let (_, secret) = made(store, role, Some(now() + 3_600_000));
+        all.push(Shown {
+            what: role.word(),
+            header: bearer(&secret),
+            role: Some(role),
+        });
+    }
+    all
+}
+
+async fn ask(server: &Server, method: &str, path: &str, shown: Option<&str>) -> Got {
+    let path = path
+        .replace("{stream}", "stdout")
+        .replace("{name}", "nobody")
+        .replace("/tokens/{id}", "/tokens/t999")
+        .replace("{id}", "i999");
+    let method = Method::from_bytes(method.as_bytes()).expect("a method");
+    let mut request = server.request(method, &path);
+    if let Some(shown) = shown {
+        request = request.header("authorization", shown);
+    }
+    got(request).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else() {
+    let listed: Vec<_> = ROUTES
+        .iter()
+        .map(|it| (it.method, it.path, it.least.map_or("anybody", Role::word)))
+        .collect();
+    assert_eq!(listed, WANTED);
+    let dir = tempfile::tempdir().expect("a place");
+    let credentials = credentials(&store(dir.path()));
+    let server = Server::start(demanding(dir.path())).await;
+    for (method, path, least) in WANTED {
+        for shown in &credentials {
+            let what = format!("{method} {path} with {}", shown.what);
+            let answer = ask(&server, method, path, shown.header.as_deref()).await;
+            let least: Option<Role> = least.parse().ok();
+            let may = least.is_none_or(|least| shown.role.is_some_and(|it| it.covers(least)));
+            let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+            if may {
+                assert!(!refused.contains(&answer.status), "{what}: {answer:?}");
+                let missing = answer.body["detail"].as_str().unwrap_or_default();
+                assert!(!missing.contains("nothing at this path"), "{what}");
+                let method = StatusCode::METHOD_NOT_ALLOWED;
+                assert_ne!(answer.status, method, "{what}");
+            } else if shown.role.is_none() {
+                answer.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
+                assert_eq!(answer.headers["www-authenticate"], "Bearer", "{what}");
+            } else {
+                answer.is_problem(StatusCode::FORBIDDEN, "role");
+                let least = least.expect("anybody may").word();
+                assert!(answer.detail().contains(least), "{what}: {answer:?}");
+            }
+            if *method == "GET" {
+                let head = ask(&server, "HEAD", path, shown.header.as_deref()).await;
+                assert_eq!(head.status, answer.status, "HEAD: {what}");
+            }
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_made_listed_and_revoked_over_http_and_count_at_once() {
+    let dir = tempfile::tempdir().expect("a place");
+    let (_, admin) = made(&store(dir.path()), Role::Admin, None);
+    let server = Server::start(demanding(dir.path())).await;
+    let send = async |method, path: &str, body: serde_json::Value| {
+        let request = server.request(method, path).bearer_auth(admin.expose());
+        got(request.body(body.to_string())).await
+    };
+    let wanted = json!({"role": "viewer", "name": "ci", "lifetimeSeconds": 3_600});
+    let created = send(Method::POST, "/tokens/", wanted).await;
+    assert_eq!(created.status, StatusCode::CREATED, "{created:?}");
+    assert_eq!(created.headers["cache-control"], "no-store");
+    let secret = created.body["secret"]
+        .as_str()
+        .expect("a secret")
+        .to_owned();
+    let bearer = format!("Bearer {secret}");
+    let look = async || ask(&server, "GET", "/bullpen/", Some(&bearer)).await.status;
+    assert_eq!(look().await, StatusCode::OK);
+    let listed = send(Method::GET, "/tokens/", json!(null)).await;
+    assert_eq!(listed.body["total"], 2);
+    let shown = &listed.body["items"][1];
+    assert_eq!(
+        (&shown["name"], &shown["role"]),
+        (&json!("ci"), &json!("viewer"))
+    );
+    let end = shown["expiresAt"].as_u64().expect("it expires");
+    assert_eq!(
+        end,
+        shown["createdAt"].as_u64().expect("a time") + 3_600_000
+    );
+    let text = listed.body.to_string();
+    assert!(!text.contains(&secret) && !text.contains("hash"), "{text}");
+    let path = format!("/tokens/{}", shown["id"].as_str().expect("an id"));
+    let revoked = send(Method::DELETE, &path, json!(null)).await;
+    assert_eq!(revoked.body["revoked"], true, "{revoked:?}");
+    assert_eq!(look().await, StatusCode::UNAUTHORIZED);
+    for (body, word) in [
+        (json!({"role": "owner"}), "owner"),
+        (json!({"role": "viewer", "name": "a\nb"}), "one line"),
+        (json!({"role": "viewer", "colour": "red"}), "colour"),
+    ] {
+        let refused = send(Method::POST, "/tokens/", body).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+        assert!(refused.detail().contains(word), "{refused:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_made_beside_a_running_server_counts_soon() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(demanding(dir.path())).await;
+    let store = store(dir.path());
+    let (id, secret) = made(&store, Role::Viewer, None);
+    let bearer = format!("Bearer {}", secret.expose());
+    let status = async || ask(&server, "GET", "/", Some(&bearer)).await.status;
+    assert!(until(async || status().await == StatusCode::OK).await);
+    store.revoke_token(id).expect("there");
+    assert!(until(async || status().await == StatusCode::UNAUTHORIZED).await);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_tokens_are_demanded_a_server_may_have_any_name() {
+    let dir = tempfile::tempdir().expect("a place");
+    let (_, secret) = made(&store(dir.path()), Role::Viewer, None);
+    let server = Server::start(demanding(dir.path())).await;
+    let named = |request: reqwest::RequestBuilder| got(request.header("host", "sched.example"));
+    let request = || server.request(Method::GET, "/");
+    let known = named(request().bearer_auth(secret.expose())).await;
+    assert_eq!(known.status, StatusCode::OK);
+    let page = named(request().header("origin", "http://evil.example")).await;
+    page.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
+    server.stop().await;
+}
+
+async fn refused(config: Config) -> ServeError {
+    let never = std::future::pending();
+    let served = serve(config, |_| (), never).await;
+    served.expect_err("it must not start")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_others_can_reach_is_not_opened_without_a_valid_token() {
+    let dir = tempfile::tempdir().expect("a place");
+    let any = "0.0.0.0:0".parse().expect("an address");
+    let config = || config(dir.path());
+    let clients = || Config {
+        listen: any,
+        ..config()
+    };
+    let workers = || Config {
+        worker_listen: any,
+        ..config()
+    };
+    let store = store(dir.path());
+    for round in 0..2 {
+        for open in [clients(), workers()] {
+            let error = refused(open).await.to_string();
+            let command = format!(
+                "`baton token create --role admin --data {}`",
+                dir.path().display()
+            );
+            assert!(error.contains(&command), "round {round}: {error}");
+        }
+        // Neither of these lets anybody in.
+        made(&store, Role::Admin, Some(now() - 1));
+        let (id, _) = made(&store, Role::Admin, None);
+        store.revoke_token(id).expect("there");
+    }
+    for open in [clients(), demanding(dir.path())] {
+        let memory = Config {
+            backend: Backend::Memory,
+            ..open
+        };
+        let error = refused(memory).await.to_string();
+        assert!(error.contains("--store sqlite"), "{error}");
+    }
+    made(&store, Role::Admin, None);
+    let server = Server::start(clients()).await;
+    let status = server.get("/").await.status;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    server.stop().await;
+    let server = Server::start(workers()).await;
+    assert_eq!(server.get("/").await.status, StatusCode::OK, "on loopback");
+    let stranger = server.worker("w").await;
+    until_refused(&stranger, "shows no token").await;
+    server.stop().await;
+}
+
+async fn until_refused(worker: &Worker, why: &str) {
+    let refused = async || {
+        let refusal = worker.seen.refusal.lock().expect("no panic");
+        refusal.as_ref().is_some_and(|it| it.contains(why))
+    };
+    assert!(until(refused).await, "{:?}", worker.seen);
+}
+
+async fn names(server: &Server, admin: &Secret) -> Vec<String> {
+    let request = server.request(Method::GET, "/workers/");
+    let workers = got(request.bearer_auth(admin.expose())).await.body;
+    let workers = workers["items"].as_array().expect("a list").iter();
+    let healthy = workers.filter(|it| it["state"] == "HEALTHY");
+    healthy
+        .map(|it| it["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_workers_with_a_good_token_get_a_seat_and_others_are_told_why() {
+    let dir = tempfile::tempdir().expect("a place");
+    let store = store(dir.path());
+    let (_, admin) = made(&store, Role::Admin, None);
+    let (id, good) = made(&store, Role::Worker, None);
+    let (_, viewer) = made(&store, Role::Viewer, None);
+    let (_, expired) = made(&store, Role::Worker, Some(now() - 1));
+    let own = token::draw().expect("random bits");
+    let config = Config {
+        own_worker: Some(own.clone()),
+        ..demanding(dir.path())
+    };
+    let server = Server::start(config).await;
+    let late = token::draw().expect("random bits");
+    let strangers = [
+        (server.worker("none").await, "shows no token"),
+        (server.worker_with("viewer", &viewer), "role viewer"),
+        (server.worker_with("expired", &expired), "has expired"),
+    ];
+    let waiting = server.worker_with("late", &late);
+    for (worker, why) in &strangers {
+        until_refused(worker, why).await;
+    }
+    until_refused(&waiting, "not known").await;
+    keep(&store, &late, Role::Worker, None);
+    let seated_one = server.worker_with("good", &good);
+    let _admin = server.worker_with("admin", &admin);
+    let _own = server.worker_with("own", &own);
+    let seats = ["admin", "good", "late", "own"];
+    let mut seen = Vec::new();
+    let seated = until(async || {
+        seen = names(&server, &admin).await;
+        seen.sort();
+        seen == seats
+    });
+    assert!(seated.await, "{seen:?}");
+    // Whoever is connected already is cut off with its token.
+    store.revoke_token(id).expect("there");
+    until_refused(&seated_one, "was revoked").await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nobody_demands_a_token_one_that_is_shown_does_no_harm() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let stranger = token::draw().expect("random bits");
+    let _worker = server.worker_with("w", &stranger);
+    let path = server.submit("work").await;
+    server.until_state(&path, "DONE").await;
+    let asked = server.request(Method::GET, "/").bearer_auth("nonsense");
+    assert_eq!(got(asked).await.status, StatusCode::OK);
+    server.stop().await;
+}

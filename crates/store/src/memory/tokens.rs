@@ -1,0 +1,66 @@
+//! Credentials.
+
+use std::collections::BTreeMap;
+
+use baton_model::ids::TokenId;
+use baton_model::token::{NewToken, Token};
+
+use crate::StoreError;
+use crate::limits::TOKENS_MAX;
+
+/// Tokens by number.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    last: TokenId,
+    kept: BTreeMap<TokenId, Token>,
+}
+
+impl Tokens {
+    /// Keeps one, and lets one go that is not valid any more if there are too many.
+    pub(super) fn create(&mut self, new: &NewToken) -> Result<TokenId, StoreError> {
+        if self.kept.values().any(|token| token.hash == new.hash) {
+            return Err(StoreError::Failed(
+                "this secret is known already".to_owned(),
+            ));
+        }
+        if self.kept.len() >= TOKENS_MAX {
+            let mut dead = self.kept.values().filter(|it| !it.is_valid(new.created_at));
+            let oldest = dead.next().map(|token| token.id);
+            self.kept.remove(&oldest.ok_or(StoreError::TooManyTokens)?);
+        }
+        self.last = self.last.next();
+        let token = Token {
+            id: self.last,
+            name: new.name.clone(),
+            role: new.role,
+            hash: new.hash,
+            created_at: new.created_at,
+            expires_at: new.expires_at,
+            revoked: false,
+        };
+        self.kept.insert(self.last, token);
+        Ok(self.last)
+    }
+
+    pub(super) fn all(&self) -> Vec<Token> {
+        self.kept.values().cloned().collect()
+    }
+
+    pub(super) fn revoke(&mut self, id: TokenId) -> Option<Token> {
+        let token = self.kept.get_mut(&id)?;
+        token.revoked = true;
+        Some(token.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::tests::too_many_tokens;
+
+    #[test]
+    fn where_there_are_too_many_the_oldest_invalid_one_goes() {
+        let mut tokens = Tokens::default();
+        too_many_tokens(&mut tokens, Tokens::create, Tokens::revoke, |it| it.all());
+    }
+}

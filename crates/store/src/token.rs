@@ -1,0 +1,94 @@
+//! The secrets of tokens: drawn, and hashed.
+//!
+//! A secret has 256 random bits, so its plain SHA-256 gives nothing away: there is nothing to
+//! guess that a slow hash would protect. For the same reason hashes may be compared and looked
+//! up in any way: whoever measures how long that takes learns about the hash of what they have
+//! sent, which they cannot steer.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+
+use baton_model::token::{Secret, SecretHash};
+use sha2::{Digest as _, Sha256};
+
+/// Draws a secret.
+///
+/// # Errors
+/// If the kernel has no random bits for us.
+pub fn draw() -> io::Result<Secret> {
+    let mut bits = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bits)?;
+    Ok(Secret::from_bits(bits))
+}
+
+/// What a secret is known by.
+#[must_use]
+pub fn hash(secret: &Secret) -> SecretHash {
+    SecretHash(Sha256::digest(secret.expose()).into())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use baton_model::ids::TokenId;
+    use baton_model::time::Wall;
+    use baton_model::token::{NewToken, Role, Token};
+
+    use super::*;
+    use crate::StoreError;
+    use crate::limits::TOKENS_MAX;
+
+    /// Where there are too many, the oldest that is not valid goes. Every backend shows it on
+    /// its own way past the disk: ten thousand commits take long.
+    pub(crate) fn too_many_tokens<H>(
+        held: &mut H,
+        create: fn(&mut H, &NewToken) -> Result<TokenId, StoreError>,
+        revoke: fn(&mut H, TokenId) -> Option<Token>,
+        all: fn(&mut H) -> Vec<Token>,
+    ) {
+        let new = |number: usize, created_at, expires_at| {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&number.to_le_bytes());
+            NewToken {
+                name: String::new(),
+                role: Role::Viewer,
+                hash: SecretHash(hash),
+                created_at: Wall(created_at),
+                expires_at,
+            }
+        };
+        for number in 1..=TOKENS_MAX {
+            let expires_at = (number == 2 || number == 5).then_some(Wall(1_500));
+            create(held, &new(number, 1_000, expires_at)).expect("not too many yet");
+        }
+        revoke(held, TokenId(4)).expect("there");
+        for (gone, number) in [(2, 1), (4, 2), (5, 3)] {
+            let number = TOKENS_MAX + number;
+            let id = create(held, &new(number, 1_500, None)).expect("one goes");
+            assert_eq!(id, TokenId(number as u64), "no id is used again");
+            let left = all(held);
+            assert_eq!(left.len(), TOKENS_MAX);
+            assert!(left.iter().all(|token| token.id != TokenId(gone)));
+        }
+        let refused = create(held, &new(TOKENS_MAX + 4, 1_500, None));
+        assert_eq!(refused, Err(StoreError::TooManyTokens));
+        assert_eq!(all(held).len(), TOKENS_MAX);
+    }
+
+    #[test]
+    fn no_secret_is_drawn_twice_and_each_has_its_hash() {
+        let (one, two) = (draw().expect("random bits"), draw().expect("random bits"));
+        assert_ne!(one, two);
+        assert_ne!(hash(&one), hash(&two));
+        assert_eq!(hash(&one), hash(&one.clone()));
+    }
+
+    #[test]
+    fn the_hash_is_sha_256_of_the_text() {
+        let secret = Secret::from_bits([0; 32]);
+        let start = hash(&secret).0[..4].to_vec();
+        assert_eq!(
+            start,
+            Sha256::digest(format!("baton_{}", "0".repeat(64)))[..4]
+        );
+    }
+}
