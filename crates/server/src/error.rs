@@ -36,12 +36,19 @@ pub enum ServeError {
         /// Why not.
         error: io::Error,
     },
-    /// An address that others can reach, without credentials.
-    NotLoopback(SocketAddr),
+    /// An address where tokens are demanded, and none that would let anybody in.
+    NoTokens {
+        /// Which.
+        address: SocketAddr,
+        /// The directory whose store has none; `None` if it keeps nothing.
+        data: Option<PathBuf>,
+    },
     /// A time budget that would break a promise.
     Timeouts(TimeoutsError),
     /// The driver's thread cannot be started.
     Thread(io::Error),
+    /// The store's own thread has died of a bug; its words are on standard error.
+    StoreDied(String),
     /// The driver has ended by itself: a bug, and its words are on standard error.
     DriverDied,
 }
@@ -72,14 +79,31 @@ impl fmt::Display for ServeError {
                 "cannot listen on {address}: {error}; choose another address with --listen or \
                  --worker-listen"
             ),
-            Self::NotLoopback(address) => write!(
+            Self::NoTokens {
+                address,
+                data: Some(data),
+            } => write!(
                 f,
-                "{address} can be reached by others, and credentials are not supported yet; listen \
-                 on a loopback address, or say --insecure-listen if everybody there may run \
-                 anything"
+                "{address} can be reached by others, and there is no valid token that would let \
+                 anybody in; make one with `baton token create --role admin --data {}`, or listen \
+                 on a loopback address",
+                data.display()
+            ),
+            Self::NoTokens {
+                address,
+                data: None,
+            } => write!(
+                f,
+                "tokens are demanded on {address}, and a store in memory has none when it starts; \
+                 use --store sqlite, or listen on loopback addresses without --require-tokens"
             ),
             Self::Timeouts(error) => error.fmt(f),
             Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
+            Self::StoreDied(reason) => write!(
+                f,
+                "the store has died: {reason}; start the scheduler again: nothing that it has \
+                 accepted is lost"
+            ),
             Self::DriverDied => f.write_str("the scheduler has ended because of a bug"),
         }
     }

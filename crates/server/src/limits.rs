@@ -34,6 +34,11 @@ pub const READ_BYTES: usize = 16 << 10;
 /// write, little enough that nobody waits for long.
 pub const TURN_MAIL_MAX: usize = 1_024;
 
+/// While workers have work ahead, commits begin no closer together than this: each costs the
+/// processor as much as several instances do, and nobody waits for it. A tenth of what is
+/// placed ahead of a worker (`AHEAD_SPAN` of the core), so that none runs dry meanwhile.
+pub const COMMIT_PACE_MS: u64 = 5;
+
 /// The longest that the driver sleeps.
 pub const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -63,6 +68,10 @@ pub const BODY_WAIT: Duration = Duration::from_secs(60);
 /// How long a request waits for a scheduler that has much to do.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
+/// How long a scrape of the metrics waits for what has to be looked up: less than what whoever
+/// collects them waits as a rule.
+pub const SCRAPE_WAIT: Duration = Duration::from_secs(3);
+
 /// The longest that a request may wait for instances to end.
 pub const WAIT_SECONDS_MAX: u64 = 60;
 
@@ -87,3 +96,17 @@ pub const PRUNE_BUDGET: usize = 10_000;
 
 /// How long a server that shall end waits for what it has begun.
 pub const FAREWELL_WAIT: Duration = Duration::from_secs(5);
+
+/// Between two readings of the tokens, which another process may have changed: so long a
+/// revoked one may still open something.
+pub const TOKENS_RENEWED: Duration = Duration::from_secs(2);
+
+/// Between two looks at the wall clock for a token that expires.
+pub const TOKEN_LOOK_PAUSE: Duration = Duration::from_secs(60);
+
+/// Refusals of workers are logged no more often: one that has no token comes back every
+/// other second.
+pub const REFUSALS_LOGGED: Duration = Duration::from_secs(60);
+
+/// How long a worker that was refused may take to read why.
+pub const REFUSAL_WAIT: Duration = Duration::from_secs(1);

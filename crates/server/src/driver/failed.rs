@@ -4,7 +4,9 @@
 //! it is ahead of what is kept. Whoever waits for an answer is told so. Then:
 //!
 //! * the store is asked once a second to be led again, on a thread of its own, because it
-//!   may take its time; when it works, a new leader begins under a new epoch;
+//!   may take its time; when it works, a new leader begins under a new epoch; where the
+//!   store's own thread has died it never will, and the whole server ends with that reason,
+//!   so that it is started again;
 //! * meanwhile a [`Caretaker`] keeps workers alive, where the lock of the data directory
 //!   makes sure that nobody else leads. Without a store there is nothing to come back
 //!   to, and none is needed.
@@ -18,8 +20,9 @@ use baton_core::scheduler::StoreMode;
 use baton_model::ids::Epoch;
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::time::{Millis, Mono};
+use baton_store::StoreError;
 
-use super::mail::{Mail, StoreFailed};
+use super::mail::{Inbox, Mail, StoreFailed, Untaken};
 use super::{Driver, Setup, State, Status, lead};
 use crate::clock;
 use crate::leadership;
@@ -79,12 +82,12 @@ impl Driver {
         failed.next_try = None;
         let above = failed.above;
         let setup = Arc::clone(&self.setup);
-        let inbox = self.inbox.clone();
+        let mut attempt = Attempt(Some(self.inbox.clone()));
         let tried = thread::Builder::new()
             .name("store-take".to_owned())
             .spawn(move || {
                 let taken = take(&setup, above);
-                inbox.put(Mail::Taken(taken));
+                attempt.tell(taken);
             });
         if let Err(error) = tried {
             tracing::error!("cannot start a thread to take the store: {error}");
@@ -92,7 +95,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn taken(&mut self, taken: Result<(Epoch, Box<Ledger>), String>) {
+    pub(super) fn taken(&mut self, taken: Result<(Epoch, Box<Ledger>), Untaken>) {
         let State::Failed(failed) = &mut self.state else {
             return;
         };
@@ -103,7 +106,11 @@ impl Driver {
                 self.state = State::Leading(Box::new(leading));
                 self.status.send_replace(Status::Leading(epoch));
             }
-            Err(reason) => {
+            Err(Untaken {
+                reason,
+                for_good: true,
+            }) => self.dead = Some(reason),
+            Err(Untaken { reason, .. }) => {
                 if reason != failed.reason {
                     tracing::error!("still cannot keep anything: {reason}");
                     failed.reason.clone_from(&reason);
@@ -115,11 +122,37 @@ impl Driver {
     }
 }
 
-fn take(setup: &Setup, above: Epoch) -> Result<(Epoch, Box<Ledger>), String> {
+/// Tells the driver what came of an attempt to take the store, also if that has panicked.
+struct Attempt(Option<Inbox>);
+
+impl Attempt {
+    fn tell(&mut self, taken: Result<(Epoch, Box<Ledger>), Untaken>) {
+        if let Some(inbox) = self.0.take() {
+            inbox.put(Mail::Taken(taken));
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.tell(Err(Untaken {
+            reason: "taking the store has panicked".to_owned(),
+            for_good: false,
+        }));
+    }
+}
+
+fn take(setup: &Setup, above: Epoch) -> Result<(Epoch, Box<Ledger>), Untaken> {
     let taken = leadership::take(&*setup.store, above);
-    let (epoch, ledger) = taken.map_err(|error| error.to_string())?;
+    let (epoch, ledger) = taken.map_err(|error| Untaken {
+        reason: error.to_string(),
+        for_good: error == StoreError::Closed,
+    })?;
     if let Some(epochs) = &setup.epochs {
-        epochs.write(epoch).map_err(|error| error.to_string())?;
+        epochs.write(epoch).map_err(|error| Untaken {
+            reason: error.to_string(),
+            for_good: false,
+        })?;
     }
     Ok((epoch, Box::new(ledger)))
 }

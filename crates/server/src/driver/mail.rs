@@ -29,13 +29,21 @@ pub(crate) enum Mail {
     /// The store has dealt with a batch of that leader.
     Stored(Epoch, Result<Receipt, StoreError>),
     /// What came of an attempt to lead again.
-    Taken(Result<(Epoch, Box<Ledger>), String>),
+    Taken(Result<(Epoch, Box<Ledger>), Untaken>),
     /// A client wants something.
     Ask(Ask),
     /// What had arrived when the time was up has been read.
     Due,
     /// Come to an end.
     Stop,
+}
+
+/// Why the store could not be led again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Untaken {
+    pub(crate) reason: String,
+    /// It never will be, by this process.
+    pub(crate) for_good: bool,
 }
 
 /// Why a client gets no answer: the scheduler cannot keep anything, and this is why.

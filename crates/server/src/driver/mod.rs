@@ -16,6 +16,10 @@
 //!   stopped, what arrived is still in the kernel; then the driver only reads for a while.
 //! * **A failed commit ends the leader.** See [`failed`].
 //!
+//! Turns follow one another as fast as mail comes, and a commit costs the same for one fact as
+//! for fifty. So while workers have work ahead and no client waits, what was decided is gathered
+//! over several turns.
+//!
 //! | file | holds |
 //! |---|---|
 //! | [`mail`] | what reaches the driver |
@@ -30,13 +34,15 @@ mod failed;
 pub(crate) mod links;
 pub(crate) mod mail;
 mod pending;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Config, Effect, Input, Scheduler, StoreMode};
@@ -50,9 +56,10 @@ use tokio::sync::{oneshot, watch as latest};
 use crate::clock;
 use crate::leadership::EpochFile;
 use crate::limits::{
-    EPOCHS_SKIPPED_MAX, FAREWELL_WAIT, READ_MAIL_FIRST_MS, SLEEP_MAX, STOPPED_AFTER_MS,
-    TURN_MAIL_MAX,
+    COMMIT_PACE_MS, EPOCHS_SKIPPED_MAX, FAREWELL_WAIT, READ_MAIL_FIRST_MS, SLEEP_MAX,
+    STOPPED_AFTER_MS, TURN_MAIL_MAX,
 };
+use crate::metrics::{Kinds, Metrics};
 use failed::Failed;
 use links::Links;
 use mail::{Inbox, Mail};
@@ -75,23 +82,37 @@ pub(crate) struct Setup {
     pub(crate) limits: Vec<(String, u64)>,
     /// Where epochs are kept, if not in the store.
     pub(crate) epochs: Option<EpochFile>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// How the rest of the server sees the driver.
 pub(crate) struct Handle {
     pub(crate) inbox: Inbox,
     pub(crate) status: latest::Receiver<Status>,
-    /// Resolves when the driver has ended; with an error if it has panicked.
-    pub(crate) ended: oneshot::Receiver<()>,
+    /// Resolves when the driver has ended: with why it could not go on, if it could not; with
+    /// an error if it has panicked.
+    pub(crate) ended: oneshot::Receiver<Option<String>>,
 }
 
 struct Leading {
     core: Scheduler,
     outbox: Outbox<Effect>,
-    /// What was decided in this turn, on its way to the store.
+    /// What was decided since the last batch, on its way to the store.
     decided: Step<Fact, Effect>,
     /// The id of the next submission, unless that is taken.
     next_id: InstanceId,
+    /// When the last batch was handed to the store.
+    committed: Mono,
+    /// A client waits for what was decided.
+    awaited: bool,
+}
+
+impl Leading {
+    /// Until when what was decided may be gathered, if it may.
+    fn gathers_until(&self) -> Option<Mono> {
+        let until = self.committed + Millis(COMMIT_PACE_MS);
+        (self.core.is_ahead() && !self.awaited).then_some(until)
+    }
 }
 
 enum State {
@@ -116,6 +137,8 @@ struct Driver {
     mail_first_until: Mono,
     overtaken: Option<Epoch>,
     stop_by: Option<Mono>,
+    /// Why it cannot go on.
+    dead: Option<String>,
 }
 
 /// Starts to lead under an epoch that was just taken.
@@ -140,13 +163,14 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
         mail_first_until: Mono(0),
         overtaken: None,
         stop_by: None,
+        dead: None,
     };
     thread::Builder::new()
         .name("driver".to_owned())
         .spawn(move || {
-            driver.run();
+            let dead = driver.run();
             // Nobody may be left who wants to know.
-            let _ = tell.send(());
+            let _ = tell.send(dead);
         })?;
     Ok(Handle {
         inbox,
@@ -174,27 +198,29 @@ fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
         outbox: Outbox::new(epoch),
         decided: Step::default(),
         next_id: InstanceId(next_id),
+        committed: Mono(0),
+        awaited: false,
     }
 }
 
 impl Driver {
-    fn run(mut self) {
+    fn run(mut self) -> Option<String> {
         while !self.is_finished() {
-            let Some(first) = self.next_mail() else {
-                continue;
-            };
-            self.handle(first);
-            for _ in 1..TURN_MAIL_MAX {
-                // That all senders are gone cannot be: the driver has one itself.
-                let Ok(mail) = self.mail.try_recv() else {
-                    break;
-                };
-                self.handle(mail);
+            if let Some(first) = self.next_mail() {
+                self.handle(first);
+                for _ in 1..TURN_MAIL_MAX {
+                    // That all senders are gone cannot be: the driver has one itself.
+                    let Ok(mail) = self.mail.try_recv() else {
+                        break;
+                    };
+                    self.handle(mail);
+                }
             }
             self.commit();
             self.perform();
             self.finish_turn();
         }
+        self.dead
     }
 
     /// Sleeps until there is mail, or something is due.
@@ -211,6 +237,12 @@ impl Driver {
             } else {
                 sleep = sleep.min(Duration::from_millis(due.since(now).0));
             }
+        }
+        if let State::Leading(leading) = &self.state
+            && !leading.decided.is_empty()
+            && let Some(until) = leading.gathers_until()
+        {
+            sleep = sleep.min(Duration::from_millis(until.since(now).0));
         }
         match self.mail.recv_timeout(sleep) {
             Ok(mail) => {
@@ -293,25 +325,40 @@ impl Driver {
     /// Lets the leader decide about something.
     fn input(&mut self, input: Input) {
         if let State::Leading(leading) = &mut self.state {
+            leading.awaited |= !matches!(
+                input,
+                Input::Message(_) | Input::Disconnected(_) | Input::Tick
+            );
             let step = leading.core.handle(clock::now(), input);
+            self.setup.metrics.decided();
             announce(step.facts());
             self.watch.decided(step.facts());
             leading.decided.append(step);
         }
     }
 
-    /// Hands the facts of this turn to the store, as one batch.
+    /// Hands what was decided to the store, as one batch, unless more is to be gathered.
     fn commit(&mut self) {
         let State::Leading(leading) = &mut self.state else {
             return;
         };
         let now = clock::now();
+        let gathers = leading
+            .gathers_until()
+            .is_some_and(|until| now.mono < until);
+        if leading.decided.is_empty() || (gathers && self.stop_by.is_none()) {
+            return;
+        }
+        (leading.committed, leading.awaited) = (now.mono, false);
         let decided = std::mem::take(&mut leading.decided);
         if let Some(batch) = leading.outbox.accept(decided) {
             self.watch.submitted();
             let fate = Fate {
                 inbox: self.inbox.clone(),
                 epoch: batch.epoch(),
+                metrics: Arc::clone(&self.setup.metrics),
+                kinds: Kinds::of(batch.facts()),
+                begun: Instant::now(),
                 told: false,
             };
             let done = Box::new(move |result| fate.tell(result));
@@ -382,6 +429,9 @@ impl Driver {
     }
 
     fn is_finished(&self) -> bool {
+        if self.dead.is_some() {
+            return true;
+        }
         let Some(stop_by) = self.stop_by else {
             return false;
         };
@@ -397,12 +447,19 @@ impl Driver {
 struct Fate {
     inbox: Inbox,
     epoch: Epoch,
+    metrics: Arc<Metrics>,
+    kinds: Kinds,
+    begun: Instant,
     told: bool,
 }
 
 impl Fate {
     fn tell(mut self, result: Result<Receipt, StoreError>) {
         self.told = true;
+        match &result {
+            Ok(_) => self.metrics.committed(&self.kinds, self.begun.elapsed()),
+            Err(_) => self.metrics.store_failed(),
+        }
         self.inbox.put(Mail::Stored(self.epoch, result));
     }
 }
@@ -410,6 +467,7 @@ impl Fate {
 impl Drop for Fate {
     fn drop(&mut self) {
         if !self.told {
+            self.metrics.store_failed();
             let fate = Err(StoreError::Closed);
             self.inbox.put(Mail::Stored(self.epoch, fate));
         }

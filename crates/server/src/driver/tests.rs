@@ -1,0 +1,68 @@
+//! A leader whose store fails, and what follows.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use baton_model::ids::WorkerName;
+
+use super::*;
+use crate::driver::mail::Ask;
+use crate::faulty::{Fault, Faulty};
+use crate::leadership;
+
+/// A leader over this store, which has just failed to keep something.
+fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
+    let store = Arc::new(store);
+    let (epoch, ledger) = leadership::take(&*store, Epoch(0)).expect("free");
+    *store.commits.lock().expect("sound") = VecDeque::from([Fault::Closed]);
+    *store.takes.lock().expect("sound") = takes.iter().copied().collect();
+    let setup = Setup {
+        store,
+        config: Config::default(),
+        limits: Vec::new(),
+        epochs: None,
+        metrics: Arc::default(),
+    };
+    let handle = start(setup, epoch, ledger).expect("a thread");
+    let (reply, _) = oneshot::channel();
+    // Something to be kept.
+    handle.inbox.put(Mail::Ask(Ask::Drain {
+        worker: WorkerName::new("w"),
+        drained: true,
+        reply,
+    }));
+    (handle, epoch)
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_store_that_could_not_be_taken_is_taken_later_even_after_a_panic() {
+    let (handle, first) = failed(Faulty::default(), &[Fault::Panics, Fault::Fails]);
+    // The reason changes with each try, and the last one works.
+    let mut seen = Vec::new();
+    until("it leads again", || {
+        let status = handle.status.borrow().clone();
+        if seen.last() != Some(&status) {
+            seen.push(status.clone());
+        }
+        matches!(status, Status::Leading(epoch) if epoch > first)
+    });
+    let seen = format!("{seen:?}");
+    assert!(seen.contains("has panicked"), "{seen}");
+    handle.inbox.put(Mail::Stop);
+    assert_eq!(handle.ended.blocking_recv(), Ok(None), "a good end");
+}
+
+#[test]
+fn a_store_that_has_died_ends_the_server_with_its_word() {
+    let (handle, _) = failed(Faulty::default(), &[Fault::Closed]);
+    let dead = handle.ended.blocking_recv().expect("no panic");
+    assert_eq!(dead, Some(StoreError::Closed.to_string()));
+}

@@ -1,0 +1,123 @@
+//! A store for tests that fails when it is told to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use baton_core::leader::Row;
+use baton_core::step::Batch;
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId, TokenId};
+use baton_model::state::UniversalState;
+use baton_model::time::Wall;
+use baton_model::token::{NewToken, Token};
+use baton_store::view::{Counts, Entry, Page, Query, Record, Seq};
+use baton_store::{Done, MemoryStore, Pruned, Retention, Store, StoreError, Taken};
+
+/// What goes wrong with an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// It fails, and says so.
+    Fails,
+    /// It panics.
+    Panics,
+    /// Whoever would do it has died.
+    Closed,
+}
+
+/// A store in memory whose next operations go wrong.
+#[derive(Default)]
+pub(crate) struct Faulty {
+    inner: MemoryStore,
+    pub(crate) commits: Mutex<VecDeque<Fault>>,
+    pub(crate) takes: Mutex<VecDeque<Fault>>,
+    pub(crate) token_reads: Mutex<VecDeque<Fault>>,
+    /// So many goes at the history leave something to remove.
+    pub(crate) more: AtomicUsize,
+    pub(crate) prunes: AtomicUsize,
+}
+
+impl Faulty {
+    fn next(faults: &Mutex<VecDeque<Fault>>) -> Option<Fault> {
+        faults.lock().expect("nobody panics with it").pop_front()
+    }
+}
+
+impl Store for Faulty {
+    fn read_row(&self) -> Result<Row, StoreError> {
+        self.inner.read_row()
+    }
+
+    fn take(&self, expected: Epoch) -> Result<Taken, StoreError> {
+        match Self::next(&self.takes) {
+            Some(Fault::Fails) => Err(StoreError::Failed("as told".to_owned())),
+            Some(Fault::Panics) => panic!("as told"),
+            Some(Fault::Closed) => Err(StoreError::Closed),
+            None => self.inner.take(expected),
+        }
+    }
+
+    fn renew(&self, epoch: Epoch) -> Result<(), StoreError> {
+        self.inner.renew(epoch)
+    }
+
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done) {
+        match Self::next(&self.commits) {
+            Some(Fault::Fails) => done(Err(StoreError::Failed("as told".to_owned()))),
+            Some(Fault::Panics | Fault::Closed) => drop(done),
+            None => self.inner.submit(batch, wall, done),
+        }
+    }
+
+    fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
+        self.inner.instance(id)
+    }
+
+    fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
+        self.inner.page(query)
+    }
+
+    fn timeline(
+        &self,
+        id: InstanceId,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Page<Entry, Seq>, StoreError> {
+        self.inner.timeline(id, after, limit)
+    }
+
+    fn tally(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
+        self.inner.tally(first, last)
+    }
+
+    fn counts(&self) -> Result<Counts, StoreError> {
+        self.inner.counts()
+    }
+
+    fn prune(&self, _: Epoch, _: Wall, _: &Retention, _: usize) -> Result<Pruned, StoreError> {
+        let gone = self.prunes.fetch_add(1, Ordering::SeqCst) + 1;
+        Ok(Pruned {
+            more: gone <= self.more.load(Ordering::SeqCst),
+            ..Pruned::default()
+        })
+    }
+
+    fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {
+        self.inner.create_token(new)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        match Self::next(&self.token_reads) {
+            Some(_) => Err(StoreError::Failed("as told".to_owned())),
+            None => self.inner.tokens(),
+        }
+    }
+
+    fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
+        self.inner.revoke_token(id)
+    }
+}
