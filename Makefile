@@ -6,7 +6,7 @@ SHELL := bash
 # The steps share one target directory and its lock; running them side by side
 # would only mix their output.
 .NOTPARALLEL:
-.PHONY: help test tools fmt-check lint unit doctest doc xtask-checks sim-smoke \
+.PHONY: help test tools fmt-check lint unit doctest doc xtask-checks api sim-smoke \
         soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
@@ -18,7 +18,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-test: tools fmt-check lint unit doctest doc xtask-checks sim-smoke ## everything that CI checks
+test: tools fmt-check lint unit doctest doc xtask-checks api sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
 tools: ## install what the tests need, where it is missing
@@ -59,6 +59,12 @@ xtask-checks: tools ## generated pages, layers, tidiness, the protocol page
 	@cargo xtask tidy
 	@cargo xtask protocol-doc
 
+# With the binary of the tests, which is there already.
+api: tools ## a real server against the description of its API
+	@echo "== api"
+	@cargo test --quiet --workspace --lib --bins --tests --no-run
+	@scripts/api.sh
+
 sim-smoke: tools ## a short simulation; SEEDS=300
 	@echo "== simulation"
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS)
@@ -80,6 +86,7 @@ states: tools ## write docs/states from the tables
 golden: tools ## rewrite the golden files; read the diff before committing it
 	@BATON_REWRITE=1 cargo test --quiet --package baton-sim --test golden
 	@BATON_REWRITE=1 cargo test --quiet --package baton-files
+	@BATON_REWRITE=1 cargo test --quiet --package baton-server --test server pages
 
 clean: ## remove what was built
 	@cargo clean --quiet

@@ -2,6 +2,10 @@
 # Installs the programs that the tests call, where they are missing. Quiet when all
 # is there.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
 missing=()
 # Injects faults into system calls.
@@ -10,19 +14,34 @@ command -v strace >/dev/null || missing+=(strace)
 ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime)
 # Network namespaces, and loss of packets between them.
 { command -v ip && command -v tc; } >/dev/null || missing+=(iproute2)
+# What is installed with pip, below.
+python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 
-if ((${#missing[@]} == 0)); then
-    exit 0
+if ((${#missing[@]} > 0)); then
+    if ((EUID != 0)); then
+        echo "make test needs ${missing[*]}: install them, or run it once as root" >&2
+        exit 1
+    fi
+    echo "== installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 || {
+        cat "$log" >&2
+        exit 1
+    }
 fi
-if ((EUID != 0)); then
-    echo "make test needs ${missing[*]}: install them, or run it once as root" >&2
-    exit 1
+
+# Tries the HTTP API against its description. It stands beside what was built, out of the
+# way of the machine's own Python, and is installed anew when the list has changed.
+python=${CARGO_TARGET_DIR:-target}/tools/schemathesis
+if ! cmp -s scripts/schemathesis.txt "$python/installed.txt"; then
+    echo "== installing schemathesis"
+    {
+        python3 -m venv --clear "$python" &&
+            "$python/bin/pip" install --disable-pip-version-check -r scripts/schemathesis.txt
+    } >"$log" 2>&1 || {
+        cat "$log" >&2
+        echo "make test needs schemathesis, and pip cannot install it" >&2
+        exit 1
+    }
+    cp scripts/schemathesis.txt "$python/installed.txt"
 fi
-echo "== installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-{ apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 || {
-    cat "$log" >&2
-    exit 1
-}

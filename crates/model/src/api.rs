@@ -13,6 +13,7 @@ use crate::fact::Fact;
 use crate::outcome::AttemptEnd;
 use crate::placement::Capacity;
 use crate::state::{UniversalState, WorkerState};
+use crate::token::Role;
 
 /// The media type of every representation.
 pub const MEDIA_TYPE: &str = "application/vnd.baton.v1+json";
@@ -23,6 +24,7 @@ pub type Links = BTreeMap<String, String>;
 
 /// `GET /`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Root {
     /// The product.
@@ -30,14 +32,17 @@ pub struct Root {
     /// Its version.
     pub version: String,
     /// Where everything else is.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
 /// The body of `POST /instances/`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submit<F> {
     /// The task, in the schema of task files.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub file: F,
     /// Values of its parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -49,6 +54,7 @@ pub struct Submit<F> {
 
 /// The indices of an array, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Indices {
     /// The first.
@@ -59,6 +65,7 @@ pub struct Indices {
 
 /// The answer to a submission: it is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Submitted {
     /// The first instance.
@@ -68,11 +75,13 @@ pub struct Submitted {
     /// How many.
     pub count: u64,
     /// `control`: the instance, or the whole range.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
 /// An instance, or a range of instances that nothing has happened to but the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
     /// The first, or the only one.
@@ -126,11 +135,13 @@ pub struct Instance {
     pub memory_peak_bytes: Option<u64>,
     /// `self`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those that
     /// make sense where it stands.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
 /// `GET /instances/{first}..{last}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RangeSummary {
     /// The first instance.
@@ -140,11 +151,13 @@ pub struct RangeSummary {
     /// How many of the range are in which state; a state without any is missing.
     pub counts: BTreeMap<UniversalState, u64>,
     /// `self`, and `cancel` while one of them is not over.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
 /// A page of a view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
     /// What is on it.
@@ -153,11 +166,13 @@ pub struct List<T> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// `self`, and `next` if there is more.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
 /// One thing that happened to an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// Its number in the whole history.
@@ -174,6 +189,7 @@ pub struct Event {
 
 /// Why an instance is where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// Which.
@@ -199,11 +215,13 @@ pub struct Explanation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
     /// `self`, `instance`.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
 /// What came of a wish to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cancelled {
     /// So many had waited, and are HALTED.
@@ -212,8 +230,19 @@ pub struct Cancelled {
     pub stopping: u64,
 }
 
+/// What was asked for is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    /// Where to look what came of it.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
+    pub links: Links,
+}
+
 /// A worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {
     /// Its seat.
@@ -237,19 +266,86 @@ pub struct Worker {
     /// How long ago it was heard.
     pub heard_seconds: f64,
     /// `self`, `drain`, `undrain`, `forget`.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
 /// The body of `PUT /workers/{name}/drained`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Drained {
     /// Whether it shall get no more work.
     pub drained: bool,
 }
 
+/// The body of `POST /tokens/`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewToken {
+    /// What its holder may do.
+    pub role: Role,
+    /// What people call it; by its role if they do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For how long it is valid; for ever if nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetime_seconds: Option<u64>,
+}
+
+/// A token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Token {
+    /// Such as `t7`.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+    /// What its holder may do.
+    pub role: Role,
+    /// When it was made.
+    pub created_at: u64,
+    /// From when on it is worth nothing, if ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+    /// Somebody has said that it is worth nothing any more.
+    pub revoked: bool,
+    /// `revoke`, if it is not revoked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
+    pub links: Links,
+}
+
+impl From<crate::token::Token> for Token {
+    fn from(token: crate::token::Token) -> Self {
+        Self {
+            id: token.id.to_string(),
+            name: token.name,
+            role: token.role,
+            created_at: token.created_at.0,
+            expires_at: token.expires_at.map(|end| end.0),
+            revoked: token.revoked,
+            links: Links::new(),
+        }
+    }
+}
+
+/// The answer to `POST /tokens/`: the only time that the secret is told.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreatedToken {
+    /// The token.
+    #[serde(flatten)]
+    pub token: Token,
+    /// What its holder has to show.
+    pub secret: String,
+}
+
 /// `GET /readyz`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Ready {
     /// Whether it leads and its store takes writes.
@@ -264,6 +360,7 @@ pub struct Ready {
 
 /// An error, as RFC 9457 wants it (`application/problem+json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// A word that scripts can compare.
     #[serde(rename = "type")]
@@ -281,6 +378,7 @@ pub struct Problem {
 
 /// One thing that is wrong with the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProblemAt {
     /// Where.
     pub field: String,

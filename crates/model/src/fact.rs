@@ -13,6 +13,7 @@ use crate::time::{Millis, Wall};
 
 /// The worker that holds a lease, with everything that can later prove it gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Holder {
     /// The seat.
     pub worker: WorkerName,
@@ -26,6 +27,7 @@ pub struct Holder {
 
 /// Where an instance goes after one of its attempts has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The work is done.
@@ -53,6 +55,7 @@ impl Verdict {
 
 /// What is different for the next attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Again {
     /// It rests until then.
     pub not_before: Option<Wall>,
@@ -62,6 +65,7 @@ pub struct Again {
 
 /// Why an incarnation was given up for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Condemnation {
     /// It was unhealthy for too long.
@@ -78,6 +82,7 @@ pub enum Condemnation {
 
 /// One thing that happened and must not be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact {
     /// Instances were accepted: one, or a range of ids that ask for the same.

@@ -12,6 +12,7 @@
 //! | [`fact`] | what the store keeps: past-tense, append-only |
 //! | [`message`] | the scheduler-worker calls and their replies |
 //! | [`timeouts`] | the protocol's time budget and the proof that the worker gives up first |
+//! | [`token`] | credentials, and what whoever holds one may do |
 //! | [`limits`] | every bound on a queue, list or loop, with its reason |
 //!
 //! Nothing here decides anything: decisions live in `baton-core`. This crate
@@ -29,4 +30,5 @@ pub mod state;
 pub mod task;
 pub mod time;
 pub mod timeouts;
+pub mod token;
 pub mod worker_set;

@@ -12,6 +12,7 @@ use crate::time::{Millis, Wall};
 
 /// Why Baton itself killed an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum KillCause {
     /// Somebody asked for it through `killTask`.
@@ -42,6 +43,7 @@ impl KillCause {
 
 /// What a worker saw happen to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It exited by itself.
@@ -85,6 +87,7 @@ impl fmt::Display for Outcome {
 
 /// What a worker measured of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ran {
     /// When its first process was started.
     pub started: Wall,
@@ -121,6 +124,7 @@ impl fmt::Display for Report {
 
 /// What allows the scheduler to treat a silent attempt as over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LossProof {
     /// The lease has run out, and with it the dead-man timer on the worker's
@@ -136,6 +140,7 @@ pub enum LossProof {
 
 /// An end that nobody saw: the scheduler's conclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Synthetic {
     /// The worker refused the launch and will refuse it for ever.
@@ -161,6 +166,7 @@ impl fmt::Display for Synthetic {
 
 /// The one recorded end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AttemptEnd {
     /// Seen by the worker.

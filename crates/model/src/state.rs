@@ -7,11 +7,13 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a state enum together with its one spelling.
+/// Declares a state enum together with its one spelling, which is a token and not a literal
+/// so that derives see it as it is written.
 macro_rules! states {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)+ }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:tt,)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $word)] $variant,)+
         }

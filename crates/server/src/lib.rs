@@ -13,6 +13,8 @@
 //! | `driver` | the one thread that owns the leader, and life without a store |
 //! | `workers` | the port of the workers |
 //! | `http` | the port of the clients |
+//! | `access` | tokens, and who shows them |
+//! | `metrics` | what is counted |
 //! | `leadership` | the lock of the data directory, and the epoch |
 //! | `prune` | removing old history |
 //! | [`limits`] | every bound, with its reason |
@@ -21,12 +23,16 @@
 //! while nothing can be written. It decides nothing about instances and workers: that is
 //! `baton_core`. What travels over HTTP is `baton_model::api`.
 
+mod access;
 mod clock;
 mod driver;
 mod error;
+#[cfg(test)]
+mod faulty;
 mod http;
 mod leadership;
 pub mod limits;
+mod metrics;
 mod prune;
 mod workers;
 
@@ -39,17 +45,36 @@ use baton_core::scheduler::{Config as CoreConfig, StoreMode};
 use baton_model::ids::Epoch;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
+use baton_model::token::Secret;
 use baton_store::{MemoryStore, Retention, SqliteStore, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 pub use error::ServeError;
+pub use http::roles::{ROUTES, Route};
 
+use access::Access;
 use driver::mail::Mail;
 use driver::{Handle, Setup};
 use leadership::{DataLock, EpochFile};
 use limits::FAREWELL_WAIT;
+use metrics::Metrics;
+
+/// What the HTTP API takes and answers, as an OpenAPI document.
+#[must_use]
+pub fn openapi() -> &'static str {
+    &http::OPENAPI
+}
+
+/// The list of what `/metrics` shows, as a page.
+#[must_use]
+pub fn metrics_page() -> String {
+    metrics::page()
+}
+
+/// The store in the data directory.
+pub const STORE_FILE: &str = "baton.db";
 
 /// Where facts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +94,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// For workers, likewise.
     pub worker_listen: SocketAddr,
-    /// Whether addresses that others can reach are allowed.
-    pub insecure_listen: bool,
+    /// Whether tokens are demanded on loopback addresses, too.
+    pub require_tokens: bool,
+    /// What a worker of this very process shows, which no store knows.
+    pub own_worker: Option<Secret>,
     /// Where facts are kept.
     pub backend: Backend,
     /// What the whole cluster may use of something.
@@ -88,7 +115,8 @@ impl Default for Config {
             data: PathBuf::from(".baton"),
             listen: loopback(8080),
             worker_listen: loopback(8081),
-            insecure_listen: false,
+            require_tokens: false,
+            own_worker: None,
             backend: Backend::Sqlite,
             limits: Vec::new(),
             timeouts: Timeouts::default(),
@@ -98,6 +126,20 @@ impl Default for Config {
                 terminal_instances_max: Some(1_000_000),
             },
         }
+    }
+}
+
+impl Config {
+    /// True if clients have to show tokens: on every address that others can reach.
+    #[must_use]
+    pub fn clients_need_tokens(&self) -> bool {
+        self.require_tokens || !self.listen.ip().is_loopback()
+    }
+
+    /// True if workers have to, likewise.
+    #[must_use]
+    pub fn workers_need_tokens(&self) -> bool {
+        self.require_tokens || !self.worker_listen.ip().is_loopback()
     }
 }
 
@@ -124,17 +166,19 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
     let lock = DataLock::take(&config.data)?;
-    let clients = listen(config.listen, config.insecure_listen).await?;
-    let workers = listen(config.worker_listen, config.insecure_listen).await?;
-    let (
-        store,
-        Handle {
-            inbox,
-            status,
-            mut ended,
-        },
-        epoch,
-    ) = lead(&config)?;
+    let (store, epochs) = open(&config)?;
+    let access = Access::new(Arc::clone(&store), config.own_worker.as_ref());
+    let access = access.map_err(ServeError::Store)?;
+    check_tokens(&config, &access)?;
+    let clients = listen(config.listen).await?;
+    let workers = listen(config.worker_listen).await?;
+    let metrics = Arc::new(Metrics::default());
+    let (handle, epoch) = lead(&config, &store, epochs, Arc::clone(&metrics))?;
+    let Handle {
+        inbox,
+        status,
+        mut ended,
+    } = handle;
     let begun = Ready {
         clients: address(&clients, config.listen)?,
         workers: address(&workers, config.worker_listen)?,
@@ -142,24 +186,38 @@ pub async fn serve(
     };
     let (end, ending) = watch::channel(false);
     let history = prune::HistoryLock::default();
-    let app = http::App::new(
-        Arc::clone(&store),
+    let door = config.workers_need_tokens().then(|| access.clone());
+    let app = http::App::new(http::Parts {
+        store: Arc::clone(&store),
+        inbox: inbox.clone(),
+        status: status.clone(),
+        history: Arc::clone(&history),
+        address: begun.clients,
+        access: access.clone(),
+        demands: config.clients_need_tokens(),
+        ending: ending.clone(),
+        metrics,
+    });
+    let workers = tokio::spawn(workers::listen(
+        workers,
         inbox.clone(),
-        status.clone(),
-        Arc::clone(&history),
-        begun.clients,
+        door,
         ending.clone(),
-    );
-    let workers = tokio::spawn(workers::listen(workers, inbox.clone(), ending.clone()));
+    ));
     let http = tokio::spawn(http::listen(clients, app, ending));
     let pruning = tokio::spawn(prune::run(store, config.retention, status, history));
+    let renewing = tokio::spawn(access.run());
     ready(begun);
     let died = tokio::select! {
-        () = shutdown => false,
-        _ = &mut ended => true,
+        () = shutdown => None,
+        end = &mut ended => Some(match end {
+            Ok(Some(reason)) => ServeError::StoreDied(reason),
+            Ok(None) | Err(_) => ServeError::DriverDied,
+        }),
     };
     tracing::info!("ends");
     pruning.abort();
+    renewing.abort();
     end.send_replace(true);
     // Requests that are under way are still answered, then the last commits land.
     if timeout(FAREWELL_WAIT, http).await.is_err() {
@@ -167,36 +225,66 @@ pub async fn serve(
     }
     workers.abort();
     inbox.put(Mail::Stop);
-    if !died && timeout(2 * FAREWELL_WAIT, ended).await.is_err() {
+    if died.is_none() && timeout(2 * FAREWELL_WAIT, ended).await.is_err() {
         tracing::warn!("the store did not end its commits in time");
     }
     drop(lock);
-    if died {
-        Err(ServeError::DriverDied)
-    } else {
-        Ok(())
-    }
+    died.map_or(Ok(()), Err)
 }
 
-/// Opens the store, takes it, and starts the driver.
-fn lead(config: &Config) -> Result<(Arc<dyn Store>, Handle, Epoch), ServeError> {
-    let (store, epochs): (Arc<dyn Store>, _) = match config.backend {
+/// Opens the store, and what stands in for the epochs that one in memory forgets.
+fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<EpochFile>), ServeError> {
+    Ok(match config.backend {
         Backend::Sqlite => {
-            let store = SqliteStore::open(&config.data.join("baton.db"));
+            let store = SqliteStore::open(&config.data.join(STORE_FILE));
             (Arc::new(store.map_err(ServeError::Store)?), None)
         }
         Backend::Memory => {
             let epochs = EpochFile::of(&config.data);
             (Arc::new(MemoryStore::new()), Some(epochs))
         }
-    };
+    })
+}
+
+/// Refuses to open a port to others without a token that would let anybody in, and any port
+/// that nobody could ever use.
+fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
+    let ports = [
+        (config.listen, config.clients_need_tokens()),
+        (config.worker_listen, config.workers_need_tokens()),
+    ];
+    if access.is_open(clock::now().wall) {
+        return Ok(());
+    }
+    for (address, _) in ports.into_iter().filter(|(_, demands)| *demands) {
+        let data = match config.backend {
+            Backend::Sqlite => Some(config.data.clone()),
+            Backend::Memory => None,
+        };
+        if data.is_none() || !address.ip().is_loopback() {
+            return Err(ServeError::NoTokens { address, data });
+        }
+        tracing::warn!(
+            "nobody has a valid token for {address} yet; make one with `baton token create`"
+        );
+    }
+    Ok(())
+}
+
+/// Takes the store, and starts the driver.
+fn lead(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    epochs: Option<EpochFile>,
+    metrics: Arc<Metrics>,
+) -> Result<(Handle, Epoch), ServeError> {
     let above = epochs.as_ref().map_or(Ok(Epoch(0)), EpochFile::read)?;
-    let (epoch, ledger) = leadership::take(&*store, above).map_err(ServeError::Store)?;
+    let (epoch, ledger) = leadership::take(&**store, above).map_err(ServeError::Store)?;
     if let Some(epochs) = &epochs {
         epochs.write(epoch)?;
     }
     let setup = Setup {
-        store: Arc::clone(&store),
+        store: Arc::clone(store),
         config: CoreConfig {
             store: match config.backend {
                 Backend::Sqlite => StoreMode::Durable,
@@ -207,9 +295,10 @@ fn lead(config: &Config) -> Result<(Arc<dyn Store>, Handle, Epoch), ServeError> 
         },
         limits: config.limits.clone(),
         epochs,
+        metrics,
     };
     let handle = driver::start(setup, epoch, ledger).map_err(ServeError::Thread)?;
-    Ok((store, handle, epoch))
+    Ok((handle, epoch))
 }
 
 /// Resolves when the server ends.
@@ -218,10 +307,7 @@ pub(crate) async fn ends(ending: &mut watch::Receiver<bool>) {
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
-async fn listen(address: SocketAddr, insecure: bool) -> Result<TcpListener, ServeError> {
-    if !insecure && !address.ip().is_loopback() {
-        return Err(ServeError::NotLoopback(address));
-    }
+async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|error| ServeError::Listen { address, error })
 }

@@ -50,3 +50,31 @@ pub(crate) async fn run(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use baton_model::ids::Epoch;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::faulty::Faulty;
+
+    #[tokio::test(start_paused = true)]
+    async fn as_long_as_there_is_more_it_is_removed_without_a_pause() {
+        const MORE: usize = 5;
+        let store = Arc::new(Faulty::default());
+        store.more.store(MORE, Ordering::SeqCst);
+        let (_leads, status) = watch::channel(Status::Leading(Epoch(1)));
+        let begun = Instant::now();
+        let held: Arc<dyn Store> = Arc::clone(&store) as _;
+        let pruning = run(held, Retention::default(), status, HistoryLock::default());
+        // By the clock of the test, which goes on when everybody waits for it.
+        let span = PRUNE_PAUSE + 2 * PRUNE_BREATH * (MORE as u32 + 1);
+        let ended = timeout(span, pruning).await;
+        assert!(ended.is_err(), "it goes on until the server ends");
+        assert!(begun.elapsed() < 2 * PRUNE_PAUSE);
+        assert_eq!(store.prunes.load(Ordering::SeqCst), MORE + 1);
+    }
+}

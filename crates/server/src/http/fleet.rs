@@ -3,14 +3,26 @@
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{Drained, List, Worker};
+use baton_model::api::{Accepted, Drained, List, Worker};
 use baton_model::ids::WorkerName;
 
+use super::conditional::tagged_by;
+use super::openapi::answers::{BadBody, BadRequest, NotFound, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
 use super::{App, given, shape, shown};
 use crate::driver::mail::Ask;
 
-/// `GET /workers/`
+/// Every worker that is known
+#[utoipa::path(
+    get,
+    path = "/workers/",
+    tag = "workers",
+    operation_id = "workers",
+    responses(
+        (status = 200, description = "All on one page.", body = List<Worker>),
+        Unchanged, Unavailable
+    )
+)]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     let workers = app.ask(|reply| Ask::Workers { name: None, reply }).await?;
     let list = List {
@@ -18,16 +30,48 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
         items: workers.into_iter().map(shape::worker).collect(),
         links: shape::links([("self", "/workers/".to_owned())]),
     };
-    Ok(shown(StatusCode::OK, &list))
+    let matters: Vec<Worker> = list.items.iter().map(lasting).collect();
+    Ok(tagged_by(&list, &matters))
 }
 
-/// `GET /workers/{name}`
+/// One worker
+#[utoipa::path(
+    get,
+    path = "/workers/{name}",
+    tag = "workers",
+    operation_id = "worker",
+    params(
+        ("name" = String, Path, description = "Its seat."),
+    ),
+    responses(
+        (status = 200, description = "As the scheduler sees it.", body = Worker),
+        NotFound,
+        Unchanged, Unavailable
+    )
+)]
 pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
     let worker = app.worker(&name).await?;
-    Ok(shown(StatusCode::OK, &worker))
+    Ok(tagged_by(&worker, &lasting(&worker)))
 }
 
-/// `PUT /workers/{name}/drained`
+/// Give a worker no more work, or work again
+#[utoipa::path(
+    put,
+    path = "/workers/{name}/drained",
+    tag = "workers",
+    operation_id = "drain",
+    request_body = Drained,
+    params(
+        ("name" = String, Path, description = "Its seat."),
+    ),
+    responses(
+        (status = 200, description = "It is durable.", body = Worker),
+        BadRequest,
+        BadBody,
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn drain(
     State(app): State<App>,
     Path(name): Path<String>,
@@ -46,15 +90,39 @@ pub(super) async fn drain(
     Ok(shown(StatusCode::OK, &worker))
 }
 
-/// `POST /workers/{name}/forget`
+/// Vouch that a worker is gone and nothing of it runs
+#[utoipa::path(
+    post,
+    path = "/workers/{name}/forget",
+    tag = "workers",
+    operation_id = "forget",
+    params(
+        ("name" = String, Path, description = "Its seat."),
+    ),
+    responses(
+        (status = 202, description = "What it held is tried elsewhere.", body = Accepted),
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn forget(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
     let worker = WorkerName::new(&name);
     let known = app.ask(|reply| Ask::Forget { worker, reply }).await?;
     if !known {
         return Err(no_worker(&name));
     }
-    let accepted = shape::links([("workers", "/workers/".to_owned())]);
+    let accepted = Accepted {
+        links: shape::links([("workers", "/workers/".to_owned())]),
+    };
     Ok(shown(StatusCode::ACCEPTED, &accepted))
+}
+
+/// What does not change from one heartbeat to the next.
+fn lasting(worker: &Worker) -> Worker {
+    Worker {
+        heard_seconds: 0.0,
+        ..worker.clone()
+    }
 }
 
 fn no_worker(name: &str) -> Fault {

@@ -7,20 +7,52 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::SubmitError;
 use baton_files::Binding;
-use baton_model::api::{Cancelled, Indices, ProblemAt, RangeSummary, Submit};
+use baton_model::api::{
+    Cancelled, Explanation, Indices, Instance, Problem, ProblemAt, RangeSummary, Submit, Submitted,
+};
 use baton_model::ids::InstanceId;
 use baton_store::view::Record;
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::conditional::tagged;
 use super::given::{self, Parameters, Target};
+use super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
 use super::{App, shape, shown, words};
 use crate::driver::mail::{Ask, Mail};
 use crate::ends;
 use crate::limits::ARRAY_ELEMENTS_MAX;
 
-/// `POST /instances/`
+/// What a path of instances shows.
+#[derive(Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+enum InstanceOrRange {
+    /// One of them.
+    One(Box<Instance>),
+    /// How many of a range are in which state.
+    Range(RangeSummary),
+}
+
+/// Submit a task, or an array of it
+///
+/// The answer comes when it is durable.
+#[utoipa::path(
+    post,
+    path = "/instances/",
+    tag = "instances",
+    operation_id = "submit",
+    request_body = Submit<Value>,
+    responses(
+        (status = 201, description = "It is durable.", body = Submitted, headers(("location" = String, description = "Where it is."))),
+        (status = 409, description = "The ids were taken meanwhile; try again.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        BadBody,
+        Unavailable
+    )
+)]
 pub(super) async fn submit(State(app): State<App>, request: Request) -> Answer<Response> {
     let submit: Submit<Value> = given::body(request).await?;
     let array = submit.array.map(array).transpose()?;
@@ -77,7 +109,24 @@ fn array(indices: Indices) -> Answer<(u64, u64)> {
     Ok((distance + 1, from))
 }
 
-/// `GET /instances/{id}` and `GET /instances/{first}..{last}`
+/// An instance, or how a range of them stands
+#[utoipa::path(
+    get,
+    path = "/instances/{id}",
+    tag = "instances",
+    operation_id = "show",
+    params(
+        ("id" = String, Path, description = "The instance: `i12`, or `12`; or a range, both included: `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
+        ("wait" = Option<u64>, Query, description = "Answer when it is over, or after so many seconds, at most 60."),
+    ),
+    responses(
+        (status = 200, description = "As the store has it.", body = InstanceOrRange),
+        BadRequest,
+        Unchanged,
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn show(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -94,19 +143,37 @@ pub(super) async fn show(
                 app.wait(id, id, wait).await;
                 record = app.record(id).await?;
             }
-            Ok(shown(StatusCode::OK, &shape::instance(&record)))
+            let instance = Box::new(shape::instance(&record));
+            Ok(tagged(&InstanceOrRange::One(instance)))
         }
         Target::Range(first, last) => {
             if let Some(wait) = wait {
                 app.wait(first, last, wait).await;
             }
             let summary = app.summary(first, last).await?;
-            Ok(shown(StatusCode::OK, &summary))
+            Ok(tagged(&InstanceOrRange::Range(summary)))
         }
     }
 }
 
-/// `DELETE /instances/{id}` and `DELETE /instances/{first}..{last}`
+/// Stop an instance, or a range of them
+///
+/// Those that wait are stopped at once, those that run as soon as they can be.
+#[utoipa::path(
+    delete,
+    path = "/instances/{id}",
+    tag = "instances",
+    operation_id = "cancel",
+    params(
+        ("id" = String, Path, description = "The instance: `i12`, or `12`; or a range, both included: `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
+    ),
+    responses(
+        (status = 202, description = "It is durable that they shall stop.", body = Cancelled),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let (first, last) = match Target::parse(&id)? {
         Target::One(id) => {
@@ -123,7 +190,23 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
     Ok(shown(StatusCode::ACCEPTED, &cancelled))
 }
 
-/// `POST /instances/{id}/retry`
+/// Try an instance again that has failed or was stopped
+#[utoipa::path(
+    post,
+    path = "/instances/{id}/retry",
+    tag = "instances",
+    operation_id = "retry",
+    params(
+        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+    ),
+    responses(
+        (status = 202, description = "It waits to be placed.", body = Instance),
+        (status = 409, description = "It has not ended, or not in a way that can be tried again.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let id = given::instance(&id)?;
     // One at a time: what is read of the instance is what the leader goes by, and another
@@ -139,7 +222,22 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
     Ok(shown(StatusCode::ACCEPTED, &shape::instance(&record)))
 }
 
-/// `GET /instances/{id}/explain`
+/// Why an instance is where it is
+#[utoipa::path(
+    get,
+    path = "/instances/{id}/explain",
+    tag = "instances",
+    operation_id = "explain",
+    params(
+        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+    ),
+    responses(
+        (status = 200, description = "The one thing it waits for, or how it ended.", body = Explanation),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let id = given::instance(&id)?;
     let record = app.record(id).await?;
@@ -198,5 +296,33 @@ impl App {
             counts,
             links,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use tokio::time::timeout;
+
+    use super::super::testing;
+    use super::*;
+    use crate::limits::ANSWER_WAIT;
+    use crate::prune::HistoryLock;
+
+    /// By the clock of the test, which goes on when everybody waits for it.
+    #[tokio::test(start_paused = true)]
+    async fn a_retry_waits_for_the_one_before_it_and_for_whoever_removes_history() {
+        let history = HistoryLock::default();
+        let app = testing::over(Arc::default(), Arc::clone(&history));
+        let before = history.lock().await;
+        let mut asked = pin!(retry(State(app.clone()), Path("i1".to_owned())));
+        let waited = timeout(ANSWER_WAIT, &mut asked).await;
+        assert!(waited.is_err(), "it came in between");
+        drop(before);
+        let answer = asked.await.into_response();
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "it was let in");
+        app.0.inbox.put(Mail::Stop);
     }
 }

@@ -1,28 +1,75 @@
 //! Pages: bullpen, arena, history, and timelines.
 
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 use baton_model::api::{Event, Instance, Links, List};
 use baton_model::state::UniversalState;
 use baton_store::view::{Query, Seq, View};
 
+use super::conditional::tagged;
 use super::given::{self, Parameters};
+use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, shape, shown, words};
+use super::{App, shape, words};
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
-/// `GET /bullpen/`
+/// Instances that are ready and have no lease, by id
+#[utoipa::path(
+    get,
+    path = "/bullpen/",
+    tag = "views",
+    operation_id = "bullpen",
+    params(
+        Page,
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<Instance>),
+        BadRequest,
+        Unchanged,
+        Unavailable
+    )
+)]
 pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response> {
     page(&app, View::Bullpen, "/bullpen/", &uri).await
 }
 
-/// `GET /arena/`
+/// Instances that are leased, by id
+#[utoipa::path(
+    get,
+    path = "/arena/",
+    tag = "views",
+    operation_id = "arena",
+    params(
+        Page,
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<Instance>),
+        BadRequest,
+        Unchanged,
+        Unavailable
+    )
+)]
 pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> {
     page(&app, View::Arena, "/arena/", &uri).await
 }
 
-/// `GET /history/`
+/// Instances that are over, the latest to end first
+#[utoipa::path(
+    get,
+    path = "/history/",
+    tag = "views",
+    operation_id = "history",
+    params(
+        Page,
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<Instance>),
+        BadRequest,
+        Unchanged,
+        Unavailable
+    )
+)]
 pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response> {
     page(&app, View::History, "/history/", &uri).await
 }
@@ -53,10 +100,28 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
         total: (!filtered).then_some(total),
         links: page_links(path, &given, page.next.map(|next| next.to_string())),
     };
-    Ok(shown(StatusCode::OK, &list))
+    Ok(tagged(&list))
 }
 
-/// `GET /instances/{id}/timeline`
+/// What happened to an instance, in order
+#[utoipa::path(
+    get,
+    path = "/instances/{id}/timeline",
+    tag = "instances",
+    operation_id = "timeline",
+    params(
+        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("cursor" = Option<u64>, Query, description = "From behind the event of this number on; links lead there."),
+        ("limit" = Option<u64>, Query, description = "How many at most."),
+    ),
+    responses(
+        (status = 200, description = "Events.", body = List<Event>),
+        BadRequest,
+        Unchanged,
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn timeline(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -86,7 +151,7 @@ pub(super) async fn timeline(
         total: None,
         links: page_links(&path, &given, next),
     };
-    Ok(shown(StatusCode::OK, &list))
+    Ok(tagged(&list))
 }
 
 fn state(word: &str, view: View) -> Answer<UniversalState> {

@@ -12,6 +12,7 @@ use baton_store::view::Record;
 
 use super::App;
 use super::given::{self, Parameters};
+use super::openapi::answers::{BadRequest, NotFound, Unavailable};
 use super::problem::{Answer, Fault};
 use crate::driver::mail::Ask;
 use crate::limits::TIMELINE_EVENTS_MAX;
@@ -24,9 +25,38 @@ struct Source {
     lease: LeaseId,
     worker: WorkerName,
     is_over: bool,
+    /// A process of it was there, so far as we know: what has no log then has printed nothing,
+    /// or was cleared away.
+    has_run: bool,
 }
 
-/// `GET /instances/{id}/logs/{stream}`
+/// What an attempt has written, piece by piece, from the worker that has it
+#[utoipa::path(
+    get,
+    path = "/instances/{id}/logs/{stream}",
+    tag = "instances",
+    operation_id = "logs",
+    params(
+        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("stream" = String, Path, description = "`stdout` or `stderr`.", pattern = "^std(out|err)$"),
+        ("attempt" = Option<u32>, Query, description = "The number of the attempt; the last one if left out."),
+        ("offset" = Option<u64>, Query, description = "The first byte."),
+        ("limit" = Option<u32>, Query, description = "How many bytes at most."),
+        ("process" = Option<String>, Query, description = "Of this process only."),
+    ),
+    responses(
+        (status = 200, description = "Bytes.", content_type = "application/octet-stream", body = Vec<u8>,
+            headers(
+                ("baton-offset" = u64, description = "The first byte."),
+                ("baton-end" = bool, description = "Whether nothing will follow."),
+                ("baton-attempt" = u32, description = "Of which attempt."),
+                ("baton-note" = String, description = "`nothing-kept` where there never was or no longer is a log.")
+            )),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+)]
 pub(super) async fn read(
     State(app): State<App>,
     Path((id, stream)): Path<(String, String)>,
@@ -46,6 +76,7 @@ pub(super) async fn read(
     let record = app.record(id).await?;
     let source = app.source(&record, given.number("attempt")?).await?;
     let Source { lease, worker, .. } = source;
+    let whole = given.text("process").is_none();
     let query = LogQuery {
         lease,
         process: given.text("process").map(str::to_owned),
@@ -63,6 +94,12 @@ pub(super) async fn read(
         LogAnswer::Chunk(bytes) => bytes,
         // It may not have come so far as to write anything.
         LogAnswer::NotFound if !source.is_over => Vec::new(),
+        LogAnswer::NotFound if source.has_run && whole => {
+            let mut response = piece(Vec::new(), offset, true, lease);
+            let note = HeaderValue::from_static("nothing-kept");
+            response.headers_mut().insert("baton-note", note);
+            return Ok(response);
+        }
         LogAnswer::NotFound => {
             return Err(Fault::not_found(format!(
                 "worker {worker} has no such log of attempt {}; it never started, was cleared \
@@ -108,6 +145,7 @@ impl App {
                 lease: open.id,
                 worker: open.holder.worker.clone(),
                 is_over: false,
+                has_run: true,
             });
         }
         if let Some(last) = record.last.as_ref().filter(|last| is_wanted(last.lease)) {
@@ -115,6 +153,7 @@ impl App {
                 lease: last.lease,
                 worker: last.worker.clone(),
                 is_over: true,
+                has_run: last.ran.is_some(),
             });
         }
         let id = record.instance.id;
@@ -139,6 +178,7 @@ impl App {
                     lease,
                     worker: holder.worker,
                     is_over: true,
+                    has_run: true,
                 })
             }
             _ => None,

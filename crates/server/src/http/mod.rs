@@ -2,35 +2,50 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `guard` | who may ask at all: host, origin, body |
+//! | `conditional` | tags, and answers that need not be sent again |
+//! | `guard` | who may ask at all: host, origin, token |
+//! | `roles` | which request needs which role |
 //! | `problem` | errors |
 //! | `given` | paths, queries and bodies as they come in |
 //! | `instances` | submissions, single instances and ranges of them |
 //! | `lists` | bullpen, arena, history, timelines |
 //! | `logs` | what attempts have written |
 //! | `fleet` | workers |
+//! | `tokens` | tokens |
 //! | `shape` | from the store's records to `baton_model::api` |
 //! | `words` | facts and reasons as sentences |
+//! | `metrics` | for Prometheus, and the counting of requests |
+//! | `openapi` | the document that describes all this, and its page |
+//! | `routes` | a router that knows its paths |
 //!
 //! Every answer has the media type of the API or is a problem, whatever was asked for.
 
+mod conditional;
 mod fleet;
 mod given;
 mod guard;
 mod instances;
 mod lists;
 mod logs;
+mod metrics;
+mod openapi;
 mod problem;
+pub(crate) mod roles;
+mod routes;
 mod shape;
+#[cfg(test)]
+mod testing;
+mod tokens;
 mod words;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use axum::{Json, Router, middleware};
 use baton_model::api::{Links, MEDIA_TYPE, Ready, Root};
 use baton_store::{Store, StoreError};
@@ -42,13 +57,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::access::Access;
 use crate::driver::Status;
 use crate::driver::mail::{Ask, Inbox, Mail, Reply};
 use crate::ends;
 use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, CLIENT_CONNECTIONS_MAX, HEAD_WAIT};
+use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
 use crate::workers::accept;
+pub(crate) use openapi::TEXT as OPENAPI;
+use openapi::answers::Unchanged;
 use problem::{Answer, Fault};
+use routes::Routes;
 
 /// Reads of the store at a time: each needs a thread and a connection of its own.
 const READERS_MAX: usize = 8;
@@ -58,32 +78,38 @@ const READERS_MAX: usize = 8;
 pub(crate) struct App(Arc<Inner>);
 
 struct Inner {
-    store: Arc<dyn Store>,
+    parts: Parts,
     readers: Arc<Semaphore>,
-    inbox: Inbox,
-    status: watch::Receiver<Status>,
-    history: HistoryLock,
-    address: SocketAddr,
-    ending: watch::Receiver<bool>,
+}
+
+/// What an [`App`] is made of.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) inbox: Inbox,
+    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) history: HistoryLock,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    pub(crate) access: Access,
+    /// Whether clients have to show tokens.
+    pub(crate) demands: bool,
+    pub(crate) ending: watch::Receiver<bool>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Deref for Inner {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 impl App {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        inbox: Inbox,
-        status: watch::Receiver<Status>,
-        history: HistoryLock,
-        address: SocketAddr,
-        ending: watch::Receiver<bool>,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
         Self(Arc::new(Inner {
-            store,
+            parts,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
-            inbox,
-            status,
-            history,
-            address,
-            ending,
         }))
     }
 
@@ -123,6 +149,7 @@ impl App {
 /// Serves clients until the server ends, and then those requests that are under way.
 pub(crate) async fn listen(listener: TcpListener, app: App, mut ending: watch::Receiver<bool>) {
     let room = Arc::new(Semaphore::new(CLIENT_CONNECTIONS_MAX));
+    let counted = Arc::clone(&app.0.metrics);
     let router = router(app);
     loop {
         let accepted = tokio::select! {
@@ -134,6 +161,7 @@ pub(crate) async fn listen(listener: TcpListener, app: App, mut ending: watch::R
         };
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
             tracing::warn!("{peer} is turned away: {CLIENT_CONNECTIONS_MAX} clients are connected");
+            counted.refused("connections");
             continue;
         };
         tokio::spawn(serve(stream, router.clone(), ending.clone(), place));
@@ -171,11 +199,27 @@ async fn serve(
 }
 
 fn router(app: App) -> Router {
+    routes()
+        .into_router()
+        .fallback(unknown)
+        .method_not_allowed_fallback(other_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(middleware::from_fn(conditional::check))
+        .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
+        .with_state(app)
+}
+
+fn routes() -> Routes {
     let instance = get(instances::show).delete(instances::cancel);
-    Router::new()
+    let tokens = get(tokens::list).post(tokens::create);
+    Routes::default()
         .route("/", get(root))
-        .route("/healthz", get(|| async { "ok" }))
+        .route("/healthz", get(health))
         .route("/readyz", get(ready))
+        .route("/openapi.json", get(openapi::document))
+        .route("/docs", get(openapi::docs))
+        .route("/metrics", get(metrics::show))
         .route("/instances", post(instances::submit))
         .route("/instances/", post(instances::submit))
         .route("/instances/{id}", instance)
@@ -194,11 +238,9 @@ fn router(app: App) -> Router {
         .route("/workers/{name}", get(fleet::show))
         .route("/workers/{name}/drained", put(fleet::drain))
         .route("/workers/{name}/forget", post(fleet::forget))
-        .fallback(unknown)
-        .method_not_allowed_fallback(other_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
-        .with_state(app)
+        .route("/tokens", tokens.clone())
+        .route("/tokens/", tokens)
+        .route("/tokens/{id}", delete(tokens::revoke))
 }
 
 /// A representation, with the media type of the API.
@@ -209,6 +251,14 @@ fn shown(status: StatusCode, body: &impl Serialize) -> Response {
     response
 }
 
+/// What there is
+#[utoipa::path(
+    get,
+    path = "/",
+    tag = "server",
+    operation_id = "root",
+    responses((status = 200, description = "Links to everything else.", body = Root), Unchanged)
+)]
 async fn root() -> Response {
     let links = [
         ("self", "/"),
@@ -217,8 +267,12 @@ async fn root() -> Response {
         ("arena", "/arena/"),
         ("history", "/history/"),
         ("workers", "/workers/"),
+        ("tokens", "/tokens/"),
         ("health", "/healthz"),
         ("ready", "/readyz"),
+        ("metrics", "/metrics"),
+        ("openapi", "/openapi.json"),
+        ("docs", "/docs"),
     ];
     let links: Links = links
         .into_iter()
@@ -229,9 +283,32 @@ async fn root() -> Response {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         links,
     };
-    shown(StatusCode::OK, &root)
+    conditional::tagged(&root)
 }
 
+/// Whether the process is alive
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "server",
+    operation_id = "health",
+    responses((status = 200, description = "It is.", body = String))
+)]
+async fn health() -> &'static str {
+    "ok"
+}
+
+/// Whether it leads, and can keep what it accepts
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "server",
+    operation_id = "ready",
+    responses(
+        (status = 200, description = "It can.", body = Ready),
+        (status = 503, description = "It cannot, for this reason.", body = Ready)
+    )
+)]
 async fn ready(State(app): State<App>) -> Response {
     let status = app.0.status.borrow().clone();
     match status {

@@ -7,11 +7,16 @@ use baton_files::Errors;
 use baton_model::api::{Problem, ProblemAt};
 use baton_store::StoreError;
 
+use super::openapi::answers::PROBLEM;
 use crate::driver::mail::StoreFailed;
 
 /// An error on its way to a client.
 #[derive(Debug)]
 pub(crate) struct Fault(Box<Problem>);
+
+/// Goes with an answer that is a problem: its type, for whoever counts.
+#[derive(Clone, Debug)]
+pub(super) struct Kind(pub(super) String);
 
 /// What a handler comes to.
 pub(crate) type Answer<T> = Result<T, Fault>;
@@ -93,12 +98,19 @@ impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let kind = Kind(self.0.kind.clone());
         let mut response = (status, Json(self.0)).into_response();
-        let media = HeaderValue::from_static("application/problem+json");
+        response.extensions_mut().insert(kind);
+        let media = HeaderValue::from_static(PROBLEM);
         response.headers_mut().insert(header::CONTENT_TYPE, media);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             let second = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, second);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, bearer);
         }
         let unread = [
             StatusCode::PAYLOAD_TOO_LARGE,

@@ -2,9 +2,11 @@
 
 use baton_core::placement::Waiting;
 use baton_core::scheduler::{Reason, Unsure};
+use baton_core::triage::{self, Charge};
 use baton_model::api::Explanation;
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
+use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use baton_store::view::Record;
 
@@ -66,11 +68,42 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
 pub(super) fn ended(record: &Record) -> Explanation {
     let it = &record.instance;
     let end = record.last.as_ref().map(|last| last.end.to_string());
+    let over = match it.state.is_terminal() {
+        true => "it is over",
+        false => "it goes on by itself in a moment",
+    };
     let text = match end {
-        Some(end) => format!("it is {}; its last attempt ended: {end}", it.state),
-        None => format!("it is {}; it was never started", it.state),
+        Some(end) => format!("{over}; its last attempt ended: {end}{}", given_up(record)),
+        None => format!("{over}; it was never started"),
     };
     explanation(record, "ended", text)
+}
+
+/// Why it was not tried again.
+fn given_up(record: &Record) -> String {
+    let it = &record.instance;
+    let end = record.last.as_ref().map(|last| triage::charge(last.end));
+    let budget = it.spec.retry;
+    match (it.state, end) {
+        (UniversalState::Failed, Some(Charge::Loss)) => format!(
+            "; its worker was lost {}, and `retry.losses` forgives {}",
+            times(it.losses),
+            budget.losses_max
+        ),
+        (UniversalState::Failed, Some(Charge::Failure)) if budget.failures_max > 0 => format!(
+            "; it has failed {}, and `retry.attempts` is {}",
+            times(it.failures),
+            budget.failures_max.saturating_add(1)
+        ),
+        _ => String::new(),
+    }
+}
+
+fn times(count: u32) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    }
 }
 
 /// What an instance waits for.
@@ -162,9 +195,8 @@ fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
 
 /// Why it is not placed, and what would change that.
 fn place(record: &Record, waiting: &Waiting) -> Explanation {
-    let plain = |reason: &str, mend: &str| {
-        explanation(record, reason, format!("it waits: {waiting}; {mend}"))
-    };
+    let plain =
+        |reason: &str, mend: &str| explanation(record, reason, format!("{waiting}; {mend}"));
     match waiting {
         Waiting::NoWorker { closed: 0 } => plain("no-worker", "start one with `baton worker`"),
         Waiting::NoWorker { .. } => plain(
@@ -200,7 +232,7 @@ fn place(record: &Record, waiting: &Waiting) -> Explanation {
             short: Some(*short),
             ..plain(
                 "room",
-                "that is the nearest; it starts when work there ends, or another worker joins",
+                "it starts when work there ends, or another worker joins",
             )
         },
         Waiting::Limit {

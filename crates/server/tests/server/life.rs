@@ -260,3 +260,40 @@ async fn without_a_store_work_runs_and_strict_work_is_refused() {
     assert_ne!(server.submit("hello").await, path);
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_retries_that_come_together_each_makes_one_attempt_or_is_refused() {
+    const ROUNDS: usize = 10;
+    const TOGETHER: usize = 8;
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w1").await;
+    let path = server.submit("fail").await;
+    server.until_state(&path, "FAILED").await;
+    let mut accepted = 0;
+    for _ in 0..ROUNDS {
+        let asked: Vec<_> = (0..TOGETHER)
+            .map(|_| {
+                let request = server.request(Method::POST, &format!("{path}/retry"));
+                tokio::spawn(got(request))
+            })
+            .collect();
+        for answer in asked {
+            let answer = answer.await.expect("no panic");
+            match answer.status {
+                StatusCode::ACCEPTED => accepted += 1,
+                _ => _ = answer.is_problem(StatusCode::CONFLICT, "not-ended"),
+            }
+        }
+        server.until_state(&path, "FAILED").await;
+    }
+    assert!(accepted >= ROUNDS, "one of each round at least");
+    let it = server.get(&path).await.body;
+    assert_eq!(it["attempts"], accepted + 1, "one attempt for each");
+    let ready = server.get("/readyz").await.body;
+    assert_eq!(
+        ready["epoch"], server.ready.epoch.0,
+        "the store never failed"
+    );
+    server.stop().await;
+}

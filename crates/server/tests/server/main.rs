@@ -4,8 +4,12 @@
 mod disk;
 mod failure;
 mod life;
+mod metrics;
 mod nonsense;
+mod pages;
 mod reading;
 mod refusals;
 mod rig;
+mod tags;
+mod tokens;
 mod worker;

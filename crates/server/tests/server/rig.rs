@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use baton_model::api::MEDIA_TYPE;
+use baton_model::token::Secret;
 use baton_server::{Backend, Config, Ready, ServeError, serve};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -128,7 +129,12 @@ impl Server {
     }
 
     pub(crate) async fn worker(&self, name: &str) -> Worker {
-        Worker::start(self.ready.workers, name)
+        Worker::start(self.ready.workers, name, None)
+    }
+
+    /// A worker that shows a token.
+    pub(crate) fn worker_with(&self, name: &str, token: &Secret) -> Worker {
+        Worker::start(self.ready.workers, name, Some(token.clone()))
     }
 
     /// Waits until an instance is in that state.

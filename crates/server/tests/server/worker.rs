@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use baton_core::bugs::Bugs;
-use baton_core::protocol::frame::{PREAMBLE, decode_to_worker, encode_to_scheduler};
+use baton_core::protocol::frame::{
+    FrameError, PREAMBLE, decode_to_worker, encode_to_scheduler, encode_token,
+};
 use baton_core::protocol::worker::Worker as Machine;
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
@@ -19,6 +21,7 @@ use baton_model::message::LogAnswer;
 use baton_model::outcome::{KillCause, Outcome, Ran, Report};
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::{Millis, Mono, Wall};
+use baton_model::token::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -39,6 +42,8 @@ pub(crate) struct Seen {
     pub(crate) connections: AtomicU64,
     /// Array indices it was given.
     pub(crate) indices: Mutex<BTreeMap<u64, u64>>,
+    /// Why it was not let in, the last time.
+    pub(crate) refusal: Mutex<Option<String>>,
 }
 
 /// A worker, until it is dropped.
@@ -55,11 +60,12 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    pub(crate) fn start(address: SocketAddr, name: &str) -> Self {
+    pub(crate) fn start(address: SocketAddr, name: &str, token: Option<Secret>) -> Self {
         let seen = Arc::new(Seen::default());
         let begun = Instant::now();
         let body = Body {
             machine: machine(name),
+            token,
             begun,
             seen: Arc::clone(&seen),
             held: BTreeMap::new(),
@@ -107,6 +113,7 @@ fn machine(name: &str) -> Machine {
 
 struct Body {
     machine: Machine,
+    token: Option<Secret>,
     begun: Instant,
     seen: Arc<Seen>,
     held: BTreeMap<LeaseId, ()>,
@@ -127,7 +134,11 @@ impl Body {
     }
 
     async fn talk(&mut self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.write_all(&PREAMBLE).await?;
+        let mut opening = PREAMBLE.to_vec();
+        if let Some(token) = &self.token {
+            encode_token(token, &mut opening).expect("short enough");
+        }
+        stream.write_all(&opening).await?;
         let mut preamble = PREAMBLE;
         stream.read_exact(&mut preamble).await?;
         let mut bytes = Vec::new();
@@ -143,7 +154,16 @@ impl Body {
                 Ok(Err(error)) => return Err(error),
                 Err(_) => self.input(Input::Tick),
             }
-            while let Some((message, taken)) = decode_to_worker(&bytes).expect("well formed") {
+            loop {
+                let (message, taken) = match decode_to_worker(&bytes) {
+                    Ok(Some(read)) => read,
+                    Ok(None) => break,
+                    Err(FrameError::Refused(why)) => {
+                        *self.seen.refusal.lock().expect("no panic") = Some(why);
+                        return Ok(());
+                    }
+                    Err(error) => panic!("{error}"),
+                };
                 bytes.drain(..taken);
                 self.input(Input::Message(message));
             }

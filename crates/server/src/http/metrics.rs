@@ -1,0 +1,150 @@
+//! `/metrics`, and the counting of requests.
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use baton_model::api::Worker;
+use baton_model::state::{UniversalState, WorkerState};
+use baton_store::view::{Counts, View};
+use tokio::time::timeout;
+
+use super::App;
+use super::problem::Kind;
+use crate::driver::Status;
+use crate::driver::mail::Ask;
+use crate::limits::SCRAPE_WAIT;
+use crate::metrics::{Text, table};
+
+/// Counts a request when it was answered.
+pub(super) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
+    let method = word(request.method());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let metrics = &app.0.metrics;
+    metrics.answered(method, route, response.status().as_u16());
+    if let Some(Kind(kind)) = response.extensions().get() {
+        metrics.refused(kind);
+    }
+    response
+}
+
+/// Clients may make up methods, and each would be kept for ever.
+fn word(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
+/// What Prometheus collects
+///
+/// The list is `docs/metrics.md`.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "server",
+    operation_id = "metrics",
+    responses((status = 200, description = "The text format, version 0.0.4.", body = String))
+)]
+pub(super) async fn show(State(app): State<App>) -> Response {
+    let mut text = Text::default();
+    text.family(&table::BUILD_INFO, [([env!("CARGO_PKG_VERSION")], 1)]);
+    let status = app.0.status.borrow().clone();
+    let leads = matches!(status, Status::Leading(_));
+    text.one(&table::READY, u64::from(leads));
+    if let Status::Leading(epoch) = status {
+        text.one(&table::LEADER_EPOCH, epoch.0);
+    }
+    // What cannot be had is left out, as the table says: the rest is needed most just then.
+    if let Ok(Ok(counts)) = timeout(SCRAPE_WAIT, app.read(|store| store.counts())).await {
+        instances(&mut text, &counts);
+    }
+    let workers = app.ask(|reply| Ask::Workers { name: None, reply });
+    if let Ok(Ok(all)) = timeout(SCRAPE_WAIT, workers).await {
+        fleet(&mut text, &all);
+    }
+    app.0.metrics.write(&mut text);
+    let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, media)], text.into_string()).into_response()
+}
+
+fn instances(text: &mut Text, counts: &Counts) {
+    let count = |state: &UniversalState| counts.states.get(state).copied().unwrap_or(0);
+    let states = UniversalState::ALL.iter();
+    text.family(
+        &table::INSTANCES,
+        states.map(|state| ([state.word()], count(state))),
+    );
+    // A lease is open in exactly these states.
+    let open = View::Arena.states().iter().map(count).sum();
+    text.one(&table::LEASES, open);
+    text.one(&table::HISTORY_BYTES, counts.history_bytes);
+}
+
+fn fleet(text: &mut Text, all: &[Worker]) {
+    let number = |wanted: &dyn Fn(&&Worker) -> bool| all.iter().filter(wanted).count() as u64;
+    let states = WorkerState::ALL.iter();
+    let rows = states.map(|state| ([state.word()], number(&|worker| worker.state == *state)));
+    text.family(&table::WORKERS, rows);
+    text.one(&table::WORKERS_DRAINED, number(&|worker| worker.drained));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use axum::body::to_bytes;
+    use baton_model::ids::WorkerName;
+
+    use super::super::testing;
+    use super::*;
+    use crate::driver::mail::Mail;
+    use crate::faulty::{Fault, Faulty};
+    use crate::prune::HistoryLock;
+
+    #[tokio::test]
+    async fn while_the_store_keeps_nothing_that_is_told_and_so_is_the_rest() {
+        let store = Arc::new(Faulty::default());
+        let app = testing::over(Arc::clone(&store), HistoryLock::default());
+        let lasting = VecDeque::from([Fault::Fails; 1_000]);
+        *store.takes.lock().expect("sound") = lasting;
+        *store.commits.lock().expect("sound") = VecDeque::from([Fault::Fails]);
+        let drained = app.ask(|reply| Ask::Drain {
+            worker: WorkerName::new("w"),
+            drained: true,
+            reply,
+        });
+        assert!(drained.await.is_err(), "it was kept");
+        let mut status = app.0.status.clone();
+        let failed = status.wait_for(|status| matches!(status, Status::Failed(_)));
+        drop(failed.await.expect("the driver lives"));
+        let body = show(State(app.clone())).await.into_body();
+        let bytes = to_bytes(body, usize::MAX).await.expect("it is all there");
+        let text = String::from_utf8(bytes.to_vec()).expect("text");
+        for line in [
+            "baton_ready 0",
+            "baton_store_failures_total 1",
+            "baton_instances{state=\"QUEUED\"} 0",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
+        }
+        for missing in ["baton_leader_epoch", "baton_workers"] {
+            assert!(!text.contains(missing), "{missing} in\n{text}");
+        }
+        app.0.inbox.put(Mail::Stop);
+    }
+
+    #[test]
+    fn methods_that_clients_make_up_are_one() {
+        let invented = Method::from_bytes(b"BREW").expect("a token");
+        assert_eq!((word(&invented), word(&Method::PUT)), ("other", "PUT"));
+    }
+}

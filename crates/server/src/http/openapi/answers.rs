@@ -1,0 +1,133 @@
+//! Answers and parameters that several handlers have in common.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::header::{Header, HeaderBuilder};
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoParams, IntoResponses};
+
+/// The media type of every error.
+pub(in crate::http) const PROBLEM: &str = "application/problem+json";
+
+type Responses = BTreeMap<String, RefOr<Response>>;
+
+/// Declares sets of problems, each a type that an annotation can name.
+macro_rules! problems {
+    ($($(#[$doc:meta])* $name:ident { $($status:literal: $text:literal,)+ })+) => {$(
+        $(#[$doc])*
+        pub(in crate::http) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> Responses {
+                [$(problem($status, $text)),+].into_iter().collect()
+            }
+        }
+    )+};
+}
+
+problems! {
+    /// Of every path: what `guard` refuses.
+    Guarded {
+        401: "The server demands a token, and this is none, or none that is valid.",
+        403: "The header Host or Origin names another server, or the token has too small a role.",
+    }
+    /// Of whatever has parameters, an id or a body.
+    BadRequest {
+        400: "The path, the query or the body cannot be read.",
+    }
+    /// Of whatever names something.
+    NotFound {
+        404: "There is no such thing, or it is too old to be kept.",
+    }
+    /// Of whatever has a body.
+    BadBody {
+        408: "The body did not arrive in time.",
+        413: "The body is too large.",
+        415: "The body is in another media type.",
+    }
+    /// Of whatever the store or the scheduler is asked for.
+    Unavailable {
+        500: "A bug.",
+        503: "The store cannot be used at the moment, or the scheduler does not answer.",
+    }
+}
+
+/// Of whatever has a tag.
+pub(in crate::http) struct Unchanged;
+
+impl IntoResponses for Unchanged {
+    fn responses() -> Responses {
+        let response = ResponseBuilder::new()
+            .description("It is still what the header If-None-Match names.")
+            .header("etag", etag())
+            .build();
+        BTreeMap::from([("304".to_owned(), response.into())])
+    }
+}
+
+/// The header that names what was answered.
+pub(super) fn etag() -> Header {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    HeaderBuilder::new()
+        .schema(Some(text))
+        .description(Some(
+            "A weak tag: another one means that something has changed.",
+        ))
+        .build()
+}
+
+/// The header that names what the client has.
+pub(super) fn if_none_match() -> Parameter {
+    ParameterBuilder::new()
+        .name("if-none-match")
+        .parameter_in(ParameterIn::Header)
+        .description(Some("Tags of what the client has."))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build()
+}
+
+fn problem(status: u16, text: &str) -> (String, RefOr<Response>) {
+    let schema = Ref::from_schema_name("Problem");
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    let mut response = ResponseBuilder::new()
+        .description(text)
+        .content(PROBLEM, content);
+    if status == 503 {
+        let seconds = ObjectBuilder::new().schema_type(Type::Integer);
+        let header = HeaderBuilder::new()
+            .schema(Some(seconds))
+            .description(Some("Seconds after which it makes sense to ask again."))
+            .build();
+        response = response.header("retry-after", header);
+    }
+    (status.to_string(), response.build().into())
+}
+
+/// The parameters of a view.
+pub(in crate::http) struct Page;
+
+impl IntoParams for Page {
+    fn into_params(_in: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let optional = |name: &str, kind: Type, text: &str| {
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Query)
+                .description(Some(text))
+                .schema(Some(ObjectBuilder::new().schema_type(kind)))
+                .build()
+        };
+        vec![
+            optional(
+                "cursor",
+                Type::String,
+                "Where the page begins; the link `next` leads there.",
+            ),
+            optional("limit", Type::Integer, "How many items at most."),
+            optional("state", Type::String, "Of those in this state only."),
+            optional("owner", Type::String, "Of this owner only."),
+            optional("name", Type::String, "Of those called so only."),
+        ]
+    }
+}

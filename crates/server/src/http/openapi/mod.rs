@@ -1,0 +1,168 @@
+//! The document that describes the API, and the page that people read it on.
+//!
+//! Each handler says what it takes and answers; the shapes are `baton_model::api`. What holds for
+//! all of them is added here, once: the media types, and the refusals that no handler sees.
+//! `docs/openapi.json` is a copy, so that a change of the API shows in review.
+//!
+//! HEAD and OPTIONS are not listed for each path: they are answered everywhere, in the same way.
+
+pub(super) mod answers;
+mod page;
+
+use std::sync::LazyLock;
+
+use axum::http::{HeaderValue, header};
+use axum::response::{Html, IntoResponse, Response};
+use baton_model::api::{MEDIA_TYPE, Problem};
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::{IntoResponses, OpenApi as _};
+
+use super::{conditional, fleet, instances, lists, logs, metrics, tokens};
+use answers::Guarded;
+
+/// What utoipa says of anything that is no plain text.
+const JSON: &str = "application/json";
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Baton",
+        description = "A durable scheduler of tasks. `GET /` lists what there is; every \
+                       representation carries its own links, by relation, and a relation that \
+                       changes something says its method before the path. Times are milliseconds \
+                       since 1970 (`…At`) or seconds with a fraction (`…Seconds`). HEAD is \
+                       answered wherever GET is, and OPTIONS everywhere; a method that a path does \
+                       not take is answered with 405. Both name in the header `Allow` what it \
+                       takes. Parameters that are not named here are refused. Where the server \
+                       demands it, a token is shown as `Authorization: Bearer …`.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    paths(
+        super::root,
+        super::health,
+        super::ready,
+        document,
+        docs,
+        metrics::show,
+        instances::submit,
+        instances::show,
+        instances::cancel,
+        instances::retry,
+        instances::explain,
+        lists::timeline,
+        logs::read,
+        lists::bullpen,
+        lists::arena,
+        lists::history,
+        fleet::list,
+        fleet::show,
+        fleet::drain,
+        fleet::forget,
+        tokens::list,
+        tokens::create,
+        tokens::revoke,
+    ),
+    components(schemas(Problem)),
+    tags(
+        (name = "instances", description = "Requested executions of tasks."),
+        (name = "views", description = "Instances by where they stand, in pages."),
+        (name = "workers", description = "Who runs them."),
+        (name = "tokens", description = "Who may ask."),
+        (name = "server", description = "The server itself.")
+    )
+)]
+struct Annotations;
+
+/// The document, as it is served.
+pub(crate) static TEXT: LazyLock<String> = LazyLock::new(|| {
+    // It holds strings and numbers only, which can always be written.
+    let text = serde_json::to_string_pretty(&described());
+    let text = text.map(|text| text + "\n").unwrap_or_default();
+    // utoipa puts a hyphen into the names of formats that are registered without.
+    text.replace("\"u-int", "\"uint")
+});
+
+static PAGE: LazyLock<String> = LazyLock::new(|| page::render(&described()));
+
+/// What the handlers say, and what holds for all of them.
+fn described() -> OpenApi {
+    let mut api = Annotations::openapi();
+    for item in api.paths.paths.values_mut() {
+        for operation in operations(item) {
+            complete(operation);
+        }
+    }
+    api
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem {
+        get,
+        put,
+        post,
+        delete,
+        ..
+    } = item;
+    [get, put, post, delete].into_iter().flatten()
+}
+
+fn complete(operation: &mut Operation) {
+    let responses = &mut operation.responses.responses;
+    responses.extend(Guarded::responses());
+    if responses.contains_key("304") {
+        if let Some(RefOr::T(response)) = responses.get_mut("200") {
+            response
+                .headers
+                .insert("etag".to_owned(), answers::etag().into());
+        }
+        let parameters = operation.parameters.get_or_insert_default();
+        parameters.push(answers::if_none_match().into());
+    }
+    for response in responses.values_mut() {
+        let RefOr::T(response) = response else {
+            continue;
+        };
+        if let Some(content) = response.content.swap_remove(JSON) {
+            response.content.insert(MEDIA_TYPE.to_owned(), content);
+        }
+    }
+    if let Some(RefOr::T(body)) = &mut operation.request_body
+        && let Some(content) = body.content.get(JSON).cloned()
+    {
+        body.content.insert(MEDIA_TYPE.to_owned(), content);
+    }
+}
+
+/// This document
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "server",
+    operation_id = "openapi",
+    responses((status = 200, description = "OpenAPI 3.1.", content_type = "application/openapi+json", body = Object), answers::Unchanged)
+)]
+pub(super) async fn document() -> Response {
+    let media = HeaderValue::from_static("application/openapi+json");
+    let tag = conditional::tag(TEXT.as_bytes());
+    let headers = [(header::CONTENT_TYPE, media), (header::ETAG, tag)];
+    (headers, TEXT.as_str()).into_response()
+}
+
+/// This document as a page
+#[utoipa::path(
+    get,
+    path = "/docs",
+    tag = "server",
+    operation_id = "docs",
+    responses((status = 200, description = "For people.", content_type = "text/html", body = String))
+)]
+pub(super) async fn docs() -> Response {
+    // Nothing on the page comes from elsewhere, and nothing runs.
+    let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
+    let headers = [(header::CONTENT_SECURITY_POLICY, policy)];
+    (headers, Html(PAGE.as_str())).into_response()
+}
+
+#[cfg(test)]
+mod tests;

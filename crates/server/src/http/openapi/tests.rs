@@ -1,0 +1,171 @@
+//! Whether the document says what the router does.
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use axum::response::Response;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use serde_json::Value;
+
+use super::super::{router, routes, testing};
+use super::*;
+
+fn parsed() -> Value {
+    serde_json::from_str(&TEXT).expect("the document is JSON")
+}
+
+/// The whole router, to be asked as a client would.
+struct Asked(TowerToHyperService<Router>);
+
+impl Asked {
+    fn new() -> Self {
+        Self(TowerToHyperService::new(router(testing::app())))
+    }
+
+    async fn answer(&self, method: Method, path: &str) -> Response {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "localhost")
+            .body(Body::empty())
+            .expect("a plain request");
+        self.0.call(request).await.expect("it always answers")
+    }
+
+    /// The methods that a path takes, by its own word.
+    async fn taken(&self, path: &str) -> BTreeSet<String> {
+        let options = self.answer(Method::OPTIONS, path).await;
+        assert_eq!(options.status(), StatusCode::NO_CONTENT, "{path}");
+        let allow = options.headers()[header::ALLOW].to_str().expect("text");
+        let methods = allow.split(',').map(|word| word.trim().to_lowercase());
+        methods.filter(|method| method != "head").collect()
+    }
+}
+
+#[tokio::test]
+async fn every_route_is_described_with_exactly_the_methods_it_takes() {
+    let asked = Asked::new();
+    let document = parsed();
+    let described = document["paths"].as_object().expect("paths");
+    let routes = routes();
+    for path in routes.paths() {
+        let slash = format!("{path}/");
+        let name = if described.contains_key(&slash) {
+            &slash
+        } else {
+            *path
+        };
+        let item = described.get(name);
+        let item = item.unwrap_or_else(|| panic!("{path} is not described"));
+        let said: BTreeSet<String> = item.as_object().expect("methods").keys().cloned().collect();
+        assert_eq!(said, asked.taken(path).await, "{path}");
+    }
+    for path in described.keys() {
+        assert!(
+            routes.paths().contains(&path.as_str()),
+            "{path} is no route"
+        );
+    }
+}
+
+#[tokio::test]
+async fn head_is_answered_wherever_get_is_and_any_other_method_is_refused_with_those_taken() {
+    let asked = Asked::new();
+    for path in routes().paths() {
+        let taken = asked.taken(path).await;
+        let head = asked.answer(Method::HEAD, path).await.status();
+        let refused = head == StatusCode::METHOD_NOT_ALLOWED;
+        assert_eq!(refused, !taken.contains("get"), "HEAD {path}");
+        let patch = asked.answer(Method::PATCH, path).await;
+        assert_eq!(patch.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        let allow = patch.headers()[header::ALLOW].to_str().expect("text");
+        for method in &taken {
+            assert!(allow.to_lowercase().contains(method), "{path}: {allow}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_other_web_page_is_told_that_it_may_read() {
+    let asked = Asked::new();
+    for path in routes().paths() {
+        for method in [Method::GET, Method::OPTIONS] {
+            let answer = asked.answer(method, path).await;
+            let names = answer.headers().keys();
+            let mut cors = names.filter(|name| name.as_str().starts_with("access-control-"));
+            assert_eq!(cors.next(), None, "{path}");
+        }
+    }
+}
+
+/// Each operation, with its path.
+fn operations(document: &Value) -> Vec<(String, &Value)> {
+    let paths = document["paths"].as_object().expect("paths").iter();
+    let operations = paths.flat_map(|(path, item)| {
+        let methods = item.as_object().expect("methods").iter();
+        methods.map(move |(method, operation)| (format!("{method} {path}"), operation))
+    });
+    operations.collect()
+}
+
+#[test]
+fn answers_have_the_media_type_of_the_api_and_errors_are_problems() {
+    let document = parsed();
+    let mut ids = BTreeSet::new();
+    for (name, operation) in operations(&document) {
+        let id = operation["operationId"].as_str().expect("an id");
+        assert!(ids.insert(id), "{id} twice");
+        let summary = operation["summary"].as_str().unwrap_or_default();
+        assert!(!summary.is_empty(), "{name} has no summary");
+        let responses = operation["responses"].as_object().expect("responses");
+        assert!(responses.contains_key("403"), "{name}");
+        for (status, response) in responses {
+            let Some(content) = response["content"].as_object() else {
+                continue;
+            };
+            assert!(!content.contains_key(JSON), "{name} {status}");
+            let error = status.starts_with(['4', '5']) && name != "get /readyz";
+            let problem = content.contains_key(answers::PROBLEM);
+            assert!(!error || problem, "{name} {status}");
+        }
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|it| references(it, found));
+            }
+            Value::Array(items) => items.iter().for_each(|it| references(it, found)),
+            _ => {}
+        }
+    }
+    let document = parsed();
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    assert!(!found.is_empty());
+    for reference in found {
+        let pointer = reference.strip_prefix('#').expect("a local one");
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+}
+
+#[test]
+fn the_page_shows_every_operation_and_has_nothing_from_elsewhere() {
+    for (name, operation) in operations(&parsed()) {
+        let (method, path) = name.split_once(' ').expect("two words");
+        let heading = format!("<code>{} {path}</code>", method.to_uppercase());
+        assert!(PAGE.contains(&heading), "{heading}");
+        let summary = operation["summary"].as_str().expect("a summary");
+        assert!(PAGE.contains(summary), "{summary}");
+    }
+    for foreign in ["<script", "http://", "https://", "src="] {
+        assert!(!PAGE.contains(foreign), "{foreign}");
+    }
+}

@@ -1,0 +1,49 @@
+//! What the tests of this folder share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use baton_core::scheduler::Config;
+use baton_model::ids::Epoch;
+use tokio::sync::watch;
+
+use super::{App, Parts};
+use crate::access::Access;
+use crate::driver::{self, Setup};
+use crate::faulty::Faulty;
+use crate::leadership;
+use crate::metrics::Metrics;
+use crate::prune::HistoryLock;
+
+/// All that a router needs, over a store in memory. Its driver ends with the process of the tests.
+pub(super) fn app() -> App {
+    over(Arc::default(), HistoryLock::default())
+}
+
+/// The same, with a store that can be told to fail and a history that somebody else can hold.
+pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
+    let store: Arc<dyn baton_store::Store> = store;
+    let (epoch, ledger) = leadership::take(&*store, Epoch(0)).expect("free");
+    let metrics = Arc::new(Metrics::default());
+    let setup = Setup {
+        store: Arc::clone(&store),
+        config: Config::default(),
+        limits: Vec::new(),
+        epochs: None,
+        metrics: Arc::clone(&metrics),
+    };
+    let driver = driver::start(setup, epoch, ledger).expect("a thread");
+    // Whoever would end it is gone, which nobody asks about before the first wait.
+    let (_end, ending) = watch::channel(false);
+    App::new(Parts {
+        access: Access::new(Arc::clone(&store), None).expect("readable"),
+        store,
+        inbox: driver.inbox,
+        status: driver.status,
+        history,
+        address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        demands: false,
+        ending,
+        metrics,
+    })
+}

@@ -1,0 +1,92 @@
+//! Facts by kind.
+
+use baton_model::fact::Fact;
+
+/// The words for the kinds, as they are on the wire.
+pub(super) const WORDS: [&str; COUNT] = [
+    "instances-submitted",
+    "lease-granted",
+    "attempt-adopted",
+    "attempt-confirmed",
+    "attempt-ended",
+    "stop-requested",
+    "instances-halted",
+    "instance-retried",
+    "worker-drained",
+    "lease-time-set",
+    "worker-condemned",
+];
+
+/// How many kinds there are.
+pub(super) const COUNT: usize = 11;
+
+/// The place of a fact's kind in [`WORDS`].
+const fn place(fact: &Fact) -> usize {
+    match fact {
+        Fact::InstancesSubmitted { .. } => 0,
+        Fact::LeaseGranted { .. } => 1,
+        Fact::AttemptAdopted { .. } => 2,
+        Fact::AttemptConfirmed { .. } => 3,
+        Fact::AttemptEnded { .. } => 4,
+        Fact::StopRequested { .. } => 5,
+        Fact::InstancesHalted { .. } => 6,
+        Fact::InstanceRetried { .. } => 7,
+        Fact::WorkerDrained { .. } => 8,
+        Fact::LeaseTimeSet { .. } => 9,
+        Fact::WorkerCondemned { .. } => 10,
+    }
+}
+
+/// How many facts of each kind a batch has.
+#[derive(Clone, Debug)]
+pub(crate) struct Kinds([u64; COUNT]);
+
+impl Kinds {
+    pub(crate) fn of(facts: &[Fact]) -> Self {
+        let mut counts = [0; COUNT];
+        for fact in facts {
+            counts[place(fact)] += 1;
+        }
+        Self(counts)
+    }
+
+    pub(super) fn counts(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, WorkerName};
+    use baton_model::time::Millis;
+
+    use super::*;
+
+    #[test]
+    fn a_kind_is_called_what_it_is_on_the_wire() {
+        let instance = InstanceId(1);
+        let number = AttemptNo(1);
+        let lease = LeaseId {
+            attempt: AttemptId { instance, number },
+            epoch: Epoch(1),
+        };
+        for fact in [
+            Fact::AttemptConfirmed { lease },
+            Fact::StopRequested { instance },
+            Fact::InstancesHalted {
+                first: instance,
+                last: instance,
+            },
+            Fact::InstanceRetried { instance },
+            Fact::WorkerDrained {
+                worker: WorkerName::new("w"),
+                drained: true,
+            },
+            Fact::LeaseTimeSet { lease: Millis(1) },
+        ] {
+            let json = serde_json::to_value(&fact).expect("a fact");
+            let words = json.as_object().expect("one key").keys();
+            assert!(words.eq([WORDS[place(&fact)]]), "{fact}");
+        }
+    }
+}

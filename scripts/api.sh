@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Tries the HTTP API of a real server against its own description: no answer is an
+# internal error, and every one is as /openapi.json says. The same requests every time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+baton=$target/debug/baton
+schemathesis=$target/tools/schemathesis/bin/schemathesis
+hello=$(realpath examples/hello.yaml)
+for program in "$baton" "$schemathesis"; do
+    [[ -x $program ]] || { echo "$program is missing: run \`make api\`" >&2; exit 1; }
+done
+
+dir=$(mktemp -d)
+# What schemathesis remembers from one run to the next would change the requests.
+cd "$dir"
+"$baton" up --data "$dir/data" --listen 127.0.0.1:0 --worker-listen 127.0.0.1:0 \
+    >server.log 2>&1 &
+server=$!
+finish() {
+    kill "$server" 2>/dev/null || true
+    wait "$server" || true
+    cd / && rm -rf "$dir"
+}
+trap finish EXIT
+
+url=
+for _ in {1..600}; do
+    url=$(sed -n 's/^baton scheduler ready: \(http:[^,]*\),.*/\1/p' server.log)
+    [[ -z $url ]] || break
+    kill -0 "$server" 2>/dev/null || break
+    sleep 0.1
+done
+if [[ -z $url ]]; then
+    cat server.log >&2
+    echo "the server did not start" >&2
+    exit 1
+fi
+
+# Something to be found: an instance that has run, on a worker that is there.
+id=$("$baton" submit --url "$url" --wait "$hello" 2>submit.log) || { cat submit.log >&2; exit 1; }
+printf '[parameters]\n"path.id" = "%s"\n"path.name" = "local"\n' "$id" >known.toml
+touch anything.toml
+
+checks=not_a_server_error,status_code_conformance,content_type_conformance
+checks+=,response_headers_conformance,response_schema_conformance
+export NO_PROXY=127.0.0.1
+try() {
+    local what=$1
+    shift
+    "$schemathesis" --config-file "$what.toml" run "$url/openapi.json" \
+        --seed 1 --max-examples 20 --phases coverage,fuzzing --checks "$checks" \
+        --request-timeout 30 --warnings off --no-color "$@" >"$what.log" 2>&1 || {
+        cat "$what.log" >&2
+        exit 1
+    }
+}
+# A worker that is forgotten ends, and then nobody has the logs.
+try known --exclude-operation-id forget
+try anything
