@@ -77,6 +77,26 @@ fn a_command_is_submitted_waited_for_and_looked_at() {
 }
 
 #[test]
+fn what_prints_nothing_leaves_nothing_and_its_log_is_empty() {
+    let cluster = Cluster::start();
+    let quiet = ["submit", "--array", "1-40", "--wait", "--", "/bin/true"];
+    cluster.run(&quiet).good();
+    cluster
+        .run(&["submit", "--wait", "--", "/bin/echo", "loud"])
+        .good();
+    cluster.run(&quiet).good();
+    assert_eq!(cluster.run(&["logs", "i41"]).good(), "loud\n");
+    for (id, stream) in [("i1", "--stderr"), ("i40", "-f"), ("i81", "-f")] {
+        assert_eq!(cluster.run(&["logs", id, stream]).good(), "", "{id}");
+    }
+    // Four at once, and each has used again what another had left empty.
+    let logs = std::fs::read_dir(cluster.path("worker/logs")).expect("there");
+    let work = std::fs::read_dir(cluster.path("worker/work")).expect("there");
+    let (logs, work) = (logs.count(), work.count());
+    assert!(logs < 20 && work < 10, "{logs} files, {work} directories");
+}
+
+#[test]
 fn who_waits_ends_with_the_exit_code_of_the_command() {
     let cluster = Cluster::start();
     let ended = cluster.run(&["submit", "--wait", "--", "echo oops >&2; exit 7"]);

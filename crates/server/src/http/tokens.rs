@@ -106,7 +106,7 @@ pub(super) async fn create(
         ("id" = String, Path, description = "The token: `t7`.", pattern = "^t[0-9]{1,18}$", example = "t7"),
     ),
     responses(
-        (status = 200, description = "It is revoked, and was not before or was already.", body = api::Token),
+        (status = 200, description = "It is revoked; to say so again changes nothing.", body = api::Token),
         BadRequest,
         NotFound,
         Unavailable

@@ -150,7 +150,9 @@ fn what_was_placed_ahead_takes_the_room_that_a_worker_grows_by() {
     run_short(&mut p, 100, &ask(3, 0));
     wait_range(&mut p, (1, 3), &ask(3, 0), "me", 0, 1);
     assert_eq!(placed(&mut p), [1]);
+    assert!(!p.is_ahead(), "what runs is not ahead");
     assert_eq!((ahead(&mut p), ahead(&mut p)), (Some(2), Some(3)));
+    assert!(p.is_ahead());
     join(&mut p, "w", offer(7, 7, 0));
     assert_eq!(p.ahead_on(&name("w")), 1, "one begins");
     wait(&mut p, 4, &ask(2, 0));
