@@ -83,6 +83,18 @@ bugs! {
         "a worker goes back to a leader of an earlier epoch";
     StatusTakenWhileNew, "status-taken-while-new",
         "statuses are taken, and the attempts acknowledged, before the running list is known";
+    AccountedNotAdvanced, "accounted-not-advanced",
+        "a record of many due times accounts for the first of them only";
+    TickWithoutInstance, "tick-without-instance",
+        "a late due time is recorded as launched, but its instance is not part of the step";
+    CatchUpRepeats, "catch-up-repeats",
+        "a new leader makes up for what the one before it has launched";
+    WallBackRepeats, "wall-back-repeats",
+        "when the wall clock is set back, what has its record is due again";
+    TakeoverForgets, "takeover-forgets",
+        "to a new leader only what comes after it has taken over is due";
+    ReplacedForgotten, "replaced-forgotten",
+        "what was due of a schedule that is replaced gets no record";
 }
 
 /// Which bugs are switched on.

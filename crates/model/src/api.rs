@@ -5,6 +5,8 @@
 //! representation carries its own links, by relation; clients follow them instead of
 //! putting paths together.
 
+mod library;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,10 @@ use crate::outcome::AttemptEnd;
 use crate::placement::Capacity;
 use crate::state::{UniversalState, WorkerState};
 use crate::token::Role;
+
+pub use library::{
+    DueTimes, FileProblem, LibraryPage, Task, TaskDefined, Tick, TriggerTask, Triggered,
+};
 
 /// The media type of every representation.
 pub const MEDIA_TYPE: &str = "application/vnd.baton.v1+json";
@@ -117,6 +123,12 @@ pub struct Instance {
     /// The same in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_text: Option<String>,
+    /// The time that it was due, if a schedule has launched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nominal_at: Option<u64>,
+    /// Until when it was allowed to be launched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slack_until: Option<u64>,
     /// When it was accepted.
     pub submitted_at: u64,
     /// When its last fact was recorded.
@@ -133,8 +145,8 @@ pub struct Instance {
     /// The most memory that one of its processes had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
-    /// `self`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those that
-    /// make sense where it stands.
+    /// `self`, `task`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those
+    /// that make sense where it stands.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -185,6 +197,51 @@ pub struct Event {
     pub text: String,
     /// What, for machines.
     pub fact: Fact,
+    /// `instance`, where the event stands by itself and is about one, or a range of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
+    pub links: Links,
+}
+
+/// Says to whoever follows events that it does not get all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Lost {
+    /// The last event that it has.
+    pub after: u64,
+    /// Behind this one nothing is missing. What is left of those up to it follows all the same.
+    pub through: u64,
+    /// The same in words.
+    pub text: String,
+}
+
+/// What one owner used in one hour. Everything counts in the hour in which it was recorded: an
+/// attempt when it ended, a wait when a lease ended it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// When the hour began.
+    pub hour_at: u64,
+    /// Whose instances.
+    pub owner: String,
+    /// Instances that ended DONE. One that is tried again by hand ends again.
+    pub done: u64,
+    /// Instances that ended FAILED.
+    pub failed: u64,
+    /// Instances that ended HALTED.
+    pub halted: u64,
+    /// Attempts that ended.
+    pub attempts: u64,
+    /// Processors that were set aside for them, times how long.
+    pub cpu_claimed_seconds: f64,
+    /// Time on processors, as their workers measured it.
+    pub cpu_used_seconds: f64,
+    /// Memory that was set aside for them in MiB, times how long.
+    pub memory_claimed_mib_seconds: f64,
+    /// From being ready to a lease.
+    pub waited_seconds: f64,
 }
 
 /// Why an instance is where it is.
@@ -286,6 +343,9 @@ pub struct Drained {
 pub struct NewToken {
     /// What its holder may do.
     pub role: Role,
+    /// Whose things it is for only; everybody's if nobody says. For viewers and operators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// What people call it; by its role if they do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -305,6 +365,9 @@ pub struct Token {
     pub name: String,
     /// What its holder may do.
     pub role: Role,
+    /// Whose things only, if not everybody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// When it was made.
     pub created_at: u64,
     /// From when on it is worth nothing, if ever.
@@ -324,6 +387,7 @@ impl From<crate::token::Token> for Token {
             id: token.id.to_string(),
             name: token.name,
             role: token.role,
+            owner: token.owner,
             created_at: token.created_at.0,
             expires_at: token.expires_at.map(|end| end.0),
             revoked: token.revoked,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{BootId, HostId, Incarnation, InstanceId, LeaseId, WorkerName};
+use crate::ids::{BootId, HostId, Incarnation, InstanceId, LeaseId, Revision, TaskNo, WorkerName};
+use crate::library::{By, Definition, IdempotencyKey, TaskName};
 use crate::outcome::{AttemptEnd, Ran};
+use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::time::{Millis, Wall};
 
@@ -168,9 +170,72 @@ pub enum Fact {
         /// Why.
         why: Condemnation,
     },
+    /// A task of the library has a new revision.
+    TaskDefined {
+        /// Which task.
+        task: TaskNo,
+        /// What it is called.
+        name: TaskName,
+        /// The number of the revision.
+        revision: Revision,
+        /// Due times up to and with this are not its business.
+        from: Wall,
+        /// The revision.
+        definition: Arc<Definition>,
+    },
+    /// A task is no longer in the library.
+    TaskRemoved {
+        /// Which.
+        task: TaskNo,
+        /// The last revision that it had.
+        revision: Revision,
+    },
+    /// What became of a due time, or of many that were skipped for the same reason; or of an
+    /// instance that a task comes after.
+    TickRecorded {
+        /// Whose.
+        task: TaskNo,
+        /// Under which revision.
+        revision: Revision,
+        /// The nominal time, or the first of many.
+        first: Wall,
+        /// The nominal time, or the last of many. Everything up to it is accounted for.
+        last: Wall,
+        /// How many due times it stands for.
+        count: u64,
+        /// What became of them.
+        verdict: schedule::Verdict,
+        /// The instance that was launched.
+        instance: Option<InstanceId>,
+        /// The instance whose end it was, if it was not a schedule's time.
+        after: Option<InstanceId>,
+    },
+    /// Somebody triggered a task.
+    InstanceTriggered {
+        /// The instance that was launched.
+        instance: InstanceId,
+        /// Of which task.
+        task: TaskNo,
+        /// Who.
+        by: By,
+        /// What the request was called.
+        key: Option<IdempotencyKey>,
+    },
 }
 
 impl Fact {
+    /// The task of the library that the fact is about, if it is about one and not about an
+    /// instance of it.
+    #[must_use]
+    pub const fn task(&self) -> Option<TaskNo> {
+        match self {
+            Self::TaskDefined { task, .. }
+            | Self::TaskRemoved { task, .. }
+            | Self::TickRecorded { task, .. } => Some(*task),
+            _ => None,
+        }
+    }
+
     /// The instances in whose timelines the fact belongs, first and last, if it is
     /// about any.
     #[must_use]
@@ -178,9 +243,9 @@ impl Fact {
         match self {
             Self::InstancesSubmitted { first, last, .. }
             | Self::InstancesHalted { first, last } => Some((*first, *last)),
-            Self::StopRequested { instance } | Self::InstanceRetried { instance } => {
-                Some((*instance, *instance))
-            }
+            Self::StopRequested { instance }
+            | Self::InstanceRetried { instance }
+            | Self::InstanceTriggered { instance, .. } => Some((*instance, *instance)),
             Self::LeaseGranted { lease, .. }
             | Self::AttemptAdopted { lease, .. }
             | Self::AttemptConfirmed { lease }
@@ -189,7 +254,10 @@ impl Fact {
             }
             Self::LeaseTimeSet { .. }
             | Self::WorkerCondemned { .. }
-            | Self::WorkerDrained { .. } => None,
+            | Self::WorkerDrained { .. }
+            | Self::TaskDefined { .. }
+            | Self::TaskRemoved { .. }
+            | Self::TickRecorded { .. } => None,
         }
     }
 }
@@ -239,6 +307,31 @@ impl fmt::Display for Fact {
             } => {
                 write!(f, "WorkerCondemned {worker} {incarnation} ({why:?})")
             }
+            Self::TaskDefined {
+                task,
+                name,
+                revision,
+                ..
+            } => write!(f, "TaskDefined {task} {name} {revision}"),
+            Self::TaskRemoved { task, revision } => write!(f, "TaskRemoved {task} {revision}"),
+            Self::TickRecorded {
+                task,
+                first,
+                last,
+                count,
+                verdict,
+                ..
+            } => {
+                let word = verdict.word();
+                write!(
+                    f,
+                    "TickRecorded {task} {count} from {} to {}: {word}",
+                    first.0, last.0
+                )
+            }
+            Self::InstanceTriggered {
+                instance, task, by, ..
+            } => write!(f, "InstanceTriggered {instance} of {task} ({by:?})"),
         }
     }
 }

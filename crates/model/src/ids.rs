@@ -67,6 +67,14 @@ number! {
     TokenId, u64, "t"
 }
 number! {
+    /// A task of the library, under whichever revision; never used again.
+    TaskNo, u64, "k"
+}
+number! {
+    /// Counts the definitions of one task, from 1.
+    Revision, u32, "r"
+}
+number! {
     /// A worker's state directory, as a random number drawn when it was made.
     Lineage, u64, "l"
 }

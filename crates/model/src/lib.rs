@@ -7,6 +7,8 @@
 //! | [`state`] | the states of the five machines, as they stand on the wire |
 //! | [`spec`] | what an instance asks for |
 //! | [`task`] | a task: processes in an order, with their policies |
+//! | [`library`] | tasks by owner and name, with their revisions and triggers |
+//! | [`schedule`] | what may be asked of a schedule, and what became of a due time |
 //! | [`placement`] | what an instance asks of a worker, and what a worker offers |
 //! | [`outcome`] | how an attempt ended, and how we know |
 //! | [`fact`] | what the store keeps: past-tense, append-only |
@@ -21,10 +23,12 @@
 pub mod api;
 pub mod fact;
 pub mod ids;
+pub mod library;
 pub mod limits;
 pub mod message;
 pub mod outcome;
 pub mod placement;
+pub mod schedule;
 pub mod spec;
 pub mod state;
 pub mod task;

@@ -1,7 +1,7 @@
 //! Every bound on a queue, list or loop, each with its reason.
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
 /// included, fits; a length beyond it is refused before it is waited for.
@@ -51,3 +51,14 @@ pub const CHECKS_OPEN_MAX: usize = 8;
 
 /// Characters in the name of a token: a line that people read.
 pub const TOKEN_NAME_CHARS_MAX: usize = 100;
+
+/// Tasks that a library may ever have had, removed ones included: a leader has all of them in
+/// memory.
+pub const TASKS_MAX: usize = 2_000_000;
+
+/// Requests with an `Idempotency-Key` that are remembered: some twenty megabytes, and two
+/// minutes of two thousand in a second.
+pub const IDEMPOTENCY_KEYS_MAX: usize = 250_000;
+
+/// Tasks that one task of the library may come after.
+pub const AFTER_MAX: usize = 100;

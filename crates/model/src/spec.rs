@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::ids::InstanceId;
+use crate::ids::{InstanceId, Revision, TaskNo};
 use crate::placement::Ask;
 use crate::task::TaskSpec;
-use crate::time::Millis;
+use crate::time::{Millis, Wall};
 
 /// How sure Baton must be that an attempt is over before it starts another.
 #[derive(
@@ -165,6 +165,30 @@ pub struct InstanceSpec {
     pub timeout: Option<Millis>,
     /// Which array it is part of.
     pub array: Option<Array>,
+    /// Which task of the library it is an instance of.
+    pub origin: Option<Origin>,
+}
+
+/// What an instance comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Origin {
+    /// The task of the library.
+    pub task: TaskNo,
+    /// Under which revision.
+    pub revision: Revision,
+    /// When it was due, if a schedule has launched it.
+    pub due: Option<Due>,
+}
+
+/// A due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Due {
+    /// The time that the schedule names.
+    pub nominal: Wall,
+    /// Until when it was allowed to be launched.
+    pub latest: Wall,
 }
 
 /// A spec to be written as text, without the fields that are as if nobody had said them: most
@@ -189,6 +213,7 @@ impl Serialize for Said<'_> {
             retry,
             timeout,
             array,
+            origin,
         } = self.0;
         let unsaid = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -199,7 +224,7 @@ impl Serialize for Said<'_> {
                 })*
             };
         }
-        say!(name owner work env user uris ask priority exclusive retry timeout array);
+        say!(name owner work env user uris ask priority exclusive retry timeout array origin);
         map.end()
     }
 }

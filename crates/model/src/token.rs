@@ -138,6 +138,8 @@ pub struct NewToken {
     pub name: String,
     /// What its holder may do.
     pub role: Role,
+    /// Whose things only, if not everybody's.
+    pub owner: Option<String>,
     /// What its secret is known by.
     pub hash: SecretHash,
     /// When it was made.
@@ -155,6 +157,8 @@ pub struct Token {
     pub name: String,
     /// What its holder may do.
     pub role: Role,
+    /// Whose things only, if not everybody's.
+    pub owner: Option<String>,
     /// What its secret is known by.
     pub hash: SecretHash,
     /// When it was made.
@@ -185,6 +189,22 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
     match name.chars().any(char::is_control) {
         true => Err("the name of a token is one line of plain text".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Checks whose things a token may be for.
+///
+/// # Errors
+/// Why it cannot be for these.
+pub fn check_owner(role: Role, owner: &str) -> Result<(), String> {
+    if !matches!(role, Role::Viewer | Role::Operator) {
+        return Err(format!(
+            "a token for one owner is a viewer's or an operator's, not a {role}'s"
+        ));
+    }
+    match owner.is_empty() || owner.contains('/') || owner.chars().any(char::is_control) {
+        true => Err("an owner is one word of plain text, without slashes".to_owned()),
         false => Ok(()),
     }
 }
@@ -231,6 +251,7 @@ mod tests {
             id: TokenId(1),
             name: "ci".to_owned(),
             role: Role::Viewer,
+            owner: None,
             hash: SecretHash([0; 32]),
             created_at: Wall(5),
             expires_at: Some(Wall(10)),
@@ -269,6 +290,20 @@ mod tests {
         assert_eq!(check_name("the build of ünit 7"), Ok(()));
         for bad in ["", "a\nb", "\u{1b}[2J", &"x".repeat(101)] {
             assert!(check_name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn only_who_looks_or_operates_does_so_for_one_owner() {
+        assert_eq!(check_owner(Role::Viewer, "lab"), Ok(()));
+        assert_eq!(check_owner(Role::Operator, "lab"), Ok(()));
+        for (role, owner) in [
+            (Role::Admin, "lab"),
+            (Role::Worker, "lab"),
+            (Role::Viewer, ""),
+            (Role::Viewer, "a/b"),
+        ] {
+            assert!(check_owner(role, owner).is_err(), "{role} {owner}");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{Dst, Schedule, ScheduleError, Zone};
 const SWEEP_MIN: usize = 1_024;
 
 /// Schedules by what they mean. A thousand tasks that run at midnight share one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Schedules {
     zones: BTreeMap<Box<str>, Zone>,
     known: BTreeSet<Arc<Schedule>>,

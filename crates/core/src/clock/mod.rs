@@ -15,7 +15,7 @@
 //! | `search` | from civil times to instants: gaps and folds |
 //! | `describe` | a schedule in words |
 //! | `intern` | one copy of equal schedules |
-//! | `ticks`, `verdict` | the [`Clock`], and what becomes of a due time |
+//! | `ticks`, `verdict` | the [`Clock`], and what it makes of a due time |
 //! | `rate` | how many launches in how long |
 //!
 //! Invariants. Due times are whole seconds, from 1970 to the end of 9998. `after` is
@@ -42,49 +42,18 @@ mod zone;
 
 use baton_model::time::Wall;
 
+pub use baton_model::schedule::{CatchUp, Dst, Fold, Gap, SkipReason, Verdict};
 pub use error::ScheduleError;
 pub use intern::Schedules;
 pub use rate::LaunchRate;
 pub use ticks::{Clock, Key};
-pub use verdict::{CatchUp, Policy, SkipReason, Tick, Verdict, admit};
+pub use verdict::{Policy, Tick, admit};
 pub use zone::Zone;
 
 use civil::Pattern;
 use error::quote;
 use limits::{END_SECONDS, TEXT_BYTES_MAX};
 use period::Period;
-
-/// What to do about times that clocks do not show, or show twice. It does not touch
-/// schedules that have something for every hour, nor fixed periods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Dst {
-    /// Times that are jumped over.
-    pub gap: Gap,
-    /// Times that are shown twice.
-    pub fold: Fold,
-}
-
-/// A time that is jumped over when clocks are set forward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Gap {
-    /// Does not happen on that day.
-    Skip,
-    /// Happens at the moment of the jump.
-    Early,
-    /// Happens when it would have, had the clocks not been changed: 02:30 at 03:30.
-    #[default]
-    Late,
-}
-
-/// A time that is shown twice when clocks are set back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fold {
-    /// Happens the first time.
-    #[default]
-    Once,
-    /// Happens both times.
-    Twice,
-}
 
 /// A due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

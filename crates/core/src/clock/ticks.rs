@@ -25,14 +25,14 @@ use super::{CatchUp, Policy, Schedule, SkipReason, Tick, Verdict};
 pub struct Key(pub u64);
 
 /// Schedules, and how far each is accounted for.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Clock {
     entries: BTreeMap<Key, Entry>,
     /// When to look at which, of those that have a due time left.
     queue: BTreeSet<(Wall, Key)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     schedule: Arc<Schedule>,
     policy: Policy,
@@ -56,7 +56,8 @@ impl Clock {
 
     /// Adds a schedule, or gives a known key another one. Due times up to and with
     /// `accounted` are not its business; for a known key neither is what has a record
-    /// already. Whoever replaces a schedule takes what is due of the old one first.
+    /// already. Whoever replaces a schedule takes what is due of the old one first, and
+    /// [closes](Self::close) it.
     pub fn insert(&mut self, key: Key, schedule: Arc<Schedule>, policy: Policy, accounted: Wall) {
         let known = self.remove(key).unwrap_or_default();
         let mut entry = Entry {
@@ -78,6 +79,23 @@ impl Clock {
         let entry = self.entries.remove(&key)?;
         self.queue.remove(&(entry.wake, key));
         Some(entry.accounted)
+    }
+
+    /// Hands out one record for everything that is due of a schedule and has none, which is
+    /// not launched any more: its schedule is about to be replaced or removed.
+    pub fn close(&mut self, key: Key, now: Wall, sink: &mut impl FnMut(Tick)) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        // By nominal times: what jitter has put off is not launched either.
+        let last = entry.schedule.last(entry.accounted, now);
+        let wake = entry.wake;
+        if entry.skip(key, last, SkipReason::Replaced, sink) > 0 {
+            self.queue.remove(&(wake, key));
+            if entry.wake != NEVER {
+                self.queue.insert((entry.wake, key));
+            }
+        }
     }
 
     /// Up to when a schedule is accounted for.
@@ -160,6 +178,7 @@ impl Entry {
                 key,
                 first: nominal,
                 last: nominal,
+                planned,
                 count: 1,
                 verdict,
             });
@@ -182,6 +201,7 @@ impl Entry {
             key,
             first: self.nominal,
             last,
+            planned: self.planned(key, self.nominal),
             count: self.schedule.count(self.accounted, last),
             verdict: Verdict::Skip(reason),
         });

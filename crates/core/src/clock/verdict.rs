@@ -2,7 +2,7 @@
 
 use baton_model::time::{Millis, Mono, Wall};
 
-use super::{Key, LaunchRate};
+use super::{CatchUp, Key, LaunchRate, SkipReason, Verdict};
 
 /// What a schedule does about time that has passed without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +26,6 @@ impl Default for Policy {
     }
 }
 
-/// Which due times that were missed are made up for, if they are within slack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CatchUp {
-    /// None: only what is on time is launched.
-    None,
-    /// The last one, if nothing newer is on time.
-    #[default]
-    Last,
-    /// All of them.
-    All,
-}
-
 /// A record of one due time, or of many that were skipped for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
@@ -48,40 +36,12 @@ pub struct Tick {
     /// The nominal time, or the last of many. Everything up to it is accounted for once
     /// this record is kept.
     pub last: Wall,
+    /// When the first was to be launched: its nominal time with its jitter.
+    pub planned: Wall,
     /// How many due times the record stands for; 1 unless they were skipped.
     pub count: u64,
     /// What becomes of it.
     pub verdict: Verdict,
-}
-
-/// What becomes of a due time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is launched on time.
-    Launch,
-    /// It is launched, within slack.
-    Late {
-        /// After the planned time, which is the nominal one with its jitter.
-        by: Millis,
-    },
-    /// It is not launched.
-    Skip(SkipReason),
-}
-
-/// Why a due time is not launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkipReason {
-    /// Nobody was there until its slack had passed.
-    Missed,
-    /// It was within slack, but the policy makes up for later ones only, or for none.
-    CatchUp,
-    /// So many of its instances are on their way already.
-    MaxInstances {
-        /// The limit.
-        limit: u32,
-    },
-    /// The launch rate is used up.
-    LaunchRate,
 }
 
 /// Holds what would be launched against the limits of its task: `active` counts the

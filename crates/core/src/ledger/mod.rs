@@ -2,8 +2,8 @@
 //!
 //! [`Ledger::apply`] is the only way to change it, live and in replay, so that a
 //! restarted leader stands exactly where the facts left the one before it. It
-//! knows instances, their one lease, and the lives of workers that were given up
-//! for ever. What is *not* here (sessions, health, sequence numbers, timers)
+//! knows instances, their one lease, the tasks of the library, and the lives of workers
+//! that were given up for ever. What is *not* here (sessions, health, sequence numbers, timers)
 //! belongs to one leader's life and is rebuilt by talking to the workers.
 //!
 //! Invariants, checked on every fact:
@@ -16,6 +16,7 @@
 
 mod ids;
 mod instance;
+mod library;
 mod restore;
 mod waiting;
 
@@ -25,7 +26,8 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage, WorkerName,
+    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage, TaskNo,
+    WorkerName,
 };
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::spec::InstanceSpec;
@@ -36,6 +38,7 @@ use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 
 pub use ids::IdSet;
 pub use instance::{Instance, Lease};
+pub use library::{Library, Task};
 pub use restore::Parts;
 pub use waiting::Range;
 
@@ -54,6 +57,8 @@ pub enum LedgerError {
     NotTheOpenLease(LeaseId, Option<LeaseId>),
     /// No sequence of facts leaves an instance like this, or would.
     Impossible(InstanceId, &'static str),
+    /// The same about a task of the library.
+    Library(TaskNo, &'static str),
 }
 
 impl fmt::Display for LedgerError {
@@ -73,6 +78,7 @@ impl fmt::Display for LedgerError {
                 write!(f, "lease {lease} is not open, and no other is")
             }
             Self::Impossible(instance, why) => write!(f, "instance {instance} {why}"),
+            Self::Library(task, why) => write!(f, "task {task} {why}"),
         }
     }
 }
@@ -93,6 +99,7 @@ pub struct Ledger {
     condemned: BTreeMap<Lineage, Life>,
     drained: BTreeSet<WorkerName>,
     lease_time: Millis,
+    library: Library,
 }
 
 impl Ledger {
@@ -142,6 +149,43 @@ impl Ledger {
                 }
                 Ok(())
             }
+            Fact::TaskDefined { .. }
+            | Fact::TaskRemoved { .. }
+            | Fact::TickRecorded { .. }
+            | Fact::InstanceTriggered { .. } => self.learned(fact),
+        }
+    }
+
+    /// Takes one fact about the library in.
+    fn learned(&mut self, fact: &Fact) -> Result<(), LedgerError> {
+        match fact {
+            Fact::TaskDefined {
+                task,
+                name,
+                revision,
+                from,
+                definition,
+            } => self
+                .library
+                .defined(*task, name, *revision, *from, definition),
+            Fact::TaskRemoved { task, .. } => self.library.removed(*task),
+            Fact::TickRecorded {
+                task,
+                first,
+                last,
+                after: None,
+                ..
+            } => self.library.ticked(*task, *first, *last),
+            Fact::InstanceTriggered {
+                instance,
+                task,
+                key: Some(key),
+                ..
+            } => {
+                self.library.remember(*task, key, *instance);
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -254,6 +298,12 @@ impl Ledger {
             .is_some_and(|life| *life >= incarnation.life)
     }
 
+    /// The tasks of the library.
+    #[must_use]
+    pub const fn library(&self) -> &Library {
+        &self.library
+    }
+
     /// The workers that get no more work.
     #[must_use]
     pub const fn drained(&self) -> &BTreeSet<WorkerName> {
@@ -297,7 +347,7 @@ impl Ledger {
             return Err(LedgerError::AlreadySubmitted(known.max(first)));
         }
         self.known.insert(first, last);
-        self.waiting.insert(Range {
+        self.waits(Range {
             first,
             last,
             spec: Arc::clone(spec),
@@ -339,8 +389,16 @@ impl Ledger {
         for id in requeued {
             self.change(id, Instance::halt)?;
         }
-        while self.waiting.take(first, last).is_some() {}
+        while let Some(range) = self.waiting.take(first, last) {
+            self.library.count(&range.spec, -length(&range));
+        }
         Ok(())
+    }
+
+    /// Instances wait that did not live before.
+    fn waits(&mut self, range: Range) {
+        self.library.count(&range.spec, length(&range));
+        self.waiting.insert(range);
     }
 
     /// Runs `edit` on a copy and files the result, so that an error changes nothing.
@@ -350,7 +408,13 @@ impl Ledger {
         edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
         let mut instance = self.find(id).ok_or(LedgerError::UnknownInstance(id))?;
+        let lived = !instance.state.is_terminal();
         edit(&mut instance)?;
+        let lives = !instance.state.is_terminal();
+        let by = i64::from(lives) - i64::from(lived);
+        if by != 0 {
+            self.library.count(&instance.spec, by);
+        }
         self.waiting.take(id, id);
         self.put(instance);
         Ok(())
@@ -378,6 +442,11 @@ impl Ledger {
             self.condemned.pop_first();
         }
     }
+}
+
+fn length(range: &Range) -> i64 {
+    let distance = range.last.0 - range.first.0;
+    i64::try_from(distance).map_or(i64::MAX, |it| it.saturating_add(1))
 }
 
 /// What an instance's verdict means to the universal machine.

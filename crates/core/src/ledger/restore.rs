@@ -4,11 +4,12 @@
 //! from them. A part that says otherwise was damaged or written by something else,
 //! and a leader that took it in would act on it; so it is refused.
 
-use baton_model::ids::{Incarnation, InstanceId, WorkerName};
+use baton_model::ids::{Incarnation, InstanceId, TaskNo, WorkerName};
+use baton_model::library::IdempotencyKey;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::{Instance, Ledger, LedgerError, Range};
+use super::{Instance, Ledger, LedgerError, Range, Task};
 
 /// A ledger taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub struct Parts {
     pub drained: Vec<WorkerName>,
     /// The longest that a lease was extended by at a time.
     pub lease_time: Millis,
+    /// The tasks of the library, removed ones included.
+    pub tasks: Vec<Task>,
+    /// What requests have brought about, the oldest first.
+    pub keys: Vec<(TaskNo, IdempotencyKey, InstanceId)>,
 }
 
 impl Ledger {
@@ -50,6 +55,12 @@ impl Ledger {
         for incarnation in parts.condemned {
             ledger.admit_condemned(incarnation);
         }
+        for task in parts.tasks {
+            ledger.library.admit(task);
+        }
+        for (task, key, instance) in parts.keys {
+            ledger.library.remember(task, &key, instance);
+        }
         Ok(ledger)
     }
 
@@ -72,7 +83,7 @@ impl Ledger {
             return Err(LedgerError::AlreadySubmitted(id));
         }
         self.known.insert(first, last);
-        self.waiting.insert(range);
+        self.waits(range);
         Ok(())
     }
 
@@ -90,10 +101,18 @@ impl Ledger {
             Some(why) => Err(LedgerError::Impossible(instance.id, why)),
             None => {
                 self.known.insert(instance.id, instance.id);
+                if !instance.state.is_terminal() {
+                    self.library.count(&instance.spec, 1);
+                }
                 self.put(instance);
                 Ok(())
             }
         }
+    }
+
+    /// Takes in one task of the library as it was kept.
+    pub fn admit_task(&mut self, task: Task) {
+        self.library.admit(task);
     }
 
     /// Takes in one condemned life as it was kept.

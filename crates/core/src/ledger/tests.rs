@@ -7,6 +7,7 @@ use baton_model::outcome::{LossProof, Outcome, Synthetic};
 
 use super::*;
 
+mod library;
 mod ranges;
 
 const I1: InstanceId = InstanceId(1);
@@ -67,6 +68,8 @@ fn parts(ledger: &Ledger) -> Parts {
         condemned: ledger.condemned().collect(),
         drained: ledger.drained().iter().cloned().collect(),
         lease_time: ledger.lease_time(),
+        tasks: ledger.library().tasks().cloned().collect(),
+        keys: Vec::new(),
     }
 }
 

@@ -9,20 +9,23 @@
 //!    that was stopped for a minute must read its mail before it looks at the
 //!    clock, or it would take everyone for dead.
 //! 3. Each [`Step`] goes through one [`crate::step::Outbox`] of the same epoch.
-//! 4. [`Scheduler::next_due`] says when the next [`Input::Tick`] is wanted.
+//! 4. [`Scheduler::next_due`] and [`Scheduler::next_tick`] say when the next
+//!    [`Input::Tick`] is wanted.
 //! 5. When a commit fails, drop the scheduler: it is ahead of its store. Begin
 //!    again at 1 with a new epoch.
 
 pub(crate) mod bullpen;
 mod explain;
+mod library;
 mod requests;
+mod timetable;
 
 use std::collections::BTreeMap;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, LeaseId, Lineage, RequestId, WorkerName};
+use baton_model::ids::{Epoch, InstanceId, LeaseId, Lineage, RequestId, TaskNo, WorkerName};
 use baton_model::message::{LogQuery, ToScheduler, WorkerAddress};
-use baton_model::time::{Mono, Now};
+use baton_model::time::{Mono, Now, Wall};
 
 use crate::counts::Counts;
 use crate::ledger::{Instance, Ledger, Range};
@@ -32,11 +35,15 @@ use crate::protocol::scheduler::seat::Seat;
 use crate::step::Step;
 
 use bullpen::Bullpen;
+use timetable::Timetable;
 
 pub use crate::protocol::scheduler::context::{
     Cancelled, Config, Effect, RetryError, StoreMode, SubmitError,
 };
 pub use explain::{Reason, Unsure};
+pub use library::{
+    Change, Define, Defined, Expected, Fire, FireError, Fired, LibraryError, Remove, Trust,
+};
 
 /// What can happen to a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +99,27 @@ pub enum Input {
         /// What to read.
         query: LogQuery,
     },
+    /// A person wants a task in the library.
+    Define {
+        /// Whom to answer.
+        request: RequestId,
+        /// What it shall be.
+        wish: Box<Define>,
+    },
+    /// A person wants a task out of the library.
+    Remove {
+        /// Whom to answer.
+        request: RequestId,
+        /// Which.
+        wish: Remove,
+    },
+    /// Somebody triggers a task of the library.
+    Fire {
+        /// Whom to answer.
+        request: RequestId,
+        /// Which, and how.
+        wish: Fire,
+    },
 }
 
 /// One leader, for the length of its epoch.
@@ -102,6 +130,7 @@ pub struct Scheduler {
     ledger: Ledger,
     bullpen: Bullpen,
     protocol: Protocol,
+    timetable: Timetable,
     counts: Counts,
 }
 
@@ -125,6 +154,7 @@ impl Scheduler {
         let mut counts = Counts::default();
         let mut step = Step::default();
         let mut bullpen = Bullpen::restore(&ledger, limits, now);
+        let timetable = Timetable::restore(&ledger, config.bugs, now);
         let cx = Cx {
             now,
             epoch,
@@ -133,6 +163,7 @@ impl Scheduler {
             bullpen: &mut bullpen,
             step: &mut step,
             counts: &mut counts,
+            done: &mut Vec::new(),
         };
         let protocol = Protocol::new(&cx);
         Self {
@@ -141,6 +172,7 @@ impl Scheduler {
             ledger,
             bullpen,
             protocol,
+            timetable,
             counts,
         }
     }
@@ -148,6 +180,7 @@ impl Scheduler {
     /// Decides about one input.
     pub fn handle(&mut self, now: Now, input: Input) -> Step<Fact, Effect> {
         let mut step = Step::default();
+        let mut done = Vec::new();
         let mut cx = Cx {
             now,
             epoch: self.epoch,
@@ -156,13 +189,15 @@ impl Scheduler {
             bullpen: &mut self.bullpen,
             step: &mut step,
             counts: &mut self.counts,
+            done: &mut done,
         };
-        let protocol = &mut self.protocol;
+        let (protocol, table) = (&mut self.protocol, &mut self.timetable);
         protocol.raise_lease_time(&mut cx);
         match input {
             Input::Tick => {
                 cx.bullpen.rested(cx.ledger, now.mono);
                 cx.bullpen.retry_overflow(cx.ledger);
+                table.due(&mut cx);
                 protocol.tick(&mut cx);
             }
             Input::Message(message) => protocol.message(&mut cx, message),
@@ -190,6 +225,12 @@ impl Scheduler {
             } => {
                 protocol.read_logs(&mut cx, request, &worker, query);
             }
+            Input::Define { request, wish } => library::define(&mut cx, table, request, *wish),
+            Input::Remove { request, wish } => library::remove(&mut cx, table, request, &wish),
+            Input::Fire { request, wish } => library::fire(&mut cx, table, request, wish),
+        }
+        for (instance, origin) in std::mem::take(cx.done) {
+            table.follow(&mut cx, instance, origin);
         }
         protocol.end_initial_wait_if_safe(&cx);
         protocol.place_ready(&mut cx);
@@ -202,6 +243,25 @@ impl Scheduler {
         let rest = self.bullpen.next_due();
         let protocol = self.protocol.next_due();
         rest.into_iter().chain(protocol).min()
+    }
+
+    /// When [`Input::Tick`] is wanted because of a schedule. By the wall clock, which may be
+    /// set: look again before it has come.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Wall> {
+        self.timetable.next_due()
+    }
+
+    /// When a task of the library is due next.
+    #[must_use]
+    pub fn next_of(&self, task: TaskNo) -> Option<Wall> {
+        self.timetable.next_of(task)
+    }
+
+    /// An id for the next instance.
+    #[must_use]
+    pub fn next_id(&self) -> InstanceId {
+        timetable::next_id(&self.ledger, self.config.store, self.epoch)
     }
 
     /// The term of this leader.

@@ -23,7 +23,11 @@ struct Leader {
     outbox: Outbox<Effect>,
     /// What a store would keep: also what has ended.
     kept: Ledger,
+    /// Every fact of its term, in order.
+    facts: Vec<Fact>,
     now: Mono,
+    /// What the wall clock shows when the other one shows nothing.
+    wall_at_zero: u64,
 }
 
 /// A worker as far as the leader can see it.
@@ -74,7 +78,9 @@ impl Leader {
             core: Scheduler::new(config, Epoch(epoch), Ledger::default(), now),
             outbox: Outbox::new(Epoch(epoch)),
             kept: Ledger::default(),
+            facts: Vec::new(),
             now: now.mono,
+            wall_at_zero: 0,
         }
     }
 
@@ -85,6 +91,7 @@ impl Leader {
         for fact in step.facts() {
             self.kept.apply(fact).expect("facts fit each other");
         }
+        self.facts.extend_from_slice(step.facts());
         if let Some(batch) = self.outbox.accept(step) {
             self.outbox.release(batch.durable());
         }
@@ -94,7 +101,7 @@ impl Leader {
     fn clock(&self) -> Now {
         Now {
             mono: self.now,
-            wall: Wall(self.now.0),
+            wall: Wall(self.wall_at_zero + self.now.0),
         }
     }
 
@@ -400,7 +407,9 @@ fn a_leader_with_a_shorter_lease_waits_for_what_the_one_before_promised() {
         core: Scheduler::new(Config::default(), Epoch(2), ledger, now),
         outbox: Outbox::new(Epoch(2)),
         kept,
+        facts: Vec::new(),
         now: now.mono,
+        wall_at_zero: 0,
     };
     hasty.wait(lease_time() + Millis::from_secs(1));
     assert_eq!(hasty.state(1), UniversalState::Launched, "it may still run");
@@ -484,4 +493,5 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
     assert!(acknowledged(&leader.give(Input::Message(told()))));
 }
 
+mod library;
 mod placing;

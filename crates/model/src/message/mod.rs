@@ -166,6 +166,9 @@ pub struct LogQuery {
     /// Which process of a task; its first one if none is named.
     #[serde(default)]
     pub process: Option<String>,
+    /// Which run of that process, where it was started again; the last one if none is named.
+    #[serde(default)]
+    pub run: Option<u32>,
     /// Which output.
     pub stream: LogStream,
     /// First byte.
@@ -174,12 +177,39 @@ pub struct LogQuery {
     pub bytes_max: u32,
 }
 
+/// A piece of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LogChunk {
+    /// Bytes from the offset on; fewer than asked for only at the end.
+    pub bytes: Vec<u8>,
+    /// How many the log had when they were read.
+    pub size: u64,
+    /// Of which run of its process.
+    pub run: u32,
+    /// The run that followed, if one had begun before they were read: then this is all that
+    /// this run has written.
+    pub next_run: Option<u32>,
+}
+
+impl LogChunk {
+    /// Of a log of these bytes alone.
+    #[must_use]
+    pub fn whole(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        Self {
+            size: bytes.len() as u64,
+            bytes,
+            ..Self::default()
+        }
+    }
+}
+
 /// The answer to a [`LogQuery`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogAnswer {
-    /// Bytes from the offset on; fewer than asked for only at the end.
-    Chunk(Vec<u8>),
+    /// A piece of it.
+    Chunk(LogChunk),
     /// The worker has no such log.
     NotFound,
     /// The worker could not be asked; the words say why.

@@ -254,3 +254,49 @@ fn jitter_ends_before_the_next_due_time() {
         assert_eq!(due(&mut clock, planned)[0].first, nominal);
     }
 }
+
+fn closed(clock: &mut Clock, now: Wall) -> Vec<Tick> {
+    let mut ticks = Vec::new();
+    clock.close(KEY, now, &mut |tick| ticks.push(tick));
+    ticks
+}
+
+#[test]
+fn closing_gives_everything_that_is_due_one_record_and_the_rest_goes_on() {
+    let replaced = Verdict::Skip(SkipReason::Replaced);
+    let policy = policy(3_600, CatchUp::All);
+    let mut clock = clock("*/5 * * * *", policy, "2026-01-01 12:00");
+    assert_eq!(closed(&mut clock, utc("2026-01-01 12:04:59")), []);
+    let ticks = closed(&mut clock, utc("2026-01-01 12:15"));
+    assert_eq!(told(&ticks), [(5, 15, 3, replaced)]);
+    assert_eq!(clock.accounted(KEY), Some(utc("2026-01-01 12:15")));
+    assert_eq!(closed(&mut clock, utc("2026-01-01 12:15")), []);
+    assert_eq!(clock.next_due(), Some(utc("2026-01-01 12:20")));
+    let ticks = due(&mut clock, utc("2026-01-01 12:20"));
+    assert_eq!(told(&ticks), [(20, 20, 1, Verdict::Launch)]);
+    // Back before what has a record, or of a schedule that nobody knows: nothing.
+    assert_eq!(closed(&mut clock, utc("2026-01-01 11:00")), []);
+    clock.remove(KEY);
+    assert_eq!(closed(&mut clock, utc("2027-01-01 12:00")), []);
+}
+
+#[test]
+fn closing_takes_what_jitter_has_put_off_and_the_last_there_is() {
+    let policy = Policy {
+        jitter: Millis::from_secs(3_600),
+        ..policy(3_600, CatchUp::All)
+    };
+    let mut clock = clock("once at 2026-01-01 12:30", policy, "2026-01-01 12:00");
+    let nominal = utc("2026-01-01 12:30");
+    assert!(
+        clock.next_due() > Some(nominal),
+        "its jitter is not nothing"
+    );
+    let ticks = closed(&mut clock, nominal);
+    assert_eq!(
+        told(&ticks),
+        [(30, 30, 1, Verdict::Skip(SkipReason::Replaced))]
+    );
+    assert_eq!((clock.next_due(), clock.next_of(KEY)), (None, None));
+    assert_eq!(due(&mut clock, utc("2027-01-01 12:00")), []);
+}

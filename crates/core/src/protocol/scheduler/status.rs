@@ -98,6 +98,8 @@ impl Protocol {
             return;
         };
         let verdict = instance.verdict(end);
+        let origin = instance.spec.origin.filter(|_| verdict == Verdict::Done);
+        cx.done.extend(origin.map(|origin| (id, origin)));
         let again = match verdict {
             Verdict::Requeued => instance.again(cx.now.wall, end).map(Box::new),
             Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,

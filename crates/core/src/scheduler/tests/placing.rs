@@ -40,7 +40,7 @@ fn spec(cpu: u64, memory: u64) -> Arc<InstanceSpec> {
 }
 
 /// A leader with one worker of four cores and 100 bytes.
-fn rig() -> (Leader, Remote) {
+pub(super) fn rig() -> (Leader, Remote) {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     let mut worker = Remote::new("w", 7, 1);
     worker.offer = Arc::new(Offer {
@@ -68,7 +68,7 @@ impl Leader {
         })
     }
 
-    fn ends(&mut self, worker: &Remote, ids: &[u64], outcome: Outcome, elapsed: u64) {
+    pub(super) fn ends(&mut self, worker: &Remote, ids: &[u64], outcome: Outcome, elapsed: u64) {
         let ran = Ran {
             started: Wall(0),
             ended: Wall(elapsed),
@@ -101,7 +101,7 @@ impl Leader {
         self.core.explain(InstanceId(id), self.clock())
     }
 
-    fn cancel_range(&mut self, first: u64, last: u64) -> Cancelled {
+    pub(super) fn cancel_range(&mut self, first: u64, last: u64) -> Cancelled {
         let effects = self.give(Input::Cancel {
             request: RequestId(0),
             first: InstanceId(first),
@@ -114,7 +114,7 @@ impl Leader {
         told.expect("a cancel is answered")
     }
 
-    fn retry(&mut self, id: u64) -> Result<(), RetryError> {
+    pub(super) fn retry(&mut self, id: u64) -> Result<(), RetryError> {
         let instance = self.kept.find(InstanceId(id)).expect("submitted");
         let effects = self.give(Input::Retry {
             request: RequestId(0),

@@ -1,0 +1,197 @@
+//! The library as a leader keeps it: what is due, what may be launched, and what people do
+//! to it. Here is what its tests share.
+
+use baton_model::ids::Revision;
+use baton_model::library::{Definition, Schedule, TaskName, Trigger};
+use baton_model::schedule::{CatchUp, Dst, SkipReason, Verdict};
+
+use super::*;
+
+mod after;
+mod due;
+mod limits;
+mod revisions;
+mod triggers;
+
+/// The first instant of 2026, as UTC.
+const NEW_YEAR: u64 = 1_767_225_600_000;
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+fn named(name: &str) -> TaskName {
+    TaskName {
+        owner: "o".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Something that anybody may start.
+fn plain() -> Definition {
+    Definition {
+        source: "{}".into(),
+        spec: Some(Arc::default()),
+        trigger: Trigger::default(),
+        file: None,
+    }
+}
+
+/// The same with a schedule of UTC, an hour of slack and no jitter.
+fn scheduled(text: &str) -> Definition {
+    Definition {
+        trigger: Trigger {
+            schedule: Some(Schedule {
+                text: text.to_owned(),
+                zone: "UTC".to_owned(),
+                dst: Dst::default(),
+                slack: Millis(HOUR),
+                catch_up: CatchUp::Last,
+                jitter: Millis(0),
+            }),
+            ..Trigger::default()
+        },
+        ..plain()
+    }
+}
+
+fn jittered(text: &str, jitter: u64) -> Definition {
+    let mut definition = scheduled(text);
+    if let Some(schedule) = &mut definition.trigger.schedule {
+        schedule.jitter = Millis(jitter);
+    }
+    definition
+}
+
+fn catching_up(text: &str, slack: u64, catch_up: CatchUp) -> Definition {
+    let mut definition = scheduled(text);
+    if let Some(schedule) = &mut definition.trigger.schedule {
+        schedule.slack = Millis(slack);
+        schedule.catch_up = catch_up;
+    }
+    definition
+}
+
+/// A record of due times, as far as most tests look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tick {
+    task: u64,
+    first: u64,
+    last: u64,
+    count: u64,
+    verdict: Verdict,
+    instance: Option<u64>,
+}
+
+fn ticks(facts: &[Fact]) -> Vec<Tick> {
+    let tick = |fact: &Fact| match fact {
+        Fact::TickRecorded {
+            task,
+            first,
+            last,
+            count,
+            verdict,
+            instance,
+            ..
+        } => Some(Tick {
+            task: task.0,
+            first: first.0,
+            last: last.0,
+            count: *count,
+            verdict: *verdict,
+            instance: instance.map(|id| id.0),
+        }),
+        _ => None,
+    };
+    facts.iter().filter_map(tick).collect()
+}
+
+/// What became of a leader's due times, in words.
+fn verdicts(facts: &[Fact]) -> Vec<Verdict> {
+    ticks(facts).iter().map(|tick| tick.verdict).collect()
+}
+
+const FULL: Verdict = Verdict::Skip(SkipReason::MaxInstances { limit: 1 });
+
+impl Leader {
+    /// One whose wall clock shows the first instant of 2026.
+    fn of_2026() -> Self {
+        let mut leader = Self::new(StoreMode::Durable, 1);
+        leader.set_wall(NEW_YEAR);
+        leader.give(Input::Tick);
+        leader
+    }
+
+    /// Sets the wall clock, and nothing else.
+    fn set_wall(&mut self, to: u64) {
+        self.wall_at_zero = to - self.now.0;
+    }
+
+    /// Sets the wall clock and lets the leader look at it; gives the facts that came of it.
+    fn at(&mut self, wall: u64) -> Vec<Fact> {
+        self.set_wall(wall);
+        self.facts_of(|leader| {
+            leader.give(Input::Tick);
+        })
+    }
+
+    fn facts_of(&mut self, act: impl FnOnce(&mut Self)) -> Vec<Fact> {
+        let before = self.facts.len();
+        act(self);
+        self.facts[before..].to_vec()
+    }
+
+    fn wish(&mut self, wish: Define) -> Result<Defined, LibraryError> {
+        let effects = self.give(Input::Define {
+            request: RequestId(1),
+            wish: Box::new(wish),
+        });
+        let told = effects.into_iter().find_map(|effect| match effect {
+            Effect::Defined(_, answer) => Some(answer),
+            _ => None,
+        });
+        told.expect("a definition is answered")
+    }
+
+    fn define(&mut self, name: &str, definition: Definition) -> Result<Defined, LibraryError> {
+        self.wish(Define {
+            name: named(name),
+            definition: Arc::new(definition),
+            expected: Expected::Anything,
+            by_file: false,
+            dry: false,
+        })
+    }
+
+    fn remove(&mut self, name: &str) -> Result<Revision, LibraryError> {
+        let effects = self.give(Input::Remove {
+            request: RequestId(1),
+            wish: Remove {
+                name: named(name),
+                expected: None,
+                by_file: false,
+            },
+        });
+        let told = effects.into_iter().find_map(|effect| match effect {
+            Effect::Removed(_, answer) => Some(answer),
+            _ => None,
+        });
+        told.expect("a removal is answered")
+    }
+
+    fn active(&self, task: u64) -> u64 {
+        self.core.ledger().library().active(TaskNo(task))
+    }
+
+    /// The leader after it, that begins with what is durable.
+    fn successor(&self) -> Self {
+        let epoch = self.core.epoch().next();
+        Self {
+            core: Scheduler::new(Config::default(), epoch, self.kept.clone(), self.clock()),
+            outbox: Outbox::new(epoch),
+            kept: self.kept.clone(),
+            facts: Vec::new(),
+            ..*self
+        }
+    }
+}

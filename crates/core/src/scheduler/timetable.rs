@@ -1,0 +1,363 @@
+//! What starts by itself: due times, and tasks that come after others.
+//!
+//! Follows from the ledger's library and is rebuilt from it; only how much of a launch rate is
+//! used up begins anew with each leader. What is due becomes a record and, if it is launched, an
+//! instance, in one step: both are kept, or neither. So a restart repeats nothing and forgets
+//! nothing, because the record says up to when a schedule is accounted for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use baton_model::fact::Fact;
+use baton_model::ids::{InstanceId, Revision, TaskNo};
+use baton_model::library::{self, Definition, TaskName, Trigger};
+use baton_model::schedule::Verdict;
+use baton_model::spec::{Due, InstanceSpec, Origin};
+use baton_model::time::{Now, Wall};
+
+use crate::bugs::{Bug, Bugs};
+use crate::clock::{
+    Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
+};
+use crate::ledger::{Ledger, Range, Task};
+use crate::protocol::scheduler::context::{Cx, StoreMode};
+
+/// In which a task that a schedule has launched finds the time it was due.
+const NOMINAL_TIME: &str = "BATON_NOMINAL_TIME";
+
+/// In which a task that came after another finds the instance whose end it was.
+const AFTER: &str = "BATON_AFTER";
+
+/// Ids that leaders without a store may give out, each.
+const IDS_PER_EPOCH: u64 = 1_000_000_000;
+
+/// Every schedule, rate and chain of the library.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timetable {
+    clock: Clock,
+    schedules: Schedules,
+    rates: BTreeMap<TaskNo, LaunchRate>,
+    followers: BTreeMap<TaskName, BTreeSet<TaskNo>>,
+    /// What each follower comes after.
+    after: BTreeMap<TaskNo, Vec<TaskName>>,
+}
+
+/// It follows from the ledger, but for what is left of launch rates: see `Bullpen` for why two
+/// leaders that differ in nothing else are the same.
+impl PartialEq for Timetable {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Timetable {}
+
+impl Hash for Timetable {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Timetable {
+    /// The timetable of a leader that takes this ledger over.
+    pub(crate) fn restore(ledger: &Ledger, bugs: Bugs, now: Now) -> Self {
+        let mut timetable = Self::default();
+        for task in ledger.library().tasks() {
+            let from = match task.accounted {
+                _ if bugs.has(Bug::TakeoverForgets) => now.wall,
+                at if bugs.has(Bug::CatchUpRepeats) => Wall(at.0.saturating_sub(3_600_000)),
+                at => at,
+            };
+            // It was read when the task was defined. Rules of zones change from version to
+            // version, and a zone may go: such a task is due no more, and says so when it is
+            // looked at.
+            let _ = timetable.enter_from(task, from);
+        }
+        timetable
+    }
+
+    /// When [`due`](Self::due) has something to do again.
+    pub(crate) fn next_due(&self) -> Option<Wall> {
+        self.clock.next_due()
+    }
+
+    /// The next time a task is due.
+    pub(crate) fn next_of(&self, task: TaskNo) -> Option<Wall> {
+        self.clock.next_of(Key(task.0))
+    }
+
+    /// Records what is due, and launches what shall be.
+    pub(crate) fn due(&mut self, cx: &mut Cx<'_>) {
+        if cx.config.bugs.has(Bug::WallBackRepeats) {
+            self.go_back(cx);
+        }
+        let mut ticks = Vec::new();
+        self.clock.due(cx.now.wall, &mut |tick| ticks.push(tick));
+        for tick in ticks {
+            self.tick(cx, &tick);
+        }
+    }
+
+    /// What a leader would do that goes by the wall clock instead of by its records.
+    fn go_back(&mut self, cx: &Cx<'_>) {
+        let now = cx.now.wall;
+        for task in cx.ledger.library().tasks().filter(|it| it.accounted > now) {
+            // Its schedule was read before.
+            let _ = self.enter_from(task, now);
+        }
+    }
+
+    /// Takes a task in as it is defined now.
+    pub(crate) fn enter(&mut self, task: &Task) -> Result<(), ScheduleError> {
+        self.enter_from(task, task.accounted)
+    }
+
+    fn enter_from(&mut self, task: &Task, accounted: Wall) -> Result<(), ScheduleError> {
+        self.leave(task.number);
+        let Some(trigger) = task.trigger() else {
+            return Ok(());
+        };
+        for name in &trigger.after {
+            let followers = self.followers.entry(name.clone()).or_default();
+            followers.insert(task.number);
+        }
+        if !trigger.after.is_empty() {
+            self.after.insert(task.number, trigger.after.clone());
+        }
+        if let Some(rate) = trigger.launch_rate {
+            let rate = LaunchRate::new(rate.count, rate.per);
+            self.rates.insert(task.number, rate);
+        }
+        if let Some(schedule) = &trigger.schedule {
+            let parsed = self
+                .schedules
+                .parse(&schedule.text, &schedule.zone, schedule.dst)?;
+            let key = Key(task.number.0);
+            self.clock.insert(key, parsed, policy(schedule), accounted);
+        }
+        Ok(())
+    }
+
+    /// Forgets a task, or what it was before.
+    fn leave(&mut self, task: TaskNo) {
+        self.clock.remove(Key(task.0));
+        self.rates.remove(&task);
+        for name in self.after.remove(&task).unwrap_or_default() {
+            if let Some(followers) = self.followers.get_mut(&name) {
+                followers.remove(&task);
+                if followers.is_empty() {
+                    self.followers.remove(&name);
+                }
+            }
+        }
+    }
+
+    /// Gives everything that is due of a task, and is launched no more, its record.
+    pub(crate) fn close(&mut self, cx: &mut Cx<'_>, task: TaskNo) {
+        let mut ticks = Vec::new();
+        let sink = &mut |tick| ticks.push(tick);
+        self.clock.close(Key(task.0), cx.now.wall, sink);
+        for tick in ticks {
+            self.tick(cx, &tick);
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>, tick: &Tick) {
+        let number = TaskNo(tick.key.0);
+        let Some(task) = cx.ledger.library().task(number).cloned() else {
+            return;
+        };
+        let Some(trigger) = task.trigger() else {
+            return;
+        };
+        let verdict = self.admit(cx, number, trigger, tick.verdict);
+        let spec = task.spec().filter(|_| !matches!(verdict, Verdict::Skip(_)));
+        let slack = trigger.schedule.as_ref().map(|it| it.slack);
+        let spec = spec.map(|mut spec| {
+            spec.origin = Some(Origin {
+                task: number,
+                revision: task.revision,
+                due: Some(Due {
+                    nominal: tick.first,
+                    latest: Wall(tick.planned.0.saturating_add(slack.unwrap_or_default().0)),
+                }),
+            });
+            let nominal = Zone::UTC.rfc3339(tick.first);
+            spec.env.entry(NOMINAL_TIME.to_owned()).or_insert(nominal);
+            spec
+        });
+        let instance = spec.is_some().then(|| unused_id(cx));
+        let bugs = cx.config.bugs;
+        cx.commit(Fact::TickRecorded {
+            task: number,
+            revision: task.revision,
+            first: tick.first,
+            last: match bugs.has(Bug::AccountedNotAdvanced) {
+                true => tick.first,
+                false => tick.last,
+            },
+            count: tick.count,
+            verdict,
+            instance,
+            after: None,
+        });
+        let late = matches!(verdict, Verdict::Late { .. });
+        if let Some((id, spec)) = instance.zip(spec)
+            && !(late && bugs.has(Bug::TickWithoutInstance))
+        {
+            submit(cx, id, spec);
+        }
+    }
+
+    /// An instance of a task is DONE: those that come after it are launched.
+    pub(crate) fn follow(&mut self, cx: &mut Cx<'_>, done: InstanceId, origin: Origin) {
+        let Some(task) = cx.ledger.library().task(origin.task) else {
+            return;
+        };
+        let Some(followers) = self.followers.get(&task.name).cloned() else {
+            return;
+        };
+        for number in followers {
+            let Some(follower) = cx.ledger.library().task(number).cloned() else {
+                continue;
+            };
+            let Some(trigger) = follower.trigger() else {
+                continue;
+            };
+            let verdict = self.admit(cx, number, trigger, Verdict::Launch);
+            let spec = follower.spec();
+            let spec = spec.filter(|_| !matches!(verdict, Verdict::Skip(_)));
+            let instance = spec.is_some().then(|| unused_id(cx));
+            cx.commit(Fact::TickRecorded {
+                task: number,
+                revision: follower.revision,
+                first: cx.now.wall,
+                last: cx.now.wall,
+                count: 1,
+                verdict,
+                instance,
+                after: Some(done),
+            });
+            if let Some((id, mut spec)) = instance.zip(spec) {
+                spec.origin = Some(origin_of(number, follower.revision));
+                spec.env.insert(AFTER.to_owned(), done.to_string());
+                submit(cx, id, spec);
+            }
+        }
+    }
+
+    /// Holds a launch against the limits of its task.
+    pub(crate) fn admit(
+        &mut self,
+        cx: &Cx<'_>,
+        task: TaskNo,
+        trigger: &Trigger,
+        verdict: Verdict,
+    ) -> Verdict {
+        let active = cx.ledger.library().active(task);
+        let rate = self.rates.get_mut(&task);
+        admit(verdict, active, trigger.max_instances, rate, cx.now.mono)
+    }
+}
+
+/// An origin without a due time.
+pub(super) const fn origin_of(task: TaskNo, revision: Revision) -> Origin {
+    Origin {
+        task,
+        revision,
+        due: None,
+    }
+}
+
+/// An id that nobody has had. Without a store workers may still hold instances of a leader
+/// before, which nobody remembers: the ids of two leaders must never meet.
+pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
+    next_id(cx.ledger, cx.config.store, cx.epoch)
+}
+
+/// See [`unused_id`].
+pub(super) fn next_id(
+    ledger: &Ledger,
+    store: StoreMode,
+    epoch: baton_model::ids::Epoch,
+) -> InstanceId {
+    let known = ledger.known().last().unwrap_or(InstanceId(0));
+    let floor = match store {
+        StoreMode::Durable => 0,
+        StoreMode::Memory => epoch.0.saturating_mul(IDS_PER_EPOCH),
+    };
+    known.max(InstanceId(floor)).next()
+}
+
+/// Accepts one instance that the leader itself has defined.
+pub(super) fn submit(cx: &mut Cx<'_>, id: InstanceId, spec: InstanceSpec) {
+    let range = Range::one(id, Arc::new(spec));
+    cx.commit(Fact::InstancesSubmitted {
+        first: id,
+        last: id,
+        spec: Arc::clone(&range.spec),
+    });
+    cx.bullpen.fresh(&range);
+}
+
+fn policy(schedule: &library::Schedule) -> Policy {
+    Policy {
+        slack: schedule.slack,
+        catch_up: schedule.catch_up,
+        jitter: schedule.jitter,
+    }
+}
+
+/// Checks what only a clock can know of a definition.
+pub(super) fn check(definition: &Definition) -> Result<(), ScheduleError> {
+    let Some(schedule) = &definition.trigger.schedule else {
+        return Ok(());
+    };
+    let zone = Zone::named(&schedule.zone)?;
+    Schedule::parse(&schedule.text, &zone, schedule.dst).map(drop)
+}
+
+/// From when on due times are a new revision's business: where the schedule stays what it was,
+/// from where the one before has left off.
+pub(super) fn begins(before: Option<&Task>, definition: &Definition, now: Now) -> Wall {
+    let schedule = definition.trigger.schedule.as_ref();
+    let same = before.and_then(|task| {
+        let was = task.trigger()?.schedule.as_ref();
+        (was.is_some() && was == schedule).then_some(task.accounted)
+    });
+    same.unwrap_or(now.wall)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_that_stays_goes_on_and_another_begins_now() {
+        let definition = |text: &str| Definition {
+            source: "{}".into(),
+            spec: None,
+            trigger: Trigger {
+                schedule: Some(library::Schedule {
+                    text: text.to_owned(),
+                    zone: "UTC".to_owned(),
+                    dst: crate::clock::Dst::default(),
+                    slack: baton_model::time::Millis(0),
+                    catch_up: crate::clock::CatchUp::Last,
+                    jitter: baton_model::time::Millis(0),
+                }),
+                ..Trigger::default()
+            },
+            file: None,
+        };
+        let daily = definition("@daily");
+        let name = TaskName::default();
+        let task = Task::new(TaskNo(1), name, Revision(1), Wall(5), Some(&daily));
+        let now = Now {
+            wall: Wall(9),
+            ..Now::default()
+        };
+        assert_eq!(begins(Some(&task), &daily, now), Wall(5));
+        assert_eq!(begins(Some(&task), &definition("@hourly"), now), Wall(9));
+        assert_eq!(begins(None, &daily, now), Wall(9));
+    }
+}
