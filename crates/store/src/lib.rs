@@ -15,8 +15,10 @@
 //! | [`memory`] | the same without a file, for `--store memory` and tests |
 //! | `body` | a fact as it stands in the history |
 //! | `draft` | from facts to changed rows, by the ledger's own rules, for all backends |
+//! | [`facts`] | the whole history in order |
 //! | `retention` | what may go, and when |
 //! | [`token`] | the secrets of tokens: drawn, and hashed |
+//! | [`usage`] | what was used, by owner and hour |
 //! | [`view`] | what readers ask for and get |
 //! | [`limits`] | every bound, with its reason |
 //!
@@ -27,21 +29,24 @@
 mod body;
 mod draft;
 mod error;
+pub mod facts;
 pub mod limits;
 pub mod memory;
 mod retention;
 pub mod sqlite;
 pub mod token;
+pub mod usage;
 pub mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 
 use baton_core::leader::Row;
 use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
@@ -51,7 +56,11 @@ pub use memory::MemoryStore;
 pub use retention::{Pruned, Retention};
 pub use sqlite::SqliteStore;
 
-use view::{Counts, Entry, Page, Query, Record, Seq};
+use facts::{FactQuery, Facts};
+use usage::{Usage, UsagePlace, UsageQuery};
+use view::{
+    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+};
 
 /// Called once with what became of a batch; dropped uncalled only if the store's own
 /// thread has panicked.
@@ -148,6 +157,19 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Page<Entry, Seq>, StoreError>;
 
+    /// Facts in the order in which they landed, whatever they are about. Whoever goes on from
+    /// where a page has looked to gets every fact once, but for those that were pruned.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError>;
+
+    /// What was used, by hour and owner. It outlives the history it comes from.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError>;
+
     /// How many of `first` to `last` are in which state; a state without any is missing.
     ///
     /// # Errors
@@ -163,6 +185,49 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Where it cannot be read.
     fn counts(&self) -> Result<Counts, StoreError>;
+
+    /// A task of the library as it is now; or in one of its revisions, also if it was removed.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn task(
+        &self,
+        name: &TaskName,
+        revision: Option<Revision>,
+    ) -> Result<Option<TaskRecord>, StoreError>;
+
+    /// One page of the tasks that are in the library, by owner and name.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError>;
+
+    /// What these tasks are called, removed ones included.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn task_names(
+        &self,
+        numbers: &BTreeSet<TaskNo>,
+    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError>;
+
+    /// The revisions of a task before this one, the latest first.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    fn revisions(
+        &self,
+        task: TaskNo,
+        before: Option<Revision>,
+        limit: usize,
+    ) -> Result<Page<RevisionRecord, Revision>, StoreError>;
+
+    /// What became of due times, the latest first. A page may hold fewer than asked for, or
+    /// none, before the end.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError>;
 
     /// Removes what `retention` does not want to keep, at most `budget` records,
     /// in steps so small that commits pass between them, and gives the space back.

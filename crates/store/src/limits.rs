@@ -12,6 +12,10 @@ pub const QUEUE_FACTS_MAX: usize = 65_536;
 /// because the log cannot be cut back behind it.
 pub const PAGE_ITEMS_MAX: usize = 1_000;
 
+/// Bytes of facts after which a page of the whole history ends: a fact brings its spec along,
+/// and many large ones shall not be in memory at once.
+pub const FACTS_PAGE_BYTES_MAX: usize = 256 << 10;
+
 /// Instances and ranges that one page looks at in each of its sources, where a filter
 /// passes few of them: some milliseconds' work.
 pub const PAGE_SCAN_MAX: usize = 5_000;
@@ -21,6 +25,10 @@ pub const SPECS_REMEMBERED_MAX: usize = 1_024;
 
 /// Bytes of a spec beyond which it is not remembered.
 pub const SPEC_REMEMBERED_BYTES_MAX: usize = 16 * 1_024;
+
+/// Specs of which the writer remembers whose they are and what they claim: some hundred bytes
+/// each, so that the end of an attempt need not read its spec again.
+pub const CLAIMS_REMEMBERED_MAX: usize = 16_384;
 
 /// Read connections kept open while nobody reads.
 pub const READERS_IDLE_MAX: usize = 4;
@@ -51,6 +59,10 @@ pub const PRUNE_STEP_INSTANCES: usize = 128;
 
 /// Facts about no instance that one step of pruning removes at most.
 pub const PRUNE_STEP_FACTS: usize = 1_024;
+
+/// Hours for which it is kept what was used: a year can be compared with the one before. What is
+/// older goes when history is pruned.
+pub const USAGE_HOURS_KEPT: u64 = 400 * 24;
 
 /// Pages that one step returns to the file system.
 pub const VACUUM_STEP_PAGES: u64 = 512;

@@ -35,6 +35,8 @@ pub struct Pruned {
     pub facts: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// The number of the last fact of those that are gone.
+    pub last: Seq,
     /// Bytes by which the file of the store has become smaller.
     pub returned: u64,
     /// True if the budget ended it, so that there may be more to remove.
@@ -48,11 +50,19 @@ impl Pruned {
     }
 
     /// Adds what one more step has removed.
-    pub(crate) const fn add(&mut self, step: &Self) {
+    pub(crate) fn add(&mut self, step: &Self) {
         self.instances += step.instances;
         self.records += step.records;
         self.facts += step.facts;
         self.bytes += step.bytes;
+        self.last = self.last.max(step.last);
+    }
+
+    /// A fact is gone.
+    pub(crate) fn fact(&mut self, seq: Seq, bytes: u64) {
+        self.facts += 1;
+        self.bytes += bytes;
+        self.last = self.last.max(seq);
     }
 }
 

@@ -51,6 +51,7 @@ pub(crate) mod tests {
             NewToken {
                 name: String::new(),
                 role: Role::Viewer,
+                owner: None,
                 hash: SecretHash(hash),
                 created_at: Wall(created_at),
                 expires_at,

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use baton_core::ledger::Instance;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, LeaseId, WorkerName};
+use baton_model::ids::{Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName};
+use baton_model::library::{Definition, TaskName};
 use baton_model::outcome::{AttemptEnd, Ran};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
@@ -227,6 +229,56 @@ pub struct Entry {
     pub epoch: Epoch,
     /// What happened.
     pub fact: Fact,
+}
+
+/// A task of the library, in one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskRecord {
+    /// Its number.
+    pub number: TaskNo,
+    /// What it is called.
+    pub name: TaskName,
+    /// Which revision this is.
+    pub revision: Revision,
+    /// Whether the task is in the library, and this is what it is now.
+    pub current: bool,
+    /// When it was defined so.
+    pub at: Wall,
+    /// What it is.
+    pub definition: Arc<Definition>,
+}
+
+/// One revision of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevisionRecord {
+    /// Its number.
+    pub revision: Revision,
+    /// When it was made.
+    pub at: Wall,
+    /// What it says.
+    pub definition: Arc<Definition>,
+}
+
+/// One question for tasks of the library.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskQuery {
+    /// Of this owner only.
+    pub owner: Option<String>,
+    /// From behind this name on.
+    pub after: Option<TaskName>,
+    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    pub limit: usize,
+}
+
+/// One question for what became of due times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TickQuery {
+    /// Of this task only.
+    pub task: Option<TaskNo>,
+    /// Before this fact only.
+    pub before: Option<Seq>,
+    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    pub limit: usize,
 }
 
 /// How much there is.

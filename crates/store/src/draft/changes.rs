@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use baton_core::ledger::Instance;
 use baton_model::ids::{Incarnation, Life, Lineage, WorkerName};
 use baton_model::state::UniversalState;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 
-use super::{Draft, Ids, Line, SpanChange, Story};
+use super::{Draft, Ids, KeptTask, Line, NewKey, NewRevision, SpanChange, Story};
 use crate::view::{LastEnd, Seq};
 
 /// An instance after the draft, and the state of the row it had before, if any.
@@ -17,6 +17,7 @@ pub(crate) struct Change<'a, S> {
     pub(crate) instance: &'a Instance,
     pub(crate) story: &'a Story<S>,
     pub(crate) last: Option<&'a LastEnd>,
+    pub(crate) leased_at: Option<Wall>,
 }
 
 impl<S: Clone + PartialEq> Draft<S> {
@@ -53,6 +54,7 @@ impl<S: Clone + PartialEq> Draft<S> {
                 instance: self.ledger.instance(*id)?,
                 story: &touch.story,
                 last: touch.last.as_ref(),
+                leased_at: touch.leased_at,
             })
         })
     }
@@ -65,6 +67,21 @@ impl<S: Clone + PartialEq> Draft<S> {
     /// Ranges of known ids to forget, and to add, as they are kept.
     pub(crate) fn known(&self) -> (Vec<Ids>, Vec<Ids>) {
         self.known.changes()
+    }
+
+    /// Tasks of the library that were touched, as they stand now.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = KeptTask> + '_ {
+        self.tasks.changes(&self.ledger)
+    }
+
+    /// Revisions that are new.
+    pub(crate) fn revisions(&self) -> &[NewRevision] {
+        &self.tasks.revisions
+    }
+
+    /// What requests with a key have brought about.
+    pub(crate) fn keys(&self) -> &[NewKey] {
+        &self.tasks.keys
     }
 
     /// Workers that were drained, or no longer are.

@@ -15,27 +15,34 @@
 
 mod changes;
 mod known;
+mod library;
 mod spans;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_core::ledger::{Instance, Ledger, LedgerError, Range};
 use baton_model::fact::Fact;
-use baton_model::ids::{AttemptNo, Epoch, Incarnation, InstanceId, WorkerName};
+use baton_model::ids::{AttemptNo, Epoch, Incarnation, InstanceId, TaskNo, WorkerName};
+use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
+use crate::usage::Claim;
 use crate::view::{LastEnd, Seq};
 use crate::{StoreError, body};
 
 use known::Known;
+use library::Tasks;
 use spans::Spans;
 
 pub(crate) use changes::Change;
 pub(crate) use known::{Around, Ids};
+pub(crate) use library::{KeptTask, NewKey, NewRevision};
 pub(crate) use spans::{Span, SpanChange, Story, halves, length};
+pub(crate) use usage::Usages;
 
 /// What is kept already.
 pub(crate) trait Kept {
@@ -50,6 +57,8 @@ pub(crate) trait Kept {
         spec: &Arc<InstanceSpec>,
         uses: u64,
     ) -> Result<(Self::Spec, u64), StoreError>;
+    /// What a spec says about usage.
+    fn claim(&mut self, spec: &Self::Spec) -> Result<Arc<Claim>, StoreError>;
     /// An instance with a row of its own; its spec may be any.
     fn row(&mut self, id: InstanceId) -> Result<Option<Row<Self::Spec>>, StoreError>;
     /// The range that the id is in.
@@ -69,6 +78,10 @@ pub(crate) trait Kept {
     /// Known ids that overlap this range.
     fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<Around, StoreError>;
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError>;
+    /// A task of the library.
+    fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError>;
+    /// The number that a name has.
+    fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError>;
 }
 
 /// An instance with a row of its own.
@@ -77,6 +90,8 @@ pub(crate) struct Row<S> {
     pub(crate) instance: Instance,
     pub(crate) story: Story<S>,
     pub(crate) last: Option<LastEnd>,
+    /// When the open lease was granted.
+    pub(crate) leased_at: Option<Wall>,
 }
 
 /// A fact on its way into the history.
@@ -86,6 +101,8 @@ pub(crate) struct Line<S> {
     pub(crate) at: Wall,
     pub(crate) epoch: Epoch,
     pub(crate) about: Option<Ids>,
+    /// The task of the library that it is about.
+    pub(crate) task: Option<TaskNo>,
     pub(crate) spec: Option<S>,
     pub(crate) body: String,
     /// Of the body and the spec.
@@ -107,6 +124,7 @@ struct Touch<S> {
     before: Option<UniversalState>,
     story: Story<S>,
     last: Option<LastEnd>,
+    leased_at: Option<Wall>,
 }
 
 /// Facts applied, not yet written.
@@ -119,6 +137,8 @@ pub(crate) struct Draft<S> {
     condemned_before: Option<Vec<Incarnation>>,
     drained: BTreeMap<WorkerName, bool>,
     lease_time_set: bool,
+    tasks: Tasks,
+    usage: Usages,
     lines: Vec<Line<S>>,
     next: Seq,
     no_spec: Arc<InstanceSpec>,
@@ -135,6 +155,8 @@ impl<S: Clone + PartialEq> Draft<S> {
             condemned_before: None,
             drained: BTreeMap::new(),
             lease_time_set: false,
+            tasks: Tasks::default(),
+            usage: Usages::new(),
             lines: Vec::new(),
             next,
             no_spec: Arc::default(),
@@ -157,6 +179,7 @@ impl<S: Clone + PartialEq> Draft<S> {
             at,
             epoch,
             about: fact.instances(),
+            task: fact.task(),
             spec,
             bytes: body.len() as u64 + spec_bytes.unwrap_or(0),
             body,
@@ -193,6 +216,7 @@ impl<S: Clone + PartialEq> Draft<S> {
             } => {
                 let id = lease.attempt.instance;
                 self.fetch(kept, id)?;
+                self.count(kept, at, fact, id)?;
                 let open = self.ledger.open_lease(*lease);
                 let last = open.map(|open| LastEnd {
                     lease: *lease,
@@ -212,6 +236,7 @@ impl<S: Clone + PartialEq> Draft<S> {
             | Fact::InstanceRetried { .. } => {
                 if let Some((id, _)) = fact.instances() {
                     self.fetch(kept, id)?;
+                    self.count(kept, at, fact, id)?;
                     self.alone(at, fact, id)?;
                 }
             }
@@ -226,6 +251,13 @@ impl<S: Clone + PartialEq> Draft<S> {
             Fact::WorkerCondemned { .. } => {
                 self.fetch_condemned(kept)?;
                 self.ledger.apply(fact)?;
+            }
+            // Who triggered an instance changes nothing about it: it stays in its range.
+            Fact::InstanceTriggered { .. }
+            | Fact::TaskDefined { .. }
+            | Fact::TaskRemoved { .. }
+            | Fact::TickRecorded { .. } => {
+                self.tasks.learn(kept, &mut self.ledger, at, fact)?;
             }
         }
         Ok(None)
@@ -254,7 +286,8 @@ impl<S: Clone + PartialEq> Draft<S> {
             return Err(LedgerError::UnknownInstance(id).into());
         }
         self.alone(at, fact, id)?;
-        if there {
+        if let Some(touch) = self.touched.get_mut(&id) {
+            touch.leased_at = Some(at);
             // What the worker says that it runs is not what the instance asks for: it
             // stays in the fact.
             return Ok(None);
@@ -265,6 +298,7 @@ impl<S: Clone + PartialEq> Draft<S> {
             before: None,
             story: Story::begun(spec.0.clone(), at, self.next),
             last: None,
+            leased_at: Some(at),
         };
         self.touched.insert(id, touch);
         Ok(Some(spec))
@@ -290,9 +324,13 @@ impl<S: Clone + PartialEq> Draft<S> {
         for id in requeued {
             if let Some(touch) = self.touched.get_mut(&id) {
                 touch.story.change(at, self.next);
+                let spec = touch.story.spec.clone();
+                self.count_halted(kept, at, &spec, 1)?;
             }
         }
-        self.spans.halt(first, last, at, self.next);
+        for (spec, count) in self.spans.halt(first, last, at, self.next) {
+            self.count_halted(kept, at, &spec, count)?;
+        }
         Ok(())
     }
 
@@ -326,6 +364,7 @@ impl<S: Clone + PartialEq> Draft<S> {
             before: Some(row.instance.state),
             story: row.story,
             last: row.last,
+            leased_at: row.leased_at,
         };
         self.ledger.admit(row.instance)?;
         self.touched.insert(id, touch);
@@ -348,6 +387,7 @@ impl<S: Clone + PartialEq> Draft<S> {
             before: None,
             story: span.story,
             last: None,
+            leased_at: None,
         };
         self.touched.insert(id, touch);
         Ok(())

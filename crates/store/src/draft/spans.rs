@@ -128,21 +128,30 @@ impl<S: Clone + PartialEq> Spans<S> {
         self.part(last, id, id)
     }
 
-    /// Stops those of `first` to `last` that wait.
-    pub(super) fn halt(&mut self, first: InstanceId, last: InstanceId, at: Wall, seq: Seq) {
+    /// Stops those of `first` to `last` that wait; how many of each spec.
+    pub(super) fn halt(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+        at: Wall,
+        seq: Seq,
+    ) -> Vec<(S, u64)> {
         let touched = self.now.range(first..);
         let touched: Vec<_> = touched
             .take_while(|(_, span)| span.first <= last)
             .filter(|(_, span)| span.state == UniversalState::Queued)
             .map(|(end, _)| *end)
             .collect();
+        let mut halted = Vec::new();
         for end in touched {
             if let Some(mut part) = self.part(end, first, last) {
                 part.state = UniversalState::Halted;
                 part.story.change(at, seq);
+                halted.push((part.story.spec.clone(), part.len()));
                 self.now.insert(part.last, part);
             }
         }
+        halted
     }
 
     /// Takes the part from `first` to `last` out of the range that ends at `end`.

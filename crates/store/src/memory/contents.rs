@@ -8,14 +8,18 @@ use baton_core::leader::Row as Leadership;
 use baton_core::ledger::{IdSet, Ledger, Parts, Range};
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, Incarnation, InstanceId, Life, Lineage, WorkerName};
+use baton_model::ids::{Epoch, Incarnation, InstanceId, Life, Lineage, TaskNo, WorkerName};
+use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use crate::draft::{self, Around, Change, Draft, Kept, SpanChange};
-use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Scan, Seq};
+use crate::draft::{self, Around, Change, Draft, Kept, KeptTask, SpanChange};
+use crate::usage::{Claim, Hour, Used};
+use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Scan, Seq, TickQuery};
 use crate::{StoreError, body};
+
+use super::library::Library;
 
 /// What specs are known by here.
 type Spec = Arc<InstanceSpec>;
@@ -28,7 +32,7 @@ pub(super) type Span = draft::Span<Spec>;
 pub(super) struct Contents {
     pub(super) row: Leadership,
     broken: Option<Epoch>,
-    last: Seq,
+    pub(super) last: Seq,
     lease_time: Millis,
     known: IdSet,
     condemned: BTreeMap<Lineage, Life>,
@@ -41,6 +45,11 @@ pub(super) struct Contents {
     pub(super) timelines: BTreeMap<InstanceId, Vec<Line>>,
     /// Facts about ranges of instances, and about none.
     pub(super) wide: BTreeMap<Seq, Line>,
+    pub(super) library: Library,
+    /// Whose timeline a fact is in, if it is about one instance.
+    pub(super) order: BTreeMap<Seq, InstanceId>,
+    pub(super) pruned: Seq,
+    pub(super) usage: BTreeMap<(Hour, Arc<str>), Used>,
     pub(super) counts: Counts,
 }
 
@@ -91,6 +100,8 @@ impl Contents {
             condemned: self.lives().collect(),
             drained: self.drained.iter().cloned().collect(),
             lease_time: self.lease_time,
+            tasks: self.library.tasks(),
+            keys: self.library.keys(),
         })?)
     }
 
@@ -131,6 +142,7 @@ impl Contents {
                 self.drained.remove(worker);
             }
         }
+        self.library.write(&draft);
         for (first, last) in draft.known().1 {
             self.known.insert(first, last);
         }
@@ -145,9 +157,15 @@ impl Contents {
         for change in draft.changes() {
             self.write_row(&change);
         }
+        for (place, used) in draft.usage() {
+            self.usage.entry(place.clone()).or_default().add(used);
+        }
         for line in draft.into_lines() {
             match line.own() {
-                Some(id) => self.timelines.entry(id).or_default().push(line),
+                Some(id) => {
+                    self.order.insert(line.seq, id);
+                    self.timelines.entry(id).or_default().push(line);
+                }
                 None => drop(self.wide.insert(line.seq, line)),
             }
         }
@@ -169,6 +187,7 @@ impl Contents {
             instance: change.instance.clone(),
             story: change.story.clone(),
             last: change.last.cloned(),
+            leased_at: change.leased_at,
         };
         row.instance.spec = Arc::clone(&row.story.spec);
         let id = row.instance.id;
@@ -254,6 +273,28 @@ impl Contents {
     }
 }
 
+impl Contents {
+    /// What became of due times, the latest first.
+    pub(super) fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+        let limit = view::page_limit(query.limit);
+        let before = query.before.unwrap_or(Seq(u64::MAX));
+        let lines = self.wide.range(..before).rev().map(|(_, line)| line);
+        let lines = lines.filter(|line| line.task.is_some());
+        let lines = lines.filter(|line| query.task.is_none() || line.task == query.task);
+        let mut items = Vec::new();
+        for line in lines {
+            let entry = entry(line)?;
+            if matches!(entry.fact, Fact::TickRecorded { .. }) {
+                items.push(entry);
+            }
+            if items.len() > limit {
+                break;
+            }
+        }
+        Ok(Page::cut(items, limit, |entry: &Entry| entry.seq))
+    }
+}
+
 impl Kept for Contents {
     type Spec = Spec;
 
@@ -265,6 +306,10 @@ impl Kept for Contents {
     ) -> Result<(Spec, u64), StoreError> {
         let bytes = body::write_spec(spec)?.len() as u64;
         Ok((Arc::clone(spec), bytes))
+    }
+
+    fn claim(&mut self, spec: &Spec) -> Result<Arc<Claim>, StoreError> {
+        Ok(Arc::new(Claim::of(spec)))
     }
 
     fn row(&mut self, id: InstanceId) -> Result<Option<Row>, StoreError> {
@@ -305,6 +350,14 @@ impl Kept for Contents {
 
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {
         Ok(self.lives().collect())
+    }
+
+    fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError> {
+        Ok(self.library.kept(number))
+    }
+
+    fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError> {
+        Ok(self.library.named(name))
     }
 }
 
@@ -353,7 +406,7 @@ fn record_of_span(span: &Span, id: InstanceId, range: Option<InstanceId>) -> Rec
     }
 }
 
-fn entry(line: &Line) -> Result<Entry, StoreError> {
+pub(super) fn entry(line: &Line) -> Result<Entry, StoreError> {
     Ok(Entry {
         seq: line.seq,
         at: line.at,

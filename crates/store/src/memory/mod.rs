@@ -2,26 +2,33 @@
 //!
 //! It keeps every promise of [`Store`] but durability: what is kept is gone with
 //! the process. Clones are handles to the same place, as two connections to one
-//! database are. What is in it, and how it changes, is `contents`; what may go, `prune`;
-//! credentials, `tokens`.
+//! database are. What is in it, and how it changes, is `contents`; the whole history in
+//! order, and what was used, `reading`; what may go, `prune`; credentials, `tokens`.
 
 mod contents;
+mod library;
 mod prune;
+mod reading;
 mod tokens;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baton_core::leader::Row as Leadership;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
+use crate::facts::{FactQuery, Facts};
 use crate::limits::PRUNE_STEP_INSTANCES;
-use crate::view::{Counts, Entry, Page, Query, Record, Seq};
+use crate::usage::{Usage, UsagePlace, UsageQuery};
+use crate::view::{
+    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+};
 use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
 use contents::Contents;
 use tokens::Tokens;
@@ -103,6 +110,14 @@ impl Store for MemoryStore {
         self.contents().timeline(id, after, limit)
     }
 
+    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError> {
+        self.contents().facts(query)
+    }
+
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError> {
+        Ok(self.contents().used(query))
+    }
+
     fn tally(
         &self,
         first: InstanceId,
@@ -113,6 +128,38 @@ impl Store for MemoryStore {
 
     fn counts(&self) -> Result<Counts, StoreError> {
         Ok(self.contents().counts.clone())
+    }
+
+    fn task(
+        &self,
+        name: &TaskName,
+        revision: Option<Revision>,
+    ) -> Result<Option<TaskRecord>, StoreError> {
+        Ok(self.contents().library.record(name, revision))
+    }
+
+    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError> {
+        Ok(self.contents().library.page(query))
+    }
+
+    fn task_names(
+        &self,
+        numbers: &BTreeSet<TaskNo>,
+    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError> {
+        Ok(self.contents().library.task_names(numbers))
+    }
+
+    fn revisions(
+        &self,
+        task: TaskNo,
+        before: Option<Revision>,
+        limit: usize,
+    ) -> Result<Page<RevisionRecord, Revision>, StoreError> {
+        Ok(self.contents().library.revisions(task, before, limit))
+    }
+
+    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+        self.contents().ticks(query)
     }
 
     fn prune(

@@ -9,6 +9,7 @@ use super::contents::{Contents, Line, row_place};
 use crate::draft::SpanChange;
 use crate::limits::PRUNE_STEP_FACTS;
 use crate::retention::{Candidate, Held};
+use crate::usage::Hour;
 use crate::view::{Cursor, Seq, View};
 use crate::{Pruned, Retention};
 
@@ -35,7 +36,10 @@ impl Contents {
                 || retention.is_old(now, line.at)
                 || (large && retention.is_large(held.bytes.saturating_sub(gone)))
         });
+        let first = Hour::first_kept(now);
+        self.usage.retain(|(hour, _), _| *hour >= first);
         self.counts.history_bytes -= step.bytes;
+        self.pruned = self.pruned.max(step.last);
         step
     }
 
@@ -89,6 +93,10 @@ impl Contents {
             let lines = self.timelines.remove(&doomed.last).unwrap_or_default();
             step.facts += lines.len() as u64;
             step.bytes += lines.iter().map(|line| line.bytes).sum::<u64>();
+            for line in &lines {
+                self.order.remove(&line.seq);
+                step.last = step.last.max(line.seq);
+            }
         }
         step.instances += doomed.len();
         step.records += 1;
@@ -112,8 +120,7 @@ impl Contents {
             return;
         }
         if let Some(line) = self.wide.remove(&seq) {
-            step.facts += 1;
-            step.bytes += line.bytes;
+            step.fact(seq, line.bytes);
         }
     }
 
@@ -125,8 +132,7 @@ impl Contents {
             if !goes(line, step.bytes) {
                 break;
             }
-            step.facts += 1;
-            step.bytes += line.bytes;
+            step.fact(line.seq, line.bytes);
             gone.push(line.seq);
         }
         for seq in gone {

@@ -33,6 +33,7 @@ impl Tokens {
             id: self.last,
             name: new.name.clone(),
             role: new.role,
+            owner: new.owner.clone(),
             hash: new.hash,
             created_at: new.created_at,
             expires_at: new.expires_at,

@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use baton_model::ids::{Incarnation, InstanceId};
+use baton_model::ids::{Incarnation, InstanceId, TaskNo};
+use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::library;
 use super::rows::{self, bits, lift};
 use super::specs::{SpecId, Written};
 use crate::StoreError;
-use crate::draft::{self, Around, Ids, Kept, halves};
+use crate::draft::{self, Around, Ids, Kept, KeptTask, halves};
+use crate::usage::Claim;
 use crate::view::{Seq, key};
 
 macro_rules! instance {
@@ -18,7 +21,8 @@ macro_rules! instance {
         concat!(
             "SELECT id, state, spec, submitted_at_ms, submitted_seq, changed_at_ms, changed_seq, \
              attempts, failures, losses, stop_requested, lease_attempt, lease_epoch, \
-             lease_confirmed, worker, lineage, life, host, boot, again, last_end FROM instance ",
+             lease_confirmed, worker, lineage, life, host, boot, again, last_end, leased_at_ms \
+             FROM instance ",
             $rest
         )
     };
@@ -65,6 +69,13 @@ impl Kept for InTransaction<'_> {
         uses: u64,
     ) -> Result<(SpecId, u64), StoreError> {
         self.specs.add(seq, spec, uses)
+    }
+
+    fn claim(&mut self, spec: &SpecId) -> Result<Arc<Claim>, StoreError> {
+        let (db, path) = (self.db, self.path);
+        self.specs
+            .claim(db, *spec)
+            .map_err(|error| lift(path, error))
     }
 
     fn row(&mut self, id: InstanceId) -> Result<Option<Row>, StoreError> {
@@ -132,6 +143,14 @@ impl Kept for InTransaction<'_> {
             }
             Ok(Around { ranges, clear_to })
         })
+    }
+
+    fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError> {
+        self.look(|db| library::kept(db, number))
+    }
+
+    fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError> {
+        self.look(|db| library::named(db, name))
     }
 
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {

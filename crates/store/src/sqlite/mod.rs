@@ -8,6 +8,8 @@
 //! | `kept` | what a group's draft looks up |
 //! | `write` | a draft as rows |
 //! | `specs` | specs, each kept once |
+//! | `facts` | the whole history in order |
+//! | `usage` | what was used |
 //! | `tokens` | credentials |
 //! | `prune` | removing what is not to be kept |
 //! | `read` | everything that only looks, on connections of its own |
@@ -17,7 +19,9 @@
 //! its epoch is checked inside every write. The file must lie on a local file
 //! system, because the log beside it is shared through memory.
 
+mod facts;
 mod kept;
+mod library;
 mod prune;
 mod queue;
 mod read;
@@ -25,10 +29,11 @@ mod rows;
 mod schema;
 mod specs;
 mod tokens;
+mod usage;
 mod write;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -37,13 +42,18 @@ use std::thread::{self, JoinHandle};
 use baton_core::leader::Row;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
+use crate::facts::{FactQuery, Facts};
 use crate::limits::PRUNE_STEP_INSTANCES;
-use crate::view::{Counts, Entry, Page, Query, Record, Seq};
+use crate::usage::{Usage, UsagePlace, UsageQuery};
+use crate::view::{
+    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+};
 use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
 use queue::{Alone, Queue, Tell, Write};
 use read::Readers;
@@ -175,6 +185,14 @@ impl Store for SqliteStore {
         self.readers.read(|db| read::timeline(db, id, after, limit))
     }
 
+    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError> {
+        self.readers.read(|db| facts::page(db, query))
+    }
+
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError> {
+        self.readers.read(|db| usage::page(db, query))
+    }
+
     fn tally(
         &self,
         first: InstanceId,
@@ -185,6 +203,39 @@ impl Store for SqliteStore {
 
     fn counts(&self) -> Result<Counts, StoreError> {
         self.readers.read(read::counts)
+    }
+
+    fn task(
+        &self,
+        name: &TaskName,
+        revision: Option<Revision>,
+    ) -> Result<Option<TaskRecord>, StoreError> {
+        self.readers.read(|db| library::task(db, name, revision))
+    }
+
+    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError> {
+        self.readers.read(|db| library::tasks(db, query))
+    }
+
+    fn task_names(
+        &self,
+        numbers: &BTreeSet<TaskNo>,
+    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError> {
+        self.readers.read(|db| library::names(db, numbers))
+    }
+
+    fn revisions(
+        &self,
+        task: TaskNo,
+        before: Option<Revision>,
+        limit: usize,
+    ) -> Result<Page<RevisionRecord, Revision>, StoreError> {
+        self.readers
+            .read(|db| library::revisions(db, task, before, limit))
+    }
+
+    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+        self.readers.read(|db| library::ticks(db, query))
     }
 
     fn prune(

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::read::counts;
 use super::rows::bits;
 use super::specs::SpecId;
+use super::usage;
 use crate::draft::{Ids, halves};
 use crate::limits::{FREE_PAGES_KEPT_ONE_IN, PRUNE_STEP_FACTS, VACUUM_STEP_PAGES};
 use crate::retention::{Candidate, Held};
@@ -51,8 +52,12 @@ pub(super) fn step(
             || retention.is_old(now, at)
             || (large && retention.is_large(held.bytes.saturating_sub(bytes_gone)))
     })?;
-    db.prepare_cached("UPDATE totals SET history_bytes = history_bytes - ?1")?
-        .execute([pruned.bytes.cast_signed()])?;
+    usage::prune(db, now)?;
+    db.prepare_cached(
+        "UPDATE totals SET history_bytes = history_bytes - ?1, \
+         pruned_seq = max(pruned_seq, ?2)",
+    )?
+    .execute([pruned.bytes.cast_signed(), pruned.last.0.cast_signed()])?;
     Ok(pruned)
 }
 
@@ -101,10 +106,15 @@ fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>,
 fn remove(db: &Connection, doomed: &Candidate, pruned: &mut Pruned) -> Result<(), rusqlite::Error> {
     let (first, last) = (key(doomed.first), key(doomed.last));
     if first == last {
-        pruned.facts += db
+        let gone = db
             .prepare_cached("DELETE FROM history WHERE instance = ?1")?
-            .execute([last])? as u64;
-        pruned.bytes += doomed.bytes;
+            .execute([last])?;
+        if gone > 0 {
+            pruned.facts += gone as u64;
+            pruned.bytes += doomed.bytes;
+            // The last thing that happened to it, so none of them came later.
+            pruned.last = pruned.last.max(doomed.ended);
+        }
         db.prepare_cached("DELETE FROM instance WHERE id = ?1")?
             .execute([last])?;
     }
@@ -156,8 +166,9 @@ fn release_ranges(
         if !is_empty(db, range)? {
             continue;
         }
-        pruned.bytes += weigh.query_row([seq], |row| bits(row, 0))?;
-        pruned.facts += forget.execute([seq])? as u64;
+        let bytes = weigh.query_row([seq], |row| bits(row, 0))?;
+        forget.execute([seq])?;
+        pruned.fact(Seq(seq.cast_unsigned()), bytes);
     }
     Ok(())
 }
@@ -214,8 +225,7 @@ fn others(
             break;
         }
         remove.execute([seq.0.cast_signed()])?;
-        pruned.facts += 1;
-        pruned.bytes += bytes;
+        pruned.fact(seq, bytes);
     }
     Ok(())
 }

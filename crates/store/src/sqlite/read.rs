@@ -14,8 +14,8 @@ use baton_model::time::Millis;
 use rusqlite::{Connection, Rows, params};
 
 use super::rows::{self, INSTANCES, SPANS, Source, bits, lift};
-use super::schema;
 use super::specs::Shared;
+use super::{library, schema};
 use crate::StoreError;
 use crate::draft::Ids;
 use crate::limits::READERS_IDLE_MAX;
@@ -81,6 +81,8 @@ pub(super) fn ledger(
         condemned: rows::condemned(db)?,
         drained: drained(db)?,
         lease_time,
+        tasks: library::all(db)?,
+        keys: library::keys(db)?,
         ..Parts::default()
     });
     let admitted = restored.map_err(Broken::Ledger).and_then(|mut ledger| {

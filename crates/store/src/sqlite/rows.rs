@@ -30,7 +30,7 @@ macro_rules! instance {
             "SELECT i.id, i.state, i.spec, i.submitted_at_ms, i.submitted_seq, i.changed_at_ms, \
              i.changed_seq, attempts, failures, losses, stop_requested, lease_attempt, \
              lease_epoch, lease_confirmed, worker, lineage, life, host, boot, again, last_end, \
-             s.body, s.uses, s.owner, s.name FROM instance AS i LEFT JOIN spec AS s \
+             leased_at_ms, s.body, s.uses, s.owner, s.name FROM instance AS i LEFT JOIN spec AS s \
              ON s.id = i.spec ",
             $rest
         )
@@ -70,7 +70,7 @@ pub(super) const INSTANCES: Source = Source {
     beyond: instance!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.id"),
     states: "SELECT min(state) FROM instance WHERE state > ?1",
     ranges: false,
-    spec: 21,
+    spec: 22,
     record,
 };
 
@@ -206,6 +206,9 @@ pub(super) fn kept(
         },
         story: story(row)?,
         last: last_end(row, id)?,
+        leased_at: row
+            .get::<_, Option<i64>>(21)?
+            .map(|at| Wall(at.cast_unsigned())),
     })
 }
 

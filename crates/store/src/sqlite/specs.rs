@@ -11,7 +11,8 @@ use baton_model::spec::InstanceSpec;
 use rusqlite::{Connection, Row, params};
 
 use super::rows::damaged;
-use crate::limits::{SPEC_REMEMBERED_BYTES_MAX, SPECS_REMEMBERED_MAX};
+use crate::limits::{CLAIMS_REMEMBERED_MAX, SPEC_REMEMBERED_BYTES_MAX, SPECS_REMEMBERED_MAX};
+use crate::usage::Claim;
 use crate::view::Seq;
 use crate::{StoreError, body};
 
@@ -27,6 +28,7 @@ pub(super) struct Written {
     latest: Option<(Arc<InstanceSpec>, SpecId, u64)>,
     fresh: BTreeMap<SpecId, (Arc<InstanceSpec>, Arc<str>)>,
     uses: BTreeMap<SpecId, u64>,
+    claims: HashMap<SpecId, Arc<Claim>>,
     seen_version: i64,
 }
 
@@ -84,6 +86,31 @@ impl Written {
             }
             self.remembered.insert(Arc::clone(body), id);
         }
+    }
+
+    /// What a spec says about usage, be it new or kept.
+    pub(super) fn claim(
+        &mut self,
+        db: &Connection,
+        id: SpecId,
+    ) -> Result<Arc<Claim>, rusqlite::Error> {
+        if let Some(claim) = self.claims.get(&id) {
+            return Ok(Arc::clone(claim));
+        }
+        let claim = match self.fresh.get(&id) {
+            Some((spec, _)) => Claim::of(spec),
+            None => db
+                .prepare_cached("SELECT body FROM spec WHERE id = ?1")?
+                .query_row([id], |row| {
+                    Ok(Claim::of(&*parse(row.get_ref(0)?.as_str()?, 0)?))
+                })?,
+        };
+        let claim = Arc::new(claim);
+        if self.claims.len() >= CLAIMS_REMEMBERED_MAX {
+            self.claims.clear();
+        }
+        self.claims.insert(id, Arc::clone(&claim));
+        Ok(claim)
     }
 
     /// Writes what the group has added.

@@ -16,7 +16,7 @@ use crate::limits::TOKENS_MAX;
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, role, hash, created_at_ms, expires_at_ms, revoked FROM token ",
+            "SELECT id, name, role, hash, created_at_ms, expires_at_ms, revoked, owner FROM token ",
             $rest
         )
     };
@@ -36,14 +36,15 @@ pub(super) fn create(db: &Connection, path: &Path, new: &NewToken) -> Result<Tok
         }
     }
     db.execute(
-        "INSERT INTO token (name, role, hash, created_at_ms, expires_at_ms, revoked) \
-         VALUES (?1, ?2, ?3, ?4, ?5, 0)",
+        "INSERT INTO token (name, role, hash, created_at_ms, expires_at_ms, revoked, owner) \
+         VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)",
         params![
             new.name,
             new.role.word(),
             new.hash.0,
             signed(new.created_at),
             new.expires_at.map(signed),
+            new.owner,
         ],
     )
     .map_err(failed)?;
@@ -84,6 +85,7 @@ fn token(row: &Row<'_>) -> Result<Token, rusqlite::Error> {
         created_at: Wall(bits(row, 4)?),
         expires_at: expires_at.map(|ms| Wall(ms.cast_unsigned())),
         revoked: row.get(6)?,
+        owner: row.get(7)?,
     })
 }
 

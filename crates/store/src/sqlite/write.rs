@@ -2,8 +2,10 @@
 
 use rusqlite::{Connection, params};
 
+use super::library;
 use super::rows::{end_body, to_json};
 use super::specs::{SpecId, Written};
+use super::usage;
 use crate::draft::{Change, Draft, SpanChange};
 use crate::view::{Cursor, key};
 
@@ -19,6 +21,8 @@ pub(super) fn write(
     write_instances(db, draft)?;
     write_known(db, draft)?;
     write_workers(db, draft)?;
+    library::write(db, draft)?;
+    usage::write(db, draft.usage())?;
     let mut count = db.prepare_cached(
         "INSERT INTO tally (state, instances) VALUES (?1, ?2) \
          ON CONFLICT (state) DO UPDATE SET instances = instances + excluded.instances",
@@ -44,8 +48,8 @@ fn write_lines(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::E
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     let mut wide = db.prepare_cached(
-        "INSERT INTO wide (first, seq, epoch, at_ms, spec, body, last) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO wide (first, seq, epoch, at_ms, spec, body, last, task) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     for line in draft.lines() {
         let first = line.about.map(|(first, _)| key(first));
@@ -56,7 +60,10 @@ fn write_lines(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::E
             own.execute(params![first, seq, epoch, at, line.spec, line.body])?;
         } else {
             let last = line.about.map(|(_, last)| key(last));
-            wide.execute(params![first, seq, epoch, at, line.spec, line.body, last])?;
+            let task = line.task.map(|task| task.0.cast_signed());
+            wide.execute(params![
+                first, seq, epoch, at, line.spec, line.body, last, task
+            ])?;
         }
     }
     Ok(())
@@ -103,16 +110,16 @@ fn write_instances(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlit
     let mut insert = db.prepare_cached(
         "INSERT INTO instance (id, state, rank, changed_at_ms, changed_seq, attempts, failures, \
          losses, stop_requested, lease_attempt, lease_epoch, lease_confirmed, worker, lineage, \
-         life, host, boot, again, last_end, spec, submitted_at_ms, submitted_seq) \
+         life, host, boot, again, last_end, spec, submitted_at_ms, submitted_seq, leased_at_ms) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-         ?19, ?20, ?21, ?22)",
+         ?19, ?20, ?21, ?22, ?23)",
     )?;
     let mut update = db.prepare_cached(
         "UPDATE instance SET state = ?2, rank = ?3, changed_at_ms = ?4, changed_seq = ?5, \
          attempts = ?6, failures = ?7, losses = ?8, stop_requested = ?9, lease_attempt = ?10, \
          lease_epoch = ?11, lease_confirmed = ?12, worker = ?13, lineage = ?14, life = ?15, \
          host = ?16, boot = ?17, again = ?18, last_end = ?19, spec = ?20, submitted_at_ms = ?21, \
-         submitted_seq = ?22 WHERE id = ?1",
+         submitted_seq = ?22, leased_at_ms = ?23 WHERE id = ?1",
     )?;
     for change in draft.changes() {
         let statement = match change.before {
@@ -156,6 +163,7 @@ fn write_instance(
         story.spec,
         story.submitted_at.0.cast_signed(),
         story.submitted.0.cast_signed(),
+        change.leased_at.map(|at| at.0.cast_signed()),
     ])?;
     Ok(())
 }

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use baton_core::ledger::Ledger;
 use baton_model::fact::{Again, Fact, Verdict};
-use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, WorkerName};
+use baton_model::ids::{
+    AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName,
+};
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Ran, Synthetic};
-use baton_model::spec::{Allowance, Exclusive, InstanceSpec, RetryBudget, Work};
+use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
 use baton_model::time::{Millis, Wall};
 use baton_store::view::LastEnd;
 
 use crate::leading::{Rng, condemned, halted, holder};
+use crate::library;
 
 /// All that ever happened, instance by instance.
 #[derive(Default)]
@@ -128,7 +131,8 @@ impl Model {
                 holder: holder(rng.below(9)),
                 spec: spec(rng),
             },
-            _ => match rng.below(6) {
+            _ => match rng.below(18) {
+                6.. => self.about_library(rng, id),
                 0 => Fact::LeaseTimeSet {
                     lease: Millis(rng.below(90_000)),
                 },
@@ -137,6 +141,23 @@ impl Model {
                     drained: rng.below(2) == 0,
                 },
                 _ => condemned(u64::MAX / 7 * rng.below(7), rng.below(4)),
+            },
+        }
+    }
+
+    fn about_library(&self, rng: &mut Rng, id: InstanceId) -> Fact {
+        let task = 1 + rng.below(3);
+        let name = library::named("o", &format!("t{task}"));
+        let before = self.ledger.library().find(&name);
+        let (revision, accounted) = before.map_or((0, 0), |it| (it.revision.0, it.accounted.0));
+        match rng.below(4) {
+            0 => library::defined(task, &name, revision + 1, &format!("{}", rng.below(9))),
+            1 => library::removed(task, revision),
+            2 => library::ticked(task, accounted + 1, accounted + 1 + rng.below(9)),
+            // Of the known only; what it is about is otherwise drawn too seldom.
+            _ => match self.told.range(id..).next() {
+                Some((id, _)) => library::triggered(id.0, task, rng.below(1 << 60)),
+                None => library::ticked(task, accounted, accounted),
             },
         }
     }
@@ -185,6 +206,11 @@ fn spec(rng: &mut Rng) -> Arc<InstanceSpec> {
             losses_max: rng.below(3) as u32,
             ..RetryBudget::default()
         },
+        origin: (rng.below(2) == 0).then(|| Origin {
+            task: TaskNo(1 + rng.below(3)),
+            revision: Revision(1),
+            due: None,
+        }),
         ..InstanceSpec::default()
     })
 }

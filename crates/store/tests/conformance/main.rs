@@ -6,13 +6,16 @@
 //! end of this file; every check then runs on it, unchanged.
 
 mod drawing;
+mod following;
 mod leadership;
 mod leading;
+mod library;
 mod order;
 mod reading;
 mod restoring;
 mod retention;
 mod tokens;
+mod usage;
 
 use baton_store::{MemoryStore, SqliteStore, Store};
 
@@ -101,6 +104,32 @@ macro_rules! backends {
                 what_is_pruned_stays_known,
                 of_a_halted_range_no_more_goes_than_must,
                 the_fact_about_a_range_goes_with_the_last_one_of_it,
+            }
+            following {
+                facts_of_every_kind_come_once_and_in_order,
+                a_page_of_the_history_ends_by_number_and_by_bytes,
+                an_owner_sees_what_is_about_its_own_instances,
+                who_follows_is_told_up_to_where_there_are_gaps,
+                who_follows_while_others_write_misses_nothing,
+            }
+            usage {
+                an_attempt_counts_in_the_hour_it_ended_with_what_was_set_aside,
+                a_second_attempt_waits_from_its_rest_on_and_claims_what_it_was_given,
+                what_is_stopped_while_it_waits_is_counted_for_whom_it_was,
+                what_does_not_land_is_not_counted,
+                usage_stays_when_the_history_goes,
+                usage_comes_in_pages_of_hours_and_owners,
+            }
+            library {
+                a_task_is_its_latest_revision_and_each_before_it_can_be_read,
+                a_removed_task_can_be_read_by_revision_and_comes_back_with_the_next,
+                tasks_come_in_pages_by_owner_and_name,
+                what_became_of_due_times_is_told_latest_first_and_by_task,
+                a_second_record_for_a_due_time_is_refused_with_its_batch,
+                requests_are_remembered_by_the_next_leader,
+                only_so_many_requests_are_remembered_and_the_oldest_go,
+                a_trigger_is_told_in_the_timeline_and_goes_with_its_instance,
+                pruning_removes_old_due_times_and_never_what_a_task_is,
             }
             tokens {
                 a_token_is_kept_as_it_was_made,

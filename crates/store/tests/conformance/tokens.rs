@@ -13,6 +13,7 @@ fn new(number: u16, role: Role) -> NewToken {
     NewToken {
         name: format!("number {number}"),
         role,
+        owner: None,
         hash: SecretHash(hash),
         created_at: Wall(1_000),
         expires_at: None,
@@ -24,6 +25,7 @@ fn kept(id: u64, new: NewToken) -> Token {
         id: TokenId(id),
         name: new.name,
         role: new.role,
+        owner: None,
         hash: new.hash,
         created_at: new.created_at,
         expires_at: new.expires_at,

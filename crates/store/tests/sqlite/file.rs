@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId};
+use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo};
+use baton_model::library::{Definition, TaskName, Trigger};
+use baton_model::schedule::{SkipReason, Verdict};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
+use baton_store::facts::FactQuery;
 use baton_store::limits::{LOG_BYTES_KEPT, LOG_PAGES_HARD};
 use baton_store::sqlite::SCHEMA_VERSION;
-use baton_store::view::{Query, View};
+use baton_store::view::{Query, Seq, TickQuery, View};
 use baton_store::{Retention, SqliteStore, Store, StoreError};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -124,11 +127,78 @@ fn a_store_of_schema_version_1_can_still_be_read_and_written() {
     let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
     assert_eq!(timeline.items.len(), 4);
     assert_eq!(timeline.items[0].fact, submitted(1));
+    let facts = store.facts(&FactQuery::default()).expect("readable");
+    let numbers: Vec<u64> = facts.items.iter().map(|entry| entry.seq.0).collect();
+    assert_eq!(numbers, (1..=facts.last.0).collect::<Vec<_>>());
+    assert_eq!(facts.pruned, Seq(0));
+    assert_eq!(store.tokens(), Ok(Vec::new()));
     leader.commit(&store, leader.done(5));
     leader.commit(&store, vec![condemned(7, 3)]);
     assert_eq!(store.check(), Ok(()));
     drop(store);
     assert_eq!(Leader::elect(&open(&path)).ledger, leader.left());
+}
+
+#[test]
+fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_again() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v1.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let version = || {
+        let db = Connection::open(&path).expect("opens");
+        db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))
+    };
+    assert_eq!(version(), Ok(1));
+    let store = open(&path);
+    assert_eq!(version(), Ok(SCHEMA_VERSION));
+    let mut leader = Leader::elect(&store);
+    assert_eq!(leader.ledger.library().tasks().count(), 0);
+    let query = TickQuery {
+        limit: 10,
+        ..TickQuery::default()
+    };
+    let told = store.ticks(&query).expect("readable");
+    assert!(
+        told.items.is_empty(),
+        "older facts are not taken for due times"
+    );
+    let name = TaskName {
+        owner: "o".to_owned(),
+        name: "a".to_owned(),
+    };
+    let tick = Fact::TickRecorded {
+        task: TaskNo(1),
+        revision: Revision(1),
+        first: Wall(5),
+        last: Wall(9),
+        count: 3,
+        verdict: Verdict::Skip(SkipReason::Missed),
+        instance: None,
+        after: None,
+    };
+    let defined = Fact::TaskDefined {
+        task: TaskNo(1),
+        name: name.clone(),
+        revision: Revision(1),
+        from: Wall(1),
+        definition: Arc::new(Definition {
+            source: "{}".into(),
+            spec: Some(Arc::default()),
+            trigger: Trigger::default(),
+            file: None,
+        }),
+    };
+    leader.commit(&store, vec![defined, tick.clone()]);
+    drop(store);
+    let store = open(&path);
+    assert_eq!(Leader::elect(&store).ledger, leader.left());
+    let told = store.ticks(&query).expect("readable").items;
+    assert_eq!(
+        told.into_iter().map(|it| it.fact).collect::<Vec<_>>(),
+        [tick]
+    );
+    assert!(store.task(&name, None).is_ok_and(|it| it.is_some()));
+    assert_eq!(store.check(), Ok(()));
 }
 
 #[test]
@@ -256,4 +326,43 @@ fn a_reader_that_stays_does_not_stop_the_writer_and_the_log_shrinks_after_it() {
         .page(&Query::first(View::History, 1))
         .expect("readable");
     assert_eq!(page.items.len(), 1);
+}
+
+#[test]
+fn a_store_of_schema_version_2_can_still_be_read_and_led() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v2.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let leader = Leader::elect(&store);
+    let library = leader.ledger.library();
+    let named = |name: &str| TaskName {
+        owner: "lab".to_owned(),
+        name: name.to_owned(),
+    };
+    let tick = library.find(&named("tick")).expect("it is there");
+    let trigger = tick.trigger().expect("it is defined");
+    assert_eq!(trigger.max_instances, Some(3));
+    assert!(tick.accounted > Wall(0) && tick.spec().is_some());
+    let then = library.find(&named("then")).expect("it is there");
+    assert_eq!(then.trigger().expect("defined").after, [named("tick")]);
+    let gone = library.find(&named("gone")).expect("its name is taken");
+    assert!(!gone.is_defined());
+    let old = store.task(&named("gone"), Some(Revision(1)));
+    assert!(old.expect("readable").is_some_and(|task| !task.current));
+    let query = TickQuery {
+        limit: 100,
+        ..TickQuery::default()
+    };
+    let ticks = store.ticks(&query).expect("readable").items;
+    let launched = ticks.iter().filter_map(|entry| match entry.fact {
+        Fact::TickRecorded { instance, .. } => instance,
+        _ => None,
+    });
+    assert_eq!(launched.count(), 9, "one of ten was triggered");
+    let tokens = store.tokens().expect("readable");
+    assert_eq!(tokens[0].owner.as_deref(), Some("lab"));
+    let facts = store.facts(&FactQuery::default()).expect("readable");
+    assert_eq!((facts.last, facts.pruned), (Seq(55), Seq(0)));
+    assert_eq!(store.check(), Ok(()));
 }

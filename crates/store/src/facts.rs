@@ -1,0 +1,103 @@
+//! The whole history in order, for those who follow it.
+//!
+//! What was pruned leaves gaps. A reader is told up to which number there may be some, in the
+//! same snapshot as the facts, so that nobody takes a gap for silence.
+
+use baton_model::fact::Fact;
+use baton_model::ids::InstanceId;
+
+use crate::limits::{FACTS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
+use crate::view::{Entry, Seq};
+
+/// Which facts are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FactQuery {
+    /// From behind this one on.
+    pub after: Seq,
+    /// About instances of this owner only.
+    pub owner: Option<String>,
+}
+
+/// Some facts, in the order in which they landed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Those that were asked for. There may be none before the end: one page looks at so many
+    /// only.
+    pub items: Vec<Entry>,
+    /// Up to where it has looked; where the next page begins.
+    pub looked: Seq,
+    /// Whether there is more to look at.
+    pub more: bool,
+    /// The last fact of all.
+    pub last: Seq,
+    /// The last one of those that are not kept any more; 0 if all are.
+    pub pruned: Seq,
+}
+
+/// A walk over one table of facts, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    found: Vec<Entry>,
+    bytes: usize,
+    stopped: Option<Seq>,
+}
+
+impl Walk {
+    /// How many rows a walk needs at most.
+    pub(crate) const ROWS_MAX: usize = PAGE_ITEMS_MAX;
+
+    /// Takes in the next fact, of so many bytes; false if it was the last to look at.
+    pub(crate) fn take(&mut self, entry: Entry, bytes: usize) -> bool {
+        self.bytes += bytes;
+        let seq = entry.seq;
+        self.found.push(entry);
+        if self.found.len() >= Self::ROWS_MAX || self.bytes >= FACTS_PAGE_BYTES_MAX {
+            self.stopped = Some(seq);
+        }
+        self.stopped.is_none()
+    }
+}
+
+impl Facts {
+    /// Puts walks together: everything up to where the first of them stopped.
+    pub(crate) fn merge(walks: Vec<Walk>, after: Seq, last: Seq, pruned: Seq) -> Self {
+        let stopped = walks.iter().filter_map(|walk| walk.stopped).min();
+        let mut items: Vec<Entry> = walks.into_iter().flat_map(|walk| walk.found).collect();
+        items.sort_unstable_by_key(|entry| entry.seq);
+        if let Some(stopped) = stopped {
+            items.truncate(items.partition_point(|entry| entry.seq <= stopped));
+        }
+        // Without more to look at, everything was looked at: behind the last fact of all.
+        let looked = stopped.unwrap_or(last).max(after);
+        Self {
+            items,
+            looked,
+            more: looked < last,
+            last,
+            pruned,
+        }
+    }
+}
+
+/// Whose instances a fact is about.
+pub(crate) enum Whose<'a> {
+    /// Nobody's.
+    Nobodys,
+    /// It says so itself.
+    Said(&'a str),
+    /// Whoever has this instance.
+    Of(InstanceId),
+    /// All who have one of these.
+    OfAny(InstanceId, InstanceId),
+}
+
+impl<'a> Whose<'a> {
+    pub(crate) fn of(fact: &'a Fact) -> Self {
+        match (fact, fact.instances()) {
+            (Fact::InstancesSubmitted { spec, .. }, _) => Self::Said(&spec.owner),
+            (_, Some((first, last))) if first == last => Self::Of(first),
+            (_, Some((first, last))) => Self::OfAny(first, last),
+            (_, None) => Self::Nobodys,
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The library as rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use baton_core::ledger::Task;
+use baton_model::fact::Fact;
+use baton_model::ids::{InstanceId, Revision, TaskNo};
+use baton_model::library::{Definition, IdempotencyKey, TaskName};
+use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
+use baton_model::time::Wall;
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::rows::{self, bits, to_json};
+use super::specs::SpecId;
+use crate::draft::{Draft, KeptTask};
+use crate::limits::PAGE_SCAN_MAX;
+use crate::view::{
+    Entry, Page, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery, key, page_limit,
+};
+
+/// A statement whose columns [`record`] reads.
+macro_rules! record {
+    ($rest:literal) => {
+        concat!(
+            "SELECT t.number, t.owner, t.name, t.defined AND t.revision = r.revision, \
+             r.revision, r.at_ms, r.body FROM task AS t JOIN revision AS r ON r.task = t.number ",
+            $rest
+        )
+    };
+}
+/// Writes what a draft has changed in the library.
+pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
+    let mut put = db.prepare_cached(
+        "INSERT INTO task (number, owner, name, revision, defined, accounted_ms) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (number) DO UPDATE SET revision = ?4, \
+         defined = ?5, accounted_ms = ?6",
+    )?;
+    for task in draft.tasks() {
+        put.execute(params![
+            task.number.0.cast_signed(),
+            task.name.owner,
+            task.name.name,
+            task.revision.0,
+            task.defined,
+            task.accounted.0.cast_signed(),
+        ])?;
+    }
+    let mut keep = db.prepare_cached(
+        "INSERT INTO revision (task, revision, at_ms, body) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    for new in draft.revisions() {
+        keep.execute(params![
+            new.task.0.cast_signed(),
+            new.revision.0,
+            new.at.0.cast_signed(),
+            to_json(&new.definition)?,
+        ])?;
+    }
+    if draft.keys().is_empty() {
+        return Ok(());
+    }
+    let mut remember = db.prepare_cached(
+        "INSERT OR REPLACE INTO request (number, task, high, low, request, instance) VALUES \
+         ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for new in draft.keys() {
+        remember.execute(params![
+            new.task.0.cast_signed(),
+            new.key.key.0.cast_signed(),
+            new.key.key.1.cast_signed(),
+            new.key.request.cast_signed(),
+            key(new.instance),
+        ])?;
+    }
+    db.prepare_cached(
+        "DELETE FROM request WHERE number <= (SELECT max(number) FROM request) - ?1",
+    )?
+    .execute([IDEMPOTENCY_KEYS_MAX as i64])?;
+    Ok(())
+}
+
+/// A task without what it is.
+pub(super) fn kept(db: &Connection, number: TaskNo) -> Result<Option<KeptTask>, rusqlite::Error> {
+    db.prepare_cached(
+        "SELECT number, owner, name, revision, defined, accounted_ms FROM task WHERE number = ?1",
+    )?
+    .query_row([number.0.cast_signed()], |row| {
+        Ok(KeptTask {
+            number: TaskNo(bits(row, 0)?),
+            name: name(row, 1)?,
+            revision: Revision(row.get(3)?),
+            defined: row.get(4)?,
+            accounted: Wall(bits(row, 5)?),
+        })
+    })
+    .optional()
+}
+
+/// The number that a name has.
+pub(super) fn named(db: &Connection, name: &TaskName) -> Result<Option<TaskNo>, rusqlite::Error> {
+    db.prepare_cached("SELECT number FROM task WHERE owner = ?1 AND name = ?2")?
+        .query_row([&name.owner, &name.name], |row| Ok(TaskNo(bits(row, 0)?)))
+        .optional()
+}
+
+/// What these are called.
+pub(super) fn names(
+    db: &Connection,
+    numbers: &BTreeSet<TaskNo>,
+) -> Result<BTreeMap<TaskNo, TaskName>, rusqlite::Error> {
+    let mut names = BTreeMap::new();
+    for number in numbers {
+        if let Some(task) = kept(db, *number)? {
+            names.insert(*number, task.name);
+        }
+    }
+    Ok(names)
+}
+
+/// Every task, for a leader.
+pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
+    db.prepare(
+        "SELECT t.number, t.owner, t.name, t.revision, t.accounted_ms, r.body FROM task AS t \
+         LEFT JOIN revision AS r ON t.defined AND r.task = t.number AND r.revision = t.revision \
+         ORDER BY t.number",
+    )?
+    .query_map([], |row| {
+        let definition = match row.get_ref(5)?.as_str_or_null()? {
+            Some(body) => Some(definition(body, 5)?),
+            None => None,
+        };
+        Ok(Task::new(
+            TaskNo(bits(row, 0)?),
+            name(row, 1)?,
+            Revision(row.get(3)?),
+            Wall(bits(row, 4)?),
+            definition.as_ref(),
+        ))
+    })?
+    .collect()
+}
+
+/// What requests have brought about, the oldest first.
+pub(super) fn keys(
+    db: &Connection,
+) -> Result<Vec<(TaskNo, IdempotencyKey, InstanceId)>, rusqlite::Error> {
+    db.prepare("SELECT task, high, low, request, instance FROM request ORDER BY number")?
+        .query_map([], |row| {
+            let key = IdempotencyKey {
+                key: (bits(row, 1)?, bits(row, 2)?),
+                request: bits(row, 3)?,
+            };
+            Ok((TaskNo(bits(row, 0)?), key, InstanceId(bits(row, 4)?)))
+        })?
+        .collect()
+}
+
+/// One task, as it is or as it was in one revision.
+pub(super) fn task(
+    db: &Connection,
+    name: &TaskName,
+    revision: Option<Revision>,
+) -> Result<Option<TaskRecord>, rusqlite::Error> {
+    let sql = record!(
+        "WHERE t.owner = ?1 AND t.name = ?2 AND r.revision = coalesce(?3, t.revision) \
+         AND (t.defined OR ?3 IS NOT NULL)"
+    );
+    db.prepare_cached(sql)?
+        .query_row(
+            params![name.owner, name.name, revision.map(|it| it.0)],
+            record,
+        )
+        .optional()
+}
+
+/// Tasks that are in the library, by name.
+pub(super) fn tasks(
+    db: &Connection,
+    query: &TaskQuery,
+) -> Result<Page<TaskRecord, TaskName>, rusqlite::Error> {
+    let limit = page_limit(query.limit);
+    let after = query.after.clone().unwrap_or_default();
+    let sql = record!(
+        "WHERE t.defined AND r.revision = t.revision AND (t.owner, t.name) > (?1, ?2) \
+         AND t.owner = coalesce(?3, t.owner) ORDER BY t.owner, t.name LIMIT ?4"
+    );
+    let mut statement = db.prepare_cached(sql)?;
+    let values = params![after.owner, after.name, query.owner, limit as i64 + 1];
+    let found = statement.query_map(values, record)?;
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    Ok(Page::cut(found, limit, |it: &TaskRecord| it.name.clone()))
+}
+
+/// The revisions of a task, the latest first.
+pub(super) fn revisions(
+    db: &Connection,
+    task: TaskNo,
+    before: Option<Revision>,
+    limit: usize,
+) -> Result<Page<RevisionRecord, Revision>, rusqlite::Error> {
+    let limit = page_limit(limit);
+    let before = before.map_or(i64::MAX, |it| i64::from(it.0));
+    let mut statement = db.prepare_cached(
+        "SELECT revision, at_ms, body FROM revision WHERE task = ?1 AND revision < ?2 \
+         ORDER BY revision DESC LIMIT ?3",
+    )?;
+    let values = params![task.0.cast_signed(), before, limit as i64 + 1];
+    let found = statement.query_map(values, |row| {
+        Ok(RevisionRecord {
+            revision: Revision(row.get(0)?),
+            at: Wall(bits(row, 1)?),
+            definition: Arc::new(definition(row.get_ref(2)?.as_str()?, 2)?),
+        })
+    })?;
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    Ok(Page::cut(found, limit, |it: &RevisionRecord| it.revision))
+}
+
+/// What became of due times, the latest first.
+pub(super) fn ticks(
+    db: &Connection,
+    query: &TickQuery,
+) -> Result<Page<Entry, Seq>, rusqlite::Error> {
+    const ALL: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \
+        WHERE first IS NULL AND seq < ?2 AND ?1 IS NULL ORDER BY seq DESC LIMIT ?3";
+    const OF_ONE: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \
+        WHERE task IS NOT NULL AND task = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
+    let limit = page_limit(query.limit);
+    let task = query.task.map(|it| it.0.cast_signed());
+    let before = query.before.map_or(i64::MAX, |seq| seq.0.cast_signed());
+    let mut statement = db.prepare_cached(if task.is_some() { OF_ONE } else { ALL })?;
+    let mut rows = statement.query(params![task, before, PAGE_SCAN_MAX as i64])?;
+    let (mut items, mut looked, mut last) = (Vec::new(), 0, None);
+    while items.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let entry = rows::entry(row)?;
+        (looked, last) = (looked + 1, Some(entry.seq));
+        if matches!(entry.fact, Fact::TickRecorded { .. }) {
+            items.push(entry);
+        }
+    }
+    let more = items.len() >= limit || looked >= PAGE_SCAN_MAX;
+    Ok(Page {
+        items,
+        next: last.filter(|_| more),
+    })
+}
+
+fn record(row: &Row<'_>) -> Result<TaskRecord, rusqlite::Error> {
+    Ok(TaskRecord {
+        number: TaskNo(bits(row, 0)?),
+        name: name(row, 1)?,
+        current: row.get(3)?,
+        revision: Revision(row.get(4)?),
+        at: Wall(bits(row, 5)?),
+        definition: Arc::new(definition(row.get_ref(6)?.as_str()?, 6)?),
+    })
+}
+
+fn name(row: &Row<'_>, at: usize) -> Result<TaskName, rusqlite::Error> {
+    Ok(TaskName {
+        owner: row.get(at)?,
+        name: row.get(at + 1)?,
+    })
+}
+
+fn definition(body: &str, column: usize) -> Result<Definition, rusqlite::Error> {
+    serde_json::from_str(body).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+    })
+}

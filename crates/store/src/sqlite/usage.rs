@@ -1,0 +1,99 @@
+//! What was used.
+
+use baton_model::time::{Millis, Wall};
+use rusqlite::{Connection, Row, params};
+
+use super::rows::bits;
+use crate::draft::Usages;
+use crate::usage::{COUNT_MAX, Hour, Usage, UsagePlace, UsageQuery, Used};
+use crate::view::{Page, page_limit};
+
+/// Adds what a draft has used: one row for each owner and hour.
+pub(super) fn write(db: &Connection, usage: &Usages) -> Result<(), rusqlite::Error> {
+    let mut add = db.prepare_cached(
+        "INSERT INTO usage (hour, owner, done, failed, halted, attempts, cpu_claimed, \
+         memory_claimed, cpu_used_ms, waited_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+         ON CONFLICT (hour, owner) DO UPDATE SET done = min(done + ?3, ?11), \
+         failed = min(failed + ?4, ?11), halted = min(halted + ?5, ?11), \
+         attempts = min(attempts + ?6, ?11), cpu_claimed = min(cpu_claimed + ?7, ?11), \
+         memory_claimed = min(memory_claimed + ?8, ?11), \
+         cpu_used_ms = min(cpu_used_ms + ?9, ?11), waited_ms = min(waited_ms + ?10, ?11)",
+    )?;
+    // Half of it, so that no sum of a row and this is more than a column holds.
+    let bounded = |number: u64| number.min(COUNT_MAX / 2).cast_signed();
+    for ((hour, owner), used) in usage {
+        add.execute(params![
+            hour.0.cast_signed(),
+            &**owner,
+            bounded(used.done),
+            bounded(used.failed),
+            bounded(used.halted),
+            bounded(used.attempts),
+            bounded(used.cpu_claimed.0),
+            bounded(used.memory_claimed),
+            bounded(used.cpu_used.0),
+            bounded(used.waited.0),
+            COUNT_MAX.cast_signed(),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Removes what is too old to be kept.
+pub(super) fn prune(db: &Connection, now: Wall) -> Result<(), rusqlite::Error> {
+    db.prepare_cached("DELETE FROM usage WHERE hour < ?1")?
+        .execute([signed(Hour::first_kept(now).0)])?;
+    Ok(())
+}
+
+/// One page.
+pub(super) fn page(
+    db: &Connection,
+    query: &UsageQuery,
+) -> Result<Page<Usage, UsagePlace>, rusqlite::Error> {
+    let limit = page_limit(query.limit);
+    let (hour, owner) = match &query.after {
+        Some((hour, owner)) => (hour.0, Some(owner.as_str())),
+        None => (0, None),
+    };
+    let mut statement = db.prepare_cached(
+        "SELECT hour, owner, done, failed, halted, attempts, cpu_claimed, memory_claimed, \
+         cpu_used_ms, waited_ms FROM usage WHERE hour BETWEEN max(?1, ?3) AND ?2 \
+         AND (?4 IS NULL OR hour > ?3 OR owner > ?4) AND (?5 IS NULL OR owner = ?5) \
+         ORDER BY hour, owner LIMIT ?6",
+    )?;
+    let found = statement.query_map(
+        params![
+            signed(query.from.0),
+            signed(query.to.0),
+            signed(hour),
+            owner,
+            query.owner,
+            limit as i64 + 1
+        ],
+        usage,
+    )?;
+    let items = found.collect::<Result<Vec<Usage>, _>>()?;
+    Ok(Page::cut(items, limit, |it| (it.hour, it.owner.clone())))
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {
+    Ok(Usage {
+        hour: Hour(bits(row, 0)?),
+        owner: row.get(1)?,
+        used: Used {
+            done: bits(row, 2)?,
+            failed: bits(row, 3)?,
+            halted: bits(row, 4)?,
+            attempts: bits(row, 5)?,
+            cpu_claimed: Millis(bits(row, 6)?),
+            memory_claimed: bits(row, 7)?,
+            cpu_used: Millis(bits(row, 8)?),
+            waited: Millis(bits(row, 9)?),
+        },
+    })
+}
