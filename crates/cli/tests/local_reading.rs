@@ -75,6 +75,48 @@ fn inspect_tells_what_is_missing_and_shows_the_rest() {
 }
 
 #[test]
+fn inspect_tells_what_parameters_may_be_and_what_starts_the_task() {
+    let world = World::new();
+    let file = world.file(
+        "t.yaml",
+        "task: demo\nrun: report {{ params.n }} {{ params.mode }}\nparams:\n\
+         \x20 day: today\n\
+         \x20 mode: { one_of: [fast, full], default: fast, description: How thorough }\n\
+         \x20 n: { type: int, min: 3 }\n\
+         trigger: { max_instances: 1, remote: true }\n",
+    );
+    let file = file.to_str().expect("text");
+    let said = world.baton(&["inspect", file]);
+    assert_eq!((said.code, &*said.err), (0, ""));
+    for part in [
+        "trigger  at most 1 at once, over HTTP\n",
+        "1.  demo  report 3 fast\n",
+        "parameters\n  day   today  a text\n  mode  fast   one of: fast, full; How thorough\n  \
+         n     3      a whole number of at least 3\n",
+        "the parameter n  run it with -p n=VALUE  shown as 3\n",
+    ] {
+        assert!(said.out.contains(part), "{part}\n{}", said.out);
+    }
+    let wrong = world.baton(&["inspect", file, "-p", "n=2"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("`2` is less than 3"), "{}", wrong.err);
+}
+
+#[test]
+fn inspect_shows_every_part_of_a_schedule() {
+    let world = World::new();
+    let file = world.file(
+        "t.yaml",
+        "task: demo\nrun: report\ntrigger: { schedule: noon, timezone: Europe/Berlin, slack: 10m, \
+         catch_up: all, jitter: 30s, gap: skip, fold: twice, after: load }\n",
+    );
+    let said = world.baton(&["inspect", file.to_str().expect("text")]);
+    let part = "noon (Europe/Berlin), at most 10m00s late, all that are late, skipped in a gap of the \
+                clocks, twice in a fold of the clocks, delayed by up to 30s, after default/load\n";
+    assert!(said.out.contains(part), "{}", said.out);
+}
+
+#[test]
 fn inspect_prints_the_errors_of_a_file_and_exits_with_2() {
     let world = World::new();
     let file = world.file("t.yaml", "task: demo\nrun: x\ntimout: 1h\n");

@@ -50,7 +50,7 @@ pub enum Kind {
     NoProcesses,
     /// A dependency on a process that does not exist.
     UnknownProcess,
-    /// Processes that wait for each other.
+    /// Processes that wait for each other, or a task that comes after itself.
     Cycle,
     /// A dependency on the end of a daemon.
     DaemonDependency,

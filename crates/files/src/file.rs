@@ -7,18 +7,18 @@ use baton_model::task::{
 };
 use baton_model::time::Millis;
 
-use crate::error::{Errors, Kind, Place, Problem, clean, quote};
+use crate::error::{Errors, Kind, Place, Problem, quote};
+use crate::given::{check_ids, given};
 use crate::limits::{ARGUMENT_BYTES_MAX, BOUND_BYTES_MAX};
+use crate::param::Param;
 use crate::policy::Policy;
-use crate::read::bad_name;
-use crate::suggest;
 use crate::template::{Reference, Text, Values};
 
 /// A task file that was read and checked, with its templates still open.
 #[derive(Clone, Debug)]
 pub struct TaskFile {
-    /// The parameters with their defaults; `None` for one that must be given.
-    pub params: BTreeMap<String, Option<String>>,
+    /// The parameters by name.
+    pub params: BTreeMap<String, Param>,
     /// What is not about processes.
     pub policy: Policy,
     pub(crate) file: String,
@@ -26,6 +26,8 @@ pub struct TaskFile {
     pub(crate) source: serde_json::Value,
     /// Everything without a template; its processes are in `drafts`.
     pub(crate) spec: TaskSpec,
+    /// Where the owner is named.
+    pub(crate) owner_place: Place,
     pub(crate) drafts: Vec<Draft>,
     /// For every process; its own variables go first.
     pub(crate) env: BTreeMap<String, Text>,
@@ -130,6 +132,12 @@ impl TaskFile {
     /// Every reference without a value, every value that was given for nothing, and
     /// whatever is wrong only once it is filled in.
     pub fn bind(&self, binding: &Binding) -> Result<TaskSpec, Errors> {
+        self.bound(binding)
+            .map_err(|problems| Errors::new(&self.file, problems))
+    }
+
+    /// [`TaskFile::bind`], with its problems as they were found.
+    pub(crate) fn bound(&self, binding: &Binding) -> Result<TaskSpec, Vec<Problem>> {
         let mut problems = Vec::new();
         let params = self.parameters(binding, &mut problems);
         check_ids(binding, &mut problems);
@@ -158,7 +166,7 @@ impl TaskFile {
             }
         }
         if !binder.problems.is_empty() {
-            return Err(Errors::new(&self.file, binder.problems));
+            return Err(binder.problems);
         }
         Ok(TaskSpec {
             processes,
@@ -167,80 +175,10 @@ impl TaskFile {
         })
     }
 
-    /// The defaults, with what was given instead.
-    fn parameters(
-        &self,
-        binding: &Binding,
-        problems: &mut Vec<Problem>,
-    ) -> BTreeMap<String, Option<String>> {
-        let mut params = self.params.clone();
-        for (name, value) in &binding.params {
-            match params.get_mut(name) {
-                Some(param) => *param = Some(value.clone()),
-                None => {
-                    let known = self.params.keys().map(String::as_str);
-                    problems.push(given("params", name).problem(
-                        Kind::UnknownParam,
-                        format!("the task has no parameter {}", quote(name)),
-                        suggest::mend(problems.len(), name, known, "its parameters are:"),
-                    ));
-                }
-            }
-        }
-        // One that is referred to is reported where that stands.
-        let referred: BTreeSet<&str> = self
-            .texts()
-            .flat_map(Text::references)
-            .filter_map(|reference| match reference {
-                Reference::Param(name) => Some(name.as_str()),
-                _ => None,
-            })
-            .collect();
-        for (name, value) in &params {
-            if value.is_none() && !referred.contains(name.as_str()) {
-                problems.push(given("params", name).problem(
-                    Kind::Unbound,
-                    format!("the parameter {} has no value", quote(name)),
-                    format!("give one with -p {name}=VALUE, or a default in `params`"),
-                ));
-            }
-        }
-        params
-    }
-
-    fn texts(&self) -> impl Iterator<Item = &Text> {
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         self.env
             .values()
             .chain(self.drafts.iter().flat_map(Draft::texts))
-    }
-}
-
-/// A place outside the file: what was given when the task was started.
-fn given(what: &str, name: &str) -> Place {
-    Place {
-        path: format!("{what}.{}", clean(name)),
-        position: None,
-    }
-}
-
-fn check_ids(binding: &Binding, problems: &mut Vec<Problem>) {
-    if let Some(id) = &binding.task_id
-        && let Some(why) = bad_name(id)
-    {
-        problems.push(given("task", "id").problem(
-            Kind::BadName,
-            format!("{} is no id for a task: {why}", quote(id)),
-            "give an id without spaces and slashes that begins with no dot",
-        ));
-    }
-    for (name, port) in &binding.ports {
-        if *port == 0 {
-            problems.push(given("ports", name).problem(
-                Kind::OutOfRange,
-                "no port has the number 0".to_owned(),
-                "give a number from 1 to 65535",
-            ));
-        }
     }
 }
 

@@ -61,6 +61,7 @@ impl TaskFile {
             retry: budget(&self.policy.retry),
             timeout: self.policy.timeout,
             array: None,
+            origin: None,
         })
     }
 }

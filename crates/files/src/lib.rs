@@ -20,19 +20,24 @@
 //! |---|---|---|
 //! | text to tree | `tree` | the three formats and their places |
 //! | tree to [`TaskFile`] | `read`, `graph` | the schema, names, the order of processes |
-//! | [`TaskFile`] to `TaskSpec` | `file`, `template` | parameters, ports, the task's id |
+//! | [`TaskFile`] to `TaskSpec` | `file`, `given`, `template` | parameters, ports, the task's id |
 //! | the same to `InstanceSpec` | `instance` | what a scheduler is given, with its defaults |
+//! | the same to [`Definition`] | `definition` | what a library keeps, with its templates open |
 //!
-//! Beside them: [`units`] (durations and sizes, for command lines too), [`Policy`],
-//! [`Errors`], and [`limits`]. The schema with its defaults stands in
+//! Beside them: [`units`] (durations and sizes, for command lines too), [`Param`],
+//! [`Policy`], [`Errors`], and [`limits`]. What a schedule means is `baton-core`'s `clock`,
+//! which is asked while a file is read. The schema with its defaults stands in
 //! `docs/decisions/0008-task-files.md`; what a task means once it is bound, in
 //! `baton_model::task`. Nothing here runs anything or knows what time it is.
 
+mod definition;
 mod error;
 mod file;
+mod given;
 mod graph;
 mod instance;
 pub mod limits;
+mod param;
 mod policy;
 mod read;
 mod source;
@@ -48,7 +53,10 @@ use std::path::Path;
 pub use error::{Errors, Kind, Position, Problem};
 pub use file::{Binding, TaskFile};
 pub use instance::DEFAULT_OWNER;
-pub use policy::{LaunchRate, Policy, Retry, Trigger};
+pub use param::{Param, ParamKind};
+pub use policy::{Policy, Retry};
+
+pub use baton_model::library::{Definition, TaskName, Trigger};
 
 use error::{Place, quote};
 use limits::FILE_BYTES_MAX;

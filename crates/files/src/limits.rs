@@ -66,3 +66,6 @@ pub const URIS_MAX: usize = 100;
 
 /// Bytes of one address.
 pub const URI_BYTES_MAX: usize = 4_096;
+
+/// Values that a parameter may be one of: as many as a person chooses from.
+pub const CHOICES_MAX: usize = 100;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::library::Trigger;
 use baton_model::placement::Constraint;
 use baton_model::spec::{Exclusive, Uri};
 use baton_model::task::Backoff;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// What starts it, beside somebody's hand.
-    pub trigger: Option<Trigger>,
+    pub trigger: Trigger,
     /// What happens after a bad end.
     pub retry: Retry,
     /// How long one attempt may take.
@@ -26,32 +27,6 @@ pub struct Policy {
     pub constraints: Vec<Constraint>,
     /// Fetched before it starts.
     pub uris: Vec<Uri>,
-}
-
-/// What starts a task.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trigger {
-    /// In English or as a cron pattern; read by the clock.
-    pub schedule: Option<String>,
-    /// The time zone of the schedule, by its IANA name; UTC without.
-    pub timezone: Option<String>,
-    /// How late a start may be before it is skipped.
-    pub slack: Option<Millis>,
-    /// Instances at once; `None` for no limit.
-    pub max_instances: Option<u32>,
-    /// Starts in a time; `None` for no limit.
-    pub launch_rate: Option<LaunchRate>,
-    /// May be triggered over HTTP.
-    pub remote: bool,
-}
-
-/// So many starts in so long: `1/s`, `10/m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaunchRate {
-    /// At least 1.
-    pub count: u32,
-    /// Longer than zero.
-    pub per: Millis,
 }
 
 /// What happens after a bad end.

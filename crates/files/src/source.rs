@@ -48,12 +48,14 @@ fn json<'a>(tree: &'a Tree, path: &mut Vec<&'a str>) -> serde_json::Value {
 
 /// True for the fields in which a number is what somebody typed.
 fn takes_text(path: &[&str]) -> bool {
-    matches!(
+    let is_bound = matches!(path, ["params", _, "min" | "max"]);
+    let takes = matches!(
         path,
         ["params" | "env" | "run" | "constraints", ..]
             | ["processes", "env" | "run" | "cwd", ..]
             | ["processes", "ready" | "health", "command", ..]
-    )
+    );
+    takes && !is_bound
 }
 
 fn number(text: &str) -> serde_json::Value {

@@ -103,6 +103,60 @@ fn a_parameter_without_default_must_be_given_even_if_nobody_refers_to_it() {
 }
 
 #[test]
+fn a_typed_value_reaches_templates_and_variables_in_its_one_spelling() {
+    let json = serde_json::json!({
+        "task": "t",
+        "params": {
+            "n": { "type": "int" },
+            "r": { "type": "float", "default": 1 },
+            "b": { "type": "bool", "default": false },
+            "m": { "one_of": ["fast", "full"], "default": "fast" },
+        },
+        "run": ["echo", "{{ params.n }} {{ params.r }} {{ params.b }} {{ params.m }}"],
+    });
+    let file = parse(&json.to_string(), Format::Json, "t").expect("it is a good file");
+    let given = [("n", "+007"), ("r", "+1.10"), ("b", "TRUE"), ("m", "full")];
+    let binding = Binding {
+        params: given
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        ..Binding::default()
+    };
+    let task = file
+        .bind(&binding)
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(word(&task), "7 1.10 true full");
+    let env = &task.processes[0].env;
+    assert_eq!(
+        (&*env["BATON_PARAM_N"], &*env["BATON_PARAM_B"]),
+        ("7", "true")
+    );
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_told_once_at_its_parameter() {
+    let json = serde_json::json!({
+        "task": "t",
+        "params": { "n": { "type": "int" } },
+        "run": ["echo", "{{ params.n }}"],
+    });
+    let file = parse(&json.to_string(), Format::Json, "t").expect("it is a good file");
+    let binding = Binding {
+        params: BTreeMap::from([("n".to_owned(), "many".to_owned())]),
+        ..Binding::default()
+    };
+    let errors = file.bind(&binding).expect_err("it is no number");
+    let [problem] = &*errors.problems else {
+        panic!("{errors}");
+    };
+    assert_eq!((problem.kind, &*problem.path), (Kind::BadValue, "params.n"));
+    assert_eq!(
+        (problem.position, &*problem.mend),
+        (None, "give a whole number")
+    );
+}
+
+#[test]
 fn every_missing_port_is_named_and_known_before() {
     let file = file("{{ ports.b }} {{ ports.a }} {{ ports.http }}");
     let ports: Vec<&str> = file.ports().into_iter().collect();

@@ -1,5 +1,5 @@
 //! What people are told about a bad file: each file of `tests/errors` beside the
-//! text that it must produce. `BATON_REWRITE=1` writes the texts anew; read the
+//! text that it must produce; a file `.given` says what it is bound with. `BATON_REWRITE=1` writes the texts anew; read the
 //! difference before committing it.
 
 use std::collections::BTreeSet;
@@ -19,13 +19,27 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// What reading it, or else binding it to nothing, complains about.
+/// What is given to a case: lines of NAME=VALUE in a file beside it, if there is one.
+fn given(path: &Path) -> Binding {
+    let text = fs::read_to_string(format!("{}.given", path.display())).unwrap_or_default();
+    let pairs = text.lines().map(|line| {
+        let (name, value) = line.split_once('=').expect("NAME=VALUE");
+        (name.to_owned(), value.to_owned())
+    });
+    Binding {
+        params: pairs.collect(),
+        ..Binding::default()
+    }
+}
+
+/// What reading it, or else binding it, or else putting it into a library complains about.
 fn errors(path: &Path) -> Errors {
     let name = path.file_name().expect("a file").to_string_lossy();
     let bytes = fs::read(path).expect("it is readable");
     let format = Format::of(path).expect("only such files are cases");
     parse_bytes(&bytes, format, &name)
-        .and_then(|file| file.bind(&Binding::default()))
+        .and_then(|file| file.bind(&given(path)).map(|_| file))
+        .and_then(|file| file.definition(None))
         .map(|_| panic!("{name}: nothing is wrong with it"))
         .unwrap_or_else(|errors| errors)
 }
@@ -60,7 +74,8 @@ fn every_bad_file_is_explained_as_it_was_agreed() {
 fn every_problem_has_a_place_or_says_why_not_and_a_mend() {
     for path in cases() {
         for problem in errors(&path).problems {
-            let outside = problem.path.starts_with("params.") && problem.kind == Kind::Unbound;
+            let stands_nowhere = problem.kind == Kind::Unbound || !given(&path).params.is_empty();
+            let outside = problem.path.starts_with("params.") && stands_nowhere;
             assert!(
                 problem.position.is_some() || outside,
                 "{}: {problem:?}",
@@ -102,6 +117,7 @@ fn every_kind_of_problem_has_a_case() {
         Kind::Template,
         Kind::UnknownReference,
         Kind::Unbound,
+        Kind::UnknownParam,
     ] {
         assert!(met.contains(&kind), "{kind:?}");
     }

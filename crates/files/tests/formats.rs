@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use baton_files::{Binding, Format, LaunchRate, Retry, TaskFile, load, parse};
+use baton_files::{Binding, Format, Param, ParamKind, Retry, TaskFile, load, parse};
+use baton_model::library::{Rate, Schedule, TaskName, Trigger};
+use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
 use baton_model::spec::Exclusive;
 use baton_model::task::{
     Backoff, Check, Condition, LogDestination, LogMode, Logger, Probe, ProcessSpec, Resources,
@@ -82,14 +84,34 @@ fn every_field_of_a_task_arrives() {
 #[test]
 fn every_policy_arrives() {
     let (file, _) = full("yaml");
-    let trigger = file.policy.trigger.expect("it has one");
-    assert_eq!(trigger.schedule.as_deref(), Some("every monday at 12:00"));
-    assert_eq!(trigger.timezone.as_deref(), Some("Europe/Berlin"));
-    assert_eq!(trigger.slack, Some(Millis::from_secs(600)));
-    assert_eq!(trigger.max_instances, Some(1));
-    let per = Millis::from_secs(1);
-    assert_eq!(trigger.launch_rate, Some(LaunchRate { count: 1, per }));
-    assert!(trigger.remote);
+    let task = |owner: &str, name: &str| TaskName {
+        owner: owner.to_owned(),
+        name: name.to_owned(),
+    };
+    assert_eq!(
+        file.policy.trigger,
+        Trigger {
+            schedule: Some(Schedule {
+                text: "every monday at 12:00".to_owned(),
+                zone: "Europe/Berlin".to_owned(),
+                dst: Dst {
+                    gap: Gap::Early,
+                    fold: Fold::Twice,
+                },
+                slack: Millis::from_secs(600),
+                catch_up: CatchUp::All,
+                jitter: Millis::from_secs(30),
+            }),
+            max_instances: Some(1),
+            launch_rate: Some(Rate {
+                count: 1,
+                per: Millis::from_secs(1),
+            }),
+            remote: true,
+            secret_sha256: Some("ab".repeat(32)),
+            after: vec![task("analytics", "load"), task("ops", "deploy")],
+        }
+    );
     assert_eq!(
         file.policy.retry,
         Retry {
@@ -109,6 +131,91 @@ fn every_policy_arrives() {
     );
     assert_eq!(file.policy.timeout, Some(Millis::from_secs(3_600)));
     assert_eq!(file.policy.exclusive, Exclusive::Strict);
+}
+
+#[test]
+fn every_field_of_a_parameter_arrives_and_its_default_has_one_spelling() {
+    let (file, task) = full("yaml");
+    let param = |kind, default: &str| Param {
+        kind,
+        default: Some(default.to_owned()),
+        description: None,
+    };
+    let text = |default| param(ParamKind::String, default);
+    let copies = ParamKind::Int {
+        min: Some(1),
+        max: Some(10),
+    };
+    let rate = ParamKind::Float {
+        min: Some(-0.5),
+        max: Some(2.0),
+    };
+    let one_of = ["fast", "full", "7"].map(str::to_owned).to_vec();
+    let expected = [
+        (
+            "copies",
+            Param {
+                description: Some("How many of it".to_owned()),
+                ..param(copies, "3")
+            },
+        ),
+        ("day", text("2026-11-14")),
+        ("dry", param(ParamKind::Bool, "false")),
+        ("loud", text("true")),
+        ("mode", param(ParamKind::OneOf { one_of }, "7")),
+        ("note", text("none")),
+        ("rate", param(rate, "1.10")),
+        ("scale", text("1.10")),
+    ];
+    let expected = expected.map(|(name, param)| (name.to_owned(), param));
+    assert_eq!(file.params, BTreeMap::from(expected));
+    assert_eq!(process(&task, "fetch").env["BATON_PARAM_COPIES"], "3");
+}
+
+#[test]
+fn a_schedule_alone_gets_the_defaults_of_the_clock() {
+    let text = "task: a\nrun: x\ntrigger: { schedule: noon }\n";
+    let file = parse(text, Format::Yaml, "a").expect("good");
+    let usual = baton_core::clock::Policy::default();
+    let schedule = Schedule {
+        text: "noon".to_owned(),
+        zone: "UTC".to_owned(),
+        dst: Dst::default(),
+        slack: usual.slack,
+        catch_up: usual.catch_up,
+        jitter: usual.jitter,
+    };
+    assert_eq!(
+        file.policy.trigger,
+        Trigger {
+            schedule: Some(schedule),
+            ..Trigger::default()
+        }
+    );
+}
+
+#[test]
+fn a_bare_name_to_come_after_means_the_same_owner() {
+    for (head, owner) in [("", baton_files::DEFAULT_OWNER), ("owner: ops\n", "ops")] {
+        let text = format!("{head}task: a\nrun: x\ntrigger: {{ after: load }}\n");
+        let file = parse(&text, Format::Yaml, "a").expect("good");
+        let expected = TaskName {
+            owner: owner.to_owned(),
+            name: "load".to_owned(),
+        };
+        assert_eq!(file.policy.trigger.after, [expected]);
+    }
+    // Of another owner it is another task, although it has the same name.
+    let other = "owner: ops\ntask: a\nrun: x\ntrigger: { after: default/a }\n";
+    assert!(parse(other, Format::Yaml, "a").is_ok());
+}
+
+#[test]
+fn a_zone_is_kept_by_the_name_of_the_database() {
+    let text = "task: a\nrun: x\ntrigger: { schedule: noon, timezone: europe/berlin }\n";
+    let file = parse(text, Format::Yaml, "a").expect("good");
+    let schedule = file.policy.trigger.schedule.expect("it has one");
+    assert_eq!(schedule.zone, "Europe/Berlin");
 }
 
 #[test]
@@ -287,6 +394,21 @@ fn the_example_of_the_design_is_a_task() {
     let file = parse(text, Format::Yaml, "a").unwrap_or_else(|errors| panic!("{errors}"));
     let task = file.bind(&Binding::default()).expect("nothing to bind");
     assert_eq!(task.processes.len(), 3);
+}
+
+#[test]
+fn the_example_of_the_page_about_schedules_fits_into_a_library() {
+    let page =
+        fs::read_to_string(folder("../../docs/schedules.md")).expect("part of the repository");
+    let (_, rest) = page.split_once("```yaml\n").expect("it has an example");
+    let (text, _) = rest.split_once("```").expect("the example ends");
+    let file =
+        parse(text, Format::Yaml, "schedules.md").unwrap_or_else(|errors| panic!("{errors}"));
+    let (name, definition) = file
+        .definition(None)
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(name.to_string(), "analytics/nightly-report");
+    assert!(definition.trigger.schedule.is_some() && definition.spec.is_some());
 }
 
 #[test]

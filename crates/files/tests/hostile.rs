@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use baton_files::{Binding, Format, parse, parse_bytes};
+use baton_files::{Binding, Definition, Format, TaskName, from_json, parse, parse_bytes};
 use baton_model::task::{Condition, ProcessName, TaskSpec};
 
 /// splitmix64: a failing round can be named by its number, for ever.
@@ -130,6 +130,14 @@ fn corpus() -> Vec<(Format, Vec<u8>)> {
         .collect()
 }
 
+/// What a library keeps must be of use for as long as it is kept.
+fn assert_reads_again(name: &TaskName, definition: &Definition) {
+    let json = serde_json::from_str(&definition.source).expect("it is JSON");
+    let file = from_json(&json, "library").unwrap_or_else(|errors| panic!("{errors}"));
+    let again = file.definition(definition.file.clone());
+    assert_eq!(again.as_ref(), Ok(&(name.clone(), definition.clone())));
+}
+
 #[test]
 fn no_mutated_file_makes_the_reader_panic() {
     let corpus = corpus();
@@ -147,7 +155,11 @@ fn no_mutated_file_makes_the_reader_panic() {
             mutate(&mut bytes, &mut dice);
         }
         let result = std::panic::catch_unwind(|| {
-            parse_bytes(&bytes, *format, "mutated").and_then(|file| file.bind(&binding))
+            let file = parse_bytes(&bytes, *format, "mutated")?;
+            if let Ok((name, definition)) = file.definition(None) {
+                assert_reads_again(&name, &definition);
+            }
+            file.bind(&binding)
         });
         match result {
             Ok(Ok(task)) => {
@@ -278,6 +290,7 @@ fn references_to_many_parameters_are_refused() {
     let text = many(&(text + "run: \""), "{{params.paramater@}}", "\"\n");
     let file = parse(&text, Format::Yaml, "hostile").expect("it can be read");
     assert!(file.bind(&Binding::default()).is_err());
+    assert!(file.definition(None).is_err());
 }
 
 #[test]

@@ -9,18 +9,22 @@
 //! | [`scalars`] | texts, numbers, durations, sizes, names |
 //! | [`task`] | the top of a file |
 //! | [`process`], [`check`] | a process and its checks |
-//! | [`policy`] | trigger, retry, backoff |
+//! | [`params`] | parameters |
+//! | [`trigger`] | schedule, limits on launches, what a task comes after |
+//! | [`policy`] | retry, backoff |
 //! | [`resources`] | resources and kernel limits |
 //! | [`places`] | priority, constraints on workers |
 //! | [`uris`] | files to fetch |
 
 mod check;
+mod params;
 mod places;
 mod policy;
 mod process;
 mod resources;
 mod scalars;
 mod task;
+mod trigger;
 mod uris;
 
 use crate::error::{Kind, Place, Position, Problem, quote};

@@ -1,4 +1,4 @@
-//! Trigger, retry and backoff.
+//! Retry and backoff.
 
 use baton_model::task::Backoff;
 use baton_model::time::Millis;
@@ -6,20 +6,12 @@ use baton_model::time::Millis;
 use super::scalars::Zero;
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
-use crate::limits::{COUNT_MAX, FACTOR_MILLI_MAX};
-use crate::policy::{LaunchRate, Retry, Trigger};
+use crate::limits::FACTOR_MILLI_MAX;
+use crate::policy::Retry;
 use crate::suggest;
 use crate::tree::Value;
 use crate::units;
 
-const TRIGGER_FIELDS: &[&str] = &[
-    "schedule",
-    "timezone",
-    "slack",
-    "max_instances",
-    "launch_rate",
-    "remote",
-];
 const RETRY_FIELDS: &[&str] = &["attempts", "losses", "backoff", "scale"];
 const BACKOFF_FIELDS: &[&str] = &["first", "growth", "max", "jitter"];
 
@@ -32,51 +24,6 @@ const GROWTH_PERCENT: u32 = 200;
 const JITTER_PERCENT: u32 = 10;
 
 impl Reader {
-    pub(super) fn trigger(&mut self, item: &Item<'_>) -> Option<Trigger> {
-        let fields = self.fields(item, "a trigger", TRIGGER_FIELDS, |_| None)?;
-        let get = |name| fields.get(name);
-        Some(Trigger {
-            schedule: get("schedule").and_then(|item| {
-                let mend = "write it in English, such as \"every monday at 12:00\", or as cron";
-                self.text(&item, mend).map(str::to_owned)
-            }),
-            timezone: get("timezone").and_then(|item| {
-                let mend = "write the name of a time zone, such as Europe/Berlin";
-                self.text(&item, mend).map(str::to_owned)
-            }),
-            slack: get("slack").and_then(|item| self.duration(&item, Zero::Allowed)),
-            max_instances: get("max_instances").and_then(|item| self.count(&item, 1)),
-            launch_rate: get("launch_rate").and_then(|item| self.launch_rate(&item)),
-            remote: get("remote")
-                .and_then(|item| self.boolean(&item))
-                .unwrap_or(false),
-        })
-    }
-
-    fn launch_rate(&mut self, item: &Item<'_>) -> Option<LaunchRate> {
-        const MEND: &str = "write how many in how long, such as 1/s, 10/m or 5/30s";
-        let text = self.text(item, MEND)?;
-        let parsed = text.split_once('/').and_then(|(count, per)| {
-            let count: u32 = count.trim().parse().ok()?;
-            let per = per.trim();
-            // A unit alone means one of it.
-            let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
-                units::duration(per)
-            } else {
-                units::duration(&format!("1{per}"))
-            };
-            let per = per.ok().filter(|per| *per > Millis(0))?;
-            (1..=COUNT_MAX)
-                .contains(&count)
-                .then_some(LaunchRate { count, per })
-        });
-        if parsed.is_none() {
-            let message = format!("{} is no rate", quote(text));
-            self.note(item, Kind::BadValue, message, MEND);
-        }
-        parsed
-    }
-
     pub(super) fn retry(&mut self, item: &Item<'_>) -> Option<Retry> {
         let fields = self.fields(item, "retry", RETRY_FIELDS, |_| None)?;
         let mut retry = Retry::default();

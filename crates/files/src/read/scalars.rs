@@ -221,6 +221,13 @@ impl Reader {
     }
 }
 
+/// A SHA-256 in hexadecimal, in small letters.
+pub(super) fn hash(text: &str) -> Option<String> {
+    const DIGITS: usize = 64;
+    let is_hash = text.len() == DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit());
+    is_hash.then(|| text.to_ascii_lowercase())
+}
+
 /// Why a text cannot be a name, if it cannot.
 pub(crate) fn bad_name(text: &str) -> Option<&'static str> {
     if text.is_empty() {

@@ -8,14 +8,15 @@ use baton_model::time::Millis;
 
 use super::process::PROCESS_FIELDS;
 use super::scalars::Zero;
+use super::trigger::TRIGGER_FIELDS;
 use super::{Fields, Item, Reader};
-use crate::error::{Kind, Problem, quote};
-use crate::file::{Draft, TaskFile, param_variable};
+use crate::error::{Kind, Problem};
+use crate::file::{Draft, TaskFile};
 use crate::graph;
+use crate::instance::DEFAULT_OWNER;
 use crate::limits::PROCESSES_MAX;
 use crate::policy::Policy;
 use crate::source;
-use crate::template::{self, is_name};
 use crate::tree::{Tree, Value};
 
 const TASK_FIELDS: &[&str] = &[
@@ -40,8 +41,6 @@ const TASK_FIELDS: &[&str] = &[
     "uris",
 ];
 
-const TRIGGER_ONLY: &[&str] = &["schedule", "timezone", "slack", "launch_rate", "cron"];
-
 /// Thermos' default: long enough for a graceful stop and a small cleanup.
 pub(crate) const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
 
@@ -63,11 +62,14 @@ pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
 fn beside_task(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `task`?".to_owned())
+    } else if key == "after" {
+        let mend = "put it into a process, or into the trigger: trigger: { after: TASK }";
+        Some(mend.to_owned())
     } else if PROCESS_FIELDS.contains(&key) {
         Some(format!(
             "`{key}` belongs to a process: put it beside `run` in `processes`"
         ))
-    } else if TRIGGER_ONLY.contains(&key) {
+    } else if TRIGGER_FIELDS.contains(&key) || key == "cron" {
         Some(format!(
             "`{key}` belongs to the trigger: trigger: {{ {key}: … }}"
         ))
@@ -110,16 +112,22 @@ impl Reader {
         graph::check(&drafts, &mut self.problems);
         let params = fields.get("params").map(|item| self.params(&item));
         let env = fields.get("env").map(|item| self.env(&item));
-        let policy = self.policy(&fields);
         // As for Thermos, a task without a name is called like its first process.
-        spec.name = match name {
-            Some(name) => name?,
-            None => drafts.first()?.spec.name.0.clone(),
+        let name = match name {
+            Some(name) => name,
+            None => drafts.first().map(|draft| draft.spec.name.0.clone()),
         };
+        let policy = self.policy(&fields, spec.owner.as_deref(), name.as_deref());
+        let params = params.unwrap_or_default();
+        if let Some(item) = fields.get("params") {
+            self.starts_alone(&item, &params, &policy.trigger);
+        }
+        spec.name = name?;
         Some(TaskFile {
             file: file.to_owned(),
             source: source::of(item.tree),
-            params: params.unwrap_or_default(),
+            params,
+            owner_place: fields.get("owner").unwrap_or_else(|| item.clone()).place(),
             env: env.unwrap_or_default(),
             policy,
             spec,
@@ -261,44 +269,13 @@ impl Reader {
         graph::order(&chains, drafts, &mut self.problems);
     }
 
-    fn params(&mut self, item: &Item<'_>) -> BTreeMap<String, Option<String>> {
-        let mut params = BTreeMap::new();
-        let mut variables: BTreeMap<String, &str> = BTreeMap::new();
-        let mend = "write parameters with their defaults, such as { day: yesterday }";
-        for (name, value, position) in self.entries(item, mend) {
-            let other = variables.insert(param_variable(name), name);
-            let why = if !is_name(name) {
-                Some("is no name for a parameter".to_owned())
-            } else {
-                other.map(|other| format!("differs too little from {}", quote(other)))
-            };
-            if let Some(why) = why {
-                let mut problem = value.problem(
-                    Kind::BadName,
-                    format!("{} {why}", quote(name)),
-                    "write letters, digits, `_` and `-`, in names that differ by more than case",
-                );
-                problem.position = position;
-                self.problems.push(problem);
-                continue;
-            }
-            template::refuse(&value, &mut self.problems);
-            let default = match value.tree.value {
-                Value::Null => None,
-                _ => self.scalar_text(
-                    &value,
-                    "write a text, or nothing for a parameter that must be given",
-                ),
-            };
-            params.insert(name.to_owned(), default);
-        }
-        params
-    }
-
-    fn policy(&mut self, fields: &Fields<'_>) -> Policy {
+    fn policy(&mut self, fields: &Fields<'_>, owner: Option<&str>, name: Option<&str>) -> Policy {
         let words = &[("timed", Exclusive::Timed), ("strict", Exclusive::Strict)];
         Policy {
-            trigger: fields.get("trigger").and_then(|item| self.trigger(&item)),
+            trigger: fields
+                .get("trigger")
+                .and_then(|item| self.trigger(&item, owner.unwrap_or(DEFAULT_OWNER), name))
+                .unwrap_or_default(),
             retry: fields
                 .get("retry")
                 .and_then(|item| self.retry(&item))

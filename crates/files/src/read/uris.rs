@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_model::spec::Uri;
 
-use super::scalars::bad_name;
+use super::scalars::{bad_name, hash};
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::{URI_BYTES_MAX, URIS_MAX};
@@ -13,9 +13,6 @@ use crate::tree::Value;
 const URI_FIELDS: &[&str] = &["from", "name", "sha256", "executable"];
 const FROM_MEND: &str = "write an address such as file:///srv/data.csv or http://host/data.csv";
 const NAME_MEND: &str = "write a plain file name: `name: data.csv`";
-
-/// Digits of a SHA-256.
-const SHA256_DIGITS: usize = 64;
 
 impl Reader {
     pub(super) fn uris(&mut self, item: &Item<'_>) -> Vec<Uri> {
@@ -150,11 +147,11 @@ impl Reader {
         const MEND: &str = "write the 64 hexadecimal digits that `sha256sum` prints, in quotes";
         // Digits alone are a number to YAML, and it may have eaten leading zeros.
         let text = self.text(item, MEND)?;
-        if text.len() == SHA256_DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Some(text.to_ascii_lowercase());
+        let sum = hash(text);
+        if sum.is_none() {
+            let message = format!("{} is no SHA-256", quote(text));
+            self.note(item, Kind::BadValue, message, MEND);
         }
-        let message = format!("{} is no SHA-256", quote(text));
-        self.note(item, Kind::BadValue, message, MEND);
-        None
+        sum
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use baton_files::{Policy, Trigger};
+use baton_files::{Param, Policy};
 use baton_model::placement::{Constraint, Rule};
 use baton_model::spec::Exclusive;
 use baton_model::task::{
@@ -12,6 +12,7 @@ use baton_model::task::{
 
 use super::super::words::arrow;
 use super::Missing;
+use super::trigger::trigger;
 use crate::output::{Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{size, span};
@@ -47,6 +48,32 @@ pub(super) fn task(
         }
     }
     Ok(())
+}
+
+/// Each with its value here and what it may be.
+pub(super) fn params(
+    out: &mut Output,
+    params: &BTreeMap<String, Param>,
+    given: &BTreeMap<String, String>,
+) -> io::Result<()> {
+    if params.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", out.paint(Style::Strong, "parameters"))?;
+    let mut table = Table::indented(2);
+    for (name, param) in params {
+        let value = given.get(name).or(param.default.as_ref());
+        let about = match &param.description {
+            Some(description) => format!("{}; {description}", param.kind),
+            None => param.kind.to_string(),
+        };
+        table.row([
+            Cell::new(clean(name), Style::Strong),
+            clean(value.map(String::as_str).unwrap_or_default()).into(),
+            Cell::new(clean(&about), Style::Faint),
+        ]);
+    }
+    table.print(out)
 }
 
 pub(super) fn missing(out: &mut Output, missing: &[Missing]) -> io::Result<()> {
@@ -128,10 +155,7 @@ fn facts_of(
     for (name, value) in placed(policy) {
         add(name, value);
     }
-    add(
-        "trigger",
-        policy.trigger.as_ref().map(trigger).unwrap_or_default(),
-    );
+    add("trigger", trigger(&policy.trigger));
     facts
 }
 
@@ -182,27 +206,6 @@ fn resources(resources: &Resources) -> String {
     }
     let named = resources.named.iter();
     parts.extend(named.map(|(name, count)| format!("{} {count}", clean(name))));
-    parts.join(", ")
-}
-
-fn trigger(trigger: &Trigger) -> String {
-    let mut parts = Vec::new();
-    if let Some(schedule) = &trigger.schedule {
-        let zone = trigger.timezone.as_deref().unwrap_or("UTC");
-        parts.push(clean(&format!("{schedule} ({zone})")));
-    }
-    if let Some(slack) = trigger.slack {
-        parts.push(format!("at most {} late", span(slack)));
-    }
-    if let Some(count) = trigger.max_instances {
-        parts.push(format!("at most {count} at once"));
-    }
-    if let Some(rate) = trigger.launch_rate {
-        parts.push(format!("at most {} per {}", rate.count, span(rate.per)));
-    }
-    if trigger.remote {
-        parts.push("over HTTP".to_owned());
-    }
     parts.join(", ")
 }
 
@@ -362,6 +365,6 @@ fn thousandths(milli: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn list(parts: impl Iterator<Item = String>) -> String {
+pub(super) fn list(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }

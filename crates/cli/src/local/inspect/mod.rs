@@ -1,6 +1,7 @@
 //! `baton local inspect`: what a file says, and what is wrong with it.
 
 mod describe;
+mod trigger;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -66,6 +67,7 @@ fn print_text(inspect: &Inspect, out: &mut Output) -> Ended {
     let missing = fill_in(&file, &mut binding);
     let task = file.bind(&binding).map_err(told)?;
     describe::task(out, &task, &file.policy, &inspect.given.env)?;
+    describe::params(out, &file.params, &binding.params)?;
     describe::missing(out, &missing)?;
     Ok(())
 }
@@ -87,9 +89,10 @@ struct Missing {
 /// Gives stand-ins for what is missing.
 fn fill_in(file: &TaskFile, binding: &mut Binding) -> Vec<Missing> {
     let mut missing = Vec::new();
-    for (name, default) in &file.params {
-        if default.is_none() && !binding.params.contains_key(name) {
-            let shown = format!("{{{{params.{name}}}}}");
+    for (name, param) in &file.params {
+        if param.default.is_none() && !binding.params.contains_key(name) {
+            let example = param.kind.example();
+            let shown = example.unwrap_or_else(|| format!("{{{{params.{name}}}}}"));
             missing.push(Missing {
                 what: format!("the parameter {name}"),
                 give: format!("-p {name}=VALUE"),

@@ -18,7 +18,7 @@ mod summary;
 
 use std::path::PathBuf;
 
-use baton_files::{Binding, Policy};
+use baton_files::{Binding, Policy, Trigger};
 use baton_model::state::AttemptState;
 use baton_model::task::{LogDestination, Logger, ProcessSpec, Resources, Run as Command, TaskSpec};
 use baton_model::time::Millis;
@@ -220,7 +220,7 @@ pub(super) fn failure(error: &TaskError) -> Failure {
 /// What a file asks of a scheduler nobody does here; that must not go unnoticed.
 fn tell_what_is_not_done(policy: &Policy) {
     let asked = [
-        ("trigger", policy.trigger.is_some()),
+        ("trigger", policy.trigger != Trigger::default()),
         ("retry", policy.retry.attempts > 1),
         ("timeout", policy.timeout.is_some()),
         ("priority", policy.priority != 0),

@@ -1,0 +1,62 @@
+//! What starts a task, as a person reads it.
+
+use baton_files::Trigger;
+use baton_model::library::Schedule;
+use baton_model::schedule::{CatchUp, Fold, Gap};
+use baton_model::time::Millis;
+
+use super::describe::list;
+use crate::output::clean;
+use crate::time::span;
+
+/// Empty if nothing does but a hand.
+pub(super) fn trigger(trigger: &Trigger) -> String {
+    let mut parts = Vec::new();
+    parts.extend(trigger.schedule.as_ref().map(schedule));
+    if !trigger.after.is_empty() {
+        let names = trigger.after.iter().map(|task| clean(&task.to_string()));
+        parts.push(format!("after {}", list(names)));
+    }
+    if let Some(count) = trigger.max_instances {
+        parts.push(format!("at most {count} at once"));
+    }
+    if let Some(rate) = trigger.launch_rate {
+        parts.push(format!("at most {} per {}", rate.count, span(rate.per)));
+    }
+    if trigger.remote {
+        let secret = trigger.secret_sha256.as_ref();
+        let how = secret.map_or("over HTTP", |_| "over HTTP with a secret");
+        parts.push(how.to_owned());
+    }
+    parts.join(", ")
+}
+
+/// How late it may be is always said; of the rest, what is not as usual.
+fn schedule(schedule: &Schedule) -> String {
+    let mut parts = vec![
+        clean(&format!("{} ({})", schedule.text, schedule.zone)),
+        format!("at most {} late", span(schedule.slack)),
+    ];
+    let unusual = [
+        match schedule.catch_up {
+            CatchUp::None => "none that is late",
+            CatchUp::Last => "",
+            CatchUp::All => "all that are late",
+        },
+        match schedule.dst.gap {
+            Gap::Skip => "skipped in a gap of the clocks",
+            Gap::Early => "early in a gap of the clocks",
+            Gap::Late => "",
+        },
+        match schedule.dst.fold {
+            Fold::Once => "",
+            Fold::Twice => "twice in a fold of the clocks",
+        },
+    ];
+    let said = unusual.iter().filter(|words| !words.is_empty());
+    parts.extend(said.map(|words| (*words).to_owned()));
+    if schedule.jitter > Millis(0) {
+        parts.push(format!("delayed by up to {}", span(schedule.jitter)));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,103 @@
+//! What is given when a task is started: parameters, ports, an id. It stands in no file, so
+//! its problems have a field and no line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{Kind, Place, Problem, clean, quote};
+use crate::file::{Binding, TaskFile};
+use crate::param::Unfit;
+use crate::read::bad_name;
+use crate::suggest;
+use crate::template::{Reference, Text};
+
+impl TaskFile {
+    /// The defaults, with what was given instead.
+    pub(crate) fn parameters(
+        &self,
+        binding: &Binding,
+        problems: &mut Vec<Problem>,
+    ) -> BTreeMap<String, Option<String>> {
+        let defaults = self.params.iter();
+        let mut params: BTreeMap<String, Option<String>> = defaults
+            .map(|(name, param)| (name.clone(), param.default.clone()))
+            .collect();
+        for (name, value) in &binding.params {
+            let Some(param) = self.params.get(name) else {
+                let known = self.params.keys().map(String::as_str);
+                problems.push(given("params", name).problem(
+                    Kind::UnknownParam,
+                    format!("the task has no parameter {}", quote(name)),
+                    suggest::mend(problems.len(), name, known, "its parameters are:"),
+                ));
+                continue;
+            };
+            let value = param.kind.fit(value, "give").unwrap_or_else(|unfit| {
+                let Unfit {
+                    kind,
+                    message,
+                    mend,
+                } = unfit;
+                problems.push(given("params", name).problem(kind, message, mend));
+                // It was given, badly: nobody need be told that it is missing.
+                value.clone()
+            });
+            params.insert(name.clone(), Some(value));
+        }
+        self.check_all_given(&params, problems);
+        params
+    }
+
+    fn check_all_given(
+        &self,
+        params: &BTreeMap<String, Option<String>>,
+        problems: &mut Vec<Problem>,
+    ) {
+        // One that is referred to is reported where that stands.
+        let referred: BTreeSet<&str> = self
+            .texts()
+            .flat_map(Text::references)
+            .filter_map(|reference| match reference {
+                Reference::Param(name) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        for (name, value) in params {
+            if value.is_none() && !referred.contains(name.as_str()) {
+                problems.push(given("params", name).problem(
+                    Kind::Unbound,
+                    format!("the parameter {} has no value", quote(name)),
+                    format!("give one with -p {name}=VALUE, or a default in `params`"),
+                ));
+            }
+        }
+    }
+}
+
+/// A place outside the file: what was given when the task was started.
+pub(crate) fn given(what: &str, name: &str) -> Place {
+    Place {
+        path: format!("{what}.{}", clean(name)),
+        position: None,
+    }
+}
+
+pub(crate) fn check_ids(binding: &Binding, problems: &mut Vec<Problem>) {
+    if let Some(id) = &binding.task_id
+        && let Some(why) = bad_name(id)
+    {
+        problems.push(given("task", "id").problem(
+            Kind::BadName,
+            format!("{} is no id for a task: {why}", quote(id)),
+            "give an id without spaces and slashes that begins with no dot",
+        ));
+    }
+    for (name, port) in &binding.ports {
+        if *port == 0 {
+            problems.push(given("ports", name).problem(
+                Kind::OutOfRange,
+                "no port has the number 0".to_owned(),
+                "give a number from 1 to 65535",
+            ));
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Parameters: what a value may be.
+//!
+//! A value is a text everywhere: in templates, in variables, on a command line. Its kind
+//! says which texts it may be, and [`ParamKind::fit`] makes one spelling of them, so that
+//! a program can compare it. How a file declares parameters is `read::params`; what becomes
+//! of those that are given, `given`.
+
+use std::fmt;
+use std::num::IntErrorKind;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Kind, quote};
+use crate::suggest;
+
+/// A parameter of a task.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Param {
+    /// What it may be.
+    #[serde(flatten)]
+    pub kind: ParamKind,
+    /// What it is if nobody says; `None` for one that must be given.
+    #[serde(default)]
+    pub default: Option<String>,
+    /// What it is for, in the words of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// What a parameter may be. Bounds belong to what they bound.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ParamKind {
+    /// Any text.
+    #[default]
+    String,
+    /// A whole number.
+    Int {
+        /// The lowest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min: Option<i64>,
+        /// The highest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max: Option<i64>,
+    },
+    /// A number. It keeps its digits: `1.10` stays `1.10`.
+    Float {
+        /// The lowest; finite.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min: Option<f64>,
+        /// The highest; finite.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max: Option<f64>,
+    },
+    /// `true` or `false`.
+    Bool,
+    /// One of a few texts.
+    OneOf {
+        /// At least one, none of them twice.
+        one_of: Vec<String>,
+    },
+}
+
+/// Why a text is no value of a parameter.
+pub(crate) struct Unfit {
+    pub(crate) kind: Kind,
+    pub(crate) message: String,
+    pub(crate) mend: String,
+}
+
+impl ParamKind {
+    /// A value that fits; `None` if every text does.
+    #[must_use]
+    pub fn example(&self) -> Option<String> {
+        match self {
+            Self::String => None,
+            Self::Int { min, max } => {
+                let lowest = 0.max(min.unwrap_or(i64::MIN));
+                Some(lowest.min(max.unwrap_or(i64::MAX)).to_string())
+            }
+            Self::Float { min, max } => {
+                let lowest = 0_f64.max(min.unwrap_or(f64::MIN));
+                Some(lowest.min(max.unwrap_or(f64::MAX)).to_string())
+            }
+            Self::Bool => Some(false.to_string()),
+            Self::OneOf { one_of } => one_of.first().cloned(),
+        }
+    }
+
+    /// The one spelling of a value. `verb` is what a mend asks for: to write something
+    /// else, or to give it.
+    pub(crate) fn fit(&self, text: &str, verb: &str) -> Result<String, Unfit> {
+        let fitted = match self {
+            Self::String => Ok(text.to_owned()),
+            Self::Int { min, max } => whole(text).and_then(|number| {
+                within(&number, min.as_ref(), max.as_ref())?;
+                Ok(number.to_string())
+            }),
+            Self::Float { min, max } => finite(text).and_then(|number| {
+                within(&number, min.as_ref(), max.as_ref())?;
+                Ok(text.strip_prefix('+').unwrap_or(text).to_owned())
+            }),
+            Self::Bool => match &*text.to_ascii_lowercase() {
+                truth @ ("true" | "false") => Ok(truth.to_owned()),
+                _ => Err((Kind::BadValue, "is neither true nor false".to_owned())),
+            },
+            Self::OneOf { one_of } => match one_of.iter().any(|value| value == text) {
+                true => Ok(text.to_owned()),
+                false => Err((Kind::BadValue, "is none of its values".to_owned())),
+            },
+        };
+        fitted.map_err(|(kind, why)| Unfit {
+            kind,
+            message: format!("{} {why}", quote(text)),
+            mend: match self.nearest(text) {
+                Some(value) => format!("did you mean {}?", quote(value)),
+                None => format!("{verb} {self}"),
+            },
+        })
+    }
+
+    fn nearest(&self, text: &str) -> Option<&str> {
+        match self {
+            Self::OneOf { one_of } => suggest::nearest(text, one_of.iter().map(String::as_str)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ParamKind {
+    /// For a sentence: `a whole number from 1 to 10`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::String => f.write_str("a text"),
+            Self::Int { min, max } => {
+                f.write_str("a whole number")?;
+                bounds(f, min.as_ref(), max.as_ref())
+            }
+            Self::Float { min, max } => {
+                f.write_str("a number")?;
+                bounds(f, min.as_ref(), max.as_ref())
+            }
+            Self::Bool => f.write_str("true or false"),
+            Self::OneOf { one_of } => {
+                let values = one_of.iter().map(String::as_str);
+                write!(f, "one of: {}", suggest::list(values))
+            }
+        }
+    }
+}
+
+fn bounds<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    min: Option<&T>,
+    max: Option<&T>,
+) -> fmt::Result {
+    match (min, max) {
+        (Some(min), Some(max)) => write!(f, " from {min} to {max}"),
+        (Some(min), None) => write!(f, " of at least {min}"),
+        (None, Some(max)) => write!(f, " of at most {max}"),
+        (None, None) => Ok(()),
+    }
+}
+
+/// What is wrong with a text, to be said after it.
+type Wrong = (Kind, String);
+
+fn whole(text: &str) -> Result<i64, Wrong> {
+    text.parse()
+        .map_err(|error: std::num::ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
+                (Kind::OutOfRange, "needs more than 64 bits".to_owned())
+            }
+            _ => (Kind::BadValue, "is no whole number".to_owned()),
+        })
+}
+
+/// A number in digits: `inf` and `nan` are words that few programs take.
+pub(crate) fn finite(text: &str) -> Result<f64, Wrong> {
+    let digits = text
+        .bytes()
+        .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
+    let number = text.parse::<f64>().ok().filter(|_| digits);
+    match number {
+        Some(number) if number.is_finite() => Ok(number),
+        Some(_) => Err((Kind::OutOfRange, "is too large a number".to_owned())),
+        None => Err((Kind::BadValue, "is no number".to_owned())),
+    }
+}
+
+fn within<T: PartialOrd + fmt::Display>(
+    number: &T,
+    min: Option<&T>,
+    max: Option<&T>,
+) -> Result<(), Wrong> {
+    let low = min.filter(|min| number < *min);
+    let high = max.filter(|max| number > *max);
+    let why = match (low, high) {
+        (Some(min), _) => format!("is less than {min}"),
+        (None, Some(max)) => format!("is more than {max}"),
+        (None, None) => return Ok(()),
+    };
+    Err((Kind::OutOfRange, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn int(min: Option<i64>, max: Option<i64>) -> ParamKind {
+        ParamKind::Int { min, max }
+    }
+
+    fn float(min: Option<f64>, max: Option<f64>) -> ParamKind {
+        ParamKind::Float { min, max }
+    }
+
+    fn one_of(values: &[&str]) -> ParamKind {
+        ParamKind::OneOf {
+            one_of: values.iter().map(|value| (*value).to_owned()).collect(),
+        }
+    }
+
+    fn fit(kind: &ParamKind, text: &str) -> Result<String, String> {
+        let unfit = |unfit: Unfit| format!("{}: {}", unfit.message, unfit.mend);
+        kind.fit(text, "give").map_err(unfit)
+    }
+
+    #[test]
+    fn a_value_that_fits_has_one_spelling() {
+        for (kind, text, expected) in [
+            (ParamKind::String, " +007 ", " +007 "),
+            (int(None, None), "+007", "7"),
+            (int(None, None), "-0", "0"),
+            (int(Some(-3), Some(-3)), "-03", "-3"),
+            (
+                int(None, None),
+                "-9223372036854775808",
+                "-9223372036854775808",
+            ),
+            (float(None, None), "+1.10", "1.10"),
+            (float(Some(0.0), Some(1e3)), "1E3", "1E3"),
+            (ParamKind::Bool, "TRUE", "true"),
+            (ParamKind::Bool, "false", "false"),
+            (one_of(&["fast", ""]), "", ""),
+        ] {
+            assert_eq!(fit(&kind, text).as_deref(), Ok(expected), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_refused_with_its_mend() {
+        for (kind, text, expected) in [
+            (
+                int(None, None),
+                "",
+                "`` is no whole number: give a whole number",
+            ),
+            (
+                int(None, None),
+                " 1",
+                "` 1` is no whole number: give a whole number",
+            ),
+            (
+                int(Some(1), None),
+                "1.0",
+                "`1.0` is no whole number: give a whole number of at least 1",
+            ),
+            (
+                int(Some(1), Some(10)),
+                "0",
+                "`0` is less than 1: give a whole number from 1 to 10",
+            ),
+            (
+                int(None, Some(10)),
+                "11",
+                "`11` is more than 10: give a whole number of at most 10",
+            ),
+            (
+                int(None, None),
+                "9223372036854775808",
+                "`9223372036854775808` needs more than 64 bits: give a whole number",
+            ),
+            (
+                float(None, None),
+                "inf",
+                "`inf` is no number: give a number",
+            ),
+            (
+                float(None, None),
+                "NaN",
+                "`NaN` is no number: give a number",
+            ),
+            (float(None, None), "-", "`-` is no number: give a number"),
+            (
+                float(None, None),
+                "1e999",
+                "`1e999` is too large a number: give a number",
+            ),
+            (
+                float(Some(0.5), None),
+                "0.49",
+                "`0.49` is less than 0.5: give a number of at least 0.5",
+            ),
+            (
+                ParamKind::Bool,
+                "yes",
+                "`yes` is neither true nor false: give true or false",
+            ),
+            (
+                one_of(&["fast", "full"]),
+                "fsat",
+                "`fsat` is none of its values: did you mean `fast`?",
+            ),
+            (
+                one_of(&["fast", "full"]),
+                "slow",
+                "`slow` is none of its values: give one of: fast, full",
+            ),
+        ] {
+            assert_eq!(fit(&kind, text), Err(expected.to_owned()), "{kind}");
+        }
+    }
+
+    #[test]
+    fn an_example_fits() {
+        for kind in [
+            int(None, None),
+            int(Some(3), None),
+            int(None, Some(-3)),
+            float(Some(0.5), Some(1.5)),
+            float(None, Some(-1e300)),
+            ParamKind::Bool,
+            one_of(&["b", "a"]),
+        ] {
+            let example = kind.example().expect("it is not any text");
+            assert!(fit(&kind, &example).is_ok(), "{kind}: {example}");
+        }
+        assert_eq!(ParamKind::String.example(), None);
+    }
+
+    #[test]
+    fn the_form_for_programs_has_flat_fields_and_reads_back() {
+        let param = Param {
+            kind: int(Some(1), None),
+            default: Some("3".to_owned()),
+            description: None,
+        };
+        let json = serde_json::to_value(&param).expect("plain data");
+        let expected = serde_json::json!({ "type": "int", "min": 1, "default": "3" });
+        assert_eq!(json, expected);
+        for kind in [
+            param.kind.clone(),
+            float(Some(0.1), Some(2.0)),
+            one_of(&["a"]),
+            ParamKind::String,
+            ParamKind::Bool,
+        ] {
+            let param = Param {
+                kind,
+                ..param.clone()
+            };
+            let json = serde_json::to_value(&param).expect("plain data");
+            let again: Param = serde_json::from_value(json).expect("same shape");
+            assert_eq!(again, param);
+        }
+    }
+}

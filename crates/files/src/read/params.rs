@@ -1,0 +1,267 @@
+//! Parameters: a default alone, or a map that says more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::library::Trigger;
+
+use super::{Fields, Item, Reader};
+use crate::error::{Kind, quote};
+use crate::file::param_variable;
+use crate::limits::CHOICES_MAX;
+use crate::param::{self, Param, ParamKind};
+use crate::template::{self, is_name};
+use crate::tree::Value;
+
+const PARAM_FIELDS: &[&str] = &["type", "default", "description", "min", "max", "one_of"];
+const PARAMS_MEND: &str = "write parameters with their defaults, such as { day: yesterday }";
+const PARAM_MEND: &str =
+    "write a text, nothing for a parameter that must be given, or a map such as { type: int }";
+const DEFAULT_MEND: &str = "write the value itself, or nothing for a parameter that must be given";
+const CHOICES_MEND: &str = "write a list of texts, such as [fast, full]";
+
+/// What `type` may say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    String,
+    Int,
+    Float,
+    Bool,
+}
+
+const TYPES: &[(&str, Type)] = &[
+    ("string", Type::String),
+    ("int", Type::Int),
+    ("float", Type::Float),
+    ("bool", Type::Bool),
+];
+
+impl Reader {
+    pub(super) fn params(&mut self, item: &Item<'_>) -> BTreeMap<String, Param> {
+        let mut params = BTreeMap::new();
+        let mut variables: BTreeMap<String, &str> = BTreeMap::new();
+        for (name, value, position) in self.entries(item, PARAMS_MEND) {
+            let other = variables.insert(param_variable(name), name);
+            let why = if !is_name(name) {
+                Some("is no name for a parameter".to_owned())
+            } else {
+                other.map(|other| format!("differs too little from {}", quote(other)))
+            };
+            if let Some(why) = why {
+                let mut problem = value.problem(
+                    Kind::BadName,
+                    format!("{} {why}", quote(name)),
+                    "write letters, digits, `_` and `-`, in names that differ by more than case",
+                );
+                problem.position = position;
+                self.problems.push(problem);
+                continue;
+            }
+            if let Some(param) = self.param(&value) {
+                params.insert(name.to_owned(), param);
+            }
+        }
+        params
+    }
+
+    /// Notes each parameter that nobody is there to give, where a task starts without a
+    /// person. `item` is the map that `params` were read from.
+    pub(super) fn starts_alone(
+        &mut self,
+        item: &Item<'_>,
+        params: &BTreeMap<String, Param>,
+        trigger: &Trigger,
+    ) {
+        let starter = match trigger {
+            Trigger {
+                schedule: Some(_), ..
+            } => "its schedule",
+            Trigger { after, .. } if !after.is_empty() => "another task",
+            _ => return,
+        };
+        // Without parameters it may be anything, and that was noted.
+        if params.is_empty() {
+            return;
+        }
+        for (name, value, position) in self.entries(item, PARAMS_MEND) {
+            let is_open = |param: &Param| param.default.is_none();
+            if params.get(name).is_some_and(is_open) {
+                let mut problem = value.problem(
+                    Kind::MissingField,
+                    format!(
+                        "the parameter {} has no default, and {starter} starts the task without \
+                         anybody to give one",
+                        quote(name)
+                    ),
+                    match value.tree.value {
+                        Value::Map(_) => "write `default: VALUE` into it".to_owned(),
+                        _ => format!("write a default: `{name}: VALUE`"),
+                    },
+                );
+                problem.position = position;
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    fn param(&mut self, item: &Item<'_>) -> Option<Param> {
+        if !matches!(item.tree.value, Value::Map(_)) {
+            let kind = ParamKind::String;
+            return Some(Param {
+                default: self.default(item, &kind, PARAM_MEND)?,
+                kind,
+                description: None,
+            });
+        }
+        let fields = self.fields(item, "a parameter", PARAM_FIELDS, |_| None)?;
+        let kind = self.kind(&fields);
+        let description = fields.get("description").and_then(|item| {
+            let mend = "write what the parameter is for, in a sentence";
+            self.text(&item, mend).map(str::to_owned)
+        });
+        let kind = kind?;
+        Some(Param {
+            default: match fields.get("default") {
+                Some(item) => self.default(&item, &kind, DEFAULT_MEND)?,
+                None => None,
+            },
+            kind,
+            description,
+        })
+    }
+
+    /// `None` if it is wrong; `Some(None)` if there is none.
+    fn default(&mut self, item: &Item<'_>, kind: &ParamKind, mend: &str) -> Option<Option<String>> {
+        if matches!(item.tree.value, Value::Null) {
+            return Some(None);
+        }
+        template::refuse(item, &mut self.problems);
+        let text = self.scalar_text(item, mend)?;
+        match kind.fit(&text, "write") {
+            Ok(text) => Some(Some(text)),
+            Err(unfit) => {
+                self.note(item, unfit.kind, unfit.message, unfit.mend);
+                None
+            }
+        }
+    }
+
+    fn kind(&mut self, fields: &Fields<'_>) -> Option<ParamKind> {
+        let named = match fields.get("type") {
+            Some(item) => self.word(&item, TYPES)?,
+            None => Type::String,
+        };
+        if let Some(choices) = fields.get("one_of") {
+            if named != Type::String {
+                self.problems.push(fields.key_problem(
+                    "one_of",
+                    Kind::Conflict,
+                    "the values of `one_of` are texts".to_owned(),
+                    "remove `type`, or write `min` and `max` instead",
+                ));
+                return None;
+            }
+            self.unbounded(fields)?;
+            return self.choices(&choices);
+        }
+        match named {
+            Type::String | Type::Bool => {
+                self.unbounded(fields)?;
+                Some(match named {
+                    Type::Bool => ParamKind::Bool,
+                    _ => ParamKind::String,
+                })
+            }
+            Type::Int => {
+                let whole =
+                    |reader: &mut Self, item: &Item<'_>| reader.integer(item, i64::MIN, i64::MAX);
+                let (min, max) = self.bounds_of(fields, whole)?;
+                Some(ParamKind::Int { min, max })
+            }
+            Type::Float => {
+                let (min, max) = self.bounds_of(fields, Self::number)?;
+                Some(ParamKind::Float { min, max })
+            }
+        }
+    }
+
+    /// Refuses bounds where there is nothing to bound.
+    fn unbounded(&mut self, fields: &Fields<'_>) -> Option<()> {
+        let before = self.problems.len();
+        for name in ["min", "max"] {
+            if fields.has(name) {
+                self.problems.push(fields.key_problem(
+                    name,
+                    Kind::Conflict,
+                    format!("`{name}` is for numbers"),
+                    "write `type: int` or `type: float`, or remove it",
+                ));
+            }
+        }
+        (self.problems.len() == before).then_some(())
+    }
+
+    fn bounds_of<T: PartialOrd + std::fmt::Display>(
+        &mut self,
+        fields: &Fields<'_>,
+        read: impl Fn(&mut Self, &Item<'_>) -> Option<T>,
+    ) -> Option<(Option<T>, Option<T>)> {
+        let before = self.problems.len();
+        let min = fields.get("min").and_then(|item| read(self, &item));
+        let max = fields.get("max").and_then(|item| read(self, &item));
+        if let (Some(low), Some(high)) = (&min, &max)
+            && low > high
+        {
+            self.problems.push(fields.key_problem(
+                "max",
+                Kind::OutOfRange,
+                format!("nothing lies between {low} and {high}"),
+                "write the smaller number as `min`",
+            ));
+        }
+        (self.problems.len() == before).then_some((min, max))
+    }
+
+    fn number(&mut self, item: &Item<'_>) -> Option<f64> {
+        const MEND: &str = "write a number, such as 0.5";
+        let Value::Number(text) = &item.tree.value else {
+            self.wrong_type(item, "a number", MEND);
+            return None;
+        };
+        match param::finite(text) {
+            Ok(number) => Some(number),
+            Err((kind, why)) => {
+                self.note(item, kind, format!("{} {why}", quote(text)), MEND);
+                None
+            }
+        }
+    }
+
+    fn choices(&mut self, item: &Item<'_>) -> Option<ParamKind> {
+        let before = self.problems.len();
+        let items = self.list(item, CHOICES_MEND);
+        if items.len() > CHOICES_MAX {
+            let message = format!("these are {} values, of {CHOICES_MAX} allowed", items.len());
+            let mend = "remove `one_of`, and let the task check the value";
+            self.note(item, Kind::TooLarge, message, mend);
+            return None;
+        }
+        if items.is_empty() && self.problems.len() == before {
+            let message = "the list of values is empty".to_owned();
+            self.note(item, Kind::BadValue, message, CHOICES_MEND);
+        }
+        let mut one_of = Vec::with_capacity(items.len());
+        let mut known = BTreeSet::new();
+        for item in &items {
+            template::refuse(item, &mut self.problems);
+            let Some(value) = self.scalar_text(item, CHOICES_MEND) else {
+                continue;
+            };
+            if !known.insert(value.clone()) {
+                let message = format!("{} stands here twice", quote(&value));
+                self.note(item, Kind::DuplicateName, message, "remove one of them");
+            }
+            one_of.push(value);
+        }
+        (self.problems.len() == before).then_some(ParamKind::OneOf { one_of })
+    }
+}

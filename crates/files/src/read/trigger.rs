@@ -1,0 +1,256 @@
+//! What starts a task: its schedule, what it comes after, and the limits on both.
+//!
+//! A schedule is understood here and kept as it is written; whoever needs its due times
+//! reads the text again, and can rely on it.
+
+use std::collections::BTreeSet;
+
+use baton_core::clock::{self, CatchUp, Dst, Fold, Gap, ScheduleError, Zone};
+use baton_model::library::{Rate, Schedule, TaskName, Trigger};
+use baton_model::limits::AFTER_MAX;
+use baton_model::time::Millis;
+
+use super::scalars::{Zero, hash};
+use super::{Fields, Item, Reader, bad_name};
+use crate::error::{Kind, quote};
+use crate::limits::COUNT_MAX;
+use crate::tree::Value;
+use crate::units;
+
+pub(super) const TRIGGER_FIELDS: &[&str] = &[
+    "schedule",
+    "timezone",
+    "slack",
+    "catch_up",
+    "jitter",
+    "gap",
+    "fold",
+    "max_instances",
+    "launch_rate",
+    "remote",
+    "secret_sha256",
+    "after",
+];
+
+/// What says nothing without a schedule.
+const SCHEDULE_ONLY: &[&str] = &["timezone", "slack", "catch_up", "jitter", "gap", "fold"];
+
+const SECRET_MEND: &str = "no secret stands in a file: write `secret_sha256` with what \
+                           `printf %s \"$SECRET\" | sha256sum` prints";
+const HASH_MEND: &str = "write the 64 hexadecimal digits that `printf %s \"$SECRET\" | \
+                         sha256sum` prints, in quotes";
+const AFTER_MEND: &str = "write NAME for a task of the same owner, OWNER/NAME, or a list of them";
+
+impl Reader {
+    /// `owner` and `name` are those of the task.
+    pub(super) fn trigger(
+        &mut self,
+        item: &Item<'_>,
+        owner: &str,
+        name: Option<&str>,
+    ) -> Option<Trigger> {
+        let fields = self.fields(item, "a trigger", TRIGGER_FIELDS, |key| {
+            (key == "secret").then(|| SECRET_MEND.to_owned())
+        })?;
+        let schedule = self.schedule(&fields);
+        let get = |name| fields.get(name);
+        let trigger = Trigger {
+            schedule,
+            max_instances: get("max_instances").and_then(|item| self.count(&item, 1)),
+            launch_rate: get("launch_rate").and_then(|item| self.launch_rate(&item)),
+            remote: get("remote").is_some_and(|item| {
+                // One that is wrong may have been meant, and is told already.
+                self.boolean(&item).unwrap_or(true)
+            }),
+            secret_sha256: get("secret_sha256").and_then(|item| self.secret_hash(&item)),
+            after: match get("after") {
+                Some(item) => self.after_tasks(&item, owner, name),
+                None => Vec::new(),
+            },
+        };
+        if fields.has("secret_sha256") && !trigger.remote {
+            self.problems.push(
+                fields.key_problem(
+                    "secret_sha256",
+                    Kind::Conflict,
+                    "nobody is asked for a secret where nobody may trigger the task over HTTP"
+                        .to_owned(),
+                    "write `remote: true` beside it, or remove it",
+                ),
+            );
+        }
+        Some(trigger)
+    }
+
+    fn schedule(&mut self, fields: &Fields<'_>) -> Option<Schedule> {
+        let usual = clock::Policy::default();
+        let dst = self.dst(fields);
+        let mut span = |name, default| {
+            let given = fields.get(name);
+            given
+                .and_then(|item| self.duration(&item, Zero::Allowed))
+                .unwrap_or(default)
+        };
+        let slack = span("slack", usual.slack);
+        let jitter = span("jitter", usual.jitter);
+        let words = &[
+            ("none", CatchUp::None),
+            ("last", CatchUp::Last),
+            ("all", CatchUp::All),
+        ];
+        let catch_up = fields
+            .get("catch_up")
+            .and_then(|item| self.word(&item, words))
+            .unwrap_or(usual.catch_up);
+        // A schedule is looked at in any zone, so that both are told at once.
+        let zone = match fields.get("timezone") {
+            Some(item) => self.zone(&item).unwrap_or(Zone::UTC),
+            None => Zone::UTC,
+        };
+        let Some(item) = fields.get("schedule") else {
+            self.needs_schedule(fields);
+            return None;
+        };
+        let mend = "write it in English, such as \"every monday at 12:00\", or as cron";
+        let text = self.text(&item, mend)?;
+        let parsed = clock::Schedule::parse(text, &zone, dst);
+        self.clock(&item, parsed)?;
+        Some(Schedule {
+            text: text.to_owned(),
+            zone: zone.name().to_owned(),
+            dst,
+            slack,
+            catch_up,
+            jitter,
+        })
+    }
+
+    fn needs_schedule(&mut self, fields: &Fields<'_>) {
+        for name in SCHEDULE_ONLY {
+            if fields.has(name) {
+                self.problems.push(fields.key_problem(
+                    name,
+                    Kind::Conflict,
+                    format!("`{name}` says nothing without a schedule"),
+                    "write `schedule` beside it, or remove it",
+                ));
+            }
+        }
+    }
+
+    fn dst(&mut self, fields: &Fields<'_>) -> Dst {
+        let gaps = &[
+            ("skip", Gap::Skip),
+            ("early", Gap::Early),
+            ("late", Gap::Late),
+        ];
+        let folds = &[("once", Fold::Once), ("twice", Fold::Twice)];
+        let gap = fields.get("gap").and_then(|item| self.word(&item, gaps));
+        let fold = fields.get("fold").and_then(|item| self.word(&item, folds));
+        Dst {
+            gap: gap.unwrap_or_default(),
+            fold: fold.unwrap_or_default(),
+        }
+    }
+
+    fn zone(&mut self, item: &Item<'_>) -> Option<Zone> {
+        let mend = "write the name of a time zone, such as Europe/Berlin";
+        let name = self.text(item, mend)?;
+        let zone = Zone::named(name);
+        self.clock(item, zone)
+    }
+
+    /// What the clock has understood, or what it says about it.
+    fn clock<T>(&mut self, item: &Item<'_>, parsed: Result<T, ScheduleError>) -> Option<T> {
+        parsed
+            .map_err(|error| self.note(item, Kind::BadValue, error.message, error.mend))
+            .ok()
+    }
+
+    fn launch_rate(&mut self, item: &Item<'_>) -> Option<Rate> {
+        const MEND: &str = "write how many in how long, such as 1/s, 10/m or 5/30s";
+        let text = self.text(item, MEND)?;
+        let parsed = text.split_once('/').and_then(|(count, per)| {
+            let count: u32 = count.trim().parse().ok()?;
+            let per = per.trim();
+            // A unit alone means one of it.
+            let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
+                units::duration(per)
+            } else {
+                units::duration(&format!("1{per}"))
+            };
+            let per = per.ok().filter(|per| *per > Millis(0))?;
+            (1..=COUNT_MAX)
+                .contains(&count)
+                .then_some(Rate { count, per })
+        });
+        if parsed.is_none() {
+            let message = format!("{} is no rate", quote(text));
+            self.note(item, Kind::BadValue, message, MEND);
+        }
+        parsed
+    }
+
+    /// Its text is never repeated: it may be the secret itself, written in the wrong place.
+    fn secret_hash(&mut self, item: &Item<'_>) -> Option<String> {
+        let Value::String(text) = &item.tree.value else {
+            self.wrong_type(item, "a text", HASH_MEND);
+            return None;
+        };
+        let sum = hash(text);
+        if sum.is_none() {
+            let message = "this is no SHA-256".to_owned();
+            self.note(item, Kind::BadValue, message, HASH_MEND);
+        }
+        sum
+    }
+
+    /// One task, or a list of at least one.
+    fn after_tasks(&mut self, item: &Item<'_>, owner: &str, name: Option<&str>) -> Vec<TaskName> {
+        let items = match item.tree.value {
+            Value::List(_) => self.list(item, AFTER_MEND),
+            _ => vec![item.clone()],
+        };
+        if items.is_empty() {
+            let message = "the list of tasks is empty".to_owned();
+            self.note(item, Kind::BadValue, message, AFTER_MEND);
+        }
+        if items.len() > AFTER_MAX {
+            let message = format!("these are {} tasks, of {AFTER_MAX} allowed", items.len());
+            let mend = "put a task between that comes after some of them";
+            self.note(item, Kind::TooLarge, message, mend);
+            return Vec::new();
+        }
+        let mut known = BTreeSet::new();
+        let mut tasks = Vec::with_capacity(items.len());
+        for item in &items {
+            let Some(task) = self.task_name(item, owner) else {
+                continue;
+            };
+            if task.owner == owner && name == Some(&*task.name) {
+                let message = "the task would come after itself, without end".to_owned();
+                let mend = "name another task, or write a schedule such as \"every 5 minutes\"";
+                self.note(item, Kind::Cycle, message, mend);
+            } else if !known.insert(task.clone()) {
+                let message = format!("{} stands here twice", quote(&task.to_string()));
+                self.note(item, Kind::DuplicateName, message, "remove one of them");
+            }
+            tasks.push(task);
+        }
+        tasks
+    }
+
+    fn task_name(&mut self, item: &Item<'_>, owner: &str) -> Option<TaskName> {
+        let text = self.text(item, AFTER_MEND)?;
+        let (owner, name) = text.split_once('/').unwrap_or((owner, text));
+        if let Some(why) = bad_name(owner).or_else(|| bad_name(name)) {
+            let message = format!("{} names no task: {why}", quote(text));
+            self.note(item, Kind::BadName, message, AFTER_MEND);
+            return None;
+        }
+        Some(TaskName {
+            owner: owner.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+}

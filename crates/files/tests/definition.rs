@@ -1,0 +1,187 @@
+//! What a library keeps of a task file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use baton_files::{
+    Binding, DEFAULT_OWNER, Definition, Errors, Format, Kind, TaskFile, TaskName, from_json, load,
+    parse,
+};
+use baton_model::spec::Work;
+
+fn yaml(text: &str) -> TaskFile {
+    parse(text, Format::Yaml, "task.yaml").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn definition(text: &str) -> (TaskName, Definition) {
+    let made = yaml(text).definition(None);
+    made.unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn refused(text: &str) -> Errors {
+    yaml(text).definition(None).expect_err("it is of no use")
+}
+
+/// A source as a task again.
+fn read_again(definition: &Definition) -> TaskFile {
+    let json = serde_json::from_str(&definition.source).expect("it is JSON");
+    from_json(&json, "library").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn a_task_is_kept_with_its_name_its_file_and_what_starts_it() {
+    let text = "owner: ops\ntask: report\nrun: [make, report]\ntrigger: { schedule: noon }\n";
+    let file = yaml(text);
+    let made = file.definition(Some("ops/report.yaml".to_owned()));
+    let (name, definition) = made.expect("it is good");
+    assert_eq!(name.to_string(), "ops/report");
+    assert_eq!(definition.file.as_deref(), Some("ops/report.yaml"));
+    assert_eq!(definition.trigger, file.policy.trigger);
+    let spec = definition.spec.expect("it has no parameters");
+    let words = ["make", "report"].map(str::to_owned).to_vec();
+    assert_eq!((&*spec.owner, &spec.work), ("ops", &Work::Command(words)));
+    assert_eq!(spec.origin, None);
+    let (name, _) = self::definition("task: t\nrun: x\n");
+    assert_eq!(name.owner, DEFAULT_OWNER);
+}
+
+#[test]
+fn the_instance_of_the_defaults_is_there_only_if_every_parameter_has_one() {
+    let closed = "task: t\nrun: echo {{ params.n }}\nparams: { n: { type: int, default: 07 } }\n";
+    let (_, definition) = self::definition(closed);
+    let spec = definition.spec.expect("nothing is missing");
+    assert_eq!(spec.env["BATON_PARAM_N"], "7");
+
+    let open = "task: t\nrun: echo {{ params.n }}\nparams: { n: { type: int } }\n";
+    let (_, definition) = self::definition(open);
+    assert_eq!(definition.spec, None);
+    // Whoever triggers it gives what is missing, to the task that is kept.
+    let given = Binding {
+        params: BTreeMap::from([("n".to_owned(), "+8".to_owned())]),
+        ..Binding::default()
+    };
+    let spec = read_again(&definition).instance(&given).expect("given");
+    assert_eq!(spec.env["BATON_PARAM_N"], "8");
+}
+
+#[test]
+fn the_same_values_make_the_same_source_in_whatever_order() {
+    let one = "{ task: t, run: x, env: { A: '1', B: '2' } }";
+    let other = "env: { B: '2', A: '1' }\nrun: x\ntask: t\n";
+    assert_eq!(definition(one), definition(other));
+    let (_, definition) = definition(one);
+    let sorted = r#"{"env":{"A":"1","B":"2"},"run":"x","task":"t"}"#;
+    assert_eq!(&*definition.source, sorted);
+}
+
+#[test]
+fn a_source_is_the_same_task_again() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/full");
+    for extension in ["yaml", "toml", "json"] {
+        let file = load(path.with_extension(extension)).expect("it is good");
+        let json = file.to_json();
+        let again = from_json(&json, "library").expect("it was good before");
+        assert_eq!(again.params, file.params, "{extension}");
+        assert_eq!(again.policy, file.policy, "{extension}");
+        assert_eq!(again.to_json(), json, "{extension}");
+    }
+    let text = "task: t\nrun: x\nparams: { r: { type: float, default: 1.10, min: 0.1 } }\n";
+    let (name, definition) = definition(text);
+    let again = read_again(&definition).definition(None);
+    assert_eq!(again, Ok((name, definition)));
+}
+
+#[test]
+fn a_bound_with_many_digits_is_kept_exactly() {
+    for exponent in -300..=300 {
+        let bound = format!("3.1415926535897931e{exponent}");
+        let text = format!("task: t\nrun: x\nparams: {{ r: {{ type: float, max: {bound} }} }}\n");
+        let (_, definition) = definition(&text);
+        assert_eq!(
+            read_again(&definition).params,
+            yaml(&text).params,
+            "{bound}"
+        );
+    }
+}
+
+#[test]
+fn what_no_instance_can_have_is_refused_whatever_the_parameters_are() {
+    for text in [
+        "task: t\nrun: echo {{ ports.http }}\n",
+        "task: t\nrun: echo {{ task.id }}\n",
+    ] {
+        let as_submitted = yaml(text).instance(&Binding::default());
+        assert_eq!(refused(text), as_submitted.expect_err("not given"));
+        assert_eq!(refused(text).problems[0].kind, Kind::Unbound);
+    }
+    let open = |more: &str| format!("task: t\nparams: {{ p: }}\nprocesses:\n  - {more}\n");
+    for (process, path, kind) in [
+        (
+            "{ name: a, run: 'x {{ params.p }} {{ ports.http }}' }",
+            "processes[0].run",
+            Kind::Unbound,
+        ),
+        (
+            "{ name: a, run: 'x {{ params.q }}' }",
+            "processes[0].run",
+            Kind::UnknownReference,
+        ),
+        (
+            "{ name: a, run: x, ready: { tcp: 70000 } }",
+            "processes[0].ready.tcp",
+            Kind::OutOfRange,
+        ),
+    ] {
+        let errors = refused(&open(process));
+        let found: Vec<_> = errors.problems.iter().map(|p| (&*p.path, p.kind)).collect();
+        assert_eq!(found, [(path, kind)], "{process}");
+    }
+    // Only its value will tell.
+    let unsure = open("{ name: a, run: x, ready: { tcp: '{{ params.p }}' } }");
+    assert_eq!(definition(&unsure).1.spec, None);
+}
+
+#[test]
+fn no_owner_is_called_like_a_part_of_the_api() {
+    for owner in [
+        "instances",
+        "bullpen",
+        "arena",
+        "history",
+        "workers",
+        "usage",
+        "events",
+        "library",
+        "runs",
+        "tokens",
+        "docs",
+        "metrics",
+        "healthz",
+        "readyz",
+        "openapi.json",
+        "ticks",
+    ] {
+        let text = format!("task: t\nrun: x\nowner: {owner}\n");
+        let problems = refused(&text).problems;
+        assert_eq!(
+            (problems[0].kind, &*problems[0].path),
+            (Kind::BadName, "owner")
+        );
+        let line = problems[0].position.map(|position| position.line);
+        assert_eq!(line, Some(3), "{owner}");
+        // As long as it is nobody's in a library, it does no harm.
+        assert!(yaml(&text).instance(&Binding::default()).is_ok());
+    }
+    assert!(yaml("task: instances\nrun: x\n").definition(None).is_ok());
+}
+
+#[test]
+fn a_file_that_unfolds_to_more_than_a_library_reads_is_refused() {
+    let text = format!(
+        "task: t\nrun: x\nenv:\n  A: &a {}\n{}",
+        "y".repeat(100_000),
+        (0..12).map(|n| format!("  A{n}: *a\n")).collect::<String>()
+    );
+    assert_eq!(refused(&text).problems[0].kind, Kind::TooLarge);
+}
