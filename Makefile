@@ -69,6 +69,7 @@ sim-smoke: tools ## a short simulation; SEEDS=300
 	@echo "== simulation"
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS)
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --workers 10 --instances 200
+	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --schedules
 
 soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 	@scripts/soak.sh

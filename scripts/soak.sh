@@ -21,6 +21,7 @@ cargo build --quiet --release --package baton-sim
 
 echo "== $seeds seeds"
 sim --seeds "$seeds"
+sim --seeds "$seeds" --schedules
 
 bugs=$(sim --list-bugs | awk 'NF { print $1 }')
 if [[ -z $bugs ]]; then
@@ -57,6 +58,8 @@ for seed in 1 2 3; do
     echo "== $kills kills on real processes, seed $seed"
     BATON_SEED=$seed BATON_KILLS=$kills cargo test --quiet --package baton-cli --test local_kill_loop
 done
+echo "== a minute of kills while schedules are due"
+BATON_CHRONOS_SECONDS=60 cargo test --quiet --package baton-cli --test schedules
 echo "== a log torn at every byte"
 BATON_ALL=1 cargo test --quiet --package baton-cli --test local_crashes torn
 

@@ -76,11 +76,11 @@ pub fn run_seed(seed: u64, shape: Shape, bugs: Bugs, detail: Detail) -> Outcome 
 }
 
 /// Seeds are small and consecutive; their streams must not be.
-const fn spread(seed: u64) -> u64 {
+pub(crate) const fn spread(seed: u64) -> u64 {
     Rng::new(seed).next()
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<String>()
         .cloned()

@@ -6,6 +6,7 @@
 //! | [`swarm`] | what a seed draws: the shape of its cluster, its mix of faults |
 //! | [`world`] | the cluster: network, store, schedulers, hosts, clients, faults |
 //! | [`checkers`] | what must be true, judged from what really happened |
+//! | [`chronos`] | the schedules of a library, over years, and whether every due time is accounted for |
 //! | [`campaign`] | many seeds, and what came of them |
 //! | [`trace`] | what happened, as a hash and as text |
 //! | [`time`], [`rng`] | virtual time and drifting clocks; the one source of chance |
@@ -16,6 +17,7 @@
 
 pub mod campaign;
 pub mod checkers;
+pub mod chronos;
 pub mod rng;
 pub mod swarm;
 pub mod time;

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use baton_core::bugs::{Bug, Bugs};
-use baton_sim::campaign::{Totals, run_seed};
+use baton_sim::campaign::{Outcome, Totals, run_seed};
 use baton_sim::checkers::Violation;
+use baton_sim::chronos;
 use baton_sim::swarm::Shape;
 use baton_sim::trace::Detail;
 use clap::Parser;
@@ -20,6 +21,7 @@ use serde_json::json;
   baton-sim --seeds 1000 --workers 10 --instances 200
   baton-sim --bug sequence-unchecked --seeds 2000
   baton-sim --seed 17 --trace
+  baton-sim --schedules --seeds 5000
 
 Exit status: 0 clean, 1 a promise was broken, 2 bad usage."
 )]
@@ -36,6 +38,9 @@ struct Args {
     /// Exactly this many instances, instead of what the seed draws.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     instances: Option<u32>,
+    /// Instead of a cluster, try the schedules of a library, over years.
+    #[arg(long, conflicts_with_all = ["workers", "instances"])]
+    schedules: bool,
     /// Make this known mistake; the run stops at the first seed that notices.
     #[arg(long, value_name = "NAME", value_parser = parse_bug)]
     bug: Option<Bug>,
@@ -87,6 +92,18 @@ impl Args {
         }
     }
 
+    /// A mistake about schedules is looked for among schedules, said or not.
+    fn is_about_schedules(&self) -> bool {
+        self.schedules || self.bug.is_some_and(|bug| chronos::BUGS.contains(&bug))
+    }
+
+    fn run_seed(&self, seed: u64, detail: Detail) -> Outcome {
+        match self.is_about_schedules() {
+            true => chronos::run_seed(seed, self.bugs(), detail).0,
+            false => run_seed(seed, self.shape(), self.bugs(), detail),
+        }
+    }
+
     fn bugs(&self) -> Bugs {
         self.bug.map_or(Bugs::NONE, Bugs::only)
     }
@@ -113,7 +130,7 @@ fn run(args: &Args) -> Totals {
         Detail::Hash
     };
     for seed in seeds {
-        let outcome = run_seed(seed, args.shape(), args.bugs(), detail);
+        let outcome = args.run_seed(seed, detail);
         totals.add(seed, &outcome);
         if let Some(violation) = &outcome.violation {
             if progress {
@@ -138,7 +155,7 @@ fn run(args: &Args) -> Totals {
 
 /// Runs the seed again, this time keeping its last events, and tells all.
 fn report(args: &Args, seed: u64, violation: &Violation) {
-    let again = run_seed(seed, args.shape(), args.bugs(), Detail::Tail);
+    let again = args.run_seed(seed, Detail::Tail);
     if !args.trace {
         for line in &again.tail {
             println!("{line}");
@@ -158,6 +175,9 @@ fn replay_command(args: &Args, seed: u64) -> String {
     }
     if let Some(instances) = args.instances {
         command += &format!(" --instances {instances}");
+    }
+    if args.schedules {
+        command += " --schedules";
     }
     if let Some(bug) = args.bug {
         command += &format!(" --bug {}", bug.name());

@@ -128,3 +128,18 @@ fn trace_prints_every_event() {
         assert!(told.contains(needle), "no {needle:?}");
     }
 }
+
+#[test]
+fn schedules_are_a_campaign_of_their_own_and_their_mistakes_are_looked_for_there() {
+    let output = sim(&["--schedules", "--seeds", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("3 seeds, 0 violations"));
+    let output = sim(&["--bug", "catch-up-repeats", "--seeds", "50"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    for needle in ["checker: due-twice", "kept: TickRecorded", "--trace"] {
+        assert!(told.contains(needle), "no {needle:?} in:\n{told}");
+    }
+    let both = sim(&["--schedules", "--workers", "3"]);
+    assert_eq!(both.status.code(), Some(2));
+}

@@ -6,6 +6,7 @@
 
 use baton_core::bugs::{Bug, Bugs};
 use baton_sim::campaign::{Totals, run_seed};
+use baton_sim::chronos;
 use baton_sim::swarm::Shape;
 use baton_sim::time::SECOND;
 use baton_sim::trace::Detail;
@@ -105,12 +106,20 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::SyntheticBeatsReal
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
         Bug::StatusEpochUnchecked => &["broken-promise", "false-result", "overlap"],
+        // See `tests/chronos.rs`.
+        Bug::AccountedNotAdvanced
+        | Bug::TickWithoutInstance
+        | Bug::CatchUpRepeats
+        | Bug::WallBackRepeats
+        | Bug::TakeoverForgets
+        | Bug::ReplacedForgotten => &[],
     }
 }
 
 #[test]
 fn every_seeded_bug_is_found_by_its_checker() {
-    for bug in Bug::ALL {
+    let of_a_cluster = Bug::ALL.iter().filter(|bug| !chronos::BUGS.contains(bug));
+    for bug in of_a_cluster {
         let found = (0..BUG_SEEDS_MAX)
             .find_map(|seed| run(seed, Bugs::only(*bug)).violation.map(|it| (seed, it)));
         let Some((seed, violation)) = found else {

@@ -289,8 +289,14 @@ impl World {
                 self.checkers
                     .violate("panic", format!("{request} was refused: {error}"));
             }
-            Effect::Cancelled(..) | Effect::Retried(..) | Effect::Drained(_) | Effect::Logs(..) => {
-            }
+            // No client of the simulation asks for these.
+            Effect::Cancelled(..)
+            | Effect::Retried(..)
+            | Effect::Drained(_)
+            | Effect::Defined(..)
+            | Effect::Removed(..)
+            | Effect::Fired(..)
+            | Effect::Logs(..) => {}
             Effect::EpochOvertaken(_) => {
                 let epoch = self.schedulers[index]
                     .leading

@@ -312,6 +312,7 @@ fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
             offset,
             bytes_max: u32::try_from(bytes).map_err(|it| it.to_string())?,
             process: None,
+            run: None,
         },
     })
 }

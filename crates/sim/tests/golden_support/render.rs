@@ -126,7 +126,7 @@ pub(crate) fn to_worker(message: &ToWorker) -> String {
 
 pub(crate) fn log_answer(answer: &LogAnswer) -> String {
     match answer {
-        LogAnswer::Chunk(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        LogAnswer::Chunk(chunk) => format!("{:?}", String::from_utf8_lossy(&chunk.bytes)),
         LogAnswer::NotFound => "not found".to_owned(),
         LogAnswer::Unavailable(why) => format!("unavailable: {why}"),
     }

@@ -11,7 +11,7 @@ use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, Epoch, LeaseId};
-use baton_model::message::{Launch, LogAnswer, LogQuery, ToScheduler};
+use baton_model::message::{Launch, LogAnswer, LogChunk, LogQuery, ToScheduler};
 use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Mono;
@@ -385,8 +385,13 @@ impl Party {
         }
         let text = format!("output of {}\n", query.lease).into_bytes();
         let from = usize::try_from(query.offset).unwrap_or(usize::MAX);
+        let size = text.len() as u64;
         let bytes = text.into_iter().skip(from);
-        LogAnswer::Chunk(bytes.take(query.bytes_max as usize).collect())
+        LogAnswer::Chunk(LogChunk {
+            bytes: bytes.take(query.bytes_max as usize).collect(),
+            size,
+            ..LogChunk::default()
+        })
     }
 
     fn say_counts(&mut self, out: &mut Transcript) {

@@ -105,6 +105,9 @@ impl World {
                 Effect::Drained(request) => format!("drained {request}"),
                 Effect::Submitted(request) => format!("submitted {request}"),
                 Effect::SubmitRefused(request, why) => format!("refused {request}: {why}"),
+                Effect::Defined(request, what) => format!("{request}: {what:?}"),
+                Effect::Removed(request, what) => format!("{request}: {what:?}"),
+                Effect::Fired(request, what) => format!("{request}: {what:?}"),
                 Effect::Logs(request, answer) => {
                     format!("log for {request}: {}", render::log_answer(&answer))
                 }

@@ -1,0 +1,433 @@
+//! A library's facts, judged: see [`super`] for what must hold.
+//!
+//! It keeps its own books, and not those of `baton-core`: which instances are on their way,
+//! what is left of launch rates, which followers and instances a batch still owes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::fact::{Fact, Verdict as End};
+use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo};
+use baton_model::library::{Definition, TaskName, Trigger};
+use baton_model::schedule::{SkipReason, Verdict};
+use baton_model::spec::{Due, InstanceSpec};
+use baton_model::time::{Now, Wall};
+
+use super::account::{Account, Record};
+use super::bucket::Bucket;
+use super::tally::Tally;
+use crate::checkers::Violation;
+
+/// One durable fact.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// In whose name.
+    pub epoch: Epoch,
+    /// With which others it became durable; they follow one another.
+    pub batch: u64,
+    /// What the clocks showed when it was decided.
+    pub now: Now,
+    /// What happened.
+    pub fact: Fact,
+}
+
+/// A leader has looked at the clock, and what it had to record is durable.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// How many facts there were by then.
+    pub after: usize,
+    /// What the clock showed.
+    pub wall: Wall,
+}
+
+/// All that happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Story<'a> {
+    /// The facts, in order.
+    pub entries: &'a [Entry],
+    /// The looks, in order.
+    pub looks: &'a [Look],
+}
+
+#[derive(Debug)]
+struct Task {
+    name: TaskName,
+    revision: Revision,
+    accounted: Wall,
+    trigger: Option<Trigger>,
+    account: Option<Account>,
+    bucket: Option<Bucket>,
+    live: u64,
+}
+
+/// An instance of a task that is not at an end.
+#[derive(Debug)]
+struct Live {
+    task: TaskNo,
+    leased: bool,
+}
+
+/// What a batch must still bring.
+#[derive(Debug, Default)]
+struct Owed {
+    /// Instances that a record has named, whose they are, and the due time: the earliest that
+    /// it may have been planned for, and the latest.
+    instances: BTreeMap<InstanceId, (TaskNo, Option<(Due, Due)>)>,
+    /// Followers of instances that are DONE.
+    follows: BTreeSet<(TaskNo, InstanceId)>,
+    /// Tasks whose due times were said to be replaced.
+    replacements: BTreeSet<TaskNo>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    tasks: BTreeMap<TaskNo, Task>,
+    live: BTreeMap<InstanceId, Live>,
+    /// Those that have ended, for whoever tries them again.
+    ended: BTreeMap<InstanceId, TaskNo>,
+    keys: BTreeSet<(TaskNo, (u64, u64))>,
+    owed: Owed,
+    tally: Tally,
+}
+
+type Checked = Result<(), Violation>;
+
+fn broken<T>(checker: &'static str, what: String) -> Result<T, Violation> {
+    Err(Violation { checker, what })
+}
+
+/// Judges a story.
+///
+/// # Errors
+/// The first promise that it breaks.
+pub fn check(story: &Story<'_>) -> Result<Tally, Violation> {
+    let mut books = Books::default();
+    let mut looks = story.looks.iter().peekable();
+    for (index, entry) in story.entries.iter().enumerate() {
+        let begins = index
+            .checked_sub(1)
+            .is_none_or(|before| story.entries[before].batch != entry.batch);
+        if begins {
+            books.balanced(entry)?;
+        }
+        while let Some(look) = looks.next_if(|look| look.after <= index) {
+            books.look(look.wall)?;
+        }
+        books.take(entry)?;
+    }
+    if let Some(last) = story.entries.last() {
+        books.balanced(last)?;
+    }
+    looks.try_for_each(|look| books.look(look.wall))?;
+    Ok(books.tally)
+}
+
+impl Books {
+    /// Between two batches nothing is owed.
+    fn balanced(&self, before: &Entry) -> Checked {
+        let owed = &self.owed;
+        if owed.instances.is_empty() && owed.follows.is_empty() && owed.replacements.is_empty() {
+            return Ok(());
+        }
+        let what = format!("the batch before {before:?} still owes {owed:?}");
+        broken("record-alone", what)
+    }
+
+    fn look(&self, now: Wall) -> Checked {
+        let accounts = self.tasks.values().filter_map(|task| task.account.as_ref());
+        for account in accounts {
+            account.settled(now)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, entry: &Entry) -> Checked {
+        match &entry.fact {
+            Fact::TaskDefined {
+                task,
+                name,
+                revision,
+                from,
+                definition,
+            } => self.defined(entry, *task, name, (*revision, *from), definition),
+            Fact::TaskRemoved { task, .. } => self.removed(entry, *task),
+            Fact::TickRecorded { .. } => self.ticked(entry),
+            Fact::InstancesSubmitted { first, last, spec } => self.submitted(*first, *last, spec),
+            Fact::InstanceTriggered {
+                instance,
+                task,
+                key,
+                ..
+            } => {
+                if let Some(key) = key
+                    && !self.keys.insert((*task, key.key))
+                {
+                    return broken("key-twice", format!("{key:?} launched {instance} as well"));
+                }
+                self.tally.keyed += u64::from(key.is_some());
+                // It is counted as on its way already.
+                self.launch(entry, *task, 1)
+            }
+            Fact::LeaseGranted { lease, .. } | Fact::AttemptAdopted { lease, .. } => {
+                self.leased(lease.attempt.instance, true);
+                Ok(())
+            }
+            Fact::AttemptEnded { lease, verdict, .. } => {
+                self.ended(lease.attempt.instance, *verdict);
+                Ok(())
+            }
+            Fact::InstancesHalted { first, last } => {
+                let waiting = self.live.range(*first..=*last).filter(|it| !it.1.leased);
+                let waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
+                waiting.into_iter().for_each(|id| self.end(id));
+                Ok(())
+            }
+            Fact::InstanceRetried { instance } => {
+                if let Some(task) = self.ended.remove(instance) {
+                    self.begin(*instance, task);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn defined(
+        &mut self,
+        entry: &Entry,
+        number: TaskNo,
+        name: &TaskName,
+        (revision, from): (Revision, Wall),
+        definition: &Definition,
+    ) -> Checked {
+        self.owed.replacements.remove(&number);
+        let schedule = definition.trigger.schedule.as_ref();
+        let before = self.tasks.get(&number);
+        if before.is_some_and(|it| it.name != *name || it.revision >= revision) {
+            return broken("number-again", format!("{:?}", entry.fact));
+        }
+        let was = before.and_then(|it| it.trigger.as_ref()?.schedule.as_ref());
+        let goes_on = was.is_some() && was == schedule;
+        let old = before.and_then(|it| it.account.as_ref());
+        let expected = match old {
+            Some(account) if goes_on => account.until(),
+            _ => entry.now.wall,
+        };
+        if from != expected {
+            let what = format!("{:?} should begin at {expected:?}", entry.fact);
+            return broken("false-start", what);
+        }
+        if let Some(account) = old.filter(|_| !goes_on) {
+            account.closed(entry.now.wall)?;
+        }
+        let accounted = before.map_or(from, |it| it.accounted.max(from));
+        let account = schedule.map(|it| Account::new(it, accounted)).transpose()?;
+        let rate = definition.trigger.launch_rate;
+        let task = Task {
+            name: name.clone(),
+            revision,
+            accounted,
+            trigger: Some(definition.trigger.clone()),
+            account,
+            bucket: rate.map(|rate| Bucket::full(rate, entry.now.mono, entry.epoch)),
+            live: before.map_or(0, |it| it.live),
+        };
+        self.tasks.insert(number, task);
+        Ok(())
+    }
+
+    fn removed(&mut self, entry: &Entry, number: TaskNo) -> Checked {
+        self.owed.replacements.remove(&number);
+        let Some(task) = self.tasks.get_mut(&number) else {
+            return broken("unknown-task", format!("{:?}", entry.fact));
+        };
+        task.trigger = None;
+        task.bucket = None;
+        match task.account.take() {
+            Some(account) => account.closed(entry.now.wall),
+            None => Ok(()),
+        }
+    }
+
+    fn ticked(&mut self, entry: &Entry) -> Checked {
+        let Fact::TickRecorded {
+            task: number,
+            revision,
+            first,
+            last,
+            count,
+            verdict,
+            instance,
+            after,
+        } = entry.fact
+        else {
+            return Ok(());
+        };
+        let Some(task) = self.tasks.get_mut(&number) else {
+            return broken("unknown-task", format!("{:?}", entry.fact));
+        };
+        let skipped = matches!(verdict, Verdict::Skip(_));
+        if task.revision != revision || task.trigger.is_none() || skipped == instance.is_some() {
+            return broken("false-record", format!("{entry:?} of {task:?}"));
+        }
+        let mut due = None;
+        if let Some(done) = after {
+            if !self.owed.follows.remove(&(number, done)) || matches!(verdict, Verdict::Late { .. })
+            {
+                return broken("false-follower", format!("{entry:?}"));
+            }
+            self.tally.followed += 1;
+        } else {
+            let Some(account) = &mut task.account else {
+                return broken("never-due", format!("{entry:?} of {task:?}"));
+            };
+            let record = Record {
+                first,
+                last,
+                count,
+                verdict,
+            };
+            account.take(&record, entry.now.wall)?;
+            task.accounted = last;
+            let schedule = task.trigger.as_ref().and_then(|it| it.schedule.as_ref());
+            due = schedule.map(|schedule| {
+                let planned = |at: Wall| Due {
+                    nominal: first,
+                    latest: Wall(at.0.saturating_add(schedule.slack.0)),
+                };
+                (planned(first), planned(account.planned_by(first)))
+            });
+            self.tally.note(verdict, count);
+        }
+        if let Some(id) = instance {
+            self.owed.instances.insert(id, (number, due));
+        }
+        match verdict {
+            Verdict::Skip(reason) => self.refused(entry, number, reason),
+            Verdict::Launch | Verdict::Late { .. } => self.launch(entry, number, 0),
+        }
+    }
+
+    /// Something is launched: its limits must allow it. `counted` of what is on its way is
+    /// this launch itself.
+    fn launch(&mut self, entry: &Entry, number: TaskNo, counted: u64) -> Checked {
+        let Some(task) = self.tasks.get_mut(&number) else {
+            return broken("unknown-task", format!("{:?}", entry.fact));
+        };
+        let limit = task.trigger.as_ref().and_then(|it| it.max_instances);
+        let others = task.live.saturating_sub(counted);
+        if limit.is_some_and(|limit| others >= u64::from(limit)) {
+            return broken(
+                "limit-broken",
+                format!("{entry:?}: {others} of {limit:?} live"),
+            );
+        }
+        if let Some(bucket) = &mut task.bucket
+            && !bucket.take(entry.now.mono, entry.epoch)
+        {
+            return broken("limit-broken", format!("{entry:?}: {bucket:?}"));
+        }
+        Ok(())
+    }
+
+    /// Something is not launched: the reason must be true.
+    fn refused(&mut self, entry: &Entry, number: TaskNo, reason: SkipReason) -> Checked {
+        let Some(task) = self.tasks.get_mut(&number) else {
+            return broken("unknown-task", format!("{:?}", entry.fact));
+        };
+        let allowed = task.trigger.as_ref().and_then(|it| it.max_instances);
+        let full = allowed.is_some_and(|allowed| task.live >= u64::from(allowed));
+        let is_true = match reason {
+            SkipReason::MaxInstances { limit } => full && allowed == Some(limit),
+            SkipReason::LaunchRate => {
+                let bucket = task.bucket.as_mut();
+                let (now, epoch) = (entry.now.mono, entry.epoch);
+                !full && bucket.is_some_and(|bucket| !bucket.has_room(now, epoch))
+            }
+            SkipReason::Replaced => {
+                self.owed.replacements.insert(number);
+                true
+            }
+            SkipReason::Missed | SkipReason::CatchUp => true,
+        };
+        match is_true {
+            true => Ok(()),
+            false => broken("false-verdict", format!("{entry:?} of {task:?}")),
+        }
+    }
+
+    fn submitted(&mut self, first: InstanceId, last: InstanceId, spec: &InstanceSpec) -> Checked {
+        let Some(origin) = spec.origin else {
+            return Ok(());
+        };
+        let owed = self.owed.instances.remove(&first);
+        let named = spec.env.contains_key("BATON_NOMINAL_TIME");
+        let fits = match owed {
+            Some((task, due)) => {
+                let fits = match (due, origin.due) {
+                    (Some((earliest, latest)), Some(due)) => {
+                        due.nominal == earliest.nominal
+                            && (earliest.latest..=latest.latest).contains(&due.latest)
+                    }
+                    (expected, due) => expected.is_none() && due.is_none(),
+                };
+                fits && task == origin.task && named == due.is_some()
+            }
+            // Somebody's hand has launched it.
+            None => origin.due.is_none(),
+        };
+        if !fits || first != last {
+            return broken(
+                "record-alone",
+                format!("{first} of {origin:?} is not {owed:?}"),
+            );
+        }
+        if self.live.contains_key(&first) || self.ended.contains_key(&first) {
+            return broken("instance-twice", format!("{first} of {origin:?}"));
+        }
+        self.begin(first, origin.task);
+        Ok(())
+    }
+
+    fn begin(&mut self, id: InstanceId, task: TaskNo) {
+        let leased = false;
+        if self.live.insert(id, Live { task, leased }).is_none()
+            && let Some(task) = self.tasks.get_mut(&task)
+        {
+            task.live += 1;
+        }
+    }
+
+    fn end(&mut self, id: InstanceId) {
+        if let Some(live) = self.live.remove(&id) {
+            self.ended.insert(id, live.task);
+            if let Some(task) = self.tasks.get_mut(&live.task) {
+                task.live -= 1;
+            }
+        }
+    }
+
+    fn leased(&mut self, id: InstanceId, leased: bool) {
+        if let Some(live) = self.live.get_mut(&id) {
+            live.leased = leased;
+        }
+    }
+
+    fn ended(&mut self, id: InstanceId, verdict: End) {
+        if verdict == End::Requeued {
+            return self.leased(id, false);
+        }
+        if let Some(live) = self.live.get(&id)
+            && verdict == End::Done
+            && let Some(of) = self.tasks.get(&live.task)
+        {
+            let after = |task: &Task| {
+                let trigger = task.trigger.as_ref();
+                trigger.is_some_and(|trigger| trigger.after.contains(&of.name))
+            };
+            let followers = self.tasks.iter().filter(|(_, task)| after(task));
+            let owed = followers.map(|(number, _)| (*number, id));
+            self.owed.follows.extend(owed);
+        }
+        self.end(id);
+    }
+}

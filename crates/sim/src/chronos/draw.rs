@@ -1,0 +1,204 @@
+//! What a seed draws.
+
+use std::sync::Arc;
+
+use baton_model::library::{Definition, Rate, Schedule, TaskName, Trigger};
+use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
+use baton_model::spec::{InstanceSpec, RetryBudget};
+use baton_model::time::Millis;
+
+use crate::rng::Rng;
+
+pub(super) const SECOND: u64 = 1_000;
+pub(super) const MINUTE: u64 = 60 * SECOND;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
+pub(super) const YEAR: u64 = 365 * DAY;
+
+/// How often a seed's tasks are due; how long nobody leads, and how far clocks are set,
+/// follows from it. A record of many is counted one by one, so what is due often is watched
+/// for hours, and what is due seldom for years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    texts: &'static [&'static str],
+    /// About the time between two.
+    pub(super) unit: u64,
+    /// Clocks may be wrong by a year.
+    pub(super) years: bool,
+}
+
+const PACES: [Pace; 4] = [
+    Pace {
+        texts: &[
+            "* * * * * *",
+            "*/7 * * * * *",
+            "5,6,7 * * * * *",
+            "every 11s",
+            "every 90s",
+            "* * * * *",
+            "*/3 * * * *",
+        ],
+        unit: SECOND,
+        years: false,
+    },
+    Pace {
+        texts: &[
+            "*/5 * * * *",
+            "every 7 minutes",
+            "every 90 minutes",
+            "*/20 8-17 * * mon-fri",
+            "30 2 * * *",
+            "*/15 0-3 * * *",
+            "every hour",
+        ],
+        unit: MINUTE,
+        years: false,
+    },
+    Pace {
+        texts: &[
+            "30 2 * * *",
+            "0 */6 * * *",
+            "15,45 1,2,3 * * *",
+            "every day at 2:30 and 14:00",
+            "every 5 hours",
+            "0 0 * * *",
+            "59 23 * * *",
+        ],
+        unit: HOUR,
+        years: true,
+    },
+    Pace {
+        texts: &[
+            "every monday at 12:00",
+            "0 0 L * *",
+            "30 2 * * sun",
+            "every 3 days at 2:10 and 23:50",
+            "0 0 29 2 *",
+            "0 3 31 * *",
+            "30 1 * 3,10 *",
+            "0 12 1,15 * *",
+        ],
+        unit: DAY,
+        years: true,
+    },
+];
+
+const ZONES: &[&str] = &[
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Asia/Kolkata",
+    "America/Sao_Paulo",
+    "Pacific/Apia",
+];
+
+/// Evenings in UTC before something happens to the clocks of one of the zones: 2026-03-28,
+/// 2026-10-24, 2026-04-04, 2026-03-07, 2018-11-03, 2011-12-29; and before a leap day.
+const STARTS: &[u64] = &[
+    1_774_728_000_000,
+    1_792_872_000_000,
+    1_775_332_800_000,
+    1_772_913_600_000,
+    1_541_275_200_000,
+    1_325_188_800_000,
+    1_835_380_800_000,
+];
+
+/// Names of tasks that may be there.
+const NAMES: u64 = 5;
+
+impl Pace {
+    pub(super) fn draw(rng: &mut Rng) -> Self {
+        rng.pick(&PACES)
+    }
+
+    /// What the wall clock shows at first.
+    pub(super) fn start(rng: &mut Rng) -> u64 {
+        rng.pick(STARTS) + rng.below(DAY)
+    }
+
+    /// A short while, for this pace.
+    pub(super) const fn moment(self, rng: &mut Rng) -> u64 {
+        rng.below(3 * self.unit)
+    }
+
+    /// How long nobody leads: from a second to weeks.
+    pub(super) fn absence(self, rng: &mut Rng) -> u64 {
+        let most = rng.pick(&[SECOND, self.unit, 20 * self.unit, 300 * self.unit]);
+        rng.below(most.min(8 * 7 * DAY))
+    }
+
+    /// How far somebody sets the wall clock.
+    pub(super) fn jump(self, rng: &mut Rng) -> u64 {
+        match self.years && rng.chance(300) {
+            true => YEAR,
+            false => rng.below(200 * self.unit),
+        }
+    }
+
+    /// Some task as somebody wants it.
+    pub(super) fn definition(self, rng: &mut Rng) -> Definition {
+        let scheduled = rng.chance(850);
+        let mut trigger = Trigger {
+            schedule: scheduled.then(|| self.schedule(rng)),
+            remote: true,
+            ..Trigger::default()
+        };
+        if rng.chance(400) {
+            trigger.max_instances = Some(rng.within(1, 3) as u32);
+        }
+        if rng.chance(250) {
+            trigger.launch_rate = Some(Rate {
+                count: rng.within(1, 4) as u32,
+                per: Millis(rng.pick(&[1, 5, 30]) * self.unit),
+            });
+        }
+        if rng.chance(300) {
+            trigger.after = (0..rng.within(1, 2)).map(|_| name(rng)).collect();
+        }
+        let spec = InstanceSpec {
+            retry: RetryBudget {
+                failures_max: rng.below(2) as u32,
+                losses_max: rng.below(3) as u32,
+                ..RetryBudget::default()
+            },
+            ..InstanceSpec::default()
+        };
+        Definition {
+            source: format!("{{\"n\":{}}}", rng.below(1_000)).into(),
+            spec: Some(Arc::new(spec)),
+            trigger,
+            file: None,
+        }
+    }
+
+    fn schedule(self, rng: &mut Rng) -> Schedule {
+        let once = |rng: &mut Rng| {
+            let (month, day) = (rng.within(1, 12), rng.within(1, 28));
+            let (hour, minute) = (rng.below(24), rng.below(60));
+            format!("once at 2026-{month:02}-{day:02} {hour:02}:{minute:02}")
+        };
+        Schedule {
+            text: match rng.chance(60) {
+                true => once(rng),
+                false => rng.pick(self.texts).to_owned(),
+            },
+            zone: rng.pick(ZONES).to_owned(),
+            dst: Dst {
+                gap: rng.pick(&[Gap::Skip, Gap::Early, Gap::Late]),
+                fold: rng.pick(&[Fold::Once, Fold::Twice]),
+            },
+            slack: Millis(rng.pick(&[0, 500, self.unit, 10 * self.unit, 40 * self.unit])),
+            catch_up: rng.pick(&[CatchUp::None, CatchUp::Last, CatchUp::All]),
+            jitter: Millis(rng.pick(&[0, 0, 0, 1, self.unit / 3, 5 * self.unit, 100 * self.unit])),
+        }
+    }
+}
+
+pub(super) fn name(rng: &mut Rng) -> TaskName {
+    TaskName {
+        owner: "o".to_owned(),
+        name: format!("t{}", rng.below(NAMES)),
+    }
+}

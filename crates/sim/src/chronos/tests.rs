@@ -1,0 +1,331 @@
+//! Short stories, each with one thing wrong that the checker must name.
+
+use std::sync::Arc;
+
+use baton_model::fact::{Fact, Verdict as End};
+use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo};
+use baton_model::library::{By, Definition, IdempotencyKey, Rate, Schedule, TaskName, Trigger};
+use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::schedule::{CatchUp, Dst, SkipReason, Verdict};
+use baton_model::spec::{Due, InstanceSpec, Origin};
+use baton_model::time::{Millis, Mono, Now, Wall};
+
+use super::check::{Entry, Look, Story, check};
+use super::tally::Tally;
+use crate::checkers::Violation;
+
+const HOUR: u64 = 3_600_000;
+/// The first instant of 2026, as UTC.
+const START: u64 = 1_767_225_600_000;
+
+/// Facts in batches, with what the wall clock showed, in hours.
+#[derive(Default)]
+struct Told {
+    entries: Vec<Entry>,
+    looks: Vec<Look>,
+}
+
+impl Told {
+    fn batch(mut self, hours: u64, facts: Vec<Fact>) -> Self {
+        let batch = self.entries.last().map_or(0, |it| it.batch) + 1;
+        let entries = facts.into_iter().map(|fact| Entry {
+            epoch: Epoch(1),
+            batch,
+            now: Now {
+                mono: Mono(hours * HOUR),
+                wall: Wall(START + hours * HOUR),
+            },
+            fact,
+        });
+        self.entries.extend(entries);
+        self
+    }
+
+    fn look(mut self, hours: u64) -> Self {
+        self.looks.push(Look {
+            after: self.entries.len(),
+            wall: Wall(START + hours * HOUR),
+        });
+        self
+    }
+
+    fn judge(&self) -> Result<Tally, Violation> {
+        check(&Story {
+            entries: &self.entries,
+            looks: &self.looks,
+        })
+    }
+
+    #[track_caller]
+    fn is_true(&self) {
+        assert!(self.judge().is_ok(), "{:?}", self.judge());
+    }
+
+    #[track_caller]
+    fn breaks(&self, checker: &str) {
+        let found = self.judge().expect_err("something is wrong");
+        assert_eq!(found.checker, checker, "{}", found.what);
+    }
+}
+
+fn named(number: u64) -> TaskName {
+    TaskName {
+        owner: "o".to_owned(),
+        name: format!("t{number}"),
+    }
+}
+
+/// Every hour, with half an hour of slack, unless the trigger says otherwise.
+fn defined(number: u64, hours: u64, trigger: Trigger) -> Fact {
+    Fact::TaskDefined {
+        task: TaskNo(number),
+        name: named(number),
+        revision: Revision(1 + hours as u32),
+        from: Wall(START + hours * HOUR),
+        definition: Arc::new(Definition {
+            source: "{}".into(),
+            spec: Some(Arc::default()),
+            trigger,
+            file: None,
+        }),
+    }
+}
+
+fn hourly() -> Trigger {
+    Trigger {
+        schedule: Some(Schedule {
+            text: "0 * * * *".to_owned(),
+            zone: "UTC".to_owned(),
+            dst: Dst::default(),
+            slack: Millis(HOUR / 2),
+            catch_up: CatchUp::Last,
+            jitter: Millis(0),
+        }),
+        ..Trigger::default()
+    }
+}
+
+fn tick(first: u64, last: u64, verdict: Verdict, instance: Option<u64>) -> Fact {
+    Fact::TickRecorded {
+        task: TaskNo(1),
+        revision: Revision(1),
+        first: Wall(START + first * HOUR),
+        last: Wall(START + last * HOUR),
+        count: last - first + 1,
+        verdict,
+        instance: instance.map(InstanceId),
+        after: None,
+    }
+}
+
+fn skip(first: u64, last: u64, reason: SkipReason) -> Fact {
+    tick(first, last, Verdict::Skip(reason), None)
+}
+
+fn submitted(id: u64, task: u64, due: Option<u64>) -> Fact {
+    let mut spec = InstanceSpec {
+        origin: Some(Origin {
+            task: TaskNo(task),
+            revision: Revision(1),
+            due: due.map(|hours| Due {
+                nominal: Wall(START + hours * HOUR),
+                latest: Wall(START + hours * HOUR + HOUR / 2),
+            }),
+        }),
+        ..InstanceSpec::default()
+    };
+    if due.is_some() {
+        spec.env
+            .insert("BATON_NOMINAL_TIME".to_owned(), String::new());
+    }
+    Fact::InstancesSubmitted {
+        first: InstanceId(id),
+        last: InstanceId(id),
+        spec: Arc::new(spec),
+    }
+}
+
+/// A launch of the hour, with its instance of the same number.
+fn launch(hour: u64) -> Vec<Fact> {
+    let record = tick(hour, hour, Verdict::Launch, Some(hour));
+    vec![record, submitted(hour, 1, Some(hour))]
+}
+
+fn done(id: u64) -> Fact {
+    Fact::AttemptEnded {
+        lease: LeaseId {
+            attempt: AttemptId {
+                instance: InstanceId(id),
+                number: AttemptNo(1),
+            },
+            epoch: Epoch(1),
+        },
+        end: AttemptEnd::Real(Outcome::Exited(0)),
+        verdict: End::Done,
+        ran: None,
+        again: None,
+    }
+}
+
+fn with(trigger: Trigger) -> Told {
+    Told::default().batch(0, vec![defined(1, 0, trigger)])
+}
+
+#[test]
+fn what_is_launched_in_time_is_true_and_what_is_left_is_forgotten() {
+    let story = || with(hourly()).batch(1, launch(1)).look(1);
+    story().is_true();
+    story().look(2).breaks("due-forgotten");
+    with(hourly()).batch(2, launch(2)).breaks("due-forgotten");
+    story().batch(1, launch(1)).breaks("due-twice");
+    story().batch(1, launch(2)).breaks("due-early");
+}
+
+#[test]
+fn a_launch_and_its_instance_are_one_batch() {
+    let [record, instance] = &launch(1)[..] else {
+        panic!("two facts");
+    };
+    let story = |facts: &[&Fact]| with(hourly()).batch(1, facts.iter().copied().cloned().collect());
+    story(&[record]).breaks("record-alone");
+    story(&[record])
+        .batch(1, vec![instance.clone()])
+        .breaks("record-alone");
+    story(&[instance]).breaks("record-alone");
+    story(&[record, &submitted(1, 1, Some(2))]).breaks("record-alone");
+    story(&[record, &submitted(1, 1, None)]).breaks("record-alone");
+    story(&[record, &submitted(1, 2, Some(1))]).breaks("record-alone");
+    let none = tick(1, 1, Verdict::Launch, None);
+    with(hourly()).batch(1, vec![none]).breaks("false-record");
+}
+
+#[test]
+fn what_was_skipped_has_a_true_reason() {
+    use SkipReason::{CatchUp, LaunchRate, MaxInstances, Missed, Replaced};
+    let at = |hour, fact| with(hourly()).batch(hour, vec![fact]);
+    at(3, skip(1, 2, Missed)).is_true();
+    at(3, skip(1, 3, Missed)).breaks("false-verdict");
+    at(1, skip(1, 1, CatchUp)).breaks("false-verdict");
+    at(3, skip(1, 2, CatchUp)).breaks("false-verdict");
+    at(1, skip(1, 1, MaxInstances { limit: 1 })).breaks("false-verdict");
+    at(1, skip(1, 1, LaunchRate)).breaks("false-verdict");
+    at(1, skip(1, 1, Replaced)).breaks("record-alone");
+    let gone = Fact::TaskRemoved {
+        task: TaskNo(1),
+        revision: Revision(1),
+    };
+    let replaced = vec![skip(1, 1, Replaced), gone.clone()];
+    with(hourly()).batch(1, replaced).is_true();
+    with(hourly()).batch(1, vec![gone]).breaks("due-forgotten");
+}
+
+#[test]
+fn limits_hold_and_are_not_made_up() {
+    let one = || Trigger {
+        max_instances: Some(1),
+        ..hourly()
+    };
+    let full = || skip(2, 2, SkipReason::MaxInstances { limit: 1 });
+    with(one())
+        .batch(1, launch(1))
+        .batch(2, vec![full()])
+        .is_true();
+    with(one())
+        .batch(1, launch(1))
+        .batch(2, launch(2))
+        .breaks("limit-broken");
+    let ended = || with(one()).batch(1, launch(1)).batch(1, vec![done(1)]);
+    ended().batch(2, launch(2)).is_true();
+    ended().batch(2, vec![full()]).breaks("false-verdict");
+    let rate = |hours| Trigger {
+        launch_rate: Some(Rate {
+            count: 1,
+            per: Millis(hours * HOUR),
+        }),
+        ..hourly()
+    };
+    let refused = || vec![skip(2, 2, SkipReason::LaunchRate)];
+    with(rate(2))
+        .batch(1, launch(1))
+        .batch(2, refused())
+        .is_true();
+    with(rate(2))
+        .batch(1, launch(1))
+        .batch(2, launch(2))
+        .breaks("limit-broken");
+    with(rate(1))
+        .batch(1, launch(1))
+        .batch(2, launch(2))
+        .is_true();
+    with(rate(1))
+        .batch(1, launch(1))
+        .batch(2, refused())
+        .breaks("false-verdict");
+}
+
+#[test]
+fn each_end_is_followed_once_and_in_its_batch() {
+    let after = Trigger {
+        after: vec![named(1)],
+        ..Trigger::default()
+    };
+    let begun = || {
+        let story = with(hourly()).batch(0, vec![defined(2, 0, after.clone())]);
+        story.batch(1, launch(1))
+    };
+    let follows = |of| Fact::TickRecorded {
+        task: TaskNo(2),
+        revision: Revision(1),
+        first: Wall(START + HOUR),
+        last: Wall(START + HOUR),
+        count: 1,
+        verdict: Verdict::Launch,
+        instance: Some(InstanceId(9)),
+        after: Some(InstanceId(of)),
+    };
+    let launched = || submitted(9, 2, None);
+    begun()
+        .batch(1, vec![done(1), follows(1), launched()])
+        .is_true();
+    begun().batch(1, vec![done(1)]).breaks("record-alone");
+    begun()
+        .batch(1, vec![follows(1), launched()])
+        .breaks("false-follower");
+    let other = vec![done(1), follows(7), launched()];
+    begun().batch(1, other).breaks("false-follower");
+    let twice = vec![done(1), follows(1), launched(), follows(1)];
+    begun().batch(1, twice).breaks("false-follower");
+}
+
+#[test]
+fn a_key_has_one_instance_and_a_revision_begins_where_it_must() {
+    let keyed = |id| {
+        let key = IdempotencyKey {
+            key: (5, 5),
+            request: id,
+        };
+        let triggered = Fact::InstanceTriggered {
+            instance: InstanceId(id),
+            task: TaskNo(1),
+            by: By::Hand,
+            key: Some(key),
+        };
+        vec![submitted(id, 1, None), triggered]
+    };
+    let story = || with(Trigger::default()).batch(1, keyed(1));
+    story().is_true();
+    story().batch(2, keyed(2)).breaks("key-twice");
+    story()
+        .batch(2, vec![submitted(1, 1, None)])
+        .breaks("instance-twice");
+    // It begins now, not with what is accounted for; and where it goes on, the other way.
+    let again = |trigger| {
+        with(hourly())
+            .batch(1, launch(1))
+            .batch(2, vec![defined(1, 1, trigger)])
+    };
+    again(Trigger::default()).breaks("false-start");
+    again(hourly()).is_true();
+    let renamed = with(hourly()).batch(0, vec![defined(1, 0, hourly())]);
+    renamed.breaks("number-again");
+}

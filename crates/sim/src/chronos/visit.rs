@@ -1,0 +1,141 @@
+//! A worker that comes by, takes what waits, says how it ended, and goes.
+//!
+//! Between visits weeks may pass, so no worker stays: each visit is another one. Some of what it
+//! was given it never speaks of again; that is lost with it, and tried again.
+
+use std::sync::Arc;
+
+use baton_core::scheduler::{Effect, Input};
+use baton_model::fact::Holder;
+use baton_model::ids::{
+    Association, BootId, Epoch, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName,
+};
+use baton_model::limits::PROTOCOL_VERSION;
+use baton_model::message::{
+    Heartbeat, LaunchVerdict, Status, ToScheduler, ToWorker, WorkerAddress,
+};
+use baton_model::outcome::Outcome;
+use baton_model::state::WorkerState;
+use baton_model::time::{Mono, Stamp};
+
+use super::world::World;
+
+/// Heartbeats of a visit: enough to be checked, found healthy and given work.
+const HEARTBEATS: usize = 5;
+
+struct Visitor {
+    holder: Holder,
+    slots: u32,
+    association: Option<Association>,
+    state: WorkerState,
+}
+
+impl Visitor {
+    fn heartbeat(&self, now: Mono) -> ToScheduler {
+        ToScheduler::ProcessHeartbeat(Heartbeat {
+            version: PROTOCOL_VERSION,
+            worker: self.holder.clone(),
+            slots: self.slots,
+            offer: Arc::default(),
+            association: self.association,
+            epoch_seen: self.association.map_or(Epoch(0), |it| it.epoch),
+            stamp: Stamp(now),
+            state: self.state,
+            worker_set: None,
+        })
+    }
+}
+
+impl World {
+    pub(super) fn visit(&mut self) {
+        self.visits += 1;
+        let number = self.visits;
+        let mut visitor = Visitor {
+            holder: Holder {
+                worker: WorkerName::new(&format!("w{number}")),
+                incarnation: Incarnation {
+                    lineage: Lineage(number),
+                    life: Life(1),
+                },
+                host: HostId(number),
+                boot: BootId(number),
+            },
+            slots: self.rng.pick(&[1, 5, 1_000]),
+            association: None,
+            state: WorkerState::New,
+        };
+        self.land_all();
+        self.said();
+        for _ in 0..HEARTBEATS {
+            self.pass(1);
+            let heartbeat = visitor.heartbeat(self.now().mono);
+            self.talk(&mut visitor, heartbeat);
+        }
+        let who = WorkerAddress {
+            worker: visitor.holder.worker,
+            incarnation: visitor.holder.incarnation,
+        };
+        self.give(Input::Disconnected(who));
+    }
+
+    /// Says something, and answers until there is nothing more to answer.
+    fn talk(&mut self, visitor: &mut Visitor, message: ToScheduler) {
+        let mut messages = vec![message];
+        while let Some(message) = messages.pop() {
+            self.give(Input::Message(message));
+            self.land_all();
+            for effect in self.said() {
+                if let Effect::Send(_, message) = effect {
+                    messages.extend(self.answer(visitor, message));
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, visitor: &mut Visitor, message: ToWorker) -> Option<ToScheduler> {
+        match message {
+            ToWorker::HeartbeatReply(reply) => {
+                visitor.association = Some(reply.association);
+                visitor.state = reply.state;
+                None
+            }
+            ToWorker::GetRunningTasks { association } => Some(ToScheduler::RunningTasks {
+                association,
+                held: Vec::new(),
+            }),
+            ToWorker::CheckHealth { association, check } => Some(ToScheduler::HealthReport {
+                association,
+                check,
+                ok: true,
+            }),
+            ToWorker::RunTask {
+                association,
+                launches,
+                ..
+            } => {
+                let verdicts = launches.iter();
+                let verdicts = verdicts.map(|it| (it.lease, LaunchVerdict::Accepted));
+                self.give(Input::Message(ToScheduler::RunTaskReply {
+                    association,
+                    verdicts: verdicts.collect(),
+                }));
+                let leases = launches.iter().map(|it| it.lease);
+                Some(ToScheduler::UpdateStatus {
+                    association,
+                    statuses: leases.filter_map(|lease| self.end_of(lease)).collect(),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// How an attempt ends, if its worker ever says.
+    fn end_of(&mut self, lease: LeaseId) -> Option<(LeaseId, Status)> {
+        let outcome = match self.rng.below(10) {
+            0 => return None,
+            1 | 2 => Outcome::Exited(1),
+            _ => Outcome::Exited(0),
+        };
+        Some((lease, Status::Ended(outcome.into())))
+    }
+}

@@ -1,0 +1,100 @@
+//! What people want of whoever leads.
+
+use baton_core::scheduler::{Define, Expected, Fire, Input, Remove, Trust};
+use baton_model::ids::{InstanceId, RequestId};
+use baton_model::library::{By, IdempotencyKey};
+
+use super::draw::{SECOND, name};
+use super::world::World;
+
+impl World {
+    pub(super) fn define(&mut self) {
+        let name = name(&mut self.rng);
+        let known = self.decided().and_then(|ledger| {
+            let task = ledger.library().find(&name)?;
+            task.trigger().cloned()
+        });
+        let mut definition = self.definition();
+        // Often the same schedule with other limits.
+        if let Some(known) = known.filter(|_| self.rng.chance(400)) {
+            definition.trigger.schedule = known.schedule;
+        }
+        let dry = self.rng.chance(30);
+        self.tell(|| format!("define {name}: {:?}", definition.trigger));
+        self.give(Input::Define {
+            request: RequestId(0),
+            wish: Box::new(Define {
+                name,
+                definition: definition.into(),
+                expected: Expected::Anything,
+                by_file: false,
+                dry,
+            }),
+        });
+    }
+
+    pub(super) fn remove(&mut self) {
+        let name = name(&mut self.rng);
+        self.tell(|| format!("remove {name}"));
+        self.give(Input::Remove {
+            request: RequestId(0),
+            wish: Remove {
+                name,
+                expected: None,
+                by_file: false,
+            },
+        });
+    }
+
+    pub(super) fn fire(&mut self) {
+        let name = name(&mut self.rng);
+        let key = self.rng.chance(700).then(|| IdempotencyKey {
+            key: (self.rng.below(20), 0),
+            request: self.rng.below(3),
+        });
+        self.tell(|| format!("trigger {name} with {key:?}"));
+        self.give(Input::Fire {
+            request: RequestId(0),
+            wish: Fire {
+                name,
+                bound: None,
+                by: By::Remote,
+                trust: Trust::Open,
+                secret_sha256: None,
+                key,
+            },
+        });
+    }
+
+    /// Some id that was given out lately.
+    fn recent(&mut self) -> u64 {
+        let last = self.kept().known().last().map_or(0, |it| it.0);
+        last.saturating_sub(self.rng.below(30))
+    }
+
+    pub(super) fn cancel(&mut self) {
+        let first = self.recent();
+        let last = first + self.rng.below(3) * self.rng.below(20);
+        self.tell(|| format!("cancel {first} to {last}"));
+        self.give(Input::Cancel {
+            request: RequestId(0),
+            first: InstanceId(first),
+            last: InstanceId(last),
+        });
+    }
+
+    pub(super) fn retry(&mut self) {
+        self.land_all();
+        let id = InstanceId(self.recent());
+        let Some(instance) = self.kept().find(id).filter(|it| it.state.is_terminal()) else {
+            return;
+        };
+        self.tell(|| format!("retry {id}"));
+        self.give(Input::Retry {
+            request: RequestId(0),
+            instance: Box::new(instance),
+        });
+        let moment = self.rng.below(SECOND);
+        self.pass(moment);
+    }
+}
