@@ -21,6 +21,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("baton-store", 2),
     ("baton-runner", 2),
     ("baton-fleet", 2),
+    ("baton-tls", 2),
     ("baton-server", 3),
     ("baton-agent", 3),
     ("baton-sim", 3),

@@ -7,8 +7,13 @@
 //!
 //! A worker with a token shows it as soon as it is connected. A scheduler that does not let it in
 //! says why; it is dialled again all the same, because a token may be made, or made good, later.
+//!
+//! With TLS the scheduler has to show a certificate for the name by which it is dialled. The files
+//! are read anew for each connection, so that a worker need not be restarted for new ones.
 
-use std::io::{self, Read as _, Write as _};
+mod channel;
+
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -19,9 +24,12 @@ use baton_model::message::ToWorker;
 use baton_model::time::{Millis, Mono};
 use baton_model::token::Secret;
 use baton_runner::sys::random;
+use baton_tls::{ClientFiles, words};
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
+use rustls::pki_types::ServerName;
 
+use self::channel::Channel;
 use crate::error::Error;
 use crate::lookup::{LookUp, LookUps};
 
@@ -42,7 +50,7 @@ enum State {
     Pausing(Mono),
     LookingUp(LookUp, Mono),
     Dialling(TcpStream, Mono),
-    Open(TcpStream, Stage),
+    Open(Channel, Stage),
 }
 
 /// How far a connection has come.
@@ -80,13 +88,19 @@ pub(crate) struct Connection {
     heard: Mono,
     lookups: LookUps,
     token: Option<Secret>,
+    tls: Option<ClientFiles>,
     /// When it was said that we are not let in.
     refusal_said: Option<Mono>,
 }
 
 impl Connection {
     /// Takes `HOST:PORT`, or several with commas, and what is shown there.
-    pub(crate) fn new(addresses: &str, token: Option<Secret>, now: Mono) -> Result<Self, Error> {
+    pub(crate) fn new(
+        addresses: &str,
+        token: Option<Secret>,
+        tls: Option<ClientFiles>,
+        now: Mono,
+    ) -> Result<Self, Error> {
         let addresses: Vec<String> = addresses
             .split(',')
             .map(|address| address.trim().to_owned())
@@ -99,6 +113,12 @@ impl Connection {
             let text = format!("`{bad}` is no address of a scheduler; write HOST:PORT");
             return Err(Error::Invalid(text));
         }
+        if let Some(files) = &tls {
+            files.load().map_err(Error::Tls)?;
+            for address in &addresses {
+                server_name(address).map_err(|error| Error::Invalid(error.to_string()))?;
+            }
+        }
         Ok(Self {
             addresses,
             at: 0,
@@ -110,6 +130,7 @@ impl Connection {
             heard: now,
             lookups: LookUps::default(),
             token,
+            tls,
             refusal_said: None,
         })
     }
@@ -125,10 +146,11 @@ impl Connection {
             State::Pausing(_) => None,
             State::LookingUp(lookup, _) => Some((lookup.as_fd(), PollFlags::IN)),
             State::Dialling(stream, _) => Some((stream.as_fd(), PollFlags::OUT)),
-            State::Open(stream, _) => {
+            State::Open(channel, _) => {
                 let mut flags = PollFlags::IN;
-                flags.set(PollFlags::OUT, !self.outbox.is_empty());
-                Some((stream.as_fd(), flags))
+                let full = !self.outbox.is_empty() || channel.wants_write();
+                flags.set(PollFlags::OUT, full);
+                Some((channel.as_fd(), flags))
             }
         }
     }
@@ -238,7 +260,8 @@ impl Connection {
     fn opened(&mut self, now: Mono) -> io::Result<()> {
         let state = std::mem::replace(&mut self.state, State::Pausing(now));
         if let State::Dialling(stream, _) = state {
-            self.state = State::Open(stream, Stage::Connected);
+            let channel = self.begun(stream)?;
+            self.state = State::Open(channel, Stage::Connected);
         }
         self.heard = now;
         self.inbox.clear();
@@ -250,14 +273,23 @@ impl Connection {
         self.flush()
     }
 
+    /// What is talked over: the socket itself, or TLS over it.
+    fn begun(&self, stream: TcpStream) -> io::Result<Channel> {
+        let Some(files) = &self.tls else {
+            return Ok(Channel::Plain(stream));
+        };
+        let config = files.load().map_err(io::Error::other)?;
+        Channel::tls(stream, config, server_name(&self.addresses[self.at])?)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
-        let State::Open(stream, _) = &mut self.state else {
+        let State::Open(channel, _) = &mut self.state else {
             return Ok(());
         };
+        channel.push()?;
         let mut sent = 0;
         while sent < self.outbox.len() {
-            match stream.write(&self.outbox[sent..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            match channel.write(&self.outbox[sent..]) {
                 Ok(n) => sent += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -319,19 +351,19 @@ impl Connection {
 
     /// Reads what has come; true if nothing more will.
     fn fill(&mut self, now: Mono) -> io::Result<bool> {
-        let State::Open(stream, _) = &mut self.state else {
+        let State::Open(channel, _) = &mut self.state else {
             return Ok(false);
         };
         loop {
             let start = self.inbox.len();
             self.inbox.resize(start + READ_BYTES, 0);
-            let read = stream.read(&mut self.inbox[start..]);
+            let read = channel.read(&mut self.inbox[start..]);
             self.inbox.truncate(start + read.as_ref().map_or(0, |n| *n));
             match read {
                 Ok(0) => return Ok(true),
                 Ok(n) => {
                     self.heard = now;
-                    if n < READ_BYTES {
+                    if n < READ_BYTES && channel.ends_short() {
                         return Ok(false);
                     }
                 }
@@ -345,6 +377,7 @@ impl Connection {
     /// Closes it, and dials the next address after a pause that doubles.
     fn fail(&mut self, now: Mono, error: &io::Error) {
         let address = &self.addresses[self.at];
+        let text = words::of(error).unwrap_or_else(|| error.to_string());
         if let Some(why) = refusal(error) {
             let said = self.refusal_said.map(|said| now.since(said));
             if said.is_none_or(|span| span >= REFUSAL_SAID) {
@@ -354,10 +387,10 @@ impl Connection {
                 self.refusal_said = Some(now);
             }
         } else if self.is_up() {
-            tracing::warn!("lost the scheduler at {address}: {error}");
+            tracing::warn!("lost the scheduler at {address}: {text}");
         } else if self.pause == PAUSE_MIN {
             // Said once, not with every try.
-            tracing::warn!("cannot reach the scheduler at {address}: {error}; trying again");
+            tracing::warn!("cannot reach the scheduler at {address}: {text}; trying again");
         }
         self.at = (self.at + 1) % self.addresses.len();
         if self.at == 0 {
@@ -379,6 +412,15 @@ fn refusal(error: &io::Error) -> Option<&str> {
         FrameError::Refused(why) => Some(why),
         _ => None,
     }
+}
+
+/// The name that a scheduler has to have a certificate for.
+fn server_name(address: &str) -> io::Result<ServerName<'static>> {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let host = bare.unwrap_or(host);
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| io::Error::other(format!("`{host}` is no name that a certificate could have")))
 }
 
 fn invalid(error: FrameError) -> io::Error {

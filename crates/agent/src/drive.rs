@@ -89,7 +89,12 @@ impl Agent {
     /// Opens the state directory, and begins a life or goes on with one.
     pub(crate) fn open(config: Config) -> Result<Self, Error> {
         let now = clock::now().mono;
-        let connection = Connection::new(&config.scheduler, config.token.clone(), now)?;
+        let connection = Connection::new(
+            &config.scheduler,
+            config.token.clone(),
+            config.tls.clone(),
+            now,
+        )?;
         // A limit on the size of files must be an error that is told, not our death.
         signals::ignore(&[libc::SIGXFSZ, libc::SIGPIPE]);
         let dir = StateDir::open(&config.state)?;

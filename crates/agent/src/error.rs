@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use baton_tls::TlsError;
+
 /// Why an agent cannot go on.
 #[derive(Debug)]
 pub enum Error {
@@ -14,6 +16,8 @@ pub enum Error {
         /// Who, if they have said.
         pid: Option<u32>,
     },
+    /// Its TLS files cannot be used.
+    Tls(TlsError),
     /// It was told something that makes no sense.
     Invalid(String),
     /// The system refused something.
@@ -44,6 +48,7 @@ impl fmt::Display for Error {
                 }
                 f.write_str("; end it first, or name another directory with --state")
             }
+            Self::Tls(error) => error.fmt(f),
             Self::Invalid(text) => f.write_str(text),
             Self::Io { what, error } => write!(f, "cannot {what}: {error}"),
         }
@@ -54,7 +59,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { error, .. } => Some(error),
-            Self::Locked { .. } | Self::Invalid(_) => None,
+            Self::Locked { .. } | Self::Tls(_) | Self::Invalid(_) => None,
         }
     }
 }

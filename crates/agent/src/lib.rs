@@ -32,7 +32,7 @@
 //! | `sweep` | old files |
 //! | [`resources`] | what this machine has |
 //!
-//! May use model, core and runner.
+//! May use model, core, runner and tls.
 
 mod connection;
 mod drive;
@@ -59,6 +59,7 @@ use baton_model::ids::WorkerName;
 use baton_model::placement::Offer;
 use baton_model::time::Millis;
 use baton_model::token::Secret;
+use baton_tls::ClientFiles;
 
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND, TaskFile};
@@ -71,6 +72,8 @@ pub struct Config {
     pub scheduler: String,
     /// What it shows there, if it has a token.
     pub token: Option<Secret>,
+    /// TLS, if the scheduler speaks it.
+    pub tls: Option<ClientFiles>,
     /// The seat that it takes.
     pub name: WorkerName,
     /// The state directory.

@@ -2,23 +2,28 @@
 
 use super::*;
 use baton_core::protocol::frame::encode_refusal;
+use baton_tls::testing::{Ca, Wanted};
+use baton_tls::{ServerFiles, Trust};
 use rustix::event::{PollFd, Timespec, poll};
+use rustls::{ServerConnection, StreamOwned};
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
 
 #[test]
 fn addresses_are_checked_before_anything_is_dialled() {
     for bad in ["", "host", ":1", "host:x", "host:1,", "host:70000"] {
-        assert!(Connection::new(bad, None, Mono(0)).is_err(), "{bad}");
+        assert!(Connection::new(bad, None, None, Mono(0)).is_err(), "{bad}");
     }
-    let two = Connection::new("a:1, [::1]:2", None, Mono(0)).expect("two addresses");
+    let two = Connection::new("a:1, [::1]:2", None, None, Mono(0)).expect("two addresses");
     assert_eq!(two.addresses, ["a:1", "[::1]:2"]);
 }
 
 #[test]
 fn pauses_grow_to_a_limit_and_addresses_take_turns() {
-    let mut connection = Connection::new("a:1,b:2", None, Mono(0)).expect("two addresses");
+    let mut connection = Connection::new("a:1,b:2", None, None, Mono(0)).expect("two addresses");
     let error = io::Error::from(io::ErrorKind::ConnectionRefused);
     for turn in 1..20_usize {
         connection.fail(Mono(0), &error);
@@ -31,7 +36,7 @@ fn pauses_grow_to_a_limit_and_addresses_take_turns() {
 
 #[test]
 fn a_worker_that_is_refused_says_so_once_a_minute_and_comes_back() {
-    let mut connection = Connection::new("a:1", None, Mono(0)).expect("an address");
+    let mut connection = Connection::new("a:1", None, None, Mono(0)).expect("an address");
     let refused = || invalid(FrameError::Refused("no token".to_owned()));
     let mut said = Vec::new();
     for seconds in (0..=120).step_by(2) {
@@ -51,7 +56,7 @@ fn a_token_is_shown_first_and_a_greeting_alone_does_not_let_us_in() {
     let address = listener.local_addr().expect("bound").to_string();
     let token = Secret::from_bits([7; 32]);
     let shown = Some(token.clone());
-    let mut connection = Connection::new(&address, shown, Mono(0)).expect("an address");
+    let mut connection = Connection::new(&address, shown, None, Mono(0)).expect("an address");
     connection.pause = PAUSE_MAX;
     turn(&mut connection, |it| matches!(it.state, State::Open(..)));
     let (mut stream, _) = listener.accept().expect("somebody has dialled");
@@ -78,15 +83,99 @@ fn turn(connection: &mut Connection, far: impl Fn(&Connection) -> bool) {
         let (fd, flags) = connection
             .interest()
             .expect("there is something to wait for");
-        let patience = Timespec {
-            tv_sec: 60,
-            tv_nsec: 0,
-        };
-        let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
-        let ready = poll(&mut fds, Some(&patience)).expect("a poll");
-        assert_eq!(ready, 1, "in vain");
+        wait(fd, flags);
         connection.turn(Mono(2), true);
     }
+}
+
+fn wait(fd: BorrowedFd<'_>, flags: PollFlags) {
+    let patience = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
+    let ready = poll(&mut fds, Some(&patience)).expect("a poll");
+    assert_eq!(ready, 1, "in vain");
+}
+
+#[test]
+fn with_tls_whatever_is_written_arrives_and_whatever_has_arrived_is_read() {
+    const MUCH: usize = 3 << 20;
+    let dir = tempfile::tempdir().expect("a place");
+    let ca = Ca::new("ca");
+    let trust = Trust::Ca(ca.write_own(&dir.path().join("ca.pem")));
+    let wanted = Wanted {
+        hosts: &["127.0.0.1"],
+        ..Wanted::PLAIN
+    };
+    let (cert, key) = ca.write(dir.path(), wanted);
+    let server = ServerFiles {
+        cert,
+        key,
+        client_ca: None,
+    };
+    let server = server.load().expect("good files");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let echo = thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("somebody has dialled");
+        let session = ServerConnection::new(server).expect("a session");
+        let mut stream = StreamOwned::new(session, stream);
+        let mut bytes = vec![0; MUCH];
+        stream.read_exact(&mut bytes).expect("all of it");
+        stream.write_all(&bytes).expect("it is read");
+        stream.flush().expect("it is read");
+    });
+    let files = ClientFiles {
+        trust,
+        identity: None,
+    };
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_nonblocking(true).expect("a socket");
+    let config = files.load().expect("a good file");
+    let name = server_name(&address.to_string()).expect("a name");
+    let mut channel = Channel::tls(stream, config, name).expect("a session");
+    let sent: Vec<u8> = (0..MUCH).map(|at| (at % 251) as u8).collect();
+    let (mut written, mut read) = (0, Vec::new());
+    let mut piece = vec![0; 10_000];
+    let blocks = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+    while read.len() < MUCH {
+        channel.push().expect("it is there");
+        while written < MUCH {
+            match channel.write(&sent[written..]) {
+                Ok(more) => written += more,
+                Err(error) if blocks(&error) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        while read.len() < MUCH {
+            match channel.read(&mut piece) {
+                Ok(0) => panic!("it has gone"),
+                Ok(more) => read.extend_from_slice(&piece[..more]),
+                Err(error) if blocks(&error) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        if read.len() < MUCH {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, written < MUCH || channel.wants_write());
+            wait(channel.as_fd(), flags);
+        }
+    }
+    assert!(read == sent);
+    echo.join().expect("no panic");
+}
+
+#[test]
+fn the_name_of_a_scheduler_is_that_of_its_address() {
+    let name = |address| server_name(address).map(|name| name.to_str().into_owned());
+    assert_eq!(
+        name("sched.example:8081").ok().as_deref(),
+        Some("sched.example")
+    );
+    assert_eq!(name("10.0.0.1:8081").ok().as_deref(), Some("10.0.0.1"));
+    assert_eq!(name("[::1]:8081").ok().as_deref(), Some("::1"));
+    assert!(name("no name:8081").is_err());
 }
 
 #[test]
@@ -96,7 +185,7 @@ fn a_name_is_dialled_once_it_is_known_and_nobody_waits_for_that() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
     PORT.store(address.port(), Ordering::SeqCst);
-    let mut connection = Connection::new("name:1", None, Mono(0)).expect("an address");
+    let mut connection = Connection::new("name:1", None, None, Mono(0)).expect("an address");
     connection.lookups = LookUps::asking(|_| {
         drop(GATE.lock());
         let port = PORT.load(Ordering::SeqCst);

@@ -1,0 +1,190 @@
+//! Certificates and keys in PEM, checked before anybody relies on them.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use crate::error::TlsError;
+use crate::provider;
+use crate::subject::Subject;
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+/// A certificate with its key, that can be shown today.
+pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Arc<SingleCertAndKey>, TlsError> {
+    let chain = certificates(cert)?;
+    check_validity(cert, &chain[0])?;
+    let certified = CertifiedKey::from_der(chain, private_key(key)?, &provider());
+    let certified = certified.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => TlsError::file(
+            key,
+            format!("is not the key of the certificate in {}", cert.display()),
+            "name the two files that belong together",
+        ),
+        other => TlsError::file(
+            key,
+            format!(
+                "cannot be used with the certificate in {}: {other}",
+                cert.display()
+            ),
+            "make a key of a usual kind, such as ECDSA P-256",
+        ),
+    })?;
+    Ok(Arc::new(SingleCertAndKey::from(certified)))
+}
+
+/// Those who may sign the certificates of others.
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| {
+            TlsError::file(
+                path,
+                format!("has a certificate that no CA can have: {error}"),
+                "name the certificate of the CA, not one that it has signed",
+            )
+        })?;
+    }
+    Ok(roots)
+}
+
+/// All certificates of a file; at least one.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    const MEND: &str = "it should hold certificates in PEM, with lines `BEGIN CERTIFICATE`";
+    let text = read(path)?;
+    let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&text).collect();
+    let all = all.map_err(|error| {
+        let why = format!("cannot be understood: {}", reason(&error));
+        TlsError::file(path, why, MEND)
+    })?;
+    match all.is_empty() {
+        true => Err(TlsError::file(path, "holds no certificate", MEND)),
+        false => Ok(all),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    const MEND: &str =
+        "it should hold one private key in PEM, without a password, as `openssl genpkey` makes it";
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| {
+        let why = match error {
+            pem::Error::NoItemsFound => "holds no private key".to_owned(),
+            other => format!("cannot be understood: {}", reason(&other)),
+        };
+        TlsError::file(path, why, MEND)
+    })
+}
+
+/// Words without any of the text: it may be a key.
+fn reason(error: &pem::Error) -> &'static str {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a section has no end",
+        pem::Error::IllegalSectionStart { .. } => "a section begins oddly",
+        pem::Error::Base64Decode(_) => "a section is no Base64",
+        _ => "it is no PEM",
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|error| {
+        TlsError::file(
+            path,
+            format!("cannot be read: {error}"),
+            "check its name, and who may read it",
+        )
+    })
+}
+
+/// Refuses a certificate that everybody else would refuse.
+fn check_validity(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), TlsError> {
+    let Some(subject) = Subject::read(certificate) else {
+        return Err(TlsError::file(
+            path,
+            "holds something that is no certificate of the usual kind",
+            "make another with `openssl x509`",
+        ));
+    };
+    let now = UnixTime::now().as_secs();
+    if now >= subject.not_after {
+        let days = (now - subject.not_after) / DAY_SECONDS;
+        return Err(TlsError::file(
+            path,
+            format!("holds a certificate that has expired, {days} days ago"),
+            "have a new one signed",
+        ));
+    }
+    if now < subject.not_before {
+        return Err(TlsError::file(
+            path,
+            "holds a certificate that is not valid yet",
+            "check the clock of this machine",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Ca, Wanted};
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_its_file_and_a_mend() {
+        let dir = tempfile::tempdir().expect("a place");
+        let at = |name: &str| dir.path().join(name);
+        let ca = Ca::new("ca");
+        let (cert, key) = ca.issue(Wanted::PLAIN);
+        let days = |days| Wanted {
+            days,
+            ..Wanted::PLAIN
+        };
+        let (old, old_key) = ca.issue(days((-9, -3)));
+        let (early, early_key) = ca.issue(days((2, 3)));
+        for (name, text) in [
+            ("cert", &*cert),
+            ("key", &*key),
+            ("old", &*old),
+            ("old.key", &*old_key),
+            ("early", &*early),
+            ("early.key", &*early_key),
+            ("empty", ""),
+            ("cut", &cert[..cert.len() / 2]),
+            (
+                "odd",
+                "-----BEGIN CERTIFICATE-----\n?!\n-----END CERTIFICATE-----\n",
+            ),
+            (
+                "nothing",
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            ),
+        ] {
+            fs::write(at(name), text).expect("written");
+        }
+        assert!(identity(&at("cert"), &at("key")).is_ok());
+        for (cert, key, blamed, word) in [
+            ("none", "key", "none", "cannot be read"),
+            ("cert", "none", "none", "cannot be read"),
+            ("empty", "key", "empty", "no certificate"),
+            ("key", "key", "key", "no certificate"),
+            ("cert", "cert", "cert", "no private key"),
+            ("cut", "key", "cut", "no end"),
+            ("odd", "key", "odd", "cannot be understood"),
+            ("nothing", "key", "nothing", "no certificate of the usual"),
+            ("cert", "old.key", "old.key", "is not the key"),
+            ("old", "old.key", "old", "has expired, 3 days ago"),
+            ("early", "early.key", "early", "not valid yet"),
+        ] {
+            let error = identity(&at(cert), &at(key)).expect_err(blamed);
+            let text = error.to_string();
+            let blamed = format!("{} ", at(blamed).display());
+            assert!(text.starts_with(&blamed) && text.contains(word), "{text}");
+            assert!(text.contains("; "), "and a mend: {text}");
+        }
+        assert!(roots(&at("nothing")).is_err());
+    }
+}
