@@ -72,6 +72,8 @@ impl TaskFile {
 #[derive(Debug)]
 pub(crate) struct Launcher {
     state: PathBuf,
+    /// Where the directories of attempts are, in words.
+    work: String,
     binary: String,
     env: Vec<(String, String)>,
     /// The names of resources beyond the usual ones, in the order in which they are claimed.
@@ -90,6 +92,7 @@ impl Launcher {
         }
         Self {
             state: state.to_owned(),
+            work: format!("{}/{WORK}", state.display()),
             binary: binary.to_string_lossy().into_owned(),
             env,
             named: capacity.named.keys().cloned().collect(),
@@ -215,7 +218,7 @@ impl Launcher {
         dir: &str,
         user: Option<&User>,
     ) -> Vec<(String, String)> {
-        let output = format!("{}/{WORK}/{dir}/{OUTPUT_FILE}", self.state.display());
+        let output = [&*self.work, "/", dir, "/", OUTPUT_FILE].concat();
         let attempt = lease.attempt;
         let mut own = vec![
             ("BATON_INSTANCE", attempt.instance.to_string()),

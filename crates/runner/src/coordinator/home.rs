@@ -37,6 +37,8 @@ const SPARES_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Homes {
     sandbox: PathBuf,
+    /// The path of `work`, in words.
+    work_path: String,
     work: Option<OwnedFd>,
     logs: Option<OwnedFd>,
     /// Names of empty directories of our own user in `work`.
@@ -49,6 +51,7 @@ impl Homes {
     pub(super) fn new(sandbox: &Path) -> Self {
         Self {
             sandbox: sandbox.to_owned(),
+            work_path: format!("{}/{WORK}", sandbox.display()),
             work: None,
             logs: None,
             spare_dirs: Vec::new(),
@@ -84,7 +87,7 @@ impl Homes {
                 Err(error) => Err(error),
             }
         })?;
-        Ok(format!("{}/{WORK}/{dir}", self.sandbox.display()))
+        Ok([&*self.work_path, "/", dir].concat())
     }
 
     /// Opens a log file, of a name that was checked, to append to it.

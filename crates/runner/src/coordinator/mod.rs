@@ -17,7 +17,8 @@
 //! ```
 //!
 //! **Invariants.**
-//! * A record is in the log before its reply is on the socket. The log is synced only
+//! * A record is in the log before its reply is on the socket; while launches wait both may be
+//!   gathered for some milliseconds (`news`). The log is synced only
 //!   while nobody is connected: a connected runner keeps its own, synced one.
 //! * Everything recorded in one turn of the loop is one write, but a launch and the exit of an
 //!   attempt are written each at once. The one launch that may be missing in the log is known
@@ -39,6 +40,7 @@
 //! | `serve` | the loop: connection, requests, replies, records |
 //! | `runs` | what is known about each run |
 //! | `queue` | who waits for what is occupied |
+//! | `news` | what the runner is told, and when |
 //! | `births` | the last launch, should it not come to be recorded |
 //! | `launch` | log files, rotation, starting |
 //! | `home` | the directories and logs of a worker's attempts |
@@ -57,6 +59,7 @@ mod journal;
 mod kill;
 mod launch;
 mod leftovers;
+mod news;
 mod queue;
 mod runs;
 mod serve;

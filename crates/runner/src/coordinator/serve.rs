@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::kill::Killing;
 use super::launch::Launcher;
 use super::leftovers::Orphans;
+use super::news::News;
 use super::queue::Queue;
 use super::runs::{Body, Due, Role, Run, Table};
 use super::{Config, LISTENER_FD, LOCK_FD};
@@ -62,7 +63,7 @@ pub(super) struct Coordinator {
     pub(super) records: Vec<CoordinatorRecord>,
     /// What a coordinator before us may have launched and not recorded is not there.
     pub(super) strays_killed: bool,
-    replies: Vec<Reply>,
+    news: News,
     client: Option<Client>,
     leaving: bool,
     idle_since: Mono,
@@ -122,7 +123,7 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
         log_at: Mono(0),
         records: Vec::new(),
         strays_killed: false,
-        replies: Vec::new(),
+        news: News::default(),
         client: None,
         leaving: false,
         idle_since: clock::now().mono,
@@ -219,6 +220,7 @@ impl Coordinator {
         let log = self.log.is_none().then_some(self.log_at);
         let all = [
             log,
+            self.news.due(self.has_waiting()),
             self.table.next_due(),
             self.guard.next_due(),
             idle,
@@ -280,7 +282,7 @@ impl Coordinator {
             return Ok(());
         };
         self.write_records();
-        self.replies.clear();
+        self.news.clear();
         if let Some(killing) = &mut self.killing {
             killing.disown();
         }
@@ -436,7 +438,7 @@ impl Coordinator {
 
     /// Says something to the runner, once everything recorded is written.
     pub(super) fn say(&mut self, reply: Reply) {
-        self.replies.push(reply);
+        self.news.add(reply);
     }
 
     /// The number of the runner, if there is one, and which of its children are not ours.
@@ -446,8 +448,14 @@ impl Coordinator {
     }
 
     fn speak(&mut self) {
+        let now = clock::now().mono;
+        let due = self.news.due(self.has_waiting());
+        if self.client.is_some() && due.is_some_and(|due| now < due) {
+            // What was recorded since then can wait with it.
+            return;
+        }
         self.write_records();
-        let replies = std::mem::take(&mut self.replies);
+        let replies = self.news.take(now);
         let Some(client) = &mut self.client else {
             return;
         };
@@ -458,6 +466,11 @@ impl Coordinator {
         if sent.is_err() {
             self.lose_client();
         }
+    }
+
+    /// True if launches wait that will be carried out.
+    fn has_waiting(&self) -> bool {
+        self.queue.len() > 0 && self.killing.is_none() && !self.leaving
     }
 
     fn lose_client(&mut self) {

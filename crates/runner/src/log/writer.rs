@@ -18,6 +18,8 @@ use super::scan::{Rest, scan};
 /// How many damaged logs of one name are kept beside it. Each was a person's matter, so
 /// nobody gets there by accident.
 const DAMAGED_MAX: u32 = 1_000;
+/// Room for a record of the usual length.
+const RECORD_BYTES_USUAL: usize = 256;
 
 /// A log that is open for appending. After an [`LogError::Io`] of [`Self::append`] or
 /// [`Self::sync`] it never writes again: every later call gives that same error.
@@ -69,7 +71,7 @@ impl Log {
     /// JSON, in which case nothing is written and the log is as good as before.
     pub fn append<T: Serialize>(&mut self, records: &[T]) -> Result<u64, LogError> {
         self.check()?;
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(records.len() * RECORD_BYTES_USUAL);
         encode(
             &self.path,
             self.last,

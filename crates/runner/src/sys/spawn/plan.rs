@@ -10,6 +10,9 @@ use super::{BIRTH_BYTES, Command};
 /// Where a program is looked for when the environment does not say.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// Room for the strings of most commands.
+const STRINGS_BYTES: usize = 1_024;
+
 /// Where the child failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
@@ -80,16 +83,13 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(command: &Command<'_>, null: BorrowedFd<'_>) -> io::Result<Self> {
         let program = command.argv.first().ok_or_else(|| invalid("no program"))?;
-        let argv = command
-            .argv
-            .iter()
-            .map(|word| c_string(word, "an argument"));
-        let env = command.env.iter().map(|(name, value)| {
-            if name.is_empty() || name.contains('=') {
-                return Err(invalid(&format!("`{name}` cannot be a variable's name")));
-            }
-            c_string(&format!("{name}={value}"), "the environment")
-        });
+        let unfit = |name: &&String| name.is_empty() || name.contains('=');
+        if let Some(name) = command.env.iter().map(|(name, _)| name).find(unfit) {
+            return Err(invalid(&format!("`{name}` cannot be a variable's name")));
+        }
+        let argv = command.argv.iter().map(|word| [word.as_str(), "", ""]);
+        let env = command.env.iter();
+        let env = env.map(|(name, value)| [name.as_str(), "=", value.as_str()]);
         let cwd = command.cwd.map(|cwd| c_string(cwd, "the directory"));
         let gifts = gifts(command, null)?;
         let above = gifts.iter().map(|gift| gift.target).max().unwrap_or(2);
@@ -98,8 +98,8 @@ impl Plan {
             .ok_or_else(|| invalid("too high a descriptor"))?;
         Ok(Self {
             candidates: candidates(program, command.env)?,
-            argv: Strings::new(argv.collect::<io::Result<_>>()?),
-            env: Strings::new(env.collect::<io::Result<_>>()?),
+            argv: Strings::new(argv, "an argument")?,
+            env: Strings::new(env, "the environment")?,
             cwd: cwd.transpose()?,
             gaps: gaps(&gifts),
             gifts,
@@ -125,18 +125,32 @@ impl Plan {
 /// Strings as exec takes them: pointers, and a null at the end.
 pub(super) struct Strings {
     pointers: Vec<*const c_char>,
-    /// What the pointers point to.
-    _strings: Vec<CString>,
+    /// What the pointers point to: one behind the other, each ended by a zero. A process has
+    /// some twenty of them, and memory for each alone would cost more than what is in it.
+    _bytes: Vec<u8>,
 }
 
 impl Strings {
-    fn new(strings: Vec<CString>) -> Self {
-        let mut pointers: Vec<_> = strings.iter().map(|text| text.as_ptr()).collect();
-        pointers.push(ptr::null());
-        Self {
-            pointers,
-            _strings: strings,
+    /// Each is the sum of its parts.
+    fn new<'a>(strings: impl Iterator<Item = [&'a str; 3]>, what: &str) -> io::Result<Self> {
+        let mut bytes = Vec::with_capacity(STRINGS_BYTES);
+        let mut starts = Vec::new();
+        for parts in strings {
+            starts.push(bytes.len());
+            for part in parts {
+                if part.as_bytes().contains(&0) {
+                    return Err(invalid(&format!("{what} holds a zero byte")));
+                }
+                bytes.extend_from_slice(part.as_bytes());
+            }
+            bytes.push(0);
         }
+        let at = |start| bytes.as_ptr().wrapping_add(start).cast();
+        let pointers = starts.into_iter().map(at).chain([ptr::null()]).collect();
+        Ok(Self {
+            pointers,
+            _bytes: bytes,
+        })
     }
 
     pub(super) fn as_ptr(&self) -> *const *const c_char {

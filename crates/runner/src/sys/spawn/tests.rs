@@ -83,6 +83,26 @@ fn arguments_and_environment_arrive_exactly() {
 }
 
 #[test]
+fn long_strings_and_many_of_them_arrive_and_a_zero_byte_is_refused() {
+    let argv = strings(&["/bin/cat", "/proc/self/environ"]);
+    let env: Vec<_> = (0..500)
+        .map(|number| (format!("N{number}"), "x".repeat(number)))
+        .collect();
+    let wanted: String = env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}\0"))
+        .collect();
+    assert_eq!(output(Command::new(&argv, &env)), wanted);
+    let zero = [("A".to_owned(), "x\0y".to_owned())];
+    let error = failure(&Command::new(&argv, &zero));
+    let text = "cannot be started: the environment holds a zero byte";
+    assert_eq!(
+        (error.to_string().as_str(), error.step),
+        (text, Step::Prepare)
+    );
+}
+
+#[test]
 fn a_missing_program_is_named() {
     let argv = strings(&["no-such-program"]);
     for env in [vec![], path(""), path("/nowhere:/usr/bin")] {
