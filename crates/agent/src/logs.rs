@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
-use baton_model::message::{LogAnswer, LogQuery, LogStream};
+use baton_model::message::{LogAnswer, LogChunk, LogQuery, LogStream};
 use rustix::fs::{Dir, Mode, OFlags, open, openat};
 use rustix::io::Errno;
 
@@ -28,17 +28,31 @@ const TASK_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Answers a question.
 pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
     let read = || {
-        let Some(file) = find(state, query)? else {
+        let Some(found) = find(state, query)? else {
             return Ok(None);
         };
-        let bytes = chunk(&file, query)?;
-        if bytes.is_empty() || is_still_there(&file, find(state, query)?)? {
-            return Ok(Some(bytes));
+        let bytes = chunk(&found.file, query)?;
+        // Measured behind what was read: it may have grown meanwhile.
+        let size = found.file.metadata()?.len();
+        if !bytes.is_empty() {
+            // The very run: another may have begun since.
+            let same = LogQuery {
+                run: Some(found.run),
+                ..query.clone()
+            };
+            if !is_still_there(&found.file, find(state, &same)?)? {
+                return Ok(None);
+            }
         }
-        Ok(None)
+        Ok(Some(LogChunk {
+            bytes,
+            size,
+            run: found.run,
+            next_run: found.next_run,
+        }))
     };
     match read() {
-        Ok(Some(bytes)) => LogAnswer::Chunk(bytes),
+        Ok(Some(chunk)) => LogAnswer::Chunk(chunk),
         Ok(None) => LogAnswer::NotFound,
         Err(error) => {
             let error: io::Error = error;
@@ -47,11 +61,19 @@ pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
     }
 }
 
-fn is_still_there(read: &File, now: Option<File>) -> io::Result<bool> {
+/// A log, and which run of its process wrote it.
+struct Found {
+    file: File,
+    run: u32,
+    /// The one that had followed when it was opened.
+    next_run: Option<u32>,
+}
+
+fn is_still_there(read: &File, now: Option<Found>) -> io::Result<bool> {
     let Some(now) = now else {
         return Ok(false);
     };
-    let (read, now) = (read.metadata()?, now.metadata()?);
+    let (read, now) = (read.metadata()?, now.file.metadata()?);
     Ok((read.dev(), read.ino()) == (now.dev(), now.ino()))
 }
 
@@ -75,7 +97,7 @@ fn chunk(file: &File, query: &LogQuery) -> io::Result<Vec<u8>> {
 }
 
 /// The file that a question is about.
-fn find(state: &Path, query: &LogQuery) -> io::Result<Option<File>> {
+fn find(state: &Path, query: &LogQuery) -> io::Result<Option<Found>> {
     let name = dir_name(query.lease);
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let work = open(state.join(WORK), flags, Mode::empty())?;
@@ -84,7 +106,8 @@ fn find(state: &Path, query: &LogQuery) -> io::Result<Option<File>> {
     {
         return of_process(&dir, &task, query);
     }
-    if query.process.is_some() {
+    // A command alone is run once.
+    if query.process.is_some() || query.run.is_some_and(|run| run > 0) {
         return Ok(None);
     }
     let logs = open(state.join(LOGS), flags, Mode::empty())?;
@@ -92,7 +115,12 @@ fn find(state: &Path, query: &LogQuery) -> io::Result<Option<File>> {
         LogStream::Stdout => "out",
         LogStream::Stderr => "err",
     };
-    regular(&logs, &format!("{name}.{suffix}"))
+    let file = regular(&logs, &format!("{name}.{suffix}"))?;
+    Ok(file.map(|file| Found {
+        file,
+        run: 0,
+        next_run: None,
+    }))
 }
 
 /// The task of an attempt, if it is one.
@@ -109,8 +137,9 @@ fn task(dir: &OwnedFd) -> io::Result<Option<TaskFile>> {
     Ok(Some(serde_json::from_reader(io::BufReader::new(file))?))
 }
 
-/// The output of the last run of a process: the one that was asked for, or the first.
-fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Option<File>> {
+/// The output of a process, the one that was asked for or the first; of the run that was asked
+/// for, or the last.
+fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Option<Found>> {
     let mut processes = task.spec.processes.iter().map(|process| &*process.name.0);
     let process = match &query.process {
         Some(name) => processes.find(|process| process == name),
@@ -126,27 +155,30 @@ fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Op
     let Some(runs) = below(&logs, process)? else {
         return Ok(None);
     };
-    let mut last: Option<u64> = None;
+    let mut numbers = Vec::new();
     for entry in Dir::read_from(&runs)? {
-        let number = entry?
-            .file_name()
-            .to_str()
-            .ok()
-            .and_then(|name| name.parse().ok());
-        last = last.max(number);
+        let entry = entry?;
+        let name = entry.file_name().to_str().ok();
+        numbers.extend(name.and_then(|name| name.parse::<u32>().ok()));
     }
-    let Some(run) = last
-        .map(|run| below(&runs, &run.to_string()))
-        .transpose()?
-        .flatten()
-    else {
+    let last = numbers.iter().copied().max();
+    let Some(number) = query.run.or(last) else {
+        return Ok(None);
+    };
+    let next_run = numbers.into_iter().filter(|it| *it > number).min();
+    let Some(run) = below(&runs, &number.to_string())? else {
         return Ok(None);
     };
     let name = match query.stream {
         LogStream::Stdout => "stdout",
         LogStream::Stderr => "stderr",
     };
-    regular(&run, name)
+    let file = regular(&run, name)?;
+    Ok(file.map(|file| Found {
+        file,
+        run: number,
+        next_run,
+    }))
 }
 
 pub(crate) fn below(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
@@ -193,6 +225,7 @@ mod tests {
             offset,
             bytes_max,
             process: process.map(str::to_owned),
+            run: None,
         }
     }
 
@@ -210,10 +243,22 @@ mod tests {
         assert_eq!(read(state, &query(0, 9, None)), LogAnswer::NotFound);
         fs::write(state.join("logs/i1.1.e1.out"), b"0123456789").expect("written");
         let chunk = |offset, max| read(state, &query(offset, max, None));
-        assert_eq!(chunk(2, 3), LogAnswer::Chunk(b"234".to_vec()));
-        assert_eq!(chunk(8, u32::MAX), LogAnswer::Chunk(b"89".to_vec()));
-        assert_eq!(chunk(10, 1), LogAnswer::Chunk(Vec::new()));
-        assert_eq!(chunk(u64::MAX, 1), LogAnswer::Chunk(Vec::new()));
+        let of_ten = |bytes: &[u8]| {
+            LogAnswer::Chunk(LogChunk {
+                bytes: bytes.to_vec(),
+                size: 10,
+                ..LogChunk::default()
+            })
+        };
+        assert_eq!(chunk(2, 3), of_ten(b"234"));
+        assert_eq!(chunk(8, u32::MAX), of_ten(b"89"));
+        assert_eq!(chunk(10, 1), of_ten(b""));
+        assert_eq!(chunk(u64::MAX, 1), of_ten(b""));
+        let other = LogQuery {
+            run: Some(1),
+            ..query(0, 9, None)
+        };
+        assert_eq!(read(state, &other), LogAnswer::NotFound);
     }
 
     #[test]
@@ -227,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_has_the_last_run_of_its_processes_and_no_other_names() {
+    fn a_task_has_the_runs_of_its_processes_the_last_if_unsaid_and_no_other_names() {
         let place = place();
         let state = place.path();
         let process = |name: &str| ProcessSpec::new(name, Run::Shell(String::new()));
@@ -256,8 +301,23 @@ mod tests {
         let text = serde_json::to_vec(&file).expect("JSON");
         fs::write(dir.join(RUNNER_DIR).join(TASK_FILE), text).expect("written");
         let of = |process| read(state, &query(0, 99, process));
-        assert_eq!(of(None), LogAnswer::Chunk(b"one 10".to_vec()));
-        assert_eq!(of(Some("two")), LogAnswer::Chunk(b"two 0".to_vec()));
+        let chunk = |text: &str, run, next_run| {
+            LogAnswer::Chunk(LogChunk {
+                run,
+                next_run,
+                ..LogChunk::whole(text)
+            })
+        };
+        assert_eq!(of(None), chunk("one 10", 10, None));
+        assert_eq!(of(Some("two")), chunk("two 0", 0, None));
+        let of_run = |run| {
+            let query = query(0, 99, None);
+            let run = Some(run);
+            read(state, &LogQuery { run, ..query })
+        };
+        assert_eq!(of_run(2), chunk("one 2", 2, Some(10)));
+        assert_eq!(of_run(10), chunk("one 10", 10, None));
+        assert_eq!(of_run(3), LogAnswer::NotFound);
         for strange in ["three", "../one", "", "."] {
             assert_eq!(of(Some(strange)), LogAnswer::NotFound, "{strange}");
         }

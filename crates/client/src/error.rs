@@ -14,6 +14,11 @@ pub enum ClientError {
         /// What is wrong with it.
         why: String,
     },
+    /// The files for TLS cannot be used.
+    Tls(
+        /// Which, why not, and what to do about it.
+        String,
+    ),
     /// Nobody answers, or not to the end.
     Unreachable {
         /// Where it was looked for.
@@ -55,7 +60,7 @@ impl ClientError {
         match self {
             Self::Unreachable { .. } => true,
             Self::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
-            Self::BadUrl { .. } | Self::Nonsense { .. } => false,
+            Self::BadUrl { .. } | Self::Tls(_) | Self::Nonsense { .. } => false,
         }
     }
 }
@@ -68,6 +73,7 @@ impl fmt::Display for ClientError {
                 "`{url}` is no URL of a scheduler: {why}; write one such as {}",
                 crate::DEFAULT_URL
             ),
+            Self::Tls(why) => f.write_str(why),
             Self::Unreachable { url, why } => write!(
                 f,
                 "cannot reach the scheduler at {url}: {why}; start it with `baton up`, or name \

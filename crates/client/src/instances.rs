@@ -70,6 +70,8 @@ pub struct LogWish {
     pub attempt: Option<u32>,
     /// Of which process; the first one if none is named.
     pub process: Option<String>,
+    /// Of which run of that process; the last one if none is named.
+    pub run: Option<u32>,
     /// The first byte.
     pub offset: u64,
 }
@@ -81,10 +83,14 @@ pub struct LogPiece {
     pub bytes: Vec<u8>,
     /// Where it begins.
     pub offset: u64,
-    /// The attempt is over, and this is the end of its log.
+    /// The attempt is over, or its process was started again, and this is the end of the log.
     pub end: bool,
     /// Whose attempt it is.
     pub attempt: u32,
+    /// Of which run of its process, if it has begun.
+    pub run: Option<u32>,
+    /// The run that has followed it; then there is no more of this one.
+    pub next_run: Option<u32>,
     /// False if its worker has no such file: nothing was printed, or it was cleared away.
     pub kept: bool,
 }
@@ -230,6 +236,9 @@ impl Client {
             if let Some(attempt) = wish.attempt {
                 query.append_pair("attempt", &attempt.to_string());
             }
+            if let Some(run) = wish.run {
+                query.append_pair("run", &run.to_string());
+            }
             if let Some(process) = &wish.process {
                 query.append_pair("process", process);
             }
@@ -238,6 +247,8 @@ impl Client {
         let offset = header(&answer, "Baton-Offset")?;
         let end = header(&answer, "Baton-End")?;
         let attempt = header(&answer, "Baton-Attempt")?;
+        let run = optional(&answer, "Baton-Run")?;
+        let next_run = optional(&answer, "Baton-Next-Run")?;
         let kept = answer.headers().get("Baton-Note").is_none();
         Ok(LogPiece {
             kept,
@@ -245,12 +256,20 @@ impl Client {
             offset,
             end,
             attempt,
+            run,
+            next_run,
         })
     }
 
     fn of(&self, id: InstanceId, what: &str) -> reqwest::Url {
         self.transport.at(&["instances", &id.to_string(), what])
     }
+}
+
+/// A header that may be missing.
+fn optional<T: std::str::FromStr>(answer: &Response, name: &str) -> Result<Option<T>, ClientError> {
+    let there = answer.headers().contains_key(name);
+    there.then(|| header(answer, name)).transpose()
 }
 
 fn header<T: std::str::FromStr>(answer: &Response, name: &str) -> Result<T, ClientError> {

@@ -9,20 +9,30 @@
 //! | `error` | what can go wrong |
 //! | `transport` | requests and answers |
 //! | `instances` | submitting, looking, waiting, stopping; logs |
+//! | `library` | stored tasks, and launching them |
 //! | `lists` | the views, page by page; workers |
+//! | `events` | what happens, as it happens |
+//! | `usage` | what was used, by owner and hour |
 //! | `tokens` | credentials |
 
 mod error;
+mod events;
 mod instances;
+mod library;
 mod lists;
 mod tokens;
 mod transport;
+mod usage;
 
 pub use error::ClientError;
+pub use events::{EventWish, Events, Told};
 pub use instances::{LogPiece, LogWish, Span, Stream};
+pub use library::{Condition, Launch};
 pub use lists::{Filter, Pages, View};
+pub use usage::UsageWish;
 
 use baton_model::token::Secret;
+use baton_tls::ClientFiles;
 use transport::Transport;
 
 /// Where a scheduler listens, unless somebody says otherwise.
@@ -35,13 +45,22 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the scheduler at this URL. Nothing is sent yet.
+    /// A client of the scheduler at this URL, which trusts whom the system trusts. Nothing is
+    /// sent yet.
     ///
     /// # Errors
     /// If that is no URL of a scheduler.
     pub fn new(url: &str) -> Result<Self, ClientError> {
+        Self::with_tls(url, &ClientFiles::default())
+    }
+
+    /// The same, with files for `https`.
+    ///
+    /// # Errors
+    /// If that is no URL of a scheduler, or the files cannot be used.
+    pub fn with_tls(url: &str, files: &ClientFiles) -> Result<Self, ClientError> {
         Ok(Self {
-            transport: Transport::new(url)?,
+            transport: Transport::new(url, files)?,
         })
     }
 

@@ -1,11 +1,13 @@
 //! Requests and answers.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use baton_model::api::{MEDIA_TYPE, Problem};
 use baton_model::token::Secret;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use baton_tls::{ClientFiles, words};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,21 +33,29 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    pub(crate) fn new(url: &str) -> Result<Self, ClientError> {
+    pub(crate) fn new(url: &str, files: &ClientFiles) -> Result<Self, ClientError> {
         let bad = |why: String| ClientError::BadUrl {
             url: url.to_owned(),
             why,
         };
         let base = Url::parse(url).map_err(|error| bad(error.to_string()))?;
-        if base.scheme() != "http" {
-            return Err(bad(format!("`{}` is not spoken, only http", base.scheme())));
-        }
+        let tls = match base.scheme() {
+            // The files of the system are many, and read only by whoever needs them.
+            "http" => ClientFiles::none().load(),
+            "https" => files.load(),
+            other => {
+                let why = format!("`{other}` is not spoken, only http and https");
+                return Err(bad(why));
+            }
+        };
+        let tls = tls.map_err(|error| ClientError::Tls(error.to_string()))?;
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             // Long polls of one command follow each other on one connection.
             .tcp_nodelay(true)
             // A scheduler is near; a proxy of the environment is for what is far.
             .no_proxy()
+            .tls_backend_preconfigured(Arc::unwrap_or_clone(tls))
             .build()
             .map_err(|error| bad(reason(&error)))?;
         Ok(Self {
@@ -132,6 +142,21 @@ impl Transport {
         self.send(self.http.get(url).timeout(ANSWER_TIMEOUT)).await
     }
 
+    /// Gets an answer that goes on for as long as both sides like; who reads it sees to it that
+    /// it does not wait for ever.
+    pub(crate) async fn open(&self, url: Url) -> Result<Response, ClientError> {
+        self.send(self.http.get(url)).await
+    }
+
+    /// The next bytes of such an answer; `None` after the last.
+    pub(crate) async fn chunk(
+        &self,
+        answer: &mut Response,
+    ) -> Result<Option<Vec<u8>>, ClientError> {
+        let chunk = answer.chunk().await.map_err(|error| self.lost(&error))?;
+        Ok(chunk.map(Into::into))
+    }
+
     /// Asks for a change, and reads what came of it.
     pub(crate) async fn change<T: DeserializeOwned>(
         &self,
@@ -143,6 +168,18 @@ impl Transport {
         self.read(url, answer).await
     }
 
+    /// The same with more headers.
+    pub(crate) async fn change_with<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&impl Serialize>,
+        headers: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<T, ClientError> {
+        let answer = self.ask_with(method, url.clone(), body, headers).await?;
+        self.read(url, answer).await
+    }
+
     /// Asks for a change.
     pub(crate) async fn ask(
         &self,
@@ -150,11 +187,24 @@ impl Transport {
         url: Url,
         body: Option<&impl Serialize>,
     ) -> Result<Response, ClientError> {
+        self.ask_with(method, url, body, Vec::new()).await
+    }
+
+    async fn ask_with(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&impl Serialize>,
+        headers: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<Response, ClientError> {
         let mut request = self
             .http
             .request(method, url)
             .timeout(ANSWER_TIMEOUT)
             .header(ACCEPT, MEDIA_TYPE);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
         if let Some(body) = body {
             let text = serde_json::to_vec(body).map_err(|error| ClientError::Nonsense {
                 url: self.shown.clone(),
@@ -231,6 +281,9 @@ fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "it does not answer in time".to_owned();
     }
+    if let Some(text) = words::of(error) {
+        return text;
+    }
     let mut cause: &dyn Error = error;
     while let Some(next) = cause.source() {
         cause = next;
@@ -249,10 +302,12 @@ fn said(status: StatusCode, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use baton_tls::Trust;
+
     use super::*;
 
     fn transport() -> Transport {
-        Transport::new("http://127.0.0.1:8080/").expect("a good URL")
+        Transport::new("http://127.0.0.1:8080/", &ClientFiles::default()).expect("a good URL")
     }
 
     #[test]
@@ -287,11 +342,19 @@ mod tests {
     }
 
     #[test]
-    fn only_http_is_spoken() {
-        for bad in ["127.0.0.1:8080", "https://host", "", "http://"] {
-            let error = Transport::new(bad).expect_err("no URL of a scheduler");
+    fn only_http_is_spoken_with_tls_or_without() {
+        for bad in ["127.0.0.1:8080", "ftp://host", "", "http://"] {
+            let new = Transport::new(bad, &ClientFiles::default());
+            let error = new.expect_err("no URL of a scheduler");
             assert!(matches!(error, ClientError::BadUrl { .. }), "{bad}");
         }
         assert_eq!(transport().url(), "http://127.0.0.1:8080");
+        let missing = ClientFiles {
+            trust: Trust::Ca("no/such/file".into()),
+            identity: None,
+        };
+        let error = Transport::new("https://host", &missing).expect_err("no such file");
+        assert!(matches!(error, ClientError::Tls(_)), "{error}");
+        assert!(error.to_string().contains("no/such/file"), "{error}");
     }
 }

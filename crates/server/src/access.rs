@@ -1,4 +1,4 @@
-//! Who is there: tokens, as the ports of the server ask for them.
+//! Who is there: tokens and certificates, as the ports of the server ask for them.
 //!
 //! All tokens of the store are in memory, so that nobody's request costs a read. They are
 //! read again whenever this server has changed them, and every few seconds, because
@@ -17,33 +17,50 @@ use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{Role, Secret, SecretHash, Token};
 use baton_store::{Store, StoreError, token};
+use baton_tls::subject::Subject;
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::clock;
 use crate::limits::{TOKEN_LOOK_PAUSE, TOKENS_RENEWED};
 
-/// Whoever has shown a token, or need not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whoever has shown a token or a certificate, or need not.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) role: Role,
-    /// `None` where nobody has to show one, and for the worker of this very process.
-    pub(crate) token: Option<TokenId>,
+    pub(crate) who: Who,
+    /// Whose things only, if not everybody's.
+    pub(crate) owner: Option<Arc<str>>,
+}
+
+/// By what somebody is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Token(TokenId),
+    /// The name in a certificate.
+    Certificate(Arc<str>),
+    /// The worker of this very process.
+    Own,
+    /// Nobody has to say.
+    Anybody,
 }
 
 impl Caller {
     /// Whoever comes where nobody has to show a token.
     pub(crate) const ANYBODY: Self = Self {
         role: Role::Admin,
-        token: None,
+        who: Who::Anybody,
+        owner: None,
     };
 }
 
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.token {
-            Some(id) => id.fmt(f),
-            None => f.write_str("somebody without a token"),
+        match &self.who {
+            Who::Token(id) => id.fmt(f),
+            Who::Certificate(name) => write!(f, "the holder of the certificate {name:?}"),
+            Who::Own | Who::Anybody => f.write_str("somebody without a token"),
         }
     }
 }
@@ -68,6 +85,67 @@ impl fmt::Display for Denied {
         })
     }
 }
+
+/// What a certificate says whose signature was checked.
+///
+/// Its organizational unit is the role. One that names none, or more than one, gives nothing:
+/// a CA may sign for other things as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    name: Arc<str>,
+    role: Option<Role>,
+    not_after: Wall,
+}
+
+impl Certificate {
+    /// `None` for one that cannot be read.
+    pub(crate) fn read(der: &CertificateDer<'_>) -> Option<Self> {
+        let subject = Subject::read(der)?;
+        let mut roles = subject.units.iter().filter_map(|unit| unit.parse().ok());
+        let role = roles.next().filter(|_| roles.next().is_none());
+        Some(Self {
+            name: subject.common_name.unwrap_or_default().into(),
+            role,
+            not_after: Wall(subject.not_after.saturating_mul(1_000)),
+        })
+    }
+
+    /// The role that it names, if any; why it is worth nothing at all otherwise.
+    pub(crate) fn role(&self, now: Wall) -> Result<Option<Role>, &'static str> {
+        match now < self.not_after {
+            true => Ok(self.role),
+            false => Err(CERTIFICATE_EXPIRED),
+        }
+    }
+
+    /// Who has it; why it opens nothing otherwise.
+    pub(crate) fn caller(&self, now: Wall) -> Result<Caller, &'static str> {
+        let role = self.role(now)?.ok_or(CERTIFICATE_WITHOUT_ROLE)?;
+        Ok(Caller {
+            role,
+            who: Who::Certificate(Arc::clone(&self.name)),
+            owner: None,
+        })
+    }
+
+    /// Resolves when its time is over.
+    pub(crate) async fn until_denied(&self) -> &'static str {
+        loop {
+            let now = clock::now().wall;
+            if now >= self.not_after {
+                return CERTIFICATE_EXPIRED;
+            }
+            let left = Duration::from_millis(self.not_after.0 - now.0);
+            sleep(left.min(TOKEN_LOOK_PAUSE)).await;
+        }
+    }
+}
+
+const CERTIFICATE_EXPIRED: &str = "this certificate has expired";
+
+/// What to say about a certificate that gives nothing.
+pub(crate) const CERTIFICATE_WITHOUT_ROLE: &str = "this certificate names no role; have one signed whose organizational unit (OU) is viewer, \
+     operator, admin or worker";
 
 type Table = HashMap<SecretHash, Token>;
 
@@ -166,8 +244,8 @@ impl Access {
     /// Who has a secret with this hash, and until when.
     fn find(&self, hash: &SecretHash, now: Wall) -> Result<(Caller, Option<Wall>), Denied> {
         if self.0.own.as_ref() == Some(hash) {
-            let role = Role::Worker;
-            return Ok((Caller { role, token: None }, None));
+            let (role, who, owner) = (Role::Worker, Who::Own, None);
+            return Ok((Caller { role, who, owner }, None));
         }
         let table = self.0.table.borrow();
         let token = table.get(hash).ok_or(Denied::Unknown)?;
@@ -179,7 +257,8 @@ impl Access {
         }
         let caller = Caller {
             role: token.role,
-            token: Some(token.id),
+            who: Who::Token(token.id),
+            owner: token.owner.as_deref().map(Arc::from),
         };
         Ok((caller, token.expires_at))
     }
@@ -193,6 +272,8 @@ fn read(store: &dyn Store) -> Result<Table, StoreError> {
 #[cfg(test)]
 mod tests {
     use baton_model::token::NewToken;
+    use baton_tls::testing::{Ca, Wanted};
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
     use super::*;
     use crate::faulty::{Fault, Faulty};
@@ -202,11 +283,48 @@ mod tests {
         let new = NewToken {
             name: role.to_string(),
             role,
+            owner: None,
             hash: token::hash(&secret),
             created_at: Wall(1),
             expires_at,
         };
         (store.create_token(&new).expect("kept"), secret)
+    }
+
+    #[test]
+    fn a_certificate_gives_the_one_role_that_it_names() {
+        let read = |units: &[&str]| {
+            let wanted = Wanted {
+                name: "ann",
+                units,
+                ..Wanted::PLAIN
+            };
+            let (pem, _) = Ca::new("ca").issue(wanted);
+            let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
+            Certificate::read(&der).expect("of the usual kind")
+        };
+        let now = clock::now().wall;
+        let role = |units: &[&str]| read(units).caller(now).ok().map(|it| it.role);
+        assert_eq!(role(&["worker"]), Some(Role::Worker));
+        assert_eq!(role(&["Sales", "admin"]), Some(Role::Admin));
+        for nothing in [&[][..], &["Sales"], &["Admin"], &["viewer", "admin"]] {
+            assert_eq!(role(nothing), None, "{nothing:?}");
+        }
+        let later = Wall(now.0 + 2 * 86_400_000);
+        assert_eq!(read(&["admin"]).caller(later), Err(CERTIFICATE_EXPIRED));
+        let ann = read(&["viewer"]).caller(now).expect("a role");
+        assert_eq!(ann.to_string(), "the holder of the certificate \"ann\"");
+    }
+
+    #[tokio::test]
+    async fn a_certificate_is_good_until_its_time_is_over() {
+        let certificate = Certificate {
+            name: "ann".into(),
+            role: Some(Role::Worker),
+            not_after: Wall(clock::now().wall.0 + 50),
+        };
+        assert_eq!(certificate.until_denied().await, CERTIFICATE_EXPIRED);
+        assert!(certificate.caller(clock::now().wall).is_err());
     }
 
     #[tokio::test]
@@ -218,8 +336,9 @@ mod tests {
         let caller = |now| access.caller(&secret, Wall(now));
         assert_eq!(caller(2), Err(Denied::Unknown));
         access.renew().await.expect("readable");
-        let (role, token) = (Role::Viewer, Some(id));
-        assert_eq!(caller(2), Ok(Caller { role, token }));
+        let (role, who) = (Role::Viewer, Who::Token(id));
+        let owner = None;
+        assert_eq!(caller(2), Ok(Caller { role, who, owner }));
         assert!(access.is_open(Wall(2)) && !access.is_open(Wall(10)));
         assert_eq!(caller(10), Err(Denied::Expired));
         store.revoke_token(id).expect("there");
@@ -242,8 +361,10 @@ mod tests {
     async fn the_own_worker_needs_no_store_and_is_no_reason_to_open_the_ports() {
         let own = token::draw().expect("random bits");
         let access = Access::new(Arc::new(Faulty::default()), Some(&own)).expect("readable");
-        let (role, token) = (Role::Worker, None);
-        assert_eq!(access.caller(&own, Wall(2)), Ok(Caller { role, token }));
+        let (role, who) = (Role::Worker, Who::Own);
+        let owner = None;
+        let caller = Caller { role, who, owner };
+        assert_eq!(access.caller(&own, Wall(2)), Ok(caller));
         assert!(!access.is_open(Wall(2)));
     }
 

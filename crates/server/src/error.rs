@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use baton_model::timeouts::TimeoutsError;
 use baton_store::StoreError;
+use baton_tls::TlsError;
 
 /// Why a server did not start, or ended by itself.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub enum ServeError {
         /// The directory whose store has none; `None` if it keeps nothing.
         data: Option<PathBuf>,
     },
+    /// TLS files that cannot be used.
+    Tls(TlsError),
     /// A time budget that would break a promise.
     Timeouts(TimeoutsError),
     /// The driver's thread cannot be started.
@@ -85,8 +88,9 @@ impl fmt::Display for ServeError {
             } => write!(
                 f,
                 "{address} can be reached by others, and there is no valid token that would let \
-                 anybody in; make one with `baton token create --role admin --data {}`, or listen \
-                 on a loopback address",
+                 anybody in; make one with `baton token create --role admin --data {}`, take \
+                 certificates with --client-ca (TLS alone does not say who asks), or listen on a \
+                 loopback address",
                 data.display()
             ),
             Self::NoTokens {
@@ -95,8 +99,10 @@ impl fmt::Display for ServeError {
             } => write!(
                 f,
                 "tokens are demanded on {address}, and a store in memory has none when it starts; \
-                 use --store sqlite, or listen on loopback addresses without --require-tokens"
+                 use --store sqlite, take certificates with --client-ca, or listen on loopback \
+                 addresses without --require-tokens"
             ),
+            Self::Tls(error) => error.fmt(f),
             Self::Timeouts(error) => error.fmt(f),
             Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
             Self::StoreDied(reason) => write!(

@@ -1,17 +1,22 @@
 //! A store for tests that fails when it is told to.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baton_core::leader::Row;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
-use baton_store::view::{Counts, Entry, Page, Query, Record, Seq};
+use baton_store::facts::{FactQuery, Facts};
+use baton_store::usage::{Usage, UsagePlace, UsageQuery};
+use baton_store::view::{
+    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+};
 use baton_store::{Done, MemoryStore, Pruned, Retention, Store, StoreError, Taken};
 
 /// What goes wrong with an operation.
@@ -35,6 +40,7 @@ pub(crate) struct Faulty {
     /// So many goes at the history leave something to remove.
     pub(crate) more: AtomicUsize,
     pub(crate) prunes: AtomicUsize,
+    pub(crate) fact_reads: AtomicUsize,
 }
 
 impl Faulty {
@@ -86,6 +92,15 @@ impl Store for Faulty {
         self.inner.timeline(id, after, limit)
     }
 
+    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError> {
+        self.fact_reads.fetch_add(1, Ordering::SeqCst);
+        self.inner.facts(query)
+    }
+
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError> {
+        self.inner.usage(query)
+    }
+
     fn tally(
         &self,
         first: InstanceId,
@@ -96,6 +111,38 @@ impl Store for Faulty {
 
     fn counts(&self) -> Result<Counts, StoreError> {
         self.inner.counts()
+    }
+
+    fn task(
+        &self,
+        name: &TaskName,
+        revision: Option<Revision>,
+    ) -> Result<Option<TaskRecord>, StoreError> {
+        self.inner.task(name, revision)
+    }
+
+    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError> {
+        self.inner.tasks(query)
+    }
+
+    fn task_names(
+        &self,
+        numbers: &BTreeSet<TaskNo>,
+    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError> {
+        self.inner.task_names(numbers)
+    }
+
+    fn revisions(
+        &self,
+        task: TaskNo,
+        before: Option<Revision>,
+        limit: usize,
+    ) -> Result<Page<RevisionRecord, Revision>, StoreError> {
+        self.inner.revisions(task, before, limit)
+    }
+
+    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+        self.inner.ticks(query)
     }
 
     fn prune(&self, _: Epoch, _: Wall, _: &Retention, _: usize) -> Result<Pruned, StoreError> {

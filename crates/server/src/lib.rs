@@ -13,8 +13,11 @@
 //! | `driver` | the one thread that owns the leader, and life without a store |
 //! | `workers` | the port of the workers |
 //! | `http` | the port of the clients |
-//! | `access` | tokens, and who shows them |
+//! | `entrance`, `tls`, `patient` | connections: how many, how they begin, how long they may stall |
+//! | `access` | tokens and certificates, and who shows them |
+//! | `rates` | how often somebody may ask |
 //! | `metrics` | what is counted |
+//! | `library` | the directory that tasks are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
 //! | `prune` | removing old history |
 //! | [`limits`] | every bound, with its reason |
@@ -26,14 +29,20 @@
 mod access;
 mod clock;
 mod driver;
+mod entrance;
 mod error;
 #[cfg(test)]
 mod faulty;
 mod http;
 mod leadership;
+mod library;
 pub mod limits;
 mod metrics;
+mod patient;
 mod prune;
+mod rates;
+mod seldom;
+mod tls;
 mod workers;
 
 use std::future::Future;
@@ -47,8 +56,10 @@ use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
 use baton_store::{MemoryStore, Retention, SqliteStore, Store};
+use baton_tls::ServerFiles;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use error::ServeError;
@@ -57,9 +68,12 @@ pub use http::roles::{ROUTES, Route};
 use access::Access;
 use driver::mail::Mail;
 use driver::{Handle, Setup};
+use entrance::Entrance;
 use leadership::{DataLock, EpochFile};
-use limits::FAREWELL_WAIT;
-use metrics::Metrics;
+use limits::{FAREWELL_WAIT, Traffic};
+use metrics::{Metrics, Port};
+use rates::Rates;
+use tls::Tls;
 
 /// What the HTTP API takes and answers, as an OpenAPI document.
 #[must_use]
@@ -96,10 +110,16 @@ pub struct Config {
     pub worker_listen: SocketAddr,
     /// Whether tokens are demanded on loopback addresses, too.
     pub require_tokens: bool,
+    /// TLS on both ports, if these files are given.
+    pub tls: Option<ServerFiles>,
+    /// What strangers may cost.
+    pub traffic: Traffic,
     /// What a worker of this very process shows, which no store knows.
     pub own_worker: Option<Secret>,
     /// Where facts are kept.
     pub backend: Backend,
+    /// A directory whose files define tasks.
+    pub library: Option<PathBuf>,
     /// What the whole cluster may use of something.
     pub limits: Vec<(String, u64)>,
     /// The time budget of the protocol.
@@ -116,8 +136,11 @@ impl Default for Config {
             listen: loopback(8080),
             worker_listen: loopback(8081),
             require_tokens: false,
+            tls: None,
+            traffic: Traffic::default(),
             own_worker: None,
             backend: Backend::Sqlite,
+            library: None,
             limits: Vec::new(),
             timeouts: Timeouts::default(),
             retention: Retention {
@@ -130,16 +153,22 @@ impl Default for Config {
 }
 
 impl Config {
-    /// True if clients have to show tokens: on every address that others can reach.
+    /// True if clients have to show tokens or certificates: on every address that others can
+    /// reach.
     #[must_use]
     pub fn clients_need_tokens(&self) -> bool {
         self.require_tokens || !self.listen.ip().is_loopback()
     }
 
-    /// True if workers have to, likewise.
+    /// True if workers have to, likewise; and wherever certificates are taken.
     #[must_use]
     pub fn workers_need_tokens(&self) -> bool {
-        self.require_tokens || !self.worker_listen.ip().is_loopback()
+        self.require_tokens || !self.worker_listen.ip().is_loopback() || self.takes_certificates()
+    }
+
+    fn takes_certificates(&self) -> bool {
+        let files = self.tls.as_ref();
+        files.is_some_and(|files| files.client_ca.is_some())
     }
 }
 
@@ -165,6 +194,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
+    let tls = load_tls(&config)?;
     let lock = DataLock::take(&config.data)?;
     let (store, epochs) = open(&config)?;
     let access = Access::new(Arc::clone(&store), config.own_worker.as_ref());
@@ -172,11 +202,13 @@ pub async fn serve(
     check_tokens(&config, &access)?;
     let clients = listen(config.listen).await?;
     let workers = listen(config.worker_listen).await?;
+    warn_of_listeners(&config);
     let metrics = Arc::new(Metrics::default());
     let (handle, epoch) = lead(&config, &store, epochs, Arc::clone(&metrics))?;
     let Handle {
         inbox,
         status,
+        landed,
         mut ended,
     } = handle;
     let begun = Ready {
@@ -186,7 +218,10 @@ pub async fn serve(
     };
     let (end, ending) = watch::channel(false);
     let history = prune::HistoryLock::default();
+    let problems = library::Problems::default();
     let door = config.workers_need_tokens().then(|| access.clone());
+    let [for_clients, for_workers] = [Port::Clients, Port::Workers]
+        .map(|port| Entrance::new(port, config.traffic, tls.clone(), Arc::clone(&metrics)));
     let app = http::App::new(http::Parts {
         store: Arc::clone(&store),
         inbox: inbox.clone(),
@@ -195,18 +230,31 @@ pub async fn serve(
         address: begun.clients,
         access: access.clone(),
         demands: config.clients_need_tokens(),
+        rates: Rates::new(config.traffic.requests_per_second),
         ending: ending.clone(),
+        landed,
         metrics,
+        problems: problems.clone(),
     });
+    let keeper = config.library.map(|directory| library::Keeper {
+        directory,
+        store: Arc::clone(&store),
+        inbox: inbox.clone(),
+        problems,
+    });
+    let keeping = keeper.map(|keeper| tokio::spawn(keeper.run(ending.clone())));
     let workers = tokio::spawn(workers::listen(
         workers,
+        for_workers,
         inbox.clone(),
         door,
         ending.clone(),
     ));
-    let http = tokio::spawn(http::listen(clients, app, ending));
+    let http = tokio::spawn(http::listen(clients, for_clients, app, ending));
     let pruning = tokio::spawn(prune::run(store, config.retention, status, history));
-    let renewing = tokio::spawn(access.run());
+    let mut beside = vec![pruning, tokio::spawn(access.run())];
+    beside.extend(tls.map(|tls| tokio::spawn(tls.renew())));
+    beside.extend(keeping);
     ready(begun);
     let died = tokio::select! {
         () = shutdown => None,
@@ -216,8 +264,7 @@ pub async fn serve(
         }),
     };
     tracing::info!("ends");
-    pruning.abort();
-    renewing.abort();
+    beside.iter().for_each(JoinHandle::abort);
     end.send_replace(true);
     // Requests that are under way are still answered, then the last commits land.
     if timeout(FAREWELL_WAIT, http).await.is_err() {
@@ -230,6 +277,11 @@ pub async fn serve(
     }
     drop(lock);
     died.map_or(Ok(()), Err)
+}
+
+fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {
+    let tls = config.tls.clone().map(Tls::load).transpose();
+    Ok(tls.map_err(ServeError::Tls)?.map(Arc::new))
 }
 
 /// Opens the store, and what stands in for the epochs that one in memory forgets.
@@ -253,7 +305,7 @@ fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
         (config.listen, config.clients_need_tokens()),
         (config.worker_listen, config.workers_need_tokens()),
     ];
-    if access.is_open(clock::now().wall) {
+    if config.takes_certificates() || access.is_open(clock::now().wall) {
         return Ok(());
     }
     for (address, _) in ports.into_iter().filter(|(_, demands)| *demands) {
@@ -269,6 +321,19 @@ fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
         );
     }
     Ok(())
+}
+
+/// Says so where tokens would travel in the clear.
+fn warn_of_listeners(config: &Config) {
+    let ports = [config.listen, config.worker_listen];
+    for address in ports.iter().filter(|it| !it.ip().is_loopback()) {
+        if config.tls.is_none() {
+            tracing::warn!(
+                "whatever is sent to {address} can be read on the way, tokens too; use --tls-cert \
+                 and --tls-key, or a network that you trust"
+            );
+        }
+    }
 }
 
 /// Takes the store, and starts the driver.

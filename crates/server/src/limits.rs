@@ -2,12 +2,51 @@
 
 use std::time::Duration;
 
-/// Connections of workers at a time: the largest fleet that one scheduler is made for.
-pub const WORKER_CONNECTIONS_MAX: usize = 10_000;
+/// What strangers may cost, where an operator or a test may want another number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// Connections of clients at a time, half of them for one address. Each has at most one
+    /// request open, so this bounds what waits for the driver as well.
+    pub client_connections_max: usize,
+    /// Connections of workers at a time, likewise: the largest fleet that one scheduler is made for.
+    pub worker_connections_max: usize,
+    /// Requests in a second of one token or certificate, or else of one address, and twice as many
+    /// at once; 0 for any number. More than one client can usefully make: it keeps one that has
+    /// run wild from the others' throats.
+    pub requests_per_second: u32,
+    /// How long a peer may take for a TLS handshake.
+    pub handshake_wait: Duration,
+    /// How long a client may take to send the head of a request, and to begin the next one on the
+    /// same connection.
+    pub head_wait: Duration,
+    /// How long a client may take to send a body.
+    pub body_wait: Duration,
+    /// How long a client may take to read the next bytes of an answer.
+    pub write_wait: Duration,
+}
 
-/// Connections of clients at a time. Each has at most one request open, so this bounds
-/// what waits for the driver as well.
-pub const CLIENT_CONNECTIONS_MAX: usize = 1_024;
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            client_connections_max: 1_024,
+            worker_connections_max: 10_000,
+            requests_per_second: 5_000,
+            handshake_wait: Duration::from_secs(10),
+            head_wait: Duration::from_secs(15),
+            body_wait: Duration::from_secs(60),
+            write_wait: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How much of a rate may be used at once.
+pub const BURST_SECONDS: Duration = Duration::from_secs(2);
+
+/// Tokens and addresses whose requests are counted apart; the others are counted together.
+pub const RATE_BUCKETS_MAX: usize = 10_000;
+
+/// Bytes of the head of a request: a token, and whatever a browser or a proxy adds.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// How long a peer may take to say that it speaks the protocol.
 pub const PREAMBLE_WAIT: Duration = Duration::from_secs(5);
@@ -59,12 +98,6 @@ pub const EPOCHS_SKIPPED_MAX: u64 = 1_000;
 /// Bytes of a request's body: a large task file with all its parameters.
 pub const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// How long a client may take to send the head of a request.
-pub const HEAD_WAIT: Duration = Duration::from_secs(15);
-
-/// How long a client may take to send a body.
-pub const BODY_WAIT: Duration = Duration::from_secs(60);
-
 /// How long a request waits for a scheduler that has much to do.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
@@ -85,6 +118,20 @@ pub const PAGE_ITEMS_DEFAULT: usize = 100;
 /// and what is cut off is said.
 pub const TIMELINE_EVENTS_MAX: usize = 1_000;
 
+/// Clients whose answers go on (events, logs that grow) at a time: each holds a piece of up to
+/// some MiB, and a connection.
+pub const STREAMS_MAX: usize = 128;
+
+/// Whoever follows events hears something at least so often: proxies and clients give a silent
+/// connection up.
+pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// One who follows events reads no more often: some facts at once cost no more than one.
+pub const EVENTS_PACE: Duration = Duration::from_millis(50);
+
+/// Between two looks at a log that somebody follows and that has not grown.
+pub const LOG_LOOK_PAUSE: Duration = Duration::from_millis(250);
+
 /// Between two looks for history that need not be kept.
 pub const PRUNE_PAUSE: Duration = Duration::from_secs(60);
 
@@ -104,9 +151,27 @@ pub const TOKENS_RENEWED: Duration = Duration::from_secs(2);
 /// Between two looks at the wall clock for a token that expires.
 pub const TOKEN_LOOK_PAUSE: Duration = Duration::from_secs(60);
 
-/// Refusals of workers are logged no more often: one that has no token comes back every
-/// other second.
+/// Refusals are logged no more often, for each reason: a worker that has no token comes back
+/// every other second.
 pub const REFUSALS_LOGGED: Duration = Duration::from_secs(60);
 
-/// How long a worker that was refused may take to read why.
+/// How long somebody who was refused may take to read why.
 pub const REFUSAL_WAIT: Duration = Duration::from_secs(1);
+
+/// Between two looks at the directory of the library.
+pub const LIBRARY_LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// Files of that directory: each is looked at every time.
+pub const LIBRARY_FILES_MAX: usize = 10_000;
+
+/// Directories below it, one in another.
+pub const LIBRARY_DEPTH_MAX: usize = 8;
+
+/// Characters of an `Idempotency-Key`.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
+
+/// Due times that are shown if the client names no number.
+pub const DUE_TIMES_DEFAULT: usize = 10;
+
+/// Due times that are shown at most.
+pub const DUE_TIMES_MAX: usize = 1_000;

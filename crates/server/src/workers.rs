@@ -2,114 +2,150 @@
 //!
 //! Nobody is trusted: what a peer costs is bounded by what it has really sent, its frames
 //! stay small until it has said who it is, and whoever sends something else than the
-//! protocol is cut off. Where tokens are demanded, a worker shows one before anything else; one
-//! that shows none, or a wrong one, is told so, and one whose token is revoked is cut off.
+//! protocol is cut off. Where credentials are demanded (`door`), whoever shows none, or a wrong one,
+//! is told so, and whoever has one that is revoked or expires is cut off.
+
+mod door;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use baton_core::protocol::frame::{
     FrameError, PREAMBLE, check_preamble, decode_to_scheduler, decode_token, encode_refusal,
 };
 use baton_model::message::ToScheduler;
-use baton_model::token::{Role, Secret};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use baton_model::token::Secret;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::access::Access;
-use crate::clock;
+use crate::access::{Access, Certificate};
 use crate::driver::links::{Link, LinkId};
 use crate::driver::mail::{Inbox, Mail};
 use crate::ends;
+use crate::entrance::Entrance;
 use crate::limits::{
     FIRST_FRAME_BYTES_MAX, HEARTBEAT_WAIT, PREAMBLE_WAIT, READ_BYTES, REFUSAL_WAIT,
-    REFUSALS_LOGGED, UNREAD_INPUT_BYTES_MAX, WORKER_CONNECTIONS_MAX,
+    REFUSALS_LOGGED, UNREAD_INPUT_BYTES_MAX,
 };
+use crate::seldom::Seldom;
+use crate::tls::{Channel, Missed, Tls};
+use door::{Door, admit, until_denied};
+
+/// What a worker says and hears, with TLS or without.
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Accepts workers until the server ends.
 pub(crate) async fn listen(
     listener: TcpListener,
+    entrance: Entrance,
     inbox: Inbox,
     door: Option<Access>,
     mut ending: watch::Receiver<bool>,
 ) {
-    let door = door.map(|access| {
-        Arc::new(Door {
+    let tls = entrance.tls.as_deref();
+    let certificates = tls.is_some_and(Tls::takes_certificates);
+    let port = Arc::new(Port {
+        entrance,
+        door: door.map(|access| Door {
             access,
-            refusals: Seldom::new(REFUSALS_LOGGED),
-        })
+            certificates,
+        }),
+        refusals: Seldom::new(REFUSALS_LOGGED),
     });
-    let room = Arc::new(Semaphore::new(WORKER_CONNECTIONS_MAX));
     let mut last = 0;
     loop {
-        let accepted = tokio::select! {
+        let (stream, peer, place) = tokio::select! {
             () = ends(&mut ending) => return,
-            accepted = accept(&listener) => accepted,
-        };
-        let Some((stream, peer)) = accepted else {
-            continue;
-        };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-            tracing::warn!("{peer} is turned away: {WORKER_CONNECTIONS_MAX} workers are connected");
-            continue;
+            next = port.entrance.next(&listener) => next,
         };
         last += 1;
-        let (inbox, door) = (inbox.clone(), door.clone());
+        let (inbox, port) = (inbox.clone(), Arc::clone(&port));
         let mut ending = ending.clone();
         tokio::spawn(async move {
             tokio::select! {
                 () = ends(&mut ending) => {}
-                () = serve(stream, peer, LinkId(last), inbox, door.as_deref()) => {}
+                () = meet(stream, peer, LinkId(last), inbox, &port) => {}
             }
             drop(place);
         });
     }
 }
 
-/// The next connection. When there are no descriptors left, a pause lets some be closed.
-pub(crate) async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
-    match listener.accept().await {
-        Ok(accepted) => Some(accepted),
-        Err(error) => {
-            tracing::warn!("cannot accept a connection: {error}");
-            sleep(Duration::from_millis(100)).await;
-            None
-        }
-    }
-}
-
-/// Who decides whether a worker is let in.
-struct Door {
-    access: Access,
+struct Port {
+    entrance: Entrance,
+    /// If anybody has to say who they are.
+    door: Option<Door>,
     refusals: Seldom,
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: Inbox, door: Option<&Door>) {
+/// Begins a connection, with TLS where that is spoken.
+async fn meet(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: Inbox, port: &Port) {
     if let Err(error) = stream.set_nodelay(true) {
         // It only makes answers slower.
         tracing::debug!("{peer}: {error}");
     }
-    let (mut reader, mut writer) = stream.into_split();
+    let refused = |why: &str| {
+        if port.refusals.may_say() {
+            tracing::warn!("the worker at {peer} is refused: {why}");
+        }
+    };
+    match port.entrance.meet(stream).await {
+        Ok(channel) => {
+            let certificate = channel.certificate();
+            let (reader, writer): (Reader, Writer) = match channel {
+                Channel::Plain(stream) => {
+                    let (reader, writer) = stream.into_split();
+                    (Box::new(reader), Box::new(writer))
+                }
+                Channel::Tls(stream) => {
+                    let (reader, writer) = tokio::io::split(stream);
+                    (Box::new(reader), Box::new(writer))
+                }
+            };
+            if let Err(why) = serve(reader, writer, certificate, peer, id, inbox, port).await {
+                refused(&why);
+            }
+        }
+        Err(Missed::Failed(why)) => refused(&why),
+        Err(Missed::Plain(stream)) => {
+            let why = "TLS is spoken here; name the CA's certificate with --ca";
+            refused(why);
+            let (reader, mut writer) = stream.into_split();
+            // If it does not hear our greeting, it does not hear why either.
+            if writer.write_all(&PREAMBLE).await.is_ok() {
+                refuse(Box::new(reader), Box::new(writer), why).await;
+            }
+        }
+    }
+}
+
+/// Talks with a worker to the end; or why it is not let in, which it was told.
+async fn serve(
+    mut reader: Reader,
+    mut writer: Writer,
+    certificate: Option<Certificate>,
+    peer: SocketAddr,
+    id: LinkId,
+    inbox: Inbox,
+    port: &Port,
+) -> Result<(), String> {
     let greeted = timeout(PREAMBLE_WAIT, greet(&mut reader, &mut writer)).await;
-    match greeted {
-        Ok(Ok(())) => {}
-        Ok(Err(why)) => return tracing::info!("{peer} is cut off: {why}"),
-        Err(_) => return tracing::info!("{peer} is cut off: it does not introduce itself"),
+    let greeted = greeted.unwrap_or_else(|_| Err("it does not introduce itself".to_owned()));
+    if let Err(why) = greeted {
+        tracing::info!("{peer} is cut off: {why}");
+        return Ok(());
     }
     let mut input = Input::default();
-    let secret = match door {
-        Some(door) => match admit(&mut reader, &mut input, door).await {
-            Ok(secret) => Some((door, secret)),
+    let credential = match &port.door {
+        Some(door) => match admit(&mut reader, &mut input, certificate, door).await {
+            Ok(credential) => Some((door, credential)),
             Err(why) => {
-                if door.refusals.may_say() {
-                    tracing::warn!("the worker at {peer} is refused: {why}");
-                }
-                return refuse(reader, writer, &why).await;
+                refuse(reader, writer, &why).await;
+                return Err(why);
             }
         },
         None => None,
@@ -124,16 +160,19 @@ async fn serve(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: Inbox, do
     let why = tokio::select! {
         why = read(reader, input, id, &inbox) => why,
         why = write(writer, frames, &unread) => why,
-        why = until_denied(secret) => Some(why),
+        why = until_denied(credential) => Some(why),
     };
     if let Some(why) = why {
         tracing::info!("{peer} is cut off: {why}");
     }
     inbox.put(Mail::Closed(id));
+    Ok(())
 }
 
-async fn greet(reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Result<(), String> {
+async fn greet(reader: &mut Reader, writer: &mut Writer) -> Result<(), String> {
     let sent = writer.write_all(&PREAMBLE).await;
+    sent.map_err(|error| error.to_string())?;
+    let sent = writer.flush().await;
     sent.map_err(|error| error.to_string())?;
     let mut preamble = PREAMBLE;
     let read = reader.read_exact(&mut preamble).await;
@@ -141,46 +180,9 @@ async fn greet(reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf) -> Resul
     check_preamble(preamble).map_err(|error| error.to_string())
 }
 
-/// Lets a worker in that shows a good token; what it has said behind that stays in `input`.
-async fn admit(
-    reader: &mut OwnedReadHalf,
-    input: &mut Input,
-    door: &Door,
-) -> Result<Secret, String> {
-    const NONE: &str = "it shows no token; give it one with --token-file or BATON_TOKEN, made by \
-                        `baton token create --role worker`";
-    let opening = timeout(PREAMBLE_WAIT, opening(reader, input)).await;
-    let secret = opening.map_err(|_| NONE.to_owned())??;
-    let secret = secret.ok_or_else(|| NONE.to_owned())?;
-    let caller = door.access.caller(&secret, clock::now().wall);
-    let caller = caller.map_err(|denied| denied.to_string())?;
-    match caller.role.covers(Role::Worker) {
-        true => Ok(secret),
-        false => Err(format!(
-            "its token has the role {}, and a worker needs the role worker",
-            caller.role
-        )),
-    }
-}
-
-/// The token that a worker begins with, if it begins with one.
-async fn opening(reader: &mut OwnedReadHalf, input: &mut Input) -> Result<Option<Secret>, String> {
-    loop {
-        if let Some(secret) = input.opening().map_err(|error| error.to_string())? {
-            return Ok(secret);
-        }
-        input.bytes.reserve(READ_BYTES);
-        match reader.read_buf(&mut input.bytes).await {
-            Ok(0) => return Err("it has closed the connection".to_owned()),
-            Ok(_) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
 /// Tells a worker why it is not let in. What it has sent meanwhile is read and dropped:
 /// otherwise the kernel might drop our words instead.
-async fn refuse(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, why: &str) {
+async fn refuse(mut reader: Reader, mut writer: Writer, why: &str) {
     let mut words = Vec::new();
     if let Err(error) = encode_refusal(why, &mut words) {
         return tracing::error!("a refusal cannot be said: {error}");
@@ -196,21 +198,8 @@ async fn refuse(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, why: &str
     let _ = timeout(REFUSAL_WAIT, farewell).await;
 }
 
-/// Resolves when a worker's token is not good any longer, if it had to show one.
-async fn until_denied(secret: Option<(&Door, Secret)>) -> String {
-    match secret {
-        Some((door, secret)) => door.access.until_denied(&secret).await.to_string(),
-        None => std::future::pending().await,
-    }
-}
-
 /// Reads frames until the peer is gone, or why it is not listened to any longer.
-async fn read(
-    mut reader: OwnedReadHalf,
-    mut input: Input,
-    id: LinkId,
-    inbox: &Inbox,
-) -> Option<String> {
+async fn read(mut reader: Reader, mut input: Input, id: LinkId, inbox: &Inbox) -> Option<String> {
     let credit = Arc::new(Semaphore::new(UNREAD_INPUT_BYTES_MAX));
     let mut heartbeat_by = Instant::now() + HEARTBEAT_WAIT;
     loop {
@@ -301,45 +290,22 @@ impl Input {
 /// Writes what the driver says until it has dropped the connection, or why that cannot be
 /// done.
 async fn write(
-    mut writer: OwnedWriteHalf,
+    mut writer: Writer,
     mut frames: mpsc::UnboundedReceiver<Vec<u8>>,
     unread: &AtomicUsize,
 ) -> Option<String> {
     while let Some(bytes) = frames.recv().await {
-        if let Err(error) = writer.write_all(&bytes).await {
+        let mut written = writer.write_all(&bytes).await;
+        if written.is_ok() {
+            // With TLS, what was written may still be here.
+            written = writer.flush().await;
+        }
+        if let Err(error) = written {
             return Some(error.to_string());
         }
         unread.fetch_sub(bytes.len(), Ordering::AcqRel);
     }
     None
-}
-
-/// Lets something be said at most once in a while.
-#[derive(Debug)]
-struct Seldom {
-    every: Duration,
-    last: Mutex<Option<Instant>>,
-}
-
-impl Seldom {
-    const fn new(every: Duration) -> Self {
-        Self {
-            every,
-            last: Mutex::new(None),
-        }
-    }
-
-    /// True if it was not said for that long.
-    fn may_say(&self) -> bool {
-        // Nothing under the lock can panic.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let due = last.is_none_or(|last| now.duration_since(last) >= self.every);
-        if due {
-            *last = Some(now);
-        }
-        due
-    }
 }
 
 #[cfg(test)]
@@ -372,15 +338,5 @@ mod tests {
         input.compact();
         assert!(input.bytes.is_empty());
         assert!(input.bytes.capacity() <= 4 * READ_BYTES);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn something_is_said_at_most_once_in_a_while() {
-        let seldom = Seldom::new(Duration::from_secs(60));
-        assert!(seldom.may_say());
-        assert!(!seldom.may_say());
-        sleep(Duration::from_secs(60)).await;
-        assert!(seldom.may_say());
-        assert!(!seldom.may_say());
     }
 }

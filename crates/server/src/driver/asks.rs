@@ -57,6 +57,18 @@ impl Driver {
                 });
             }
             Ask::Forget { worker, reply } => self.forget(request, worker, reply),
+            Ask::Define { wish, reply } => {
+                self.pending.add(request, Awaited::Define(reply));
+                self.input(Input::Define { request, wish });
+            }
+            Ask::Remove { wish, reply } => {
+                self.pending.add(request, Awaited::Remove(reply));
+                self.input(Input::Remove { request, wish });
+            }
+            Ask::Fire { wish, reply } => {
+                self.pending.add(request, Awaited::Fire(reply));
+                self.input(Input::Fire { request, wish });
+            }
             Ask::Logs {
                 worker,
                 query,
@@ -103,11 +115,10 @@ impl Driver {
         let State::Leading(leading) = &mut self.state else {
             return;
         };
-        let first = leading.unused_id();
+        let first = leading.core.next_id();
         let (count, from) = array.unwrap_or((1, 0));
         let last = InstanceId(first.0 + (count.max(1) - 1));
         spec.array = array.map(|_| Array { first, from });
-        leading.next_id = last.next();
         let awaited = Awaited::Submit { first, last, reply };
         self.pending.add(request, awaited);
         let spec = Arc::new(spec);
@@ -141,6 +152,9 @@ impl Driver {
             Ask::Retry { reply, .. } => drop(reply.send(Err(why))),
             Ask::Drain { reply, .. } => drop(reply.send(Err(why))),
             Ask::Forget { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Define { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Remove { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Fire { reply, .. } => drop(reply.send(Err(why))),
             Ask::Logs { reply, .. } => drop(reply.send(Err(why))),
             Ask::Explain { reply, .. } => drop(reply.send(Err(why))),
             Ask::Workers { reply, .. } => drop(reply.send(Err(why))),
@@ -150,12 +164,6 @@ impl Driver {
 }
 
 impl Leading {
-    /// An id that nobody has had; workers may have brought instances along.
-    fn unused_id(&self) -> InstanceId {
-        let known = self.core.ledger().known().last();
-        known.map_or(self.next_id, |last| last.next().max(self.next_id))
-    }
-
     /// The state directory of a worker, also of one that only has leases left.
     fn lineage(&self, worker: &WorkerName) -> Option<Lineage> {
         let seated = self.core.seats().get(worker).map(|seat| &seat.holder);

@@ -105,6 +105,8 @@ impl Driver {
                 self.watch.begun(leading.core.ledger());
                 self.state = State::Leading(Box::new(leading));
                 self.status.send_replace(Status::Leading(epoch));
+                // What had failed may have landed all the same.
+                self.landed.send_replace(());
             }
             Err(Untaken {
                 reason,

@@ -7,10 +7,13 @@
 use std::sync::mpsc;
 
 use baton_core::ledger::{Instance, Ledger};
-use baton_core::scheduler::{Cancelled, Reason, RetryError, SubmitError};
+use baton_core::scheduler::{
+    Cancelled, Define, Defined, Fire, FireError, Fired, LibraryError, Reason, Remove, RetryError,
+    SubmitError,
+};
 use baton_core::step::Receipt;
 use baton_model::api::Worker;
-use baton_model::ids::{Epoch, InstanceId, WorkerName};
+use baton_model::ids::{Epoch, InstanceId, Revision, WorkerName};
 use baton_model::message::{LogAnswer, LogQuery, ToScheduler};
 use baton_model::spec::InstanceSpec;
 use baton_store::StoreError;
@@ -83,6 +86,21 @@ pub(crate) enum Ask {
     Forget {
         worker: WorkerName,
         reply: Reply<bool>,
+    },
+    /// A task shall be in the library.
+    Define {
+        wish: Box<Define>,
+        reply: Reply<Result<Defined, LibraryError>>,
+    },
+    /// A task shall not be in the library; the answer is the revision that it had.
+    Remove {
+        wish: Remove,
+        reply: Reply<Result<Revision, LibraryError>>,
+    },
+    /// A task of the library shall be launched.
+    Fire {
+        wish: Fire,
+        reply: Reply<Result<Fired, FireError>>,
     },
     /// A piece of a log.
     Logs {

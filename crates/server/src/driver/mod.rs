@@ -45,10 +45,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_core::ledger::Ledger;
-use baton_core::scheduler::{Config, Effect, Input, Scheduler, StoreMode};
+use baton_core::scheduler::{Config, Effect, Input, Scheduler};
 use baton_core::step::{Outbox, Receipt, Step};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, RequestId};
+use baton_model::ids::{Epoch, RequestId};
 use baton_model::time::{Millis, Mono};
 use baton_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch as latest};
@@ -89,6 +89,8 @@ pub(crate) struct Setup {
 pub(crate) struct Handle {
     pub(crate) inbox: Inbox,
     pub(crate) status: latest::Receiver<Status>,
+    /// Changes whenever facts have landed, or may have.
+    pub(crate) landed: latest::Receiver<()>,
     /// Resolves when the driver has ended: with why it could not go on, if it could not; with
     /// an error if it has panicked.
     pub(crate) ended: oneshot::Receiver<Option<String>>,
@@ -99,8 +101,6 @@ struct Leading {
     outbox: Outbox<Effect>,
     /// What was decided since the last batch, on its way to the store.
     decided: Step<Fact, Effect>,
-    /// The id of the next submission, unless that is taken.
-    next_id: InstanceId,
     /// When the last batch was handed to the store.
     committed: Mono,
     /// A client waits for what was decided.
@@ -108,6 +108,15 @@ struct Leading {
 }
 
 impl Leading {
+    /// When the leader has something to do by itself. A schedule's time is the wall clock's;
+    /// since nobody sleeps for long, it is looked at again soon if that is set.
+    fn next_due(&self) -> Option<Mono> {
+        let now = clock::now();
+        let tick = self.core.next_tick();
+        let tick = tick.map(|at| now.mono + at.since(now.wall));
+        self.core.next_due().into_iter().chain(tick).min()
+    }
+
     /// Until when what was decided may be gathered, if it may.
     fn gathers_until(&self) -> Option<Mono> {
         let until = self.committed + Millis(COMMIT_PACE_MS);
@@ -125,6 +134,7 @@ struct Driver {
     inbox: Inbox,
     mail: mpsc::Receiver<Mail>,
     status: latest::Sender<Status>,
+    landed: latest::Sender<()>,
     state: State,
     links: Links,
     pending: Pending,
@@ -146,6 +156,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
     let (sender, mail) = mpsc::channel();
     let inbox = Inbox(sender);
     let (status, seen) = latest::channel(Status::Leading(epoch));
+    let (landed, seen_landed) = latest::channel(());
     let (tell, ended) = oneshot::channel();
     let leading = lead(&setup, epoch, ledger);
     let driver = Driver {
@@ -153,6 +164,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
         inbox: inbox.clone(),
         mail,
         status,
+        landed,
         state: State::Leading(Box::new(leading)),
         links: Links::default(),
         pending: Pending::default(),
@@ -175,21 +187,12 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
     Ok(Handle {
         inbox,
         status: seen,
+        landed: seen_landed,
         ended,
     })
 }
 
-/// Ids that leaders without a store may give out, each.
-const IDS_PER_EPOCH: u64 = 1_000_000_000;
-
 fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
-    let known = ledger.known().last().map_or(0, |last| last.0);
-    let next_id = match setup.config.store {
-        StoreMode::Durable => known + 1,
-        // Workers may still hold instances of a leader before, which nobody remembers:
-        // the ids of two leaders must never meet.
-        StoreMode::Memory => known.max(epoch.0.saturating_mul(IDS_PER_EPOCH)) + 1,
-    };
     let leases = ledger.open_leases().count();
     tracing::info!("leads as {epoch}; {leases} leases are open");
     let now = clock::now();
@@ -197,7 +200,6 @@ fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
         core: Scheduler::with_limits(setup.config, &setup.limits, epoch, ledger, now),
         outbox: Outbox::new(epoch),
         decided: Step::default(),
-        next_id: InstanceId(next_id),
         committed: Mono(0),
         awaited: false,
     }
@@ -268,7 +270,7 @@ impl Driver {
 
     fn next_due(&self) -> Option<Mono> {
         match &self.state {
-            State::Leading(leading) => leading.core.next_due(),
+            State::Leading(leading) => leading.next_due(),
             State::Failed(failed) => failed.next_due(),
         }
     }
@@ -376,6 +378,7 @@ impl Driver {
         match fate {
             Ok(receipt) => {
                 leading.outbox.release(receipt);
+                self.landed.send_replace(());
                 self.watch.confirmed(leading.core.ledger());
             }
             Err(error) => self.fail(error.to_string(), epoch),

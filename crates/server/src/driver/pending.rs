@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use baton_core::scheduler::{Cancelled, Effect, RetryError, SubmitError};
-use baton_model::ids::{InstanceId, RequestId};
+use baton_core::scheduler::{
+    Cancelled, Defined, Effect, FireError, Fired, LibraryError, RetryError, SubmitError,
+};
+use baton_model::ids::{InstanceId, RequestId, Revision};
 use baton_model::message::LogAnswer;
 
 use super::mail::{Reply, StoreFailed};
@@ -21,6 +23,9 @@ pub(super) enum Awaited {
     /// Answered like a drain that changes nothing, which leaves behind everything before
     /// it.
     Forget(Reply<bool>),
+    Define(Reply<Result<Defined, LibraryError>>),
+    Remove(Reply<Result<Revision, LibraryError>>),
+    Fire(Reply<Result<Fired, FireError>>),
     Logs(Reply<LogAnswer>),
 }
 
@@ -42,6 +47,9 @@ impl Pending {
             | Effect::Cancelled(request, _)
             | Effect::Retried(request, _)
             | Effect::Drained(request)
+            | Effect::Defined(request, _)
+            | Effect::Removed(request, _)
+            | Effect::Fired(request, _)
             | Effect::Logs(request, _) => *request,
             Effect::Send(..) | Effect::EpochOvertaken(_) => return,
         };
@@ -64,6 +72,15 @@ impl Pending {
             (Some(Awaited::Forget(reply)), Effect::Drained(_)) => {
                 let _ = reply.send(Ok(true));
             }
+            (Some(Awaited::Define(reply)), Effect::Defined(_, result)) => {
+                let _ = reply.send(Ok(result));
+            }
+            (Some(Awaited::Remove(reply)), Effect::Removed(_, result)) => {
+                let _ = reply.send(Ok(result));
+            }
+            (Some(Awaited::Fire(reply)), Effect::Fired(_, result)) => {
+                let _ = reply.send(Ok(result));
+            }
             (Some(Awaited::Logs(reply)), Effect::Logs(_, answer)) => {
                 let _ = reply.send(Ok(answer));
             }
@@ -83,6 +100,9 @@ impl Pending {
                 Awaited::Retry(reply) => drop(reply.send(Err(why))),
                 Awaited::Drain(reply) => drop(reply.send(Err(why))),
                 Awaited::Forget(reply) => drop(reply.send(Err(why))),
+                Awaited::Define(reply) => drop(reply.send(Err(why))),
+                Awaited::Remove(reply) => drop(reply.send(Err(why))),
+                Awaited::Fire(reply) => drop(reply.send(Err(why))),
                 Awaited::Logs(reply) => drop(reply.send(Err(why))),
             }
         }

@@ -10,6 +10,7 @@ use baton_model::ids::InstanceId;
 use serde::de::DeserializeOwned;
 
 use super::guard;
+use super::peer::Peer;
 use super::problem::{Answer, Fault};
 use crate::limits::WAIT_SECONDS_MAX;
 
@@ -114,6 +115,24 @@ fn short(text: &str) -> String {
 
 /// A body in JSON.
 pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Answer<T> {
+    parse(&bytes(request).await?)
+}
+
+/// A body in JSON that may be left out.
+pub(super) async fn optional_body<T: DeserializeOwned>(request: Request) -> Answer<Option<T>> {
+    let bytes = bytes(request).await?;
+    match bytes.is_empty() {
+        true => Ok(None),
+        false => parse(&bytes),
+    }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Fault::bad_request(format!("the body cannot be read: {error}")))
+}
+
+async fn bytes(request: Request) -> Answer<Bytes> {
     let media = request.headers().get(header::CONTENT_TYPE);
     let media = media.map(|media| media.to_str().unwrap_or_default().to_owned());
     if let Some(media) = media {
@@ -127,17 +146,16 @@ pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Answer<T> {
             ));
         }
     }
-    let bytes = guard::within(Bytes::from_request(request, &())).await?;
-    let bytes = bytes.map_err(|rejection| match rejection.status() {
+    let wait = Peer::of(request.extensions()).body_wait;
+    let bytes = guard::within(wait, Bytes::from_request(request, &())).await?;
+    bytes.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Fault::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",
             "the body has more than 8 MiB; move data into files",
         ),
         _ => Fault::bad_request("the body ended too early"),
-    })?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| Fault::bad_request(format!("the body cannot be read: {error}")))
+    })
 }
 
 #[cfg(test)]

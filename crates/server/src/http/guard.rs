@@ -1,31 +1,48 @@
 //! Who may ask at all.
 //!
-//! Where tokens are demanded, whoever shows a good one: `roles` says what it has to be good
-//! for. A browser does not send tokens by itself, so no web page can borrow one.
+//! Where tokens are demanded, whoever shows a good one, or a certificate: `roles` says what it
+//! has to be good for. A browser does not send tokens by itself, so no web page can borrow one. It
+//! does show certificates, so with them *Origin* is checked as below.
 //!
 //! Elsewhere whoever reaches the port may use it. A web page in the user's browser reaches a
 //! loopback port, too. It is kept out by two headers that it cannot forge: *Host*, which names
 //! the page's server if that server's name was made to point here, and *Origin*, which a
 //! browser adds to every write.
+//!
+//! Each token and certificate, and each address that shows none, may ask so often and no more.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use super::problem::Fault;
-use super::{App, other_method, roles};
-use crate::access::Caller;
-use crate::limits::BODY_WAIT;
+use super::peer::Peer;
+use super::problem::{Answer, Fault};
+use super::{App, other_method, owners, roles};
+use crate::access::{Caller, Who};
+use crate::rates::{Asker, one_address};
 
 pub(super) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    if !app.0.demands
-        && let Err(detail) = check_page(&request, app.0.address)
-    {
+    let peer = Peer::of(request.extensions());
+    let shown = match app.0.demands {
+        true => roles::shown(
+            &app.0.access,
+            request.headers(),
+            peer.certificate.as_deref(),
+        ),
+        false => Ok(Caller::ANYBODY),
+    };
+    let taken = app.0.rates.take(asker(&shown, peer.ip), Instant::now());
+    if let Err(wait) = taken {
+        return too_many(wait);
+    }
+    if let Err(detail) = check_page(&request, &app, &shown, peer.secure) {
         return Fault::new(StatusCode::FORBIDDEN, "forbidden", detail).into_response();
     }
     if request.method() == Method::OPTIONS {
@@ -36,37 +53,77 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
         let Some(line) = roles::line_of(request.method(), path.as_str()) else {
             return other_method().await.into_response();
         };
-        let caller = match app.0.demands {
-            true => roles::admit(&app.0.access, request.headers(), line.least),
-            false => Ok(Caller::ANYBODY),
-        };
-        match caller {
-            Ok(caller) => request.extensions_mut().insert(caller),
+        let caller = match roles::admit(shown, line.least) {
+            Ok(caller) => caller,
             Err(fault) => return fault.into_response(),
         };
+        if let Some(owner) = &caller.owner
+            && let Err(fault) = owners::check(&app, owner, line, &mut request).await
+        {
+            return fault.into_response();
+        }
+        request.extensions_mut().insert(caller);
     }
     next.run(request).await
 }
 
+/// Whose requests these are, for the rate of them.
+fn asker(shown: &Answer<Caller>, ip: IpAddr) -> Asker {
+    match shown.as_ref().map(|caller| &caller.who) {
+        Ok(Who::Token(id)) => Asker::Token(*id),
+        Ok(Who::Certificate(name)) => Asker::Certificate(Arc::clone(name)),
+        Ok(Who::Own | Who::Anybody) | Err(_) => Asker::Address(one_address(ip)),
+    }
+}
+
+fn too_many(wait: Duration) -> Response {
+    let fault = Fault::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too-many-requests",
+        "these are more requests than one client may make; wait a moment, or ask the operator \
+         for a higher --max-requests",
+    );
+    let mut response = fault.into_response();
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
 /// Keeps out web pages of other servers, or says why.
-fn check_page(request: &Request, address: SocketAddr) -> Result<(), &'static str> {
+fn check_page(
+    request: &Request,
+    app: &App,
+    shown: &Answer<Caller>,
+    secure: bool,
+) -> Result<(), &'static str> {
     let headers = request.headers();
+    let by_certificate = matches!(
+        shown,
+        Ok(Caller {
+            who: Who::Certificate(_),
+            ..
+        })
+    );
+    if app.0.demands && !by_certificate {
+        return Ok(());
+    }
     let writes = !matches!(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
     );
-    if !is_our_host(headers, request.uri().authority(), address) {
+    if !app.0.demands && !is_our_host(headers, request.uri().authority(), app.0.address) {
         return Err("the header Host names another server; use the address it listens on");
     }
-    if writes && !is_our_origin(headers) {
+    if writes && !is_our_origin(headers, secure) {
         return Err("web pages of other servers may not change anything here");
     }
     Ok(())
 }
 
 /// A body in full, within its time.
-pub(super) async fn within<T>(body: impl Future<Output = T>) -> Result<T, Fault> {
-    timeout(BODY_WAIT, body).await.map_err(|_| {
+pub(super) async fn within<T>(wait: Duration, body: impl Future<Output = T>) -> Result<T, Fault> {
+    timeout(wait, body).await.map_err(|_| {
         Fault::new(
             StatusCode::REQUEST_TIMEOUT,
             "too-slow",
@@ -109,18 +166,17 @@ fn is_ours(host: &str, address: SocketAddr) -> bool {
 }
 
 /// True for whatever is no browser, and for pages of this very server.
-fn is_our_origin(headers: &HeaderMap) -> bool {
+fn is_our_origin(headers: &HeaderMap, secure: bool) -> bool {
     if !headers.contains_key(header::ORIGIN) {
         return true;
     }
-    let origin = text(headers, header::ORIGIN).and_then(|it| it.strip_prefix("http://"));
+    let scheme = if secure { "https://" } else { "http://" };
+    let origin = text(headers, header::ORIGIN).and_then(|it| it.strip_prefix(scheme));
     origin.is_some() && origin == text(headers, header::HOST)
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
@@ -163,7 +219,9 @@ mod tests {
 
     #[test]
     fn a_page_of_another_server_is_not_our_origin() {
-        let ours = |origin| is_our_origin(&headers("localhost:8080", origin));
+        let ours = |origin| is_our_origin(&headers("localhost:8080", origin), false);
+        let https = headers("localhost:8080", Some("https://localhost:8080"));
+        assert!(is_our_origin(&https, true));
         assert!(ours(None));
         assert!(ours(Some("http://localhost:8080")));
         for origin in [

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::SubmitError;
@@ -20,7 +20,8 @@ use super::conditional::tagged;
 use super::given::{self, Parameters, Target};
 use super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, shape, shown, words};
+use super::{App, owners, shape, shown, words};
+use crate::access::Caller;
 use crate::driver::mail::{Ask, Mail};
 use crate::ends;
 use crate::limits::ARRAY_ELEMENTS_MAX;
@@ -53,8 +54,15 @@ enum InstanceOrRange {
         Unavailable
     )
 )]
-pub(super) async fn submit(State(app): State<App>, request: Request) -> Answer<Response> {
-    let submit: Submit<Value> = given::body(request).await?;
+pub(super) async fn submit(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Answer<Response> {
+    let mut submit: Submit<Value> = given::body(request).await?;
+    if let Some(owner) = &caller.owner {
+        owners::submit(owner, &mut submit.file)?;
+    }
     let array = submit.array.map(array).transpose()?;
     let file = baton_files::from_json(&submit.file, "file")?;
     let binding = Binding {

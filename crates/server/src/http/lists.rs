@@ -142,8 +142,9 @@ pub(super) async fn timeline(
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.0,
-        text: words::fact(&entry.fact, id),
+        text: words::fact(&entry.fact),
         fact: entry.fact,
+        links: Links::new(),
     });
     let path = format!("{}/timeline", shape::path(id, id));
     let list = List {
@@ -166,7 +167,7 @@ fn state(word: &str, view: View) -> Answer<UniversalState> {
     })
 }
 
-fn page_links(path: &str, given: &Parameters, next: Option<String>) -> Links {
+pub(super) fn page_links(path: &str, given: &Parameters, next: Option<String>) -> Links {
     let filters: Vec<String> = given
         .filters()
         .map(|(name, value)| format!("{name}={}", shape::encoded(value)))

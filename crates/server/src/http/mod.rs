@@ -3,13 +3,19 @@
 //! | file | holds |
 //! |---|---|
 //! | `conditional` | tags, and answers that need not be sent again |
-//! | `guard` | who may ask at all: host, origin, token |
+//! | `connection` | one client's connection, with TLS or without |
+//! | `peer` | what is known of a client before it asks |
+//! | `guard` | who may ask at all, and how often: host, origin, token, certificate, rate |
 //! | `roles` | which request needs which role |
+//! | `owners` | what tokens for one owner reach |
 //! | `problem` | errors |
 //! | `given` | paths, queries and bodies as they come in |
 //! | `instances` | submissions, single instances and ranges of them |
+//! | `library` | tasks of the library, and what launches them |
 //! | `lists` | bullpen, arena, history, timelines |
 //! | `logs` | what attempts have written |
+//! | `events` | facts as they become durable |
+//! | `usage` | what was used, by owner and hour |
 //! | `fleet` | workers |
 //! | `tokens` | tokens |
 //! | `shape` | from the store's records to `baton_model::api` |
@@ -17,25 +23,33 @@
 //! | `metrics` | for Prometheus, and the counting of requests |
 //! | `openapi` | the document that describes all this, and its page |
 //! | `routes` | a router that knows its paths |
+//! | `streams` | answers that go on |
 //!
 //! Every answer has the media type of the API or is a problem, whatever was asked for.
 
 mod conditional;
+mod connection;
+mod events;
 mod fleet;
 mod given;
 mod guard;
 mod instances;
+mod library;
 mod lists;
 mod logs;
 mod metrics;
 mod openapi;
+mod owners;
+mod peer;
 mod problem;
 pub(crate) mod roles;
 mod routes;
 mod shape;
+mod streams;
 #[cfg(test)]
 mod testing;
 mod tokens;
+mod usage;
 mod words;
 
 use std::net::SocketAddr;
@@ -49,22 +63,21 @@ use axum::routing::{delete, get, post, put};
 use axum::{Json, Router, middleware};
 use baton_model::api::{Links, MEDIA_TYPE, Ready, Root};
 use baton_store::{Store, StoreError};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::access::Access;
 use crate::driver::Status;
 use crate::driver::mail::{Ask, Inbox, Mail, Reply};
 use crate::ends;
-use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, CLIENT_CONNECTIONS_MAX, HEAD_WAIT};
+use crate::entrance::Entrance;
+use crate::library::Problems;
+use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, STREAMS_MAX};
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
-use crate::workers::accept;
+use crate::rates::Rates;
 pub(crate) use openapi::TEXT as OPENAPI;
 use openapi::answers::Unchanged;
 use problem::{Answer, Fault};
@@ -73,6 +86,9 @@ use routes::Routes;
 /// Reads of the store at a time: each needs a thread and a connection of its own.
 const READERS_MAX: usize = 8;
 
+/// The same for those who follow events: many of them shall not keep others from reading.
+const FOLLOW_READERS_MAX: usize = 2;
+
 /// What every handler can reach.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
@@ -80,6 +96,9 @@ pub(crate) struct App(Arc<Inner>);
 struct Inner {
     parts: Parts,
     readers: Arc<Semaphore>,
+    follow_readers: Arc<Semaphore>,
+    /// Places of those whose answers go on.
+    streams: Arc<Semaphore>,
 }
 
 /// What an [`App`] is made of.
@@ -91,10 +110,15 @@ pub(crate) struct Parts {
     /// Where it listens.
     pub(crate) address: SocketAddr,
     pub(crate) access: Access,
-    /// Whether clients have to show tokens.
+    /// Whether clients have to show tokens or certificates.
     pub(crate) demands: bool,
+    pub(crate) rates: Rates,
     pub(crate) ending: watch::Receiver<bool>,
+    /// Changes whenever facts have landed.
+    pub(crate) landed: watch::Receiver<()>,
     pub(crate) metrics: Arc<Metrics>,
+    /// What is wrong with files of the library.
+    pub(crate) problems: Problems,
 }
 
 impl Deref for Inner {
@@ -110,6 +134,8 @@ impl App {
         Self(Arc::new(Inner {
             parts,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            follow_readers: Arc::new(Semaphore::new(FOLLOW_READERS_MAX)),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         }))
     }
 
@@ -128,8 +154,24 @@ impl App {
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
+        self.read_among(&self.0.readers, read).await
+    }
+
+    /// The same, for those who follow events.
+    async fn follow_read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<T> {
+        self.read_among(&self.0.follow_readers, read).await
+    }
+
+    async fn read_among<T: Send + 'static>(
+        &self,
+        readers: &Arc<Semaphore>,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<T> {
         // Closed by nobody, so there is always a permit some time.
-        let permit = Arc::clone(&self.0.readers).acquire_owned().await;
+        let permit = Arc::clone(readers).acquire_owned().await;
         let store = Arc::clone(&self.0.store);
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
@@ -147,55 +189,28 @@ impl App {
 }
 
 /// Serves clients until the server ends, and then those requests that are under way.
-pub(crate) async fn listen(listener: TcpListener, app: App, mut ending: watch::Receiver<bool>) {
-    let room = Arc::new(Semaphore::new(CLIENT_CONNECTIONS_MAX));
-    let counted = Arc::clone(&app.0.metrics);
+pub(crate) async fn listen(
+    listener: TcpListener,
+    entrance: Entrance,
+    app: App,
+    mut ending: watch::Receiver<bool>,
+) {
     let router = router(app);
+    let entrance = Arc::new(entrance);
     loop {
-        let accepted = tokio::select! {
+        let (stream, peer, place) = tokio::select! {
             () = ends(&mut ending) => break,
-            accepted = accept(&listener) => accepted,
+            next = entrance.next(&listener) => next,
         };
-        let Some((stream, peer)) = accepted else {
-            continue;
-        };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-            tracing::warn!("{peer} is turned away: {CLIENT_CONNECTIONS_MAX} clients are connected");
-            counted.refused("connections");
-            continue;
-        };
-        tokio::spawn(serve(stream, router.clone(), ending.clone(), place));
+        let (router, ending) = (router.clone(), ending.clone());
+        let entrance = Arc::clone(&entrance);
+        tokio::spawn(async move {
+            connection::meet(stream, peer, router, ending, &entrance).await;
+            drop(place);
+        });
     }
     drop(listener);
-    let all = u32::try_from(CLIENT_CONNECTIONS_MAX).unwrap_or(u32::MAX);
-    // All places are free when nobody is connected any longer.
-    let _everything = room.acquire_many(all).await;
-}
-
-async fn serve(
-    stream: TcpStream,
-    router: Router,
-    mut ending: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
-) {
-    let mut protocol = http1::Builder::new();
-    protocol
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WAIT);
-    let service = TowerToHyperService::new(router);
-    let connection = protocol.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = ends(&mut ending) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        // Clients come and go as they like.
-        tracing::debug!("a client's connection has ended: {error}");
-    }
+    entrance.until_empty().await;
 }
 
 fn router(app: App) -> Router {
@@ -213,6 +228,12 @@ fn router(app: App) -> Router {
 fn routes() -> Routes {
     let instance = get(instances::show).delete(instances::cancel);
     let tokens = get(tokens::list).post(tokens::create);
+    let tasks = get(library::read::of_owner).post(library::change::create);
+    let task = get(library::read::show)
+        .put(library::change::replace)
+        .delete(library::change::remove);
+    let revisions = get(library::read::revisions);
+    let ticks = get(library::ticks::of_task);
     Routes::default()
         .route("/", get(root))
         .route("/healthz", get(health))
@@ -233,6 +254,26 @@ fn routes() -> Routes {
         .route("/arena/", get(lists::arena))
         .route("/history", get(lists::history))
         .route("/history/", get(lists::history))
+        .route("/history/ticks", get(library::ticks::all))
+        .route("/history/ticks/", get(library::ticks::all))
+        .route("/library", get(library::read::list))
+        .route("/library/", get(library::read::list))
+        .route("/{owner}/tasks", tasks.clone())
+        .route("/{owner}/tasks/", tasks)
+        .route("/{owner}/tasks/{name}", task)
+        .route("/{owner}/tasks/{name}/due", get(library::read::due))
+        .route("/{owner}/tasks/{name}/revisions", revisions.clone())
+        .route("/{owner}/tasks/{name}/revisions/", revisions)
+        .route("/{owner}/tasks/{name}/ticks", ticks.clone())
+        .route("/{owner}/tasks/{name}/ticks/", ticks)
+        .route("/{owner}/tasks/{name}/run", post(library::trigger::by_hand))
+        .route(
+            "/{owner}/tasks/{name}/trigger",
+            post(library::trigger::remote),
+        )
+        .route("/events", get(events::follow))
+        .route("/usage", get(usage::list))
+        .route("/usage/", get(usage::list))
         .route("/workers", get(fleet::list))
         .route("/workers/", get(fleet::list))
         .route("/workers/{name}", get(fleet::show))
@@ -266,7 +307,11 @@ async fn root() -> Response {
         ("bullpen", "/bullpen/"),
         ("arena", "/arena/"),
         ("history", "/history/"),
+        ("ticks", "/history/ticks/"),
+        ("library", "/library/"),
         ("workers", "/workers/"),
+        ("usage", "/usage/"),
+        ("events", "/events"),
         ("tokens", "/tokens/"),
         ("health", "/healthz"),
         ("ready", "/readyz"),

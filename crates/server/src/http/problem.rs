@@ -32,6 +32,11 @@ impl Fault {
         }))
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        let status = StatusCode::from_u16(self.0.status);
+        status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
     }
@@ -89,21 +94,24 @@ impl From<Errors> for Fault {
             message: problem.message,
             mend: problem.mend,
         });
-        let detail = format!("{count} {things} wrong with the task; nothing was submitted");
+        let detail = format!("{count} {things} wrong with the task; nothing was changed");
         Self::unusable(detail, at.collect())
     }
 }
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status);
-        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = self.status();
         let kind = Kind(self.0.kind.clone());
         let mut response = (status, Json(self.0)).into_response();
         response.extensions_mut().insert(kind);
         let media = HeaderValue::from_static(PROBLEM);
         response.headers_mut().insert(header::CONTENT_TYPE, media);
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        let later = [
+            StatusCode::SERVICE_UNAVAILABLE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        if later.contains(&status) {
             let second = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, second);
         }

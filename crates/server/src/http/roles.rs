@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use baton_model::token::{Role, Secret};
 
 use super::problem::{Answer, Fault};
-use crate::access::{Access, Caller};
+use crate::access::{Access, Caller, Certificate, Who};
 use crate::clock;
 
 /// A request that is answered, and who may make it.
@@ -56,6 +56,28 @@ pub const ROUTES: &[Route] = &[
     line("GET", "/arena/", VIEWER),
     line("GET", "/history", VIEWER),
     line("GET", "/history/", VIEWER),
+    line("GET", "/history/ticks", VIEWER),
+    line("GET", "/history/ticks/", VIEWER),
+    line("GET", "/library", VIEWER),
+    line("GET", "/library/", VIEWER),
+    line("GET", "/{owner}/tasks", VIEWER),
+    line("GET", "/{owner}/tasks/", VIEWER),
+    line("POST", "/{owner}/tasks", OPERATOR),
+    line("POST", "/{owner}/tasks/", OPERATOR),
+    line("GET", "/{owner}/tasks/{name}", VIEWER),
+    line("PUT", "/{owner}/tasks/{name}", OPERATOR),
+    line("DELETE", "/{owner}/tasks/{name}", OPERATOR),
+    line("GET", "/{owner}/tasks/{name}/due", VIEWER),
+    line("GET", "/{owner}/tasks/{name}/revisions", VIEWER),
+    line("GET", "/{owner}/tasks/{name}/revisions/", VIEWER),
+    line("GET", "/{owner}/tasks/{name}/ticks", VIEWER),
+    line("GET", "/{owner}/tasks/{name}/ticks/", VIEWER),
+    line("POST", "/{owner}/tasks/{name}/run", OPERATOR),
+    // Its handler asks for an operator's token, or for the secret of the task.
+    line("POST", "/{owner}/tasks/{name}/trigger", ANYBODY),
+    line("GET", "/events", VIEWER),
+    line("GET", "/usage", VIEWER),
+    line("GET", "/usage/", VIEWER),
     line("GET", "/workers", VIEWER),
     line("GET", "/workers/", VIEWER),
     line("GET", "/workers/{name}", VIEWER),
@@ -78,47 +100,66 @@ pub(super) fn line_of(method: &Method, path: &str) -> Option<&'static Route> {
     lines.find(|line| line.method == method && line.path == path)
 }
 
-/// Who makes a request, if they may make it.
-pub(super) fn admit(access: &Access, headers: &HeaderMap, least: Option<Role>) -> Answer<Caller> {
+/// Who makes a request, by their token or else by their certificate.
+pub(super) fn shown(
+    access: &Access,
+    headers: &HeaderMap,
+    certificate: Option<&Certificate>,
+) -> Answer<Caller> {
+    let now = clock::now().wall;
+    match (secret(headers)?, certificate) {
+        (Some(secret), _) => access.caller(&secret, now).map_err(|denied| {
+            unauthorized(format!(
+                "{denied}; an admin makes another with `baton token create`"
+            ))
+        }),
+        (None, Some(certificate)) => certificate.caller(now).map_err(unauthorized),
+        (None, None) => Err(unauthorized(
+            "this server wants to know who asks: send a token as `Authorization: Bearer …`; \
+             `baton` takes it from --token-file or BATON_TOKEN; a certificate serves as well where \
+             --client-ca is set",
+        )),
+    }
+}
+
+/// Whoever makes a request, if they may make it.
+pub(super) fn admit(shown: Answer<Caller>, least: Option<Role>) -> Answer<Caller> {
     let Some(least) = least else {
         return Ok(Caller::ANYBODY);
     };
-    let caller = access.caller(&shown(headers)?, clock::now().wall);
-    let caller = caller.map_err(|denied| {
-        unauthorized(format!(
-            "{denied}; an admin makes another with `baton token create`"
-        ))
-    })?;
+    let caller = shown?;
     if caller.role.covers(least) {
         return Ok(caller);
     }
+    let what = match caller.who {
+        Who::Certificate(_) => "certificate",
+        _ => "token",
+    };
     let detail = format!(
-        "this needs a token of the role {least}, and yours has the role {}",
+        "this needs a {what} of the role {least}, and yours has the role {}",
         caller.role
     );
     Err(Fault::new(StatusCode::FORBIDDEN, "role", detail))
 }
 
-/// The secret that a request shows.
-fn shown(headers: &HeaderMap) -> Answer<Secret> {
+/// The secret that a request shows, if it shows one.
+pub(super) fn secret(headers: &HeaderMap) -> Answer<Option<Secret>> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let (first, second) = (given.next(), given.next());
-    let first = first.ok_or_else(|| {
-        unauthorized(
-            "this server wants to know who asks: send a token as `Authorization: Bearer …`; \
-             `baton` takes it from --token-file or BATON_TOKEN",
-        )
-    })?;
+    let Some(first) = first else {
+        return Ok(None);
+    };
     let bearer = first.to_str().ok().and_then(|text| text.split_once(' '));
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let secret = bearer.and_then(|(_, secret)| Secret::parse(secret.trim()));
-    secret.filter(|_| second.is_none()).ok_or_else(|| {
+    let secret = secret.filter(|_| second.is_none()).ok_or_else(|| {
         // What was sent is not repeated: it may be a secret with a slip of the pen.
         unauthorized(
             "the header Authorization holds no token; write `Bearer baton_…`, as `baton token \
              create` has printed it",
         )
-    })
+    })?;
+    Ok(Some(secret))
 }
 
 fn unauthorized(detail: impl Into<String>) -> Fault {
@@ -155,7 +196,7 @@ mod tests {
                 let value = HeaderValue::from_str(value).expect("plain");
                 headers.append(header::AUTHORIZATION, value);
             }
-            shown(&headers).ok()
+            secret(&headers).ok().flatten()
         };
         let text = good.expose();
         let bearer = format!("Bearer {text}");

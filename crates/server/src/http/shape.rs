@@ -20,6 +20,11 @@ pub(super) fn path(first: InstanceId, last: InstanceId) -> String {
     format!("/instances/{}", Span(first, last))
 }
 
+/// The path of a task of the library.
+pub(super) fn task_path(owner: &str, name: &str) -> String {
+    format!("/{}/tasks/{}", encoded(owner), encoded(name))
+}
+
 /// An accepted submission.
 pub(super) fn submitted(first: InstanceId, last: InstanceId) -> Submitted {
     Submitted {
@@ -41,6 +46,7 @@ pub(super) fn instance(record: &Record) -> Instance {
     let holder = lease.map(|lease| &lease.holder.worker);
     let worker = holder.or_else(|| ended.map(|ended| &ended.worker));
     let index = it.spec.array.filter(|_| record.span.is_none());
+    let due = it.spec.origin.and_then(|origin| origin.due);
     Instance {
         id: it.id.to_string(),
         last: record.span.map(|last| last.to_string()),
@@ -56,6 +62,8 @@ pub(super) fn instance(record: &Record) -> Instance {
         worker: worker.map(ToString::to_string),
         end: ended.map(|ended| ended.end),
         end_text: ended.map(|ended| ended.end.to_string()),
+        nominal_at: due.map(|due| due.nominal.0),
+        slack_until: due.map(|due| due.latest.0),
         submitted_at: record.submitted_at.0,
         changed_at: record.changed_at.0,
         started_at: ran.map(|ran| ran.started.0),
@@ -73,6 +81,9 @@ fn instance_links(record: &Record, last: InstanceId) -> Links {
     let mut add = |relation: &str, target: String| {
         links.insert(relation.to_owned(), target);
     };
+    if it.spec.origin.is_some() {
+        add("task", task_path(&it.spec.owner, &it.spec.name));
+    }
     let single = record.span.is_none();
     if single {
         add("timeline", format!("{path}/timeline"));
@@ -117,6 +128,6 @@ pub(super) fn encoded(text: &str) -> String {
     encoded
 }
 
-fn seconds(span: Millis) -> f64 {
+pub(super) fn seconds(span: Millis) -> f64 {
     span.0 as f64 / 1_000.0
 }

@@ -14,6 +14,7 @@ use crate::faulty::Faulty;
 use crate::leadership;
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
+use crate::rates::Rates;
 
 /// All that a router needs, over a store in memory. Its driver ends with the process of the tests.
 pub(super) fn app() -> App {
@@ -33,8 +34,9 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         metrics: Arc::clone(&metrics),
     };
     let driver = driver::start(setup, epoch, ledger).expect("a thread");
-    // Whoever would end it is gone, which nobody asks about before the first wait.
-    let (_end, ending) = watch::channel(false);
+    let (end, ending) = watch::channel(false);
+    // Without it the server would seem to end.
+    std::mem::forget(end);
     App::new(Parts {
         access: Access::new(Arc::clone(&store), None).expect("readable"),
         store,
@@ -43,7 +45,10 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         history,
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
         demands: false,
+        rates: Rates::new(0),
         ending,
+        landed: driver.landed,
         metrics,
+        problems: crate::library::Problems::default(),
     })
 }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use baton_model::api::{self, CreatedToken, List, Problem};
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
-use baton_model::token::{NewToken, Token, check_name};
+use baton_model::token::{NewToken, Token, check_name, check_owner};
 use baton_store::{Store, StoreError, token};
 
 use super::conditional::tagged;
@@ -61,6 +61,9 @@ pub(super) async fn create(
     let wanted: api::NewToken = given::body(request).await?;
     let name = wanted.name.unwrap_or_else(|| wanted.role.to_string());
     check_name(&name).map_err(Fault::bad_request)?;
+    if let Some(owner) = &wanted.owner {
+        check_owner(wanted.role, owner).map_err(Fault::bad_request)?;
+    }
     let secret = token::draw().map_err(|error| {
         let detail = format!("no secret can be drawn: {error}");
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
@@ -70,6 +73,7 @@ pub(super) async fn create(
     let new = NewToken {
         name,
         role: wanted.role,
+        owner: wanted.owner,
         hash: token::hash(&secret),
         created_at: now,
         expires_at: wanted.lifetime_seconds.map(until),
@@ -81,6 +85,7 @@ pub(super) async fn create(
         id,
         name: new.name,
         role: new.role,
+        owner: new.owner,
         hash: new.hash,
         created_at: new.created_at,
         expires_at: new.expires_at,

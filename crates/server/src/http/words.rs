@@ -4,8 +4,9 @@ use baton_core::placement::Waiting;
 use baton_core::scheduler::{Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_model::api::Explanation;
-use baton_model::fact::Fact;
-use baton_model::ids::InstanceId;
+use baton_model::fact::{Condemnation, Fact};
+use baton_model::library::By;
+use baton_model::schedule::Verdict;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use baton_store::view::Record;
@@ -13,8 +14,8 @@ use baton_store::view::Record;
 use super::shape;
 use crate::clock;
 
-/// What happened to an instance, as one line.
-pub(super) fn fact(fact: &Fact, id: InstanceId) -> String {
+/// What happened, as one line.
+pub(super) fn fact(fact: &Fact) -> String {
     match fact {
         Fact::InstancesSubmitted { first, last, .. } if first == last => "accepted".to_owned(),
         Fact::InstancesSubmitted { first, last, .. } => {
@@ -43,8 +44,46 @@ pub(super) fn fact(fact: &Fact, id: InstanceId) -> String {
         Fact::StopRequested { .. } => "somebody wants it stopped".to_owned(),
         Fact::InstancesHalted { .. } => "stopped before it had started".to_owned(),
         Fact::InstanceRetried { .. } => "to be tried again, by hand".to_owned(),
-        // Not in the timeline of any instance.
-        other => format!("{id}: {other}"),
+        Fact::InstanceTriggered { by: By::Hand, .. } => "triggered by hand".to_owned(),
+        Fact::InstanceTriggered { by: By::Remote, .. } => "triggered over HTTP".to_owned(),
+        Fact::WorkerDrained { worker, drained } => match drained {
+            true => format!("worker {worker} gets no more work"),
+            false => format!("worker {worker} gets work again"),
+        },
+        Fact::LeaseTimeSet { lease } => format!("leases last {}", span(*lease)),
+        Fact::WorkerCondemned {
+            worker,
+            incarnation,
+            why,
+        } => format!(
+            "worker {worker} ({incarnation}) is given up: {}",
+            given_up_for(*why)
+        ),
+        Fact::TaskDefined { name, revision, .. } => {
+            format!("task {name} is at revision {}", revision.0)
+        }
+        Fact::TaskRemoved { .. } => "a task was taken out of the library".to_owned(),
+        Fact::TickRecorded { verdict, count, .. } => tick(*verdict, *count),
+    }
+}
+
+/// What became of due times.
+pub(super) fn tick(verdict: Verdict, count: u64) -> String {
+    match verdict {
+        Verdict::Launch => "launched on time".to_owned(),
+        Verdict::Late { by } => format!("launched {by} late"),
+        Verdict::Skip(reason) if count == 1 => format!("skipped: {reason}"),
+        Verdict::Skip(reason) => format!("{count} due times skipped: {reason}"),
+    }
+}
+
+const fn given_up_for(why: Condemnation) -> &'static str {
+    match why {
+        Condemnation::Unhealthy => "it was unhealthy for too long",
+        Condemnation::Displaced => "another has taken its seat",
+        Condemnation::SeatTaken => "another holds the seat that it asked for",
+        Condemnation::Forgotten => "an operator says that it is gone",
+        Condemnation::GaveItselfUp => "it has given itself up",
     }
 }
 

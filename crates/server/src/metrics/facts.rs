@@ -15,10 +15,19 @@ pub(super) const WORDS: [&str; COUNT] = [
     "worker-drained",
     "lease-time-set",
     "worker-condemned",
+    "task-defined",
+    "task-removed",
+    "tick-recorded",
+    "instance-triggered",
 ];
 
 /// How many kinds there are.
-pub(super) const COUNT: usize = 11;
+pub(super) const COUNT: usize = 15;
+
+/// The word for the kind of a fact.
+pub(crate) const fn word(fact: &Fact) -> &'static str {
+    WORDS[place(fact)]
+}
 
 /// The place of a fact's kind in [`WORDS`].
 const fn place(fact: &Fact) -> usize {
@@ -34,6 +43,10 @@ const fn place(fact: &Fact) -> usize {
         Fact::WorkerDrained { .. } => 8,
         Fact::LeaseTimeSet { .. } => 9,
         Fact::WorkerCondemned { .. } => 10,
+        Fact::TaskDefined { .. } => 11,
+        Fact::TaskRemoved { .. } => 12,
+        Fact::TickRecorded { .. } => 13,
+        Fact::InstanceTriggered { .. } => 14,
     }
 }
 
@@ -57,7 +70,10 @@ impl Kinds {
 
 #[cfg(test)]
 mod tests {
-    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, WorkerName};
+    use baton_model::ids::{
+        AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName,
+    };
+    use baton_model::library::By;
     use baton_model::time::Millis;
 
     use super::*;
@@ -83,6 +99,16 @@ mod tests {
                 drained: true,
             },
             Fact::LeaseTimeSet { lease: Millis(1) },
+            Fact::TaskRemoved {
+                task: TaskNo(1),
+                revision: Revision(1),
+            },
+            Fact::InstanceTriggered {
+                instance,
+                task: TaskNo(1),
+                by: By::Hand,
+                key: None,
+            },
         ] {
             let json = serde_json::to_value(&fact).expect("a fact");
             let words = json.as_object().expect("one key").keys();

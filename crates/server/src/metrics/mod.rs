@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub(crate) use facts::Kinds;
+pub(crate) use facts::{Kinds, word};
 pub(crate) use text::Text;
 
 /// Upper bounds of the buckets of commits, in microseconds: from a disk that does not wait to one
@@ -44,6 +44,65 @@ pub(crate) struct Metrics {
     store_failures: AtomicU64,
     requests: Mutex<BTreeMap<Request, u64>>,
     refused: Mutex<BTreeMap<String, u64>>,
+    connections: [AtomicU64; Port::ALL.len()],
+    cuts: [[AtomicU64; Cut::ALL.len()]; Port::ALL.len()],
+}
+
+/// One of the two ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    Clients,
+    Workers,
+}
+
+impl Port {
+    const ALL: [Self; 2] = [Self::Clients, Self::Workers];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Clients => "clients",
+            Self::Workers => "workers",
+        }
+    }
+}
+
+/// Why a connection was closed by us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// There was no room.
+    Full,
+    /// There was none for this address.
+    Peer,
+    /// The handshake has failed, or taken too long.
+    Tls,
+    /// It did not begin with TLS.
+    Plain,
+    /// No request came in time.
+    Idle,
+    /// It did not read what was sent.
+    Stalled,
+}
+
+impl Cut {
+    const ALL: [Self; 6] = [
+        Self::Full,
+        Self::Peer,
+        Self::Tls,
+        Self::Plain,
+        Self::Idle,
+        Self::Stalled,
+    ];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Peer => "peer",
+            Self::Tls => "tls",
+            Self::Plain => "plain",
+            Self::Idle => "idle",
+            Self::Stalled => "stalled",
+        }
+    }
 }
 
 impl Metrics {
@@ -88,6 +147,21 @@ impl Metrics {
         }
     }
 
+    /// Somebody has connected.
+    pub(crate) fn connected(&self, port: Port) {
+        add(&self.connections[port as usize], 1);
+    }
+
+    /// Somebody who had connected has gone.
+    pub(crate) fn disconnected(&self, port: Port) {
+        self.connections[port as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Somebody was turned away, or cut off.
+    pub(crate) fn cut(&self, port: Port, cut: Cut) {
+        add(&self.cuts[port as usize][cut as usize], 1);
+    }
+
     /// Writes what was counted.
     pub(crate) fn write(&self, text: &mut Text) {
         text.one(&table::DECISIONS, get(&self.decisions));
@@ -110,6 +184,14 @@ impl Metrics {
         let refused = self.refused.lock().unwrap_or_else(|it| it.into_inner());
         let rows = refused.iter().map(|(kind, count)| ([kind], *count));
         text.family(&table::HTTP_REFUSED, rows);
+        let ports = Port::ALL.iter().zip(&self.connections);
+        let rows = ports.map(|(port, count)| ([port.word()], get(count)));
+        text.family(&table::CONNECTIONS, rows);
+        let rows = Port::ALL.iter().zip(&self.cuts).flat_map(|(port, cuts)| {
+            let cuts = Cut::ALL.iter().zip(cuts);
+            cuts.map(|(cut, count)| ([port.word(), cut.word()], get(count)))
+        });
+        text.family(&table::CONNECTIONS_CUT, rows);
     }
 }
 
@@ -162,12 +244,19 @@ mod tests {
         metrics.refused("not-found");
         metrics.refused("not-found");
         metrics.store_failed();
+        metrics.connected(Port::Workers);
+        metrics.connected(Port::Workers);
+        metrics.disconnected(Port::Workers);
+        metrics.cut(Port::Clients, Cut::Stalled);
         let text = written(&metrics);
         for line in [
             "baton_decisions_total 2",
             "baton_http_requests_total{method=\"GET\",route=\"/workers/{name}\",status=\"200\"} 1",
             "baton_http_refused_total{type=\"not-found\"} 2",
             "baton_store_failures_total 1",
+            "baton_connections{port=\"workers\"} 1",
+            "baton_connections_cut_total{port=\"clients\",reason=\"stalled\"} 1",
+            "baton_connections_cut_total{port=\"workers\",reason=\"full\"} 0",
             "baton_facts_total{kind=\"lease-granted\"} 0",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} in\n{text}");

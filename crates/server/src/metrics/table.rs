@@ -72,5 +72,9 @@ families! {
     HTTP_REQUESTS = "baton_http_requests_total", Counter, ["method", "route", "status"],
         "Answered requests; what has no route is `none`.";
     HTTP_REFUSED = "baton_http_refused_total", Counter, ["type"],
-        "Answers that were problems, by their type; `connections` counts clients turned away.";
+        "Answers that were problems, by their type; `too-many-requests` is the limit of the rate.";
+    CONNECTIONS = "baton_connections", Gauge, ["port"],
+        "Open connections by port: `clients`, `workers`.";
+    CONNECTIONS_CUT = "baton_connections_cut_total", Counter, ["port", "reason"],
+        "Connections that the server has closed: no room (`full`), too many of one address (`peer`), no handshake (`tls`), no TLS where it is spoken (`plain`), no request in time (`idle`), a client that does not read (`stalled`).";
 }

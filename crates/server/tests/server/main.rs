@@ -2,8 +2,12 @@
 //! the core's own machine over TCP, with work that ends as its name says.
 
 mod disk;
+mod events;
 mod failure;
+mod library;
 mod life;
+mod limits;
+mod logs;
 mod metrics;
 mod nonsense;
 mod pages;
@@ -11,5 +15,7 @@ mod reading;
 mod refusals;
 mod rig;
 mod tags;
+mod tls;
 mod tokens;
+mod usage;
 mod worker;

@@ -16,7 +16,8 @@ async fn the_root_leads_to_everything_and_it_is_alive_and_ready() {
     assert_eq!(root.body["name"], "baton");
     for (relation, target) in root.body["links"].as_object().expect("links") {
         let target = target.as_str().expect("a path");
-        if !target.contains(' ') {
+        // Events go on for ever; they have tests of their own.
+        if !target.contains(' ') && relation != "events" {
             assert_eq!(
                 server.get(target).await.status,
                 StatusCode::OK,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use baton_model::api::MEDIA_TYPE;
 use baton_model::token::Secret;
 use baton_server::{Backend, Config, Ready, ServeError, serve};
+use baton_tls::ClientFiles;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -19,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server in this process.
 pub(crate) struct Server {
     pub(crate) ready: Ready,
+    scheme: &'static str,
     http: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<Result<(), ServeError>>,
@@ -62,10 +64,19 @@ impl Server {
         };
         Self {
             ready,
-            http: reqwest::Client::new(),
+            scheme: "http",
+            http: http(),
             stop: Some(stop),
             ended,
         }
+    }
+
+    /// As [`Self::start`], but talks with these files over `https`.
+    pub(crate) async fn start_tls(config: Config, files: &ClientFiles) -> Self {
+        let mut server = Self::start(config).await;
+        server.scheme = "https";
+        server.http = http_with(files);
+        server
     }
 
     pub(crate) async fn memory(data: &Path) -> Self {
@@ -83,7 +94,7 @@ impl Server {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.ready.clients)
+        format!("{}://{}{path}", self.scheme, self.ready.clients)
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -157,6 +168,19 @@ impl Server {
         assert!(until(wanted).await, "ready: {ready} never came");
         self.get("/readyz").await
     }
+}
+
+/// A client without TLS.
+fn http() -> reqwest::Client {
+    http_with(&ClientFiles::none())
+}
+
+/// A client with these files.
+pub(crate) fn http_with(files: &ClientFiles) -> reqwest::Client {
+    let tls = files.load().expect("good files");
+    let builder = reqwest::Client::builder();
+    let client = builder.tls_backend_preconfigured(std::sync::Arc::unwrap_or_clone(tls));
+    client.build().expect("a client")
 }
 
 /// A submission whose work ends as its name says.

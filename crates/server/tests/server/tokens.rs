@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Role, Secret};
-use baton_server::{Backend, Config, ROUTES, STORE_FILE, ServeError, serve};
+use baton_server::{Backend, Config, ROUTES, Route, STORE_FILE, ServeError, serve};
 use baton_store::{SqliteStore, Store, token};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -37,6 +37,27 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/arena/", "viewer"),
     ("GET", "/history", "viewer"),
     ("GET", "/history/", "viewer"),
+    ("GET", "/history/ticks", "viewer"),
+    ("GET", "/history/ticks/", "viewer"),
+    ("GET", "/library", "viewer"),
+    ("GET", "/library/", "viewer"),
+    ("GET", "/{owner}/tasks", "viewer"),
+    ("GET", "/{owner}/tasks/", "viewer"),
+    ("POST", "/{owner}/tasks", "operator"),
+    ("POST", "/{owner}/tasks/", "operator"),
+    ("GET", "/{owner}/tasks/{name}", "viewer"),
+    ("PUT", "/{owner}/tasks/{name}", "operator"),
+    ("DELETE", "/{owner}/tasks/{name}", "operator"),
+    ("GET", "/{owner}/tasks/{name}/due", "viewer"),
+    ("GET", "/{owner}/tasks/{name}/revisions", "viewer"),
+    ("GET", "/{owner}/tasks/{name}/revisions/", "viewer"),
+    ("GET", "/{owner}/tasks/{name}/ticks", "viewer"),
+    ("GET", "/{owner}/tasks/{name}/ticks/", "viewer"),
+    ("POST", "/{owner}/tasks/{name}/run", "operator"),
+    ("POST", "/{owner}/tasks/{name}/trigger", "operator"),
+    ("GET", "/events", "viewer"),
+    ("GET", "/usage", "viewer"),
+    ("GET", "/usage/", "viewer"),
     ("GET", "/workers", "viewer"),
     ("GET", "/workers/", "viewer"),
     ("GET", "/workers/{name}", "viewer"),
@@ -69,6 +90,7 @@ fn keep(store: &dyn Store, secret: &Secret, role: Role, expires_at: Option<u64>)
     let new = NewToken {
         name: role.to_string(),
         role,
+        owner: None,
         hash: token::hash(secret),
         created_at: Wall(now()),
         expires_at: expires_at.map(Wall),
@@ -132,6 +154,9 @@ fn credentials(store: &dyn Store) -> Vec<Shown> {
 async fn ask(server: &Server, method: &str, path: &str, shown: Option<&str>) -> Got {
     let path = path
         .replace("{stream}", "stdout")
+        .replace("{owner}", "somebody")
+        // Without an end it would go on for ever.
+        .replace("/events", "/events?follow=false")
         .replace("{name}", "nobody")
         .replace("/tokens/{id}", "/tokens/t999")
         .replace("{id}", "i999");
@@ -145,9 +170,15 @@ async fn ask(server: &Server, method: &str, path: &str, shown: Option<&str>) -> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else() {
+    // A trigger URL is open to strangers who show the secret of its task; to others it is as
+    // closed as the rest.
+    let least = |it: &Route| match it.path.ends_with("/trigger") {
+        true => "operator",
+        false => it.least.map_or("anybody", Role::word),
+    };
     let listed: Vec<_> = ROUTES
         .iter()
-        .map(|it| (it.method, it.path, it.least.map_or("anybody", Role::word)))
+        .map(|it| (it.method, it.path, least(it)))
         .collect();
     assert_eq!(listed, WANTED);
     let dir = tempfile::tempdir().expect("a place");
@@ -386,5 +417,121 @@ async fn where_nobody_demands_a_token_one_that_is_shown_does_no_harm() {
     server.until_state(&path, "DONE").await;
     let asked = server.request(Method::GET, "/").bearer_auth("nonsense");
     assert_eq!(got(asked).await.status, StatusCode::OK);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_secret_of_a_task_opens_its_trigger_and_nothing_else() {
+    let dir = tempfile::tempdir().expect("a place");
+    let (_, operator) = made(&store(dir.path()), Role::Operator, None);
+    let server = Server::start(demanding(dir.path())).await;
+    // Of `sesame`.
+    let hash = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
+    for (name, trigger) in [
+        ("closed", json!({"remote": true})),
+        ("open", json!({"remote": true, "secret_sha256": hash})),
+    ] {
+        let file = json!({"task": name, "run": ["true"], "trigger": trigger});
+        let request = server.request(Method::POST, "/lab/tasks/");
+        let request = request.bearer_auth(operator.expose());
+        let added = got(request.body(file.to_string())).await;
+        assert_eq!(added.status, StatusCode::CREATED, "{added:?}");
+    }
+    let show = async |path: &str, secret: &str| {
+        let request = server.request(Method::POST, path);
+        got(request.header("baton-trigger-secret", secret)).await
+    };
+    let nobody = got(server.request(Method::POST, "/lab/tasks/open/trigger")).await;
+    nobody.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
+    let wrong = show("/lab/tasks/open/trigger", "barley").await;
+    wrong.is_problem(StatusCode::FORBIDDEN, "secret");
+    let without = show("/lab/tasks/closed/trigger", "sesame").await;
+    without.is_problem(StatusCode::FORBIDDEN, "secret");
+    let by_hand = show("/lab/tasks/open/run", "sesame").await;
+    by_hand.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
+    let opened = show("/lab/tasks/open/trigger", "sesame").await;
+    assert_eq!(opened.status, StatusCode::ACCEPTED, "{opened:?}");
+    let request = server.request(Method::POST, "/lab/tasks/closed/trigger");
+    let known = got(request.bearer_auth(operator.expose())).await;
+    assert_eq!(known.status, StatusCode::ACCEPTED, "{known:?}");
+    server.stop().await;
+}
+
+/// Every request with a token that is for somebody else's things: whatever names an owner, an
+/// instance or the server is closed, and lists show the own things only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_for_one_owner_reaches_nothing_of_another() {
+    let dir = tempfile::tempdir().expect("a place");
+    let held = store(dir.path());
+    let (_, admin) = made(&held, Role::Admin, None);
+    let secret = token::draw().expect("random bits");
+    let new = NewToken {
+        name: "lab".to_owned(),
+        role: Role::Operator,
+        owner: Some("lab".to_owned()),
+        hash: token::hash(&secret),
+        created_at: Wall(now()),
+        expires_at: None,
+    };
+    held.create_token(&new).expect("kept");
+    let server = Server::start(demanding(dir.path())).await;
+    let send = async |who: &Secret, method: Method, path: &str, body: serde_json::Value| {
+        let request = server.request(method, path).bearer_auth(who.expose());
+        got(request.body(body.to_string())).await
+    };
+    let submission = |owner: &str| json!({"file": {"task": "t", "owner": owner, "run": ["true"]}});
+    let task = json!({"task": "nobody", "run": ["true"], "trigger": {"remote": true}});
+    for owner in ["lab", "somebody"] {
+        let submitted = send(&admin, Method::POST, "/instances/", submission(owner)).await;
+        assert_eq!(submitted.status, StatusCode::CREATED);
+        let path = format!("/{owner}/tasks/");
+        let added = send(&admin, Method::POST, &path, task.clone()).await;
+        assert_eq!(added.status, StatusCode::CREATED);
+    }
+    let bearer = format!("Bearer {}", secret.expose());
+    for (method, path, least) in WANTED {
+        if *least == "admin" {
+            continue;
+        }
+        // The second instance is somebody's.
+        let foreign = path.replace("{id}", "i2");
+        let answer = ask(&server, method, &foreign, Some(&bearer)).await;
+        let what = format!("{method} {foreign}: {answer:?}");
+        let lists = [
+            "/bullpen", "/arena", "/history", "/library", "/usage", "/events",
+        ];
+        if path.contains("{owner}") || path.ends_with("/drained") || path.contains("ticks") {
+            answer.is_problem(StatusCode::FORBIDDEN, "owner");
+            assert!(answer.detail().contains("lab"), "{what}");
+        } else if path.contains("{id}") {
+            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{what}");
+        } else if lists.contains(&path.trim_end_matches('/')) {
+            assert_eq!(answer.status, StatusCode::OK, "{what}");
+            let text = answer.body.to_string();
+            assert!(!text.contains("somebody"), "{what}");
+        }
+    }
+    let own = |method, path: &'static str, body| send(&secret, method, path, body);
+    let bullpen = own(Method::GET, "/bullpen/", json!(null)).await.body;
+    assert_eq!(bullpen["items"][0]["id"], "i1", "{bullpen}");
+    assert_eq!(bullpen["items"][1], json!(null));
+    let other = own(Method::GET, "/bullpen/?owner=somebody", json!(null)).await;
+    other.is_problem(StatusCode::FORBIDDEN, "owner");
+    let both = own(Method::DELETE, "/instances/i1..i2", json!(null)).await;
+    both.is_problem(StatusCode::FORBIDDEN, "owner");
+    let theirs = own(Method::POST, "/instances/", submission("somebody")).await;
+    theirs.is_problem(StatusCode::FORBIDDEN, "owner");
+    let mine = json!({"file": {"task": "t", "run": ["true"]}, "array": {"from": 1, "to": 9}});
+    let mine = own(Method::POST, "/instances/", mine).await;
+    assert_eq!(mine.status, StatusCode::CREATED, "{mine:?}");
+    let array = own(Method::DELETE, "/instances/i3..i11", json!(null)).await;
+    assert_eq!(array.status, StatusCode::ACCEPTED, "{array:?}");
+    let run = own(Method::POST, "/lab/tasks/nobody/run", json!({})).await;
+    assert_eq!(run.status, StatusCode::ACCEPTED, "{run:?}");
+    let trigger = own(Method::POST, "/lab/tasks/nobody/trigger", json!({})).await;
+    assert_eq!(trigger.status, StatusCode::ACCEPTED, "{trigger:?}");
+    let wanted = json!({"role": "admin", "owner": "lab"});
+    let refused = send(&admin, Method::POST, "/tokens/", wanted).await;
+    refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
     server.stop().await;
 }

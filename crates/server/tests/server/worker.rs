@@ -17,7 +17,7 @@ use baton_core::protocol::worker::Worker as Machine;
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName};
-use baton_model::message::LogAnswer;
+use baton_model::message::{LogAnswer, LogChunk};
 use baton_model::outcome::{KillCause, Outcome, Ran, Report};
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::{Millis, Mono, Wall};
@@ -228,7 +228,11 @@ impl Body {
                     .min(LOG.len());
                 let to = (from + query.bytes_max as usize).min(LOG.len());
                 let answer = match query.process.as_deref() {
-                    None => LogAnswer::Chunk(LOG[from..to].to_vec()),
+                    None => LogAnswer::Chunk(LogChunk {
+                        bytes: LOG[from..to].to_vec(),
+                        size: LOG.len() as u64,
+                        ..LogChunk::default()
+                    }),
                     Some(_) => LogAnswer::NotFound,
                 };
                 self.input(Input::LogsRead(request, answer));

@@ -30,8 +30,9 @@ macro_rules! problems {
 problems! {
     /// Of every path: what `guard` refuses.
     Guarded {
-        401: "The server demands a token, and this is none, or none that is valid.",
+        401: "The server demands a token or a certificate, and this is none, or none that is valid.",
         403: "The header Host or Origin names another server, or the token has too small a role.",
+        429: "More requests than one client may make; the header Retry-After says when to go on.",
     }
     /// Of whatever has parameters, an id or a body.
     BadRequest {

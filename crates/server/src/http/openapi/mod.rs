@@ -13,12 +13,12 @@ use std::sync::LazyLock;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
-use baton_model::api::{MEDIA_TYPE, Problem};
+use baton_model::api::{Event, Lost, MEDIA_TYPE, Problem};
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{IntoResponses, OpenApi as _};
 
-use super::{conditional, fleet, instances, lists, logs, metrics, tokens};
+use super::{conditional, events, fleet, instances, library, lists, logs, metrics, tokens, usage};
 use answers::Guarded;
 
 /// What utoipa says of anything that is no plain text.
@@ -55,6 +55,20 @@ const JSON: &str = "application/json";
         lists::bullpen,
         lists::arena,
         lists::history,
+        library::read::list,
+        library::read::of_owner,
+        library::read::show,
+        library::read::revisions,
+        library::read::due,
+        library::change::create,
+        library::change::replace,
+        library::change::remove,
+        library::trigger::remote,
+        library::trigger::by_hand,
+        library::ticks::all,
+        library::ticks::of_task,
+        events::follow,
+        usage::list,
         fleet::list,
         fleet::show,
         fleet::drain,
@@ -63,10 +77,11 @@ const JSON: &str = "application/json";
         tokens::create,
         tokens::revoke,
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, Event, Lost)),
     tags(
         (name = "instances", description = "Requested executions of tasks."),
         (name = "views", description = "Instances by where they stand, in pages."),
+        (name = "library", description = "Stored tasks, when they are due, and what launches them."),
         (name = "workers", description = "Who runs them."),
         (name = "tokens", description = "Who may ask."),
         (name = "server", description = "The server itself.")

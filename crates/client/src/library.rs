@@ -1,0 +1,202 @@
+//! The library: tasks, their revisions and due times; what launches them.
+
+use baton_model::api::{
+    DueTimes, LibraryPage, List, Task, TaskDefined, Tick, TriggerTask, Triggered,
+};
+use baton_model::library::TaskName;
+use reqwest::Method;
+use reqwest::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use serde_json::Value;
+
+use crate::Client;
+use crate::error::ClientError;
+
+/// What must be so for a task to be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// There is none of this name.
+    Absent,
+    /// It has this revision.
+    Revision(u32),
+}
+
+/// How a task is launched.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// Values of its parameters.
+    pub request: TriggerTask,
+    /// Over its trigger URL, and not by hand.
+    pub remote: bool,
+    /// A name for the request, so that it is carried out once however often it is sent.
+    pub key: Option<String>,
+    /// The secret of the task.
+    pub secret: Option<String>,
+}
+
+impl Client {
+    /// Every task of the library, of one owner or of all; with what is wrong with files of its
+    /// directory.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn library(&self, owner: Option<&str>) -> Result<LibraryPage<Value>, ClientError> {
+        let mut url = self.transport.at(&["library", ""]);
+        if let Some(owner) = owner {
+            url.query_pairs_mut().append_pair("owner", owner);
+        }
+        let mut all: LibraryPage<Value> = self.transport.get(url).await?;
+        while let Some(next) = all.links.remove("next") {
+            let url = self.transport.link(&next)?;
+            let mut page: LibraryPage<Value> = self.transport.get(url).await?;
+            all.items.append(&mut page.items);
+            all.links = page.links;
+        }
+        Ok(all)
+    }
+
+    /// A task, as it is or as it was in one revision; nothing if there is none.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn task(
+        &self,
+        name: &TaskName,
+        revision: Option<u32>,
+    ) -> Result<Option<Task<Value>>, ClientError> {
+        let mut url = self.task_at(name, &[]);
+        if let Some(revision) = revision {
+            let revision = revision.to_string();
+            url.query_pairs_mut().append_pair("revision", &revision);
+        }
+        match self.transport.get(url).await {
+            Ok(task) => Ok(Some(task)),
+            Err(ClientError::Problem(problem)) if problem.status == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The latest revisions of a task.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn revisions(&self, name: &TaskName) -> Result<List<Task<Value>>, ClientError> {
+        self.transport
+            .get(self.task_at(name, &["revisions", ""]))
+            .await
+    }
+
+    /// When a task is due next.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn due(&self, name: &TaskName, count: u32) -> Result<DueTimes, ClientError> {
+        let mut url = self.task_at(name, &["due"]);
+        url.query_pairs_mut()
+            .append_pair("limit", &count.to_string());
+        self.transport.get(url).await
+    }
+
+    /// Defines a task, or says what that would do.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn define(
+        &self,
+        name: &TaskName,
+        file: &Value,
+        condition: Condition,
+        dry_run: bool,
+    ) -> Result<TaskDefined, ClientError> {
+        let mut url = self.task_at(name, &[]);
+        if dry_run {
+            url.query_pairs_mut().append_pair("dryRun", "true");
+        }
+        let header = match condition {
+            Condition::Absent => (IF_NONE_MATCH, "*".to_owned()),
+            Condition::Revision(revision) => (IF_MATCH, format!("\"r{revision}\"")),
+        };
+        let headers = self.headers([header])?;
+        self.transport
+            .change_with(Method::PUT, url, Some(file), headers)
+            .await
+    }
+
+    /// Removes a task.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn remove(&self, name: &TaskName) -> Result<(), ClientError> {
+        let url = self.task_at(name, &[]);
+        let nothing: Option<&()> = None;
+        self.transport.ask(Method::DELETE, url, nothing).await?;
+        Ok(())
+    }
+
+    /// Launches a task. The answer means that it is durable.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn launch(&self, name: &TaskName, launch: &Launch) -> Result<Triggered, ClientError> {
+        let last = if launch.remote { "trigger" } else { "run" };
+        let key = launch.key.clone();
+        let key = key.map(|key| (HeaderName::from_static("idempotency-key"), key));
+        let secret = launch.secret.clone();
+        let secret = secret.map(|it| (HeaderName::from_static("baton-trigger-secret"), it));
+        let headers = self.headers(key.into_iter().chain(secret))?;
+        let url = self.task_at(name, &[last]);
+        self.transport
+            .change_with(Method::POST, url, Some(&launch.request), headers)
+            .await
+    }
+
+    /// What became of due times, the latest first, of one task or of all; as many as asked for.
+    ///
+    /// # Errors
+    /// As [`ClientError`] says.
+    pub async fn ticks(
+        &self,
+        name: Option<&TaskName>,
+        most: usize,
+    ) -> Result<Vec<Tick>, ClientError> {
+        let mut url = match name {
+            Some(name) => self.task_at(name, &["ticks", ""]),
+            None => self.transport.at(&["history", "ticks", ""]),
+        };
+        let limit = most.clamp(1, 1_000).to_string();
+        url.query_pairs_mut().append_pair("limit", &limit);
+        let mut ticks = Vec::new();
+        loop {
+            let mut page: List<Tick> = self.transport.get(url).await?;
+            ticks.append(&mut page.items);
+            match page.links.get("next") {
+                Some(next) if ticks.len() < most => url = self.transport.link(next)?,
+                _ => break,
+            }
+        }
+        ticks.truncate(most);
+        Ok(ticks)
+    }
+
+    fn task_at(&self, name: &TaskName, more: &[&str]) -> reqwest::Url {
+        let mut parts = vec![name.owner.as_str(), "tasks", name.name.as_str()];
+        parts.extend(more);
+        self.transport.at(&parts)
+    }
+
+    fn headers(
+        &self,
+        pairs: impl IntoIterator<Item = (HeaderName, String)>,
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, ClientError> {
+        let pairs = pairs.into_iter().map(|(name, text)| {
+            let value = HeaderValue::from_str(&text).map_err(|_| ClientError::Nonsense {
+                url: self.transport.url().to_owned(),
+                why: format!("`{name}` must be one line of plain text"),
+            });
+            value.map(|mut value| {
+                value.set_sensitive(true);
+                (name, value)
+            })
+        });
+        pairs.collect()
+    }
+}

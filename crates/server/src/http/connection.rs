@@ -1,0 +1,132 @@
+//! One client's connection, with TLS or without.
+
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use baton_model::api::Problem;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::openapi::answers::PROBLEM;
+use super::peer::Peer;
+use crate::ends;
+use crate::entrance::Entrance;
+use crate::limits::{HEAD_BYTES_MAX, REFUSAL_WAIT};
+use crate::metrics::Cut;
+use crate::patient::Patient;
+use crate::tls::{Channel, Missed, part};
+
+/// Begins a connection, and serves it to its end.
+pub(super) async fn meet(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+    entrance: &Entrance,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        // It only makes answers slower.
+        tracing::debug!("{peer}: {error}");
+    }
+    let met = tokio::select! {
+        () = ends(&mut ending) => return,
+        met = entrance.meet(stream) => met,
+    };
+    let channel = match met {
+        Ok(channel) => channel,
+        Err(Missed::Plain(stream)) => return refuse(stream).await,
+        Err(Missed::Failed(why)) => {
+            return tracing::debug!("no TLS with the client at {peer}: {why}");
+        }
+    };
+    let known = Peer {
+        ip: peer.ip(),
+        secure: matches!(channel, Channel::Tls(_)),
+        certificate: channel.certificate().map(Arc::new),
+        body_wait: entrance.traffic.body_wait,
+    };
+    match channel {
+        Channel::Plain(stream) => serve(stream, known, router, ending, entrance).await,
+        Channel::Tls(stream) => serve(stream, known, router, ending, entrance).await,
+    }
+}
+
+pub(super) async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Peer,
+    router: Router,
+    mut ending: watch::Receiver<bool>,
+    entrance: &Entrance,
+) {
+    let traffic = &entrance.traffic;
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .max_buf_size(HEAD_BYTES_MAX)
+        .header_read_timeout(traffic.head_wait);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        router.call(request)
+    });
+    let stream = TokioIo::new(Patient::new(stream, traffic.write_wait));
+    let connection = protocol.serve_connection(stream, service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = ends(&mut ending) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        if let Some(cut) = cut(&error) {
+            entrance.metrics.cut(entrance.port, cut);
+        }
+        // Clients come and go as they like.
+        tracing::debug!("a client's connection has ended: {error}");
+    }
+}
+
+/// Whether it was we who ended a connection.
+fn cut(error: &hyper::Error) -> Option<Cut> {
+    if error.is_timeout() {
+        return Some(Cut::Idle);
+    }
+    let source: Option<&io::Error> = error.source()?.downcast_ref();
+    (source?.kind() == io::ErrorKind::TimedOut).then_some(Cut::Stalled)
+}
+
+/// Tells a client that it should have begun with TLS, in a way that it understands.
+async fn refuse(mut stream: TcpStream) {
+    let problem = Problem {
+        kind: "tls".to_owned(),
+        title: "Bad Request".to_owned(),
+        status: 400,
+        detail: "TLS is spoken here; use https:// instead of http://".to_owned(),
+        errors: Vec::new(),
+    };
+    let Ok(body) = serde_json::to_string(&problem) else {
+        return;
+    };
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: {PROBLEM}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    // If it does not want to know, it need not.
+    if let Ok(Ok(())) = timeout(REFUSAL_WAIT, stream.write_all(answer.as_bytes())).await {
+        part(stream).await;
+    }
+}

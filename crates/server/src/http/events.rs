@@ -1,0 +1,256 @@
+//! Facts as they become durable, for those who follow them.
+//!
+//! What is sent is read from the store, by the number of the fact: the driver only says that
+//! something has landed. So there is one order for the past and the present, and no seam
+//! between them: an id that a client has seen is all that it needs to go on, after a cut
+//! connection as after a crash of the server. A client that lags reads older rows, and nobody
+//! keeps anything for it.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use baton_model::api::{Event, Links, Lost, Problem};
+use baton_model::ids::InstanceId;
+use baton_store::facts::{FactQuery, Facts};
+use baton_store::view::{Entry, Seq};
+use baton_store::{Store, StoreError};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::given::{self, Parameters};
+use super::openapi::answers::{BadRequest, NotFound, PROBLEM};
+use super::problem::{Answer, Fault};
+use super::streams::{Asked, Pipe};
+use super::{App, shape, words};
+use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
+use crate::metrics;
+
+/// Where a client says what it has seen, as browsers do by themselves.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Facts as they become durable
+///
+/// Server-sent events. The `id` of each is its number in the history, its name the kind of the
+/// fact, its data what timelines show. Whoever names the last id it has seen gets everything
+/// behind that, once and in order. Where some of that is no longer kept, an event `lost` says
+/// up to which number; what is left follows. A comment comes at least every 15 seconds. A client
+/// that does not read is cut off, and may come back.
+#[utoipa::path(
+    get,
+    path = "/events",
+    tag = "views",
+    operation_id = "events",
+    params(
+        ("after" = Option<u64>, Query, description = "From behind the event of this number on; 0 for everything that is kept. From now on, if left out."),
+        ("last-event-id" = Option<u64>, Header, description = "The same; goes before `after`."),
+        ("instance" = Option<String>, Query, description = "Of this instance only: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("owner" = Option<String>, Query, description = "Of instances of this owner only."),
+        ("follow" = Option<bool>, Query, description = "With `false` it ends with the last event that there is."),
+    ),
+    responses(
+        (status = 200, description = "Events, until the client goes.", content_type = "text/event-stream", body = String),
+        BadRequest,
+        NotFound,
+        (status = 500, description = "A bug.", body = Problem, content_type = PROBLEM),
+        (status = 503, description = "The store cannot be read at the moment, or too many clients follow something.", body = Problem, content_type = PROBLEM,
+            headers(("retry-after" = u64, description = "Seconds after which it makes sense to ask again.")))
+    )
+)]
+pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> Answer<Response> {
+    let given = Parameters::of(&uri, &["after", "instance", "owner", "follow"])?;
+    let seen = match last_event_id(&asked.headers)? {
+        Some(seen) => Some(seen),
+        None => given.number("after")?,
+    };
+    let instance = given.text("instance").map(given::instance).transpose()?;
+    let owner = given.text("owner").map(str::to_owned);
+    if let Some(id) = instance {
+        let record = app.record(id).await?;
+        let its = &record.instance.spec.owner;
+        if owner.as_ref().is_some_and(|owner| owner != its) {
+            return Err(Fault::not_found(format!("{id} is not of that owner")));
+        }
+    }
+    let last = app.follow_read(|store| Ok(store.facts(&END)?.last)).await?;
+    let follower = Follower {
+        app: app.clone(),
+        instance,
+        owner,
+        at: seen.map_or(last, Seq),
+        told: Seq(0),
+        goes_on: given.parsed("follow", "true or false")?.unwrap_or(true),
+    };
+    let body = app.stream(&asked, false, move |pipe| follower.run(last, pipe))?;
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        // Proxies that gather answers would hold events back.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    Ok((headers, body).into_response())
+}
+
+/// Asks for nothing but where the end is.
+const END: FactQuery = FactQuery {
+    after: Seq(u64::MAX),
+    owner: None,
+};
+
+fn last_event_id(headers: &HeaderMap) -> Answer<Option<u64>> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else {
+        return Ok(None);
+    };
+    let number = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let wrong = || Fault::bad_request("Last-Event-ID must be the number of an event");
+    number.map(Some).ok_or_else(wrong)
+}
+
+/// One client, and how far it has come.
+struct Follower {
+    app: App,
+    instance: Option<InstanceId>,
+    owner: Option<String>,
+    at: Seq,
+    /// Up to where it was told that there are gaps.
+    told: Seq,
+    goes_on: bool,
+}
+
+impl Follower {
+    async fn run(mut self, last: Seq, pipe: Pipe) {
+        let mut text = String::new();
+        if self.at > last {
+            let lost = Lost {
+                after: self.at.0,
+                through: last.0,
+                text: format!(
+                    "there is no event {} here: the history has begun anew; all of it follows",
+                    self.at.0
+                ),
+            };
+            self.at = Seq(0);
+            write(&mut text, self.at, "lost", &lost);
+        }
+        // Without data it is no event, but whoever is cut off before the first one knows
+        // from where to go on.
+        text.push_str(&format!("retry: 1000\nid: {}\n\n", self.at.0));
+        if !pipe.put(text).await {
+            return;
+        }
+        let mut landed = self.app.0.landed.clone();
+        loop {
+            landed.mark_unchanged();
+            let paced = Instant::now() + EVENTS_PACE;
+            // Whoever is cut off because the store cannot be read may come back, and hears why.
+            let Ok((text, more)) = self.next().await else {
+                return;
+            };
+            if !text.is_empty() && !pipe.put(text).await {
+                return;
+            }
+            if more {
+                continue;
+            }
+            if !self.goes_on {
+                return;
+            }
+            loop {
+                tokio::select! {
+                    changed = landed.changed() => match changed {
+                        Ok(()) => break,
+                        Err(_) => return,
+                    },
+                    () = sleep(EVENTS_HEARTBEAT) => {
+                        // With how far it has come: what was left out need not be looked at again.
+                        let here = format!(": still here\nid: {}\n\n", self.at.0);
+                        if !pipe.put(here).await {
+                            return;
+                        }
+                    }
+                }
+            }
+            sleep_until(paced).await;
+        }
+    }
+
+    /// What comes next, and whether there is more.
+    async fn next(&mut self) -> Answer<(String, bool)> {
+        let query = FactQuery {
+            after: self.at,
+            owner: self.owner.clone(),
+        };
+        let instance = self.instance;
+        let page = self.app.follow_read(move |store| match instance {
+            Some(id) => of_instance(store, id, query.after),
+            None => store.facts(&query).map(Some),
+        });
+        // Nothing will ever happen again to what is not kept.
+        let gone = || Fault::not_found("the instance is not kept any more");
+        let page = page.await?.ok_or_else(gone)?;
+        let mut text = String::new();
+        if page.pruned > self.at.max(self.told) {
+            self.told = page.pruned;
+            let lost = Lost {
+                after: self.at.0,
+                through: page.pruned.0,
+                text: format!(
+                    "some of the events from {} to {} are not kept any more; what is left of them \
+                     follows",
+                    self.at.0 + 1,
+                    page.pruned.0
+                ),
+            };
+            write(&mut text, self.at, "lost", &lost);
+        }
+        for entry in page.items {
+            let (seq, name) = (entry.seq, metrics::word(&entry.fact));
+            write(&mut text, seq, name, &event(entry));
+        }
+        self.at = page.looked;
+        Ok((text, page.more))
+    }
+}
+
+/// What happened to one instance, if it is kept. Its facts are pruned together or not at all.
+fn of_instance(store: &dyn Store, id: InstanceId, after: Seq) -> Result<Option<Facts>, StoreError> {
+    if store.instance(id)?.is_none() {
+        return Ok(None);
+    }
+    let page = store.timeline(id, Some(after), usize::MAX)?;
+    let looked = page.items.last().map_or(after, |entry| entry.seq);
+    Ok(Some(Facts {
+        items: page.items,
+        looked,
+        more: page.next.is_some(),
+        last: looked,
+        pruned: Seq(0),
+    }))
+}
+
+/// A fact as timelines show it, with where to look.
+fn event(entry: Entry) -> Event {
+    let about = entry.fact.instances();
+    let links = about.map_or_else(Links::new, |(first, last)| {
+        shape::links([("instance", shape::path(first, last))])
+    });
+    Event {
+        seq: entry.seq.0,
+        at: entry.at.0,
+        epoch: entry.epoch.0,
+        text: words::fact(&entry.fact),
+        fact: entry.fact,
+        links,
+    }
+}
+
+fn write(text: &mut String, id: Seq, name: &str, data: &impl serde::Serialize) {
+    // Plain data can always be written, and on one line.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    text.push_str(&format!("id: {}\nevent: {name}\ndata: {data}\n\n", id.0));
+}
+
+#[cfg(test)]
+mod tests;

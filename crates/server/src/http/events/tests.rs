@@ -1,0 +1,74 @@
+//! A client that asks for events and does not read them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use baton_core::step::{Outbox, Step};
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, WorkerName};
+use baton_model::time::Wall;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::sync::watch;
+
+use super::super::connection::serve;
+use super::super::peer::Peer;
+use super::super::{router, testing};
+use super::*;
+use crate::driver::mail::Mail;
+use crate::entrance::Entrance;
+use crate::faulty::Faulty;
+use crate::limits::{STREAMS_MAX, Traffic};
+use crate::metrics::Port;
+use crate::prune::HistoryLock;
+
+/// More than fits on several pages.
+const FACTS: usize = 20_000;
+
+fn fill(store: &Faulty) {
+    let epoch = store.read_row().map(|row| row.epoch);
+    let mut outbox: Outbox<()> = Outbox::new(epoch.expect("readable"));
+    let fact = |number: usize| Fact::WorkerDrained {
+        worker: WorkerName::new(&format!("worker-{number}")),
+        drained: true,
+    };
+    let step: Step<Fact, ()> = Step::keeping((0..FACTS).map(fact).collect());
+    let batch = outbox.accept(step).expect("a batch");
+    let receipt = store.commit(batch, Wall(1)).expect("kept");
+    outbox.release(receipt);
+}
+
+/// By the clock of the test, which goes on when everybody waits for it.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_costs_a_page_and_is_cut_off() {
+    let store = Arc::new(Faulty::default());
+    let app = testing::over(Arc::clone(&store), HistoryLock::default());
+    fill(&store);
+    assert_ne!(store.read_row().map(|row| row.epoch), Ok(Epoch(0)));
+    let (near, mut far) = duplex(1_024);
+    let (_end, ending) = watch::channel(false);
+    let traffic = Traffic::default();
+    let metrics = Arc::clone(&app.0.metrics);
+    let entrance = Entrance::new(Port::Clients, traffic, None, metrics);
+    let peer = Peer::of(&axum::http::Extensions::new());
+    let begun = Instant::now();
+    let router = router(app.clone());
+    let serving = tokio::spawn(async move { serve(near, peer, router, ending, &entrance).await });
+    let request = b"GET /events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    far.write_all(request).await.expect("taken");
+    let mut head = [0; 12];
+    far.read_exact(&mut head).await.expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 200");
+    serving.await.expect("no panic");
+    assert!(
+        begun.elapsed() >= traffic.write_wait,
+        "{:?}",
+        begun.elapsed()
+    );
+    let reads = store.fact_reads.load(Ordering::SeqCst);
+    // Where the end is; the page that is not taken; one ahead in each hand on the way.
+    assert!(reads <= 6, "{reads} reads for nobody");
+    // And its place is free again.
+    let all = u32::try_from(STREAMS_MAX).expect("few");
+    drop(app.0.streams.acquire_many(all).await.expect("open"));
+    app.0.inbox.put(Mail::Stop);
+}

@@ -1,0 +1,252 @@
+//! Tasks defined and removed.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use baton_core::scheduler::{Change, Define, Expected, LibraryError, Remove};
+use baton_model::api::{Problem, ProblemAt, TaskDefined};
+use baton_model::library::{Definition, TaskName};
+use serde_json::Value;
+
+use super::super::given::{self, Parameters};
+use super::super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable};
+use super::super::problem::{Answer, Fault};
+use super::super::{App, shape};
+use super::{name, path, revision_in, tagged};
+use crate::driver::mail::Ask;
+
+/// Add a task to the library
+#[utoipa::path(
+    post,
+    path = "/{owner}/tasks/",
+    tag = "library",
+    operation_id = "create-task",
+    request_body(content = Object, description = "The task, in the schema of task files."),
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("dryRun" = Option<bool>, Query, description = "Keep nothing; only say what would happen."),
+    ),
+    responses(
+        (status = 201, description = "It is durable.", body = TaskDefined, headers(("location" = String, description = "Where it is."), ("etag" = String, description = "Its revision."))),
+        (status = 200, description = "It would be, were this no dry run.", body = TaskDefined),
+        (status = 409, description = "There is one of this name, or there are too many.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        BadBody,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn create(
+    State(app): State<App>,
+    Path(owner): Path<String>,
+    uri: Uri,
+    request: Request,
+) -> Answer<Response> {
+    let dry = dry_run(&uri)?;
+    let file: Value = given::body(request).await?;
+    let (name, definition) = definition(file, &owner, None)?;
+    let wanted = name.to_string();
+    let made = define(&app, name, definition, Expected::Absent, dry).await;
+    // Whoever replaces a task asks for a condition; whoever adds one does not.
+    made.map_err(|fault| match fault.status() {
+        StatusCode::PRECONDITION_FAILED => {
+            let detail = format!("there is a task {wanted} already; replace it with PUT");
+            Fault::new(StatusCode::CONFLICT, "exists", detail)
+        }
+        _ => fault,
+    })
+}
+
+/// Replace a task by its next revision, or add one
+///
+/// With the header `If-Match` it is replaced if it still has that revision; with
+/// `If-None-Match: *` it is added if there is none. One of them is needed.
+#[utoipa::path(
+    put,
+    path = "/{owner}/tasks/{name}",
+    tag = "library",
+    operation_id = "replace-task",
+    request_body(content = Object, description = "The task, in the schema of task files."),
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("dryRun" = Option<bool>, Query, description = "Keep nothing; only say what would happen."),
+        ("if-match" = Option<String>, Header, description = "The tag of the revision that is replaced, such as \"r3\"."),
+        ("if-none-match" = Option<String>, Header, description = "`*`: only if there is no such task."),
+    ),
+    responses(
+        (status = 200, description = "It is durable, or was so before, or this was a dry run.", body = TaskDefined, headers(("etag" = String, description = "Its revision."))),
+        (status = 201, description = "It is new, and durable.", body = TaskDefined, headers(("etag" = String, description = "Its revision."))),
+        (status = 409, description = "It comes from a file, or there are too many.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "It has another revision by now, or is there already.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        (status = 428, description = "Neither If-Match nor If-None-Match was given.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        BadBody,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn replace(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    uri: Uri,
+    request: Request,
+) -> Answer<Response> {
+    let dry = dry_run(&uri)?;
+    let expected = expected(request.headers())?;
+    let file: Value = given::body(request).await?;
+    let (name, definition) = definition(file, &owner, Some(&task))?;
+    define(&app, name, definition, expected, dry).await
+}
+
+/// Take a task out of the library
+///
+/// Its revisions stay readable; its instances go on.
+#[utoipa::path(
+    delete,
+    path = "/{owner}/tasks/{name}",
+    tag = "library",
+    operation_id = "remove-task",
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("if-match" = Option<String>, Header, description = "Only if it has this revision, such as \"r3\"."),
+    ),
+    responses(
+        (status = 204, description = "It is durable that it is gone."),
+        (status = 409, description = "It comes from a file.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "It has another revision by now.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn remove(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let wish = Remove {
+        name: name(&owner, &task),
+        expected: revision_in(&headers, header::IF_MATCH)?,
+        by_file: false,
+    };
+    let name = wish.name.clone();
+    let removed = app.ask(|reply| Ask::Remove { wish, reply }).await?;
+    removed.map_err(|error| fault(&error, &name))?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn define(
+    app: &App,
+    name: TaskName,
+    definition: Definition,
+    expected: Expected,
+    dry: bool,
+) -> Answer<Response> {
+    let wish = Box::new(Define {
+        name: name.clone(),
+        definition: Arc::new(definition),
+        expected,
+        by_file: false,
+        dry,
+    });
+    let defined = app.ask(|reply| Ask::Define { wish, reply }).await?;
+    let defined = defined.map_err(|error| fault(&error, &name))?;
+    let path = path(&name);
+    let body = TaskDefined {
+        owner: name.owner,
+        name: name.name,
+        revision: defined.revision.0,
+        change: match defined.change {
+            Change::Created => "created",
+            Change::Replaced => "replaced",
+            Change::Unchanged => "unchanged",
+        }
+        .to_owned(),
+        dry_run: dry,
+        links: shape::links([("task", path.clone())]),
+    };
+    let status = match (defined.change, dry) {
+        (Change::Created, false) => StatusCode::CREATED,
+        _ => StatusCode::OK,
+    };
+    let mut response = super::super::shown(status, &body);
+    if let Ok(location) = HeaderValue::from_str(&path) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(match dry {
+        true => response,
+        false => tagged(response, defined.revision),
+    })
+}
+
+fn dry_run(uri: &Uri) -> Answer<bool> {
+    let given = Parameters::of(uri, &["dryRun"])?;
+    Ok(given.parsed("dryRun", "true or false")?.unwrap_or(false))
+}
+
+fn expected(headers: &HeaderMap) -> Answer<Expected> {
+    if let Some(revision) = revision_in(headers, header::IF_MATCH)? {
+        return Ok(Expected::Revision(revision));
+    }
+    let none = headers.get(header::IF_NONE_MATCH);
+    match none.map(|value| value.to_str().unwrap_or_default().trim()) {
+        Some("*") => Ok(Expected::Absent),
+        Some(_) => Err(Fault::bad_request("If-None-Match must be *")),
+        None => Err(Fault::new(
+            StatusCode::PRECONDITION_REQUIRED,
+            "condition-needed",
+            "say which revision is replaced with If-Match, or If-None-Match: * for a new task",
+        )),
+    }
+}
+
+/// A task as it came in. Whose it is, and what it is called, the path says; the body may say the
+/// same.
+fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskName, Definition)> {
+    if let Value::Object(fields) = &mut file {
+        let said = [("owner", Some(owner)), ("task", task)];
+        for (field, wanted) in said {
+            let Some(wanted) = wanted else { continue };
+            let found = fields.entry(field).or_insert_with(|| wanted.into());
+            if found.as_str().is_some_and(|found| found != wanted) {
+                let message = format!("the path says {wanted:?}");
+                let at = ProblemAt {
+                    field: field.to_owned(),
+                    message: message.clone(),
+                    mend: "say the same, or nothing".to_owned(),
+                };
+                return Err(Fault::unusable(message, vec![at]));
+            }
+        }
+    }
+    let made = baton_files::from_json(&file, "task").and_then(|file| file.definition(None));
+    made.map_err(Fault::from)
+}
+
+/// Why the library was not changed, for a client.
+fn fault(error: &LibraryError, name: &TaskName) -> Fault {
+    let text = error.to_string();
+    let field = match error {
+        LibraryError::Unknown => return super::unknown(name),
+        LibraryError::Exists(_) | LibraryError::Revised(_) => {
+            return Fault::new(StatusCode::PRECONDITION_FAILED, "revised", text);
+        }
+        LibraryError::FromFile(_) => return Fault::new(StatusCode::CONFLICT, "from-file", text),
+        LibraryError::Full => return Fault::new(StatusCode::CONFLICT, "full", text),
+        LibraryError::Cycle(_) | LibraryError::TooManyAfter => "trigger.after",
+        LibraryError::Schedule(_) => "trigger.schedule",
+        LibraryError::NeedsDefaults => "params",
+        LibraryError::StrictNeedsStore => "exclusive",
+    };
+    let at = ProblemAt {
+        field: field.to_owned(),
+        message: text.clone(),
+        mend: "change it, and put the task again".to_owned(),
+    };
+    Fault::unusable(text, vec![at])
+}

@@ -1,0 +1,154 @@
+//! The library: tasks with their revisions, what became of their due times, and what launches
+//! them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `read` | tasks, revisions, due times |
+//! | `change` | tasks defined and removed |
+//! | `trigger` | tasks launched, by hand and from elsewhere |
+//! | `ticks` | what became of due times |
+//!
+//! A task's tag is its revision, so that whoever replaces one can say which they have read.
+
+pub(super) mod change;
+pub(super) mod read;
+pub(super) mod ticks;
+pub(super) mod trigger;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use baton_core::clock::{Schedule, Zone};
+use baton_model::api::{Links, Task};
+use baton_model::ids::Revision;
+use baton_model::library::{self, TaskName};
+use baton_model::time::Wall;
+use baton_store::view::TaskRecord;
+use serde_json::Value;
+
+use super::problem::{Answer, Fault};
+use super::{App, shape};
+
+fn name(owner: &str, name: &str) -> TaskName {
+    TaskName {
+        owner: owner.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn path(name: &TaskName) -> String {
+    shape::task_path(&name.owner, &name.name)
+}
+
+/// A task as it is shown.
+fn shown(record: &TaskRecord) -> Task<Value> {
+    let trigger = &record.definition.trigger;
+    let schedule = trigger.schedule.as_ref().and_then(parsed);
+    Task {
+        owner: record.name.owner.clone(),
+        name: record.name.name.clone(),
+        revision: record.revision.0,
+        current: record.current,
+        defined_at: record.at.0,
+        file: record.definition.file.clone(),
+        trigger: trigger.clone(),
+        schedule_text: schedule.map(|schedule| schedule.describe()),
+        next_at: None,
+        definition: serde_json::from_str(&record.definition.source).ok(),
+        links: links(record),
+    }
+}
+
+/// The same in a list.
+fn listed(record: &TaskRecord, now: Wall) -> Task<Value> {
+    let schedule = record.definition.trigger.schedule.as_ref();
+    let next = schedule.and_then(parsed).and_then(|it| it.after(now));
+    Task {
+        next_at: next.map(|fire| fire.at.0),
+        definition: None,
+        ..shown(record)
+    }
+}
+
+fn links(record: &TaskRecord) -> Links {
+    let path = path(&record.name);
+    let mut links = shape::links([
+        ("self", path.clone()),
+        ("revisions", format!("{path}/revisions/")),
+        ("ticks", format!("{path}/ticks/")),
+        (
+            "history",
+            format!(
+                "/history/?owner={}&name={}",
+                shape::encoded(&record.name.owner),
+                shape::encoded(&record.name.name)
+            ),
+        ),
+    ]);
+    if !record.current {
+        return links;
+    }
+    let mut add = |relation: &str, target: String| {
+        links.insert(relation.to_owned(), target);
+    };
+    add("run", format!("POST {path}/run"));
+    let trigger = &record.definition.trigger;
+    if trigger.schedule.is_some() {
+        add("due", format!("{path}/due"));
+    }
+    if trigger.remote {
+        add("trigger", format!("POST {path}/trigger"));
+    }
+    if record.definition.file.is_none() {
+        add("replace", format!("PUT {path}"));
+        add("remove", format!("DELETE {path}"));
+    }
+    links
+}
+
+/// A schedule that was read before; nothing if its zone is no longer known.
+fn parsed(schedule: &library::Schedule) -> Option<Schedule> {
+    let zone = Zone::named(&schedule.zone).ok()?;
+    Schedule::parse(&schedule.text, &zone, schedule.dst).ok()
+}
+
+/// Says with an answer which revision it shows.
+fn tagged(mut response: Response, revision: Revision) -> Response {
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"r{}\"", revision.0)) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// The revision that a header names.
+fn revision_in(headers: &HeaderMap, header: header::HeaderName) -> Answer<Option<Revision>> {
+    let Some(value) = headers.get(&header) else {
+        return Ok(None);
+    };
+    let text = value.to_str().unwrap_or_default().trim();
+    let text = text.strip_prefix("W/").unwrap_or(text);
+    let number = text.strip_prefix("\"r").and_then(|it| it.strip_suffix('"'));
+    let number = number.and_then(|digits| digits.parse().ok());
+    number.map(|number| Some(Revision(number))).ok_or_else(|| {
+        Fault::bad_request(format!(
+            "{header} must be the ETag of one revision, such as \"r3\""
+        ))
+    })
+}
+
+fn unknown(name: &TaskName) -> Fault {
+    let short: String = name.to_string().chars().take(200).collect();
+    Fault::not_found(format!(
+        "there is no task {short:?} in the library; GET /library/ lists them"
+    ))
+}
+
+impl App {
+    /// A task as the store has it.
+    async fn task(&self, name: &TaskName, revision: Option<Revision>) -> Answer<TaskRecord> {
+        let wanted = name.clone();
+        let found = self
+            .read(move |store| store.task(&wanted, revision))
+            .await?;
+        found.ok_or_else(|| unknown(name))
+    }
+}

@@ -1,0 +1,235 @@
+//! Tasks, revisions and due times.
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use baton_model::api::{DueTimes, LibraryPage, List, Task};
+use baton_model::ids::Revision;
+use baton_model::library::TaskName;
+use baton_model::time::Wall;
+use baton_store::view::TaskQuery;
+use serde_json::Value;
+
+use super::super::conditional::tagged;
+use super::super::given::Parameters;
+use super::super::lists::page_links;
+use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
+use super::super::problem::{Answer, Fault};
+use super::super::{App, shape};
+use super::{listed, name, parsed, path};
+use crate::clock;
+use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
+
+/// The tasks of the library, by owner and name
+#[utoipa::path(
+    get,
+    path = "/library/",
+    tag = "library",
+    operation_id = "library",
+    params(
+        ("cursor" = Option<String>, Query, description = "Where the page begins; the link `next` leads there."),
+        ("limit" = Option<u64>, Query, description = "How many items at most."),
+        ("owner" = Option<String>, Query, description = "Of this owner only."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = LibraryPage<Value>),
+        BadRequest,
+        Unchanged,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
+    let given = Parameters::of(&uri, &["cursor", "limit", "owner"])?;
+    let owner = given.text("owner").map(str::to_owned);
+    page(&app, owner, &given, "/library/").await
+}
+
+/// The tasks of one owner, by name
+#[utoipa::path(
+    get,
+    path = "/{owner}/tasks/",
+    tag = "library",
+    operation_id = "tasks",
+    params(
+        ("owner" = String, Path, description = "Whose they are."),
+        ("cursor" = Option<String>, Query, description = "Where the page begins; the link `next` leads there."),
+        ("limit" = Option<u64>, Query, description = "How many items at most."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = LibraryPage<Value>),
+        BadRequest,
+        Unchanged,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn of_owner(
+    State(app): State<App>,
+    Path(owner): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
+    let given = Parameters::of(&uri, &["cursor", "limit"])?;
+    let path = format!("/{}/tasks/", shape::encoded(&owner));
+    page(&app, Some(owner), &given, &path).await
+}
+
+async fn page(
+    app: &App,
+    owner: Option<String>,
+    given: &Parameters,
+    path: &str,
+) -> Answer<Response> {
+    let cursor = given.text("cursor").map(|text| {
+        let wrong = || Fault::bad_request("cursor must be one that an earlier page gave");
+        text.parse::<TaskName>().map_err(|_| wrong())
+    });
+    let query = TaskQuery {
+        owner,
+        after: cursor.transpose()?,
+        limit: given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+    };
+    let page = app.read(move |store| store.tasks(&query)).await?;
+    let now = clock::now().wall;
+    let next = page.next.map(|name| shape::encoded(&name.to_string()));
+    let library = LibraryPage::<Value> {
+        items: page.items.iter().map(|it| listed(it, now)).collect(),
+        problems: app.0.problems.all(),
+        links: page_links(path, given, next),
+    };
+    Ok(tagged(&library))
+}
+
+/// A task, as it is or as it was in one revision
+#[utoipa::path(
+    get,
+    path = "/{owner}/tasks/{name}",
+    tag = "library",
+    operation_id = "task",
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("revision" = Option<u32>, Query, description = "As it was then; also of tasks that were removed."),
+    ),
+    responses(
+        (status = 200, description = "Its tag names the revision.", body = Task<Value>),
+        BadRequest,
+        Unchanged,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn show(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    uri: Uri,
+) -> Answer<Response> {
+    let given = Parameters::of(&uri, &["revision"])?;
+    let revision = given.number("revision")?.map(Revision);
+    let record = app.task(&name(&owner, &task), revision).await?;
+    let response = super::super::shown(StatusCode::OK, &super::shown(&record));
+    Ok(super::tagged(response, record.revision))
+}
+
+/// The revisions of a task, the latest first
+#[utoipa::path(
+    get,
+    path = "/{owner}/tasks/{name}/revisions/",
+    tag = "library",
+    operation_id = "revisions",
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("cursor" = Option<u32>, Query, description = "Before this revision; the link `next` leads there."),
+        ("limit" = Option<u64>, Query, description = "How many items at most."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<Task<Value>>),
+        BadRequest,
+        Unchanged,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn revisions(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    uri: Uri,
+) -> Answer<Response> {
+    let given = Parameters::of(&uri, &["cursor", "limit"])?;
+    let before = given.number("cursor")?.map(Revision);
+    let limit = given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT);
+    let name = name(&owner, &task);
+    // Of a task that was removed the first revision is there all the same.
+    let any = app.task(&name, Some(Revision(1))).await?;
+    let wanted = name.clone();
+    let (page, now) = app
+        .read(move |store| {
+            let page = store.revisions(any.number, before, limit)?;
+            Ok((page, store.task(&wanted, None)?))
+        })
+        .await?;
+    let current = now.map(|record| record.revision);
+    let items = page.items.into_iter().map(|it| {
+        super::shown(&baton_store::view::TaskRecord {
+            number: any.number,
+            name: name.clone(),
+            revision: it.revision,
+            current: current == Some(it.revision),
+            at: it.at,
+            definition: it.definition,
+        })
+    });
+    let path = format!("{}/revisions/", path(&name));
+    let list = List {
+        items: items.collect(),
+        total: None,
+        links: page_links(&path, &given, page.next.map(|next| next.0.to_string())),
+    };
+    Ok(tagged(&list))
+}
+
+/// When a task is due next
+#[utoipa::path(
+    get,
+    path = "/{owner}/tasks/{name}/due",
+    tag = "library",
+    operation_id = "due",
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("limit" = Option<u64>, Query, description = "How many times, at most 1000."),
+        ("after" = Option<u64>, Query, description = "After this time, in milliseconds since 1970; now if nobody says."),
+    ),
+    responses(
+        (status = 200, description = "Times; none if it has no schedule, or no time is left.", body = DueTimes),
+        BadRequest,
+        Unchanged,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn due(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    uri: Uri,
+) -> Answer<Response> {
+    let given = Parameters::of(&uri, &["limit", "after"])?;
+    let limit: usize = given.number("limit")?.unwrap_or(DUE_TIMES_DEFAULT);
+    let after = given.number("after")?.map_or(clock::now().wall, Wall);
+    let name = name(&owner, &task);
+    let record = app.task(&name, None).await?;
+    let schedule = record.definition.trigger.schedule.as_ref();
+    let zone = schedule.map(|schedule| schedule.zone.clone());
+    let schedule = schedule.and_then(parsed);
+    let times = schedule.map(|schedule| {
+        std::iter::successors(schedule.after(after), |fire| schedule.after(fire.at))
+            .map(|fire| fire.at.0)
+            .take(limit.min(DUE_TIMES_MAX))
+            .collect()
+    });
+    let path = path(&name);
+    Ok(tagged(&DueTimes {
+        at: times.unwrap_or_default(),
+        zone,
+        links: shape::links([("self", format!("{path}/due")), ("task", path)]),
+    }))
+}

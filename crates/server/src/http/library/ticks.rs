@@ -1,0 +1,156 @@
+//! What became of due times.
+
+use std::collections::BTreeSet;
+
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use axum::response::Response;
+use baton_model::api::{List, Tick};
+use baton_model::fact::Fact;
+use baton_model::ids::{Revision, TaskNo};
+use baton_model::library::TaskName;
+use baton_model::schedule::{SkipReason, Verdict};
+use baton_store::view::{Entry, Seq, TickQuery};
+
+use super::super::conditional::tagged;
+use super::super::given::Parameters;
+use super::super::lists::page_links;
+use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
+use super::super::problem::Answer;
+use super::super::{App, shape, words};
+use super::{name, path};
+use crate::limits::PAGE_ITEMS_DEFAULT;
+
+/// What became of every due time, the latest first
+#[utoipa::path(
+    get,
+    path = "/history/ticks/",
+    tag = "library",
+    operation_id = "ticks",
+    params(
+        ("cursor" = Option<u64>, Query, description = "Before the fact of this number; the link `next` leads there."),
+        ("limit" = Option<u64>, Query, description = "How many items at most."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<Tick>),
+        BadRequest,
+        Unchanged,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn all(State(app): State<App>, uri: Uri) -> Answer<Response> {
+    page(&app, None, "/history/ticks/", &uri).await
+}
+
+/// What became of the due times of one task, the latest first
+#[utoipa::path(
+    get,
+    path = "/{owner}/tasks/{name}/ticks/",
+    tag = "library",
+    operation_id = "ticks-of-task",
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("cursor" = Option<u64>, Query, description = "Before the fact of this number; the link `next` leads there."),
+        ("limit" = Option<u64>, Query, description = "How many items at most."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<Tick>),
+        BadRequest,
+        Unchanged,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn of_task(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    uri: Uri,
+) -> Answer<Response> {
+    let name = name(&owner, &task);
+    // Of a task that was removed the first revision is there all the same.
+    let number = app.task(&name, Some(Revision(1))).await?.number;
+    let path = format!("{}/ticks/", path(&name));
+    page(&app, Some(number), &path, &uri).await
+}
+
+async fn page(app: &App, task: Option<TaskNo>, path: &str, uri: &Uri) -> Answer<Response> {
+    let given = Parameters::of(uri, &["cursor", "limit"])?;
+    let query = TickQuery {
+        task,
+        before: given.number("cursor")?.map(Seq),
+        limit: given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+    };
+    let (page, names) = app
+        .read(move |store| {
+            let page = store.ticks(&query)?;
+            let numbers: BTreeSet<TaskNo> =
+                page.items.iter().filter_map(|it| it.fact.task()).collect();
+            let names = store.task_names(&numbers)?;
+            Ok((page, names))
+        })
+        .await?;
+    let ticks = page.items.iter().filter_map(|entry| {
+        let name = names.get(&entry.fact.task()?)?;
+        tick(entry, name)
+    });
+    let list = List {
+        items: ticks.collect(),
+        total: None,
+        links: page_links(path, &given, page.next.map(|next| next.0.to_string())),
+    };
+    Ok(tagged(&list))
+}
+
+fn tick(entry: &Entry, name: &TaskName) -> Option<Tick> {
+    let Fact::TickRecorded {
+        revision,
+        first,
+        last,
+        count,
+        verdict,
+        instance,
+        after,
+        ..
+    } = &entry.fact
+    else {
+        return None;
+    };
+    let mut links = shape::links([("task", path(name))]);
+    if let Some(instance) = instance {
+        let path = shape::path(*instance, *instance);
+        links.insert("instance".to_owned(), path);
+    }
+    let (late, reason) = match verdict {
+        Verdict::Launch => (None, None),
+        Verdict::Late { by } => (Some(shape::seconds(*by)), None),
+        Verdict::Skip(reason) => (None, Some(*reason)),
+    };
+    Some(Tick {
+        seq: entry.seq.0,
+        owner: name.owner.clone(),
+        name: name.name.clone(),
+        revision: revision.0,
+        nominal_at: first.0,
+        last_at: last.0,
+        count: *count,
+        recorded_at: entry.at.0,
+        verdict: verdict.word().to_owned(),
+        late_seconds: late,
+        reason: reason.map(|reason| word(reason).to_owned()),
+        text: words::tick(*verdict, *count),
+        instance: instance.map(|it| it.to_string()),
+        after: after.map(|it| it.to_string()),
+        links,
+    })
+}
+
+const fn word(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::Missed => "missed",
+        SkipReason::CatchUp => "catch-up",
+        SkipReason::MaxInstances { .. } => "max-instances",
+        SkipReason::LaunchRate => "launch-rate",
+        SkipReason::Replaced => "replaced",
+    }
+}

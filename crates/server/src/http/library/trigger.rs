@@ -1,0 +1,291 @@
+//! Tasks launched by people and by other systems.
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use baton_core::scheduler::{Fire, FireError, Fired, Trust};
+use baton_files::Binding;
+use baton_model::api::{Problem, TriggerTask, Triggered};
+use baton_model::ids::Revision;
+use baton_model::library::{By, IdempotencyKey, TaskName};
+use baton_model::spec::InstanceSpec;
+use baton_model::token::Role;
+use sha2::{Digest as _, Sha256};
+
+use super::super::given;
+use super::super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable};
+use super::super::peer::Peer;
+use super::super::problem::{Answer, Fault};
+use super::super::{App, owners, roles, shape};
+use super::{name, path, unknown};
+use crate::driver::mail::Ask;
+use crate::limits::IDEMPOTENCY_KEY_CHARS_MAX;
+
+/// In which the secret of a task is shown.
+const SECRET: &str = "baton-trigger-secret";
+
+/// In which a client calls its request by a name.
+const KEY: &str = "idempotency-key";
+
+/// How often parameters are bound anew because the task was replaced meanwhile.
+const BINDINGS_MAX: usize = 3;
+
+/// Launch a task, from another system
+///
+/// The task must say `remote: true`. Where it has a secret, that is shown in the header
+/// `Baton-Trigger-Secret`; whoever shows it needs no token, and whoever has an operator's token
+/// needs no secret.
+#[utoipa::path(
+    post,
+    path = "/{owner}/tasks/{name}/trigger",
+    tag = "library",
+    operation_id = "trigger",
+    request_body(content = Option<TriggerTask>, description = "Values for parameters; may be left out."),
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("idempotency-key" = Option<String>, Header, description = "A name for this request, at most 255 characters: sent again, it launches nothing more."),
+        ("baton-trigger-secret" = Option<String>, Header, description = "The secret of the task."),
+    ),
+    responses(
+        (status = 202, description = "It is durable.", body = Triggered, headers(("location" = String, description = "The instance: its control URL."))),
+        (status = 409, description = "So many instances are on their way already, or the task is being replaced.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "A parameter is wrong or missing, or the key belongs to another request.", body = Problem, content_type = PROBLEM),
+        (status = 429, description = "The launch rate of the task is used up.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds."))),
+        BadRequest,
+        BadBody,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn remote(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    request: Request,
+) -> Answer<Response> {
+    let headers = request.headers();
+    let shown = headers.get(SECRET);
+    let shown = shown.map(|secret| hex(&Sha256::digest(secret.as_bytes())));
+    let trust = match app.0.demands {
+        false => Trust::Open,
+        true => {
+            let certificate = Peer::of(request.extensions()).certificate;
+            let caller = roles::shown(&app.0.access, headers, certificate.as_deref());
+            match roles::admit(caller, Some(Role::Operator)) {
+                Ok(caller) => match caller.owner.filter(|its| **its != *owner) {
+                    None => Trust::Known,
+                    Some(_) if shown.is_some() => Trust::Stranger,
+                    Some(its) => return Err(owners::foreign(&its)),
+                },
+                Err(_) if shown.is_some() => Trust::Stranger,
+                Err(fault) => return Err(fault),
+            }
+        }
+    };
+    launch(&app, name(&owner, &task), By::Remote, trust, shown, request).await
+}
+
+/// Launch a task, by hand
+#[utoipa::path(
+    post,
+    path = "/{owner}/tasks/{name}/run",
+    tag = "library",
+    operation_id = "run-task",
+    request_body(content = Option<TriggerTask>, description = "Values for parameters; may be left out."),
+    params(
+        ("owner" = String, Path, description = "Whose it is."),
+        ("name" = String, Path, description = "What it is called."),
+        ("idempotency-key" = Option<String>, Header, description = "A name for this request, at most 255 characters: sent again, it launches nothing more."),
+    ),
+    responses(
+        (status = 202, description = "It is durable.", body = Triggered, headers(("location" = String, description = "The instance: its control URL."))),
+        (status = 409, description = "So many instances are on their way already, or the task is being replaced.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "A parameter is wrong or missing, or the key belongs to another request.", body = Problem, content_type = PROBLEM),
+        (status = 429, description = "The launch rate of the task is used up.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds."))),
+        BadRequest,
+        BadBody,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn by_hand(
+    State(app): State<App>,
+    Path((owner, task)): Path<(String, String)>,
+    request: Request,
+) -> Answer<Response> {
+    let name = name(&owner, &task);
+    launch(&app, name, By::Hand, Trust::Known, None, request).await
+}
+
+async fn launch(
+    app: &App,
+    name: TaskName,
+    by: By,
+    trust: Trust,
+    secret_sha256: Option<String>,
+    request: Request,
+) -> Answer<Response> {
+    let key = key(request.headers())?;
+    let wanted: TriggerTask = given::optional_body(request).await?.unwrap_or_default();
+    let key = key.map(|key| IdempotencyKey {
+        key,
+        request: digest(&wanted),
+    });
+    let mut tried = 0;
+    let fired = loop {
+        tried += 1;
+        let wish = Fire {
+            name: name.clone(),
+            bound: bound(app, &name, &wanted).await?,
+            by,
+            trust,
+            secret_sha256: secret_sha256.clone(),
+            key,
+        };
+        match app.ask(|reply| Ask::Fire { wish, reply }).await? {
+            Err(FireError::Revised(_)) if tried < BINDINGS_MAX => {}
+            Err(FireError::NeedsParameters) => return Err(missing(app, &name).await),
+            other => break other.map_err(|error| fault(error, &name))?,
+        }
+    };
+    Ok(launched(&name, fired))
+}
+
+/// What an instance asks for, where the parameters are not the defaults.
+async fn bound(
+    app: &App,
+    name: &TaskName,
+    wanted: &TriggerTask,
+) -> Answer<Option<(Revision, Box<InstanceSpec>)>> {
+    if wanted.params.is_empty() {
+        return Ok(None);
+    }
+    let record = app.task(name, None).await?;
+    let spec = spec(&record.definition.source, wanted)?;
+    Ok(Some((record.revision, Box::new(spec))))
+}
+
+fn spec(source: &str, wanted: &TriggerTask) -> Answer<InstanceSpec> {
+    let file = serde_json::from_str(source).map_err(|error| {
+        let detail = format!("the task in the library cannot be read: {error}");
+        Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
+    })?;
+    let binding = Binding {
+        params: wanted.params.clone(),
+        ..Binding::default()
+    };
+    let file = baton_files::from_json(&file, "task")?;
+    Ok(file.instance(&binding)?)
+}
+
+/// Which parameter must be given.
+async fn missing(app: &App, name: &TaskName) -> Fault {
+    let record = match app.task(name, None).await {
+        Ok(record) => record,
+        Err(fault) => return fault,
+    };
+    match spec(&record.definition.source, &TriggerTask::default()) {
+        Err(fault) => fault,
+        Ok(_) => fault(FireError::Revised(record.revision), name),
+    }
+}
+
+fn launched(name: &TaskName, fired: Fired) -> Response {
+    let control = shape::path(fired.instance, fired.instance);
+    let body = Triggered {
+        id: fired.instance.to_string(),
+        again: fired.again,
+        links: shape::links([("control", control.clone()), ("task", path(name))]),
+    };
+    let mut response = super::super::shown(StatusCode::ACCEPTED, &body);
+    if let Ok(location) = HeaderValue::from_str(&control) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+fn fault(error: FireError, name: &TaskName) -> Fault {
+    let (status, kind) = match error {
+        FireError::Unknown => return unknown(name),
+        FireError::NotRemote => (StatusCode::FORBIDDEN, "not-remote"),
+        FireError::Secret => (StatusCode::FORBIDDEN, "secret"),
+        FireError::NeedsParameters => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+        FireError::Revised(_) => (StatusCode::CONFLICT, "revised"),
+        FireError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
+        FireError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),
+        FireError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
+    };
+    Fault::new(status, kind, error.to_string())
+}
+
+/// What a client calls its request, as the first half of a hash of it.
+fn key(headers: &HeaderMap) -> Answer<Option<(u64, u64)>> {
+    let mut given = headers.get_all(KEY).iter();
+    let (Some(first), second) = (given.next(), given.next()) else {
+        return Ok(None);
+    };
+    let text = first.to_str().unwrap_or_default();
+    if second.is_some() || text.is_empty() || text.len() > IDEMPOTENCY_KEY_CHARS_MAX {
+        return Err(Fault::bad_request(format!(
+            "Idempotency-Key must be one text of 1 to {IDEMPOTENCY_KEY_CHARS_MAX} plain characters"
+        )));
+    }
+    let hash: [u8; 32] = Sha256::digest(text).into();
+    Ok(Some((eight(&hash, 0), eight(&hash, 8))))
+}
+
+fn digest(wanted: &TriggerTask) -> u64 {
+    let mut hasher = Sha256::new();
+    for (name, value) in &wanted.params {
+        for text in [name, value] {
+            hasher.update((text.len() as u64).to_le_bytes());
+            hasher.update(text);
+        }
+    }
+    let hash: [u8; 32] = hasher.finalize().into();
+    eight(&hash, 0)
+}
+
+fn eight(hash: &[u8; 32], from: usize) -> u64 {
+    let bytes = hash[from..].iter().take(8);
+    bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_known_by_its_parameters_and_not_by_how_they_run_together() {
+        let of = |pairs: &[(&str, &str)]| {
+            let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let params = pairs.iter().map(own).collect();
+            digest(&TriggerTask { params })
+        };
+        assert_eq!(of(&[("a", "b")]), of(&[("a", "b")]));
+        assert_ne!(of(&[("a", "bc")]), of(&[("ab", "c")]));
+        assert_ne!(of(&[("a", "")]), of(&[]));
+    }
+
+    #[test]
+    fn a_key_is_one_short_text() {
+        let with = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                let value = HeaderValue::from_str(value).expect("plain");
+                headers.append(KEY, value);
+            }
+            key(&headers)
+        };
+        assert!(matches!(with(&[]), Ok(None)));
+        assert!(matches!(with(&["a"]), Ok(Some(_))));
+        assert_ne!(with(&["a"]).expect("good"), with(&["b"]).expect("good"));
+        for bad in [&[""][..], &["a", "b"], &[&"x".repeat(256)]] {
+            assert!(with(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What attempts have written: read from the worker that has it, piece by piece.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `range` | the header *Range* |
+//! | `follow` | logs as they grow, and long ranges |
+
+mod follow;
+mod range;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use baton_model::api::Problem;
+use baton_model::fact::Fact;
+use baton_model::ids::{InstanceId, LeaseId, WorkerName};
+use baton_model::limits::LOG_CHUNK_BYTES_MAX;
+use baton_model::message::{LogAnswer, LogChunk, LogQuery, LogStream};
+use baton_store::view::Record;
+
+use super::App;
+use super::given::{self, Parameters};
+use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Unavailable};
+use super::problem::{Answer, Fault};
+use super::streams::Asked;
+use crate::driver::mail::Ask;
+use crate::limits::TIMELINE_EVENTS_MAX;
+use follow::Rest;
+use range::Range;
+
+/// Bytes of one piece if the client names no number.
+const PIECE_BYTES_DEFAULT: u32 = 64 << 10;
+
+/// An attempt, who has its log, and whether more may be written.
+struct Source {
+    lease: LeaseId,
+    worker: WorkerName,
+    is_over: bool,
+    /// A process of it was there, so far as we know: what has no log then has printed nothing,
+    /// or was cleared away.
+    has_run: bool,
+}
+
+/// Which log of an instance.
+struct Wanted {
+    attempt: Option<u32>,
+    process: Option<String>,
+    run: Option<u32>,
+    stream: LogStream,
+}
+
+/// What an attempt has written, from the worker that has it
+///
+/// A piece of it; with the header Range that range; with `follow` all of it, as it is written,
+/// until the attempt has ended.
+#[utoipa::path(
+    get,
+    path = "/instances/{id}/logs/{stream}",
+    tag = "instances",
+    operation_id = "logs",
+    params(
+        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("stream" = String, Path, description = "`stdout` or `stderr`.", pattern = "^std(out|err)$"),
+        ("attempt" = Option<u32>, Query, description = "The number of the attempt; the last one if left out."),
+        ("offset" = Option<u64>, Query, description = "The first byte."),
+        ("limit" = Option<u32>, Query, description = "How many bytes at most."),
+        ("process" = Option<String>, Query, description = "Of this process only."),
+        ("run" = Option<u32>, Query, description = "Of this run of the process, where it was started again; the last one if left out."),
+        ("follow" = Option<bool>, Query, description = "With `true`, from the offset on until the attempt has ended, through every later run of the process."),
+        ("range" = Option<String>, Header, description = "One range of bytes: `bytes=0-99`, `bytes=100-`, `bytes=-100`. Not with `offset`, `limit` or `follow`."),
+    ),
+    responses(
+        (status = 200, description = "Bytes.", content_type = "application/octet-stream", body = Vec<u8>,
+            headers(
+                ("accept-ranges" = String, description = "`bytes`."),
+                ("baton-offset" = u64, description = "The first byte."),
+                ("baton-end" = bool, description = "Whether nothing will follow of this run; not with `follow`."),
+                ("baton-attempt" = u32, description = "Of which attempt."),
+                ("baton-run" = u32, description = "Of which run of its process, if it has begun."),
+                ("baton-next-run" = u32, description = "The run that has followed it, if any."),
+                ("baton-note" = String, description = "`nothing-kept` where there never was or no longer is a log.")
+            )),
+        (status = 206, description = "The range.", content_type = "application/octet-stream", body = Vec<u8>,
+            headers(("content-range" = String, description = "Which bytes, of how many; `*` while there may be more."))),
+        (status = 416, description = "There are no such bytes.", body = Problem, content_type = PROBLEM,
+            headers(("content-range" = String, description = "How many there are."))),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(super) async fn read(
+    State(app): State<App>,
+    Path((id, stream)): Path<(String, String)>,
+    asked: Asked,
+    uri: Uri,
+) -> Answer<Response> {
+    let id = given::instance(&id)?;
+    let stream = match stream.as_str() {
+        "stdout" => LogStream::Stdout,
+        "stderr" => LogStream::Stderr,
+        _ => return Err(Fault::not_found("there are two logs: stdout and stderr")),
+    };
+    let known = ["attempt", "offset", "limit", "process", "run", "follow"];
+    let given = Parameters::of(&uri, &known)?;
+    let offset = given.number("offset")?;
+    let limit = given.number("limit")?;
+    let follows = given.parsed("follow", "true or false")?.unwrap_or(false);
+    let wanted = Wanted {
+        attempt: given.number("attempt")?,
+        process: given.text("process").map(str::to_owned),
+        run: given.number("run")?,
+        stream,
+    };
+    let plain = offset.is_none() && limit.is_none() && !follows;
+    if let Some(range) = Range::of(&asked.headers).filter(|_| plain) {
+        return app.range(&asked, id, wanted, range).await;
+    }
+    let offset = offset.unwrap_or(0);
+    let bytes_max = limit.unwrap_or(PIECE_BYTES_DEFAULT);
+    let bytes_max = bytes_max.clamp(1, LOG_CHUNK_BYTES_MAX);
+    let (source, answer) = app.piece(id, &wanted, offset, bytes_max).await?;
+    let found = found(&source, &wanted, answer)?;
+    if follows && !matches!(found, Found::Gone) {
+        let mut rest = app.rest(id, &source, wanted, &found);
+        rest.at = offset;
+        return app.streamed(&asked, &source, &found, rest);
+    }
+    let mut response = shown(&source, &found);
+    let is_gone = matches!(found, Found::Gone);
+    let chunk = found.into_chunk();
+    let short = chunk.bytes.len() < bytes_max as usize;
+    let is_end = short && (source.is_over || chunk.next_run.is_some());
+    *response.body_mut() = Bytes::from(chunk.bytes).into();
+    let headers = response.headers_mut();
+    headers.insert("baton-offset", offset.into());
+    headers.insert("baton-end", word(is_end));
+    if is_gone {
+        let note = HeaderValue::from_static("nothing-kept");
+        headers.insert("baton-note", note);
+    }
+    Ok(response)
+}
+
+fn word(is_so: bool) -> HeaderValue {
+    HeaderValue::from_static(if is_so { "true" } else { "false" })
+}
+
+/// What a worker has of a log.
+enum Found {
+    Piece(LogChunk),
+    /// It may not have come so far as to write anything.
+    NotYet,
+    /// There never was or no longer is one.
+    Gone,
+}
+
+impl Found {
+    fn into_chunk(self) -> LogChunk {
+        match self {
+            Self::Piece(chunk) => chunk,
+            Self::NotYet | Self::Gone => LogChunk::default(),
+        }
+    }
+}
+
+fn found(source: &Source, wanted: &Wanted, answer: LogAnswer) -> Answer<Found> {
+    let Source { lease, worker, .. } = source;
+    let whole = wanted.process.is_none() && wanted.run.unwrap_or(0) == 0;
+    match answer {
+        LogAnswer::Chunk(chunk) => Ok(Found::Piece(chunk)),
+        LogAnswer::NotFound if !source.is_over => Ok(Found::NotYet),
+        LogAnswer::NotFound if source.has_run && whole => Ok(Found::Gone),
+        LogAnswer::NotFound => Err(Fault::not_found(format!(
+            "worker {worker} has no such log of attempt {}; it never started, was cleared away, or \
+             has no process or run of that name",
+            lease.attempt
+        ))),
+        LogAnswer::Unavailable(why) => Err(Fault::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "worker-unavailable",
+            format!("the log is on worker {worker}, which cannot be asked: {why}"),
+        )),
+    }
+}
+
+/// An answer without its bytes: whose they are.
+fn shown(source: &Source, found: &Found) -> Response {
+    let mut response = Body::empty().into_response();
+    let headers = response.headers_mut();
+    let media = HeaderValue::from_static("application/octet-stream");
+    headers.insert(header::CONTENT_TYPE, media);
+    let ranges = HeaderValue::from_static("bytes");
+    headers.insert(header::ACCEPT_RANGES, ranges);
+    headers.insert("baton-attempt", source.lease.attempt.number.0.into());
+    if let Found::Piece(chunk) = found {
+        headers.insert("baton-run", chunk.run.into());
+        if let Some(next) = chunk.next_run {
+            headers.insert("baton-next-run", next.into());
+        }
+    }
+    response
+}
+
+fn with_range(mut response: Response, range: String) -> Response {
+    // Digits and dashes are always fine in a header.
+    if let Ok(range) = HeaderValue::from_str(&range) {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
+    response
+}
+
+impl App {
+    /// One piece, and whose it is.
+    async fn piece(
+        &self,
+        id: InstanceId,
+        wanted: &Wanted,
+        offset: u64,
+        bytes_max: u32,
+    ) -> Answer<(Source, LogAnswer)> {
+        // Read before the log is: what is over by then has written everything.
+        let record = self.record(id).await?;
+        let source = self.source(&record, wanted.attempt).await?;
+        let query = LogQuery {
+            lease: source.lease,
+            process: wanted.process.clone(),
+            run: wanted.run,
+            stream: wanted.stream,
+            offset,
+            bytes_max,
+        };
+        let worker = source.worker.clone();
+        let answer = self.ask(|reply| Ask::Logs {
+            worker,
+            query,
+            reply,
+        });
+        let answer = answer.await?;
+        Ok((source, answer))
+    }
+
+    /// What follows what was found, of the very same log.
+    fn rest(&self, id: InstanceId, source: &Source, wanted: Wanted, found: &Found) -> Rest {
+        let run = match found {
+            Found::Piece(chunk) => Some(chunk.run),
+            Found::NotYet | Found::Gone => wanted.run,
+        };
+        Rest {
+            app: self.clone(),
+            id,
+            wanted: Wanted {
+                attempt: Some(source.lease.attempt.number.0),
+                run,
+                ..wanted
+            },
+            at: 0,
+            end: None,
+        }
+    }
+
+    /// All that is left, as it comes.
+    fn streamed(
+        &self,
+        asked: &Asked,
+        source: &Source,
+        found: &Found,
+        rest: Rest,
+    ) -> Answer<Response> {
+        let mut response = shown(source, found);
+        *response.body_mut() = self.stream(asked, true, |pipe| rest.run(pipe))?;
+        // Proxies that gather answers would hold it back.
+        let at_once = HeaderValue::from_static("no");
+        response.headers_mut().insert("x-accel-buffering", at_once);
+        Ok(response)
+    }
+
+    async fn range(
+        &self,
+        asked: &Asked,
+        id: InstanceId,
+        wanted: Wanted,
+        range: Range,
+    ) -> Answer<Response> {
+        // How long it is, and which run it is of, has to be known first.
+        let (source, answer) = self.piece(id, &wanted, 0, 1).await?;
+        let found = found(&source, &wanted, answer)?;
+        let size = match &found {
+            Found::Piece(chunk) => chunk.size,
+            Found::NotYet | Found::Gone => 0,
+        };
+        let Some((first, last)) = range.within(size) else {
+            let fault = Fault::new(
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                "no-such-range",
+                format!("the log has {size} bytes, and none in that range"),
+            );
+            return Ok(with_range(fault.into_response(), format!("bytes */{size}")));
+        };
+        let rest = Rest {
+            at: first,
+            end: Some(last.saturating_add(1)),
+            ..self.rest(id, &source, wanted, &found)
+        };
+        let followed = matches!(&found, Found::Piece(chunk) if chunk.next_run.is_some());
+        let is_whole = source.is_over || followed;
+        let mut response = self.streamed(asked, &source, &found, rest)?;
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let length = HeaderValue::from(last - first + 1);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, length);
+        let of = match is_whole {
+            true => size.to_string(),
+            false => "*".to_owned(),
+        };
+        Ok(with_range(response, format!("bytes {first}-{last}/{of}")))
+    }
+
+    /// Finds the attempt: the one named, or the last one.
+    async fn source(&self, record: &Record, number: Option<u32>) -> Answer<Source> {
+        let is_wanted =
+            |lease: LeaseId| number.is_none_or(|number| lease.attempt.number.0 == number);
+        let open = record.instance.lease.as_deref();
+        if let Some(open) = open.filter(|open| is_wanted(open.id)) {
+            return Ok(Source {
+                lease: open.id,
+                worker: open.holder.worker.clone(),
+                is_over: false,
+                has_run: true,
+            });
+        }
+        if let Some(last) = record.last.as_ref().filter(|last| is_wanted(last.lease)) {
+            return Ok(Source {
+                lease: last.lease,
+                worker: last.worker.clone(),
+                is_over: true,
+                has_run: last.ran.is_some(),
+            });
+        }
+        let id = record.instance.id;
+        match number {
+            Some(number) => self.earlier(id, number).await,
+            None => Err(Fault::not_found(format!(
+                "{id} has no log: it has not been started yet"
+            ))),
+        }
+    }
+
+    /// An attempt of which only the timeline knows.
+    async fn earlier(&self, id: InstanceId, number: u32) -> Answer<Source> {
+        let page = self
+            .read(move |store| store.timeline(id, None, TIMELINE_EVENTS_MAX))
+            .await?;
+        let granted = page.items.into_iter().find_map(|entry| match entry.fact {
+            Fact::LeaseGranted { lease, holder } | Fact::AttemptAdopted { lease, holder, .. }
+                if lease.attempt.number.0 == number =>
+            {
+                Some(Source {
+                    lease,
+                    worker: holder.worker,
+                    is_over: true,
+                    has_run: true,
+                })
+            }
+            _ => None,
+        });
+        granted.ok_or_else(|| Fault::not_found(format!("{id} has no attempt {number}")))
+    }
+}

@@ -1,0 +1,142 @@
+//! Answers that go on: a body that is fed while the client reads it.
+//!
+//! The feeder is a task of its own. It is one piece ahead of the connection and no more, so a
+//! slow client costs one piece of memory, whatever happens meanwhile; one that takes nothing at
+//! all is cut off by `crate::patient`. The task ends with the client, with the server, or when the
+//! token or the certificate that was shown is worth nothing any longer.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use hyper::body::{Body as HttpBody, Frame};
+use tokio::sync::mpsc;
+
+use super::peer::Peer;
+use super::problem::{Answer, Fault};
+use super::{App, roles};
+use crate::ends;
+use crate::limits::STREAMS_MAX;
+
+/// How somebody has asked for an answer that goes on.
+pub(super) struct Asked {
+    pub(super) headers: HeaderMap,
+    peer: Peer,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self {
+            headers: parts.headers.clone(),
+            peer: Peer::of(&parts.extensions),
+        })
+    }
+}
+
+/// Where a feeder puts its pieces.
+pub(super) struct Pipe(mpsc::Sender<Result<Bytes, Cut>>);
+
+/// The answer does not come to its end.
+#[derive(Debug)]
+pub(super) struct Cut;
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the rest of the answer cannot be had")
+    }
+}
+
+impl Error for Cut {}
+
+impl Pipe {
+    /// Puts a piece, as soon as the one before is taken; false if nobody reads any more.
+    pub(super) async fn put(&self, piece: impl Into<Bytes>) -> bool {
+        self.0.send(Ok(piece.into())).await.is_ok()
+    }
+
+    /// Ends the answer in a way that cannot be taken for its end.
+    pub(super) async fn cut(&self) {
+        // If nobody reads any more, nobody has to be told.
+        let _ = self.0.send(Err(Cut)).await;
+    }
+}
+
+/// The other end, as a connection reads it.
+struct Fed(mpsc::Receiver<Result<Bytes, Cut>>);
+
+impl HttpBody for Fed {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let piece = self.0.poll_recv(cx);
+        piece.map(|piece| piece.map(|bytes| bytes.map(Frame::data)))
+    }
+}
+
+impl App {
+    /// A body that `feed` fills, for whoever has asked so. One that `has_end` breaks off
+    /// if something else than its end ends it, so that nobody takes a part of it for the whole.
+    pub(super) fn stream<F>(
+        &self,
+        asked: &Asked,
+        has_end: bool,
+        feed: impl FnOnce(Pipe) -> F,
+    ) -> Answer<Body>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let place = Arc::clone(&self.0.streams).try_acquire_owned();
+        let place = place.map_err(|_| {
+            Fault::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too-many-streams",
+                format!("{STREAMS_MAX} clients follow something already; try again later"),
+            )
+        })?;
+        let demands = self.0.demands;
+        let secret = match demands {
+            true => roles::secret(&asked.headers)?,
+            false => None,
+        };
+        let certificate = asked.peer.certificate.clone().filter(|_| demands);
+        let (sender, receiver) = mpsc::channel(1);
+        let reader = sender.clone();
+        let feed = feed(Pipe(sender));
+        let (access, mut ending) = (self.0.access.clone(), self.0.ending.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let denied = async {
+                // As `roles` has it: a token counts before a certificate.
+                match (&secret, &certificate) {
+                    (Some(secret), _) => drop(access.until_denied(secret).await),
+                    (None, Some(certificate)) => drop(certificate.until_denied().await),
+                    (None, None) => pending().await,
+                }
+            };
+            tokio::select! {
+                () = feed => return,
+                () = reader.closed() => return,
+                () = ends(&mut ending) => {}
+                () = denied => {}
+            }
+            if has_end {
+                Pipe(reader).cut().await;
+            }
+        });
+        Ok(Body::new(Fed(receiver)))
+    }
+}

@@ -1,0 +1,90 @@
+//! What was used, by owner and hour.
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use baton_model::api::{List, Usage};
+use baton_model::time::{Millis, Wall};
+use baton_store::usage::{self as kept, Hour, UsagePlace, UsageQuery};
+
+use super::conditional::tagged;
+use super::given::Parameters;
+use super::lists::page_links;
+use super::openapi::answers::{BadRequest, Unavailable, Unchanged};
+use super::problem::{Answer, Fault};
+use super::{App, shape};
+use crate::clock;
+use crate::limits::PAGE_ITEMS_DEFAULT;
+
+/// So much is shown if nobody says from when.
+const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// What was used, by hour and owner
+///
+/// It is kept when the history is pruned.
+#[utoipa::path(
+    get,
+    path = "/usage/",
+    tag = "views",
+    operation_id = "usage",
+    params(
+        ("owner" = Option<String>, Query, description = "Of this owner only."),
+        ("from" = Option<u64>, Query, description = "From the hour that this moment is in, in milliseconds since 1970; a day before `to` if left out."),
+        ("to" = Option<u64>, Query, description = "To the hour that this moment is in; now if left out."),
+        ("limit" = Option<u64>, Query, description = "How many at most."),
+        ("cursor" = Option<String>, Query, description = "Where the page begins; the link `next` leads there."),
+    ),
+    responses(
+        (status = 200, description = "A page. An hour in which an owner used nothing is missing.", body = List<Usage>),
+        BadRequest,
+        Unchanged,
+        Unavailable
+    )
+)]
+pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
+    let given = Parameters::of(&uri, &["owner", "from", "to", "limit", "cursor"])?;
+    let to = given.number("to")?.map_or(clock::now().wall, Wall);
+    let day_before = Wall(to.0.saturating_sub(SPAN_DEFAULT.0));
+    let from = given.number("from")?.map_or(day_before, Wall);
+    let query = UsageQuery {
+        owner: given.text("owner").map(str::to_owned),
+        from: Hour::of(from),
+        to: Hour::of(to),
+        after: given.text("cursor").map(place).transpose()?,
+        limit: given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+    };
+    let page = app.read(move |store| store.usage(&query)).await?;
+    let next = page.next.map(|(hour, owner)| format!("{}.{owner}", hour.0));
+    let next = next.map(|next| shape::encoded(&next));
+    let list = List {
+        items: page.items.into_iter().map(shown).collect(),
+        total: None,
+        links: page_links("/usage/", &given, next),
+    };
+    Ok(tagged(&list))
+}
+
+/// As an earlier page gave it: the hour, a dot, and the owner.
+fn place(cursor: &str) -> Answer<UsagePlace> {
+    let parts = cursor.split_once('.');
+    let place = parts.and_then(|(hour, owner)| Some((Hour(hour.parse().ok()?), owner.to_owned())));
+    let wrong = "cursor must be what an earlier page gave as such";
+    place.ok_or_else(|| Fault::bad_request(wrong))
+}
+
+fn shown(row: kept::Usage) -> Usage {
+    let used = row.used;
+    let seconds = |ms: u64| ms as f64 / 1_000.0;
+    Usage {
+        hour_at: row.hour.begins().0,
+        owner: row.owner,
+        done: used.done,
+        failed: used.failed,
+        halted: used.halted,
+        attempts: used.attempts,
+        cpu_claimed_seconds: seconds(used.cpu_claimed.0),
+        cpu_used_seconds: seconds(used.cpu_used.0),
+        memory_claimed_mib_seconds: seconds(used.memory_claimed),
+        waited_seconds: seconds(used.waited.0),
+    }
+}

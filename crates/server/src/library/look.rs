@@ -1,0 +1,88 @@
+//! What is in the directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use baton_files::Format;
+use baton_model::library::{Definition, TaskName};
+
+use super::Known;
+use crate::limits::{LIBRARY_DEPTH_MAX, LIBRARY_FILES_MAX};
+
+/// By what a file is known to have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+/// Files by their path within the directory.
+pub(super) type Found = BTreeMap<String, Seen>;
+
+/// Every file that may define a task, in the directory and below it. Names that begin with a dot
+/// are left out: editors and others keep things there.
+pub(super) fn files(directory: &Path) -> io::Result<Found> {
+    let mut found = Found::new();
+    walk(directory, "", 0, &mut found)?;
+    Ok(found)
+}
+
+fn walk(directory: &Path, above: &str, depth: usize, found: &mut Found) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        // What is no text can be no name of ours.
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if name.starts_with('.') {
+            continue;
+        }
+        let path = entry.path();
+        // It may have gone since.
+        let Ok(about) = fs::metadata(&path) else {
+            continue;
+        };
+        if about.is_dir() {
+            if depth < LIBRARY_DEPTH_MAX {
+                walk(&path, &format!("{above}{name}/"), depth + 1, found)?;
+            }
+        } else if Format::of(&path).is_some() {
+            if found.len() >= LIBRARY_FILES_MAX {
+                let text = format!("it has more than {LIBRARY_FILES_MAX} files");
+                return Err(io::Error::other(text));
+            }
+            let seen = Seen {
+                modified: about.modified().ok(),
+                bytes: about.len(),
+            };
+            found.insert(format!("{above}{name}"), seen);
+        }
+    }
+    Ok(())
+}
+
+/// What the files say; those that have not changed are not read again.
+pub(super) fn read(directory: &Path, found: Found, known: &Known) -> Known {
+    let mut read = Known::new();
+    for (file, seen) in found {
+        let said = match known.get(&file) {
+            Some((before, said)) if *before == seen => said.clone(),
+            _ => definition(directory, &file),
+        };
+        read.insert(file, (seen, said));
+    }
+    read
+}
+
+fn definition(directory: &Path, file: &str) -> Result<(TaskName, Arc<Definition>), String> {
+    let made = baton_files::load(directory.join(file))
+        .and_then(|task| task.definition(Some(file.to_owned())));
+    match made {
+        Ok((name, definition)) => Ok((name, Arc::new(definition))),
+        Err(errors) => Err(errors.to_string()),
+    }
+}

@@ -1,0 +1,243 @@
+//! The directory of the library: files that define tasks, looked at again and again.
+//!
+//! A file that is new or has changed is read and becomes a revision, unless it says what the task
+//! says already. A file that cannot be used changes nothing: what it said before goes on to hold,
+//! and what is wrong is shown with the library and in the log, once. A task whose file is gone is
+//! removed. Tasks that came over the API are left alone, unless a file takes one over.
+//!
+//! Files are looked at every second, by their times and sizes: that works on every file system,
+//! and a thousand files cost some milliseconds.
+
+mod look;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use baton_core::scheduler::{Change, Define, Expected, Remove};
+use baton_model::api::FileProblem;
+use baton_model::library::{Definition, TaskName};
+use baton_store::view::TaskQuery;
+use baton_store::{Store, StoreError};
+use tokio::sync::{oneshot, watch};
+use tokio::time::sleep;
+
+use crate::driver::mail::{Ask, Inbox, Mail, Reply};
+use crate::ends;
+use crate::limits::LIBRARY_LOOK_PAUSE;
+
+use look::Seen;
+
+/// What is wrong with files, for whoever looks at the library.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Problems(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Problems {
+    pub(crate) fn all(&self) -> Vec<FileProblem> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let problems = held.iter().map(|(file, text)| FileProblem {
+            file: file.clone(),
+            text: text.clone(),
+        });
+        problems.collect()
+    }
+
+    /// Puts new ones in place of the old, and says which were not there before.
+    fn replace(&self, new: BTreeMap<String, String>) -> Vec<(String, String)> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = new
+            .iter()
+            .filter(|(file, text)| held.get(*file) != Some(text));
+        let fresh = fresh
+            .map(|(file, text)| (file.clone(), text.clone()))
+            .collect();
+        *held = new;
+        fresh
+    }
+}
+
+/// Keeps the library as a directory says.
+pub(crate) struct Keeper {
+    pub(crate) directory: PathBuf,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) inbox: Inbox,
+    pub(crate) problems: Problems,
+}
+
+/// What each file said when it was last read.
+type Known = BTreeMap<String, (Seen, Result<(TaskName, Arc<Definition>), String>)>;
+
+/// What the scheduler has taken from the files so far.
+#[derive(Default)]
+struct Kept {
+    /// By file.
+    defined: BTreeMap<String, (TaskName, Arc<Definition>)>,
+    /// The files, and who defines what, when the others were last removed.
+    settled: Option<(BTreeSet<String>, BTreeMap<TaskName, String>)>,
+}
+
+impl Keeper {
+    /// Looks until the server ends.
+    pub(crate) async fn run(self, mut ending: watch::Receiver<bool>) {
+        let mut known = Known::new();
+        let mut kept = Kept::default();
+        loop {
+            known = self.turn(known, &mut kept).await;
+            tokio::select! {
+                () = ends(&mut ending) => return,
+                () = sleep(LIBRARY_LOOK_PAUSE) => {}
+            }
+        }
+    }
+
+    /// Looks once.
+    async fn turn(&self, known: Known, kept: &mut Kept) -> Known {
+        let directory = self.directory.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = look::files(&directory);
+            (
+                found.map(|found| look::read(&directory, found, &known)),
+                known,
+            )
+        });
+        let (read, known) = match looked.await {
+            Ok((Ok(read), _)) => (read, None),
+            Ok((Err(error), known)) => (Known::new(), Some((error, known))),
+            // It has panicked, which was printed; the next turn begins anew.
+            Err(_) => return Known::new(),
+        };
+        if let Some((error, known)) = known {
+            // A directory that cannot be read is not an empty one: everything stays.
+            let text = format!("the directory of the library cannot be read: {error}");
+            self.say(BTreeMap::from([(".".to_owned(), text)]));
+            return known;
+        }
+        let mut problems = BTreeMap::new();
+        let mut owners: BTreeMap<TaskName, String> = BTreeMap::new();
+        for (file, (_, said)) in &read {
+            let (name, definition) = match said {
+                Ok(said) => said,
+                Err(text) => {
+                    problems.insert(file.clone(), text.clone());
+                    continue;
+                }
+            };
+            if let Some(other) = owners.get(name) {
+                let text = format!("{name} is defined by {other} already; remove one of the two");
+                problems.insert(file.clone(), text);
+                continue;
+            }
+            owners.insert(name.clone(), file.clone());
+            let before = kept.defined.get(file);
+            if before.is_some_and(|it| it.0 == *name && it.1 == *definition) {
+                continue;
+            }
+            match self.define(name, definition).await {
+                Ok(()) => {
+                    let defined = (name.clone(), Arc::clone(definition));
+                    kept.defined.insert(file.clone(), defined);
+                }
+                Err(text) => drop(problems.insert(file.clone(), text)),
+            }
+        }
+        kept.defined.retain(|file, _| read.contains_key(file));
+        let now = Some((read.keys().cloned().collect(), owners));
+        if kept.settled != now
+            && let Some((files, owners)) = &now
+        {
+            match self.remove_others(files, owners).await {
+                Ok(()) => kept.settled = now,
+                Err(text) => drop(problems.insert(".".to_owned(), text)),
+            }
+        }
+        self.say(problems);
+        read
+    }
+
+    fn say(&self, problems: BTreeMap<String, String>) {
+        for (file, text) in self.problems.replace(problems) {
+            tracing::error!("library: {file}: {text}");
+        }
+    }
+
+    async fn define(&self, name: &TaskName, definition: &Arc<Definition>) -> Result<(), String> {
+        let wish = Box::new(Define {
+            name: name.clone(),
+            definition: Arc::clone(definition),
+            expected: Expected::Anything,
+            by_file: true,
+            dry: false,
+        });
+        let defined = self.ask(|reply| Ask::Define { wish, reply }).await?;
+        let defined = defined.map_err(|error| error.to_string())?;
+        if defined.change != Change::Unchanged {
+            let file = definition.file.as_deref().unwrap_or_default();
+            let revision = defined.revision.0;
+            tracing::info!("library: {name} is at revision {revision}, from {file}");
+        }
+        Ok(())
+    }
+
+    /// Removes tasks whose file is gone, or says something else now.
+    async fn remove_others(
+        &self,
+        files: &BTreeSet<String>,
+        owners: &BTreeMap<TaskName, String>,
+    ) -> Result<(), String> {
+        let store = Arc::clone(&self.store);
+        let from_files = tokio::task::spawn_blocking(move || from_files(&*store));
+        let from_files = match from_files.await {
+            Ok(found) => found.map_err(|error| format!("the store cannot be read: {error}"))?,
+            Err(error) => return Err(format!("the store cannot be read: {error}")),
+        };
+        for (name, file) in from_files {
+            let stays = match owners.get(&name) {
+                Some(_) => true,
+                // A file that cannot be used at the moment may have defined it.
+                None => files.contains(&file) && !owners.values().any(|it| *it == file),
+            };
+            if stays {
+                continue;
+            }
+            let wish = Remove {
+                name: name.clone(),
+                expected: None,
+                by_file: true,
+            };
+            let removed = self.ask(|reply| Ask::Remove { wish, reply }).await?;
+            removed.map_err(|error| format!("{name}: {error}"))?;
+            tracing::info!("library: {name} is removed: {file} no longer defines it");
+        }
+        Ok(())
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, String> {
+        let (reply, told) = oneshot::channel();
+        self.inbox.put(Mail::Ask(ask(reply)));
+        match told.await {
+            Ok(answer) => answer.map_err(|failed| failed.0),
+            Err(_) => Err("the scheduler does not answer".to_owned()),
+        }
+    }
+}
+
+/// The tasks that came from files, and from which.
+fn from_files(store: &dyn Store) -> Result<Vec<(TaskName, String)>, StoreError> {
+    let mut found = Vec::new();
+    let mut query = TaskQuery {
+        limit: usize::MAX,
+        ..TaskQuery::default()
+    };
+    loop {
+        let page = store.tasks(&query)?;
+        for task in page.items {
+            if let Some(file) = &task.definition.file {
+                found.push((task.name.clone(), file.clone()));
+            }
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(found),
+        }
+    }
+}

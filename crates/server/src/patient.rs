@@ -1,0 +1,121 @@
+//! A connection whose peer has to read what is written to it.
+//!
+//! The time runs only while a write waits for the peer: silence of ours, such as that of a
+//! stream of events in which nothing happens, costs nobody anything.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// Gives a peer so long to take the next bytes.
+#[derive(Debug)]
+pub(crate) struct Patient<I> {
+    io: I,
+    wait: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<I> Patient<I> {
+    pub(crate) const fn new(io: I, wait: Duration) -> Self {
+        Self {
+            io,
+            wait,
+            waiting: None,
+        }
+    }
+
+    /// What came of a write, unless it waits for too long.
+    fn within<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.waiting = None;
+            return written;
+        }
+        let wait = self.wait;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(wait)));
+        match waiting.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "it does not read what is sent",
+            ))),
+        }
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Patient<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, bytes)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Patient<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.within(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(context, bytes);
+        self.within(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = Pin::new(&mut self.io).poll_flush(context);
+        self.within(context, written)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = Pin::new(&mut self.io).poll_shutdown(context);
+        self.within(context, written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_peer_that_does_not_read_runs_out_of_time() {
+        let (near, mut far) = duplex(4);
+        let mut near = Patient::new(near, Duration::from_secs(10));
+        sleep(Duration::from_secs(60)).await;
+        for _ in 0..3 {
+            let slow = async {
+                sleep(Duration::from_secs(9)).await;
+                let mut bytes = [0; 4];
+                far.read_exact(&mut bytes).await
+            };
+            let (written, read) = tokio::join!(near.write_all(b"1234"), slow);
+            assert!(written.is_ok() && read.is_ok());
+        }
+        near.write_all(b"1234").await.expect("there is room");
+        let error = near.write_all(b"5").await.expect_err("nobody reads");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,118 @@
+//! The door of the workers: who is let in, and for how long.
+//!
+//! A certificate that names the role of a worker is enough. Anybody else shows a token; where
+//! certificates are demanded, beside a certificate, but for the worker of this very process. What
+//! was shown has to stay good for as long as the worker is connected.
+
+use baton_model::token::{Role, Secret};
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
+
+use super::{Input, Reader};
+use crate::access::{Access, CERTIFICATE_WITHOUT_ROLE, Certificate, Who};
+use crate::clock;
+use crate::limits::{PREAMBLE_WAIT, READ_BYTES};
+
+/// Who decides whether a worker is let in.
+pub(super) struct Door {
+    pub(super) access: Access,
+    /// Whether a worker has to have a certificate, whatever else it shows.
+    pub(super) certificates: bool,
+}
+
+/// What has let a worker in, and has to stay good.
+pub(super) struct Credential {
+    certificate: Option<Certificate>,
+    secret: Option<Secret>,
+}
+
+/// Lets a worker in that shows a good certificate or token; what it has said behind that stays
+/// in `input`.
+pub(super) async fn admit(
+    reader: &mut Reader,
+    input: &mut Input,
+    certificate: Option<Certificate>,
+    door: &Door,
+) -> Result<Credential, String> {
+    const NO_TOKEN: &str = "it shows no token; give it one with --token-file or BATON_TOKEN, made \
+                            by `baton token create --role worker`";
+    const NO_CERTIFICATE: &str = "it shows no certificate; give it one with --cert and --key, \
+                                  signed by the CA of the scheduler's --client-ca";
+    let now = clock::now().wall;
+    let lacking = match &certificate {
+        Some(shown) => match shown.role(now)? {
+            Some(role) if role.covers(Role::Worker) => {
+                return Ok(Credential {
+                    certificate,
+                    secret: None,
+                });
+            }
+            Some(role) => other_role("certificate", role),
+            None => CERTIFICATE_WITHOUT_ROLE.to_owned(),
+        },
+        None if door.certificates => NO_CERTIFICATE.to_owned(),
+        None => NO_TOKEN.to_owned(),
+    };
+    let opening = timeout(PREAMBLE_WAIT, opening(reader, input)).await;
+    let secret = match opening {
+        Ok(Ok(Some(secret))) => secret,
+        Ok(Err(why)) => return Err(why),
+        Ok(Ok(None)) | Err(_) => return Err(lacking),
+    };
+    let caller = door.access.caller(&secret, now);
+    // The worker of this very process needs nothing beside its token.
+    let own = matches!(&caller, Ok(caller) if caller.who == Who::Own);
+    if door.certificates && certificate.is_none() && !own {
+        return Err(lacking);
+    }
+    let caller = caller.map_err(|denied| denied.to_string())?;
+    match caller.role.covers(Role::Worker) {
+        true => Ok(Credential {
+            certificate,
+            secret: Some(secret),
+        }),
+        false => Err(other_role("token", caller.role)),
+    }
+}
+
+fn other_role(what: &str, role: Role) -> String {
+    format!("its {what} has the role {role}, and a worker needs the role worker")
+}
+
+/// The token that a worker begins with, if it begins with one.
+async fn opening(reader: &mut Reader, input: &mut Input) -> Result<Option<Secret>, String> {
+    loop {
+        if let Some(secret) = input.opening().map_err(|error| error.to_string())? {
+            return Ok(secret);
+        }
+        input.bytes.reserve(READ_BYTES);
+        match reader.read_buf(&mut input.bytes).await {
+            Ok(0) => return Err("it has closed the connection".to_owned()),
+            Ok(_) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// Resolves when what has let a worker in is not good any longer.
+pub(super) async fn until_denied(credential: Option<(&Door, Credential)>) -> String {
+    let Some((door, credential)) = credential else {
+        return std::future::pending().await;
+    };
+    let token = async {
+        match &credential.secret {
+            Some(secret) => door.access.until_denied(secret).await.to_string(),
+            None => std::future::pending().await,
+        }
+    };
+    let certificate = async {
+        match &credential.certificate {
+            Some(certificate) => certificate.until_denied().await.to_owned(),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        why = token => why,
+        why = certificate => why,
+    }
+}

@@ -1,0 +1,336 @@
+//! Facts as they become durable, seen by clients that follow them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use baton_model::ids::Epoch;
+use baton_model::time::Wall;
+use baton_model::token::{NewToken, Role};
+use baton_server::limits::STREAMS_MAX;
+use baton_server::{Config, STORE_FILE};
+use baton_store::{Retention, SqliteStore, Store, token};
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::rig::{Server, config, got, until};
+
+/// Whatever takes longer has gone wrong, on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    id: u64,
+    name: String,
+    data: Value,
+}
+
+/// An open answer.
+struct Stream {
+    answer: Response,
+    text: String,
+}
+
+impl Stream {
+    async fn open(server: &Server, path: &str) -> Self {
+        Self::of(server.request(Method::GET, path)).await
+    }
+
+    async fn of(request: reqwest::RequestBuilder) -> Self {
+        let answer = request.send().await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["content-type"], "text/event-stream");
+        let text = String::new();
+        Self { answer, text }
+    }
+
+    /// The next event; `None` if the answer has ended.
+    async fn next(&mut self) -> Option<Seen> {
+        loop {
+            if let Some((frame, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| {
+                    let mut lines = frame.lines();
+                    lines.find_map(|line| line.strip_prefix(name).map(str::to_owned))
+                };
+                let seen = field("data: ").map(|data| Seen {
+                    id: field("id: ").expect("an id").parse().expect("a number"),
+                    name: field("event: ").expect("a name"),
+                    data: serde_json::from_str(&data).expect("JSON"),
+                });
+                self.text = rest.to_owned();
+                if seen.is_some() {
+                    return seen;
+                }
+                continue;
+            }
+            let chunk = timeout(PATIENCE, self.answer.chunk())
+                .await
+                .expect("in time");
+            // Whoever is cut off sees an end or an error.
+            let chunk = chunk.ok().flatten()?;
+            self.text.push_str(&String::from_utf8_lossy(&chunk));
+        }
+    }
+
+    async fn some(&mut self, count: usize) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        while seen.len() < count {
+            seen.push(self.next().await.expect("more to come"));
+        }
+        seen
+    }
+
+    async fn rest(mut self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        while let Some(event) = self.next().await {
+            seen.push(event);
+        }
+        seen
+    }
+}
+
+async fn all(server: &Server, filter: &str) -> Vec<Seen> {
+    let path = format!("/events?after=0&follow=false{filter}");
+    Stream::open(server, &path).await.rest().await
+}
+
+/// A server that has an instance already, and with it a fact about nobody's.
+async fn begun(data: &Path) -> Server {
+    let server = Server::start(config(data)).await;
+    server.submit("waits").await;
+    assert_eq!(
+        names(&all(&server, "").await),
+        ["lease-time-set", "instances-submitted"]
+    );
+    server
+}
+
+fn ids(seen: &[Seen]) -> Vec<u64> {
+    seen.iter().map(|event| event.id).collect()
+}
+
+fn names(seen: &[Seen]) -> Vec<&str> {
+    seen.iter().map(|event| event.name.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_happens_is_told_as_it_happens_in_the_words_of_the_timeline() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = begun(dir.path()).await;
+    let before = all(&server, "").await.len() as u64;
+    let mut live = Stream::open(&server, "/events").await;
+    let path = server.submit("a").await;
+    let first = live.next().await.expect("it happened");
+    assert_eq!(
+        (first.id, &*first.name),
+        (before + 1, "instances-submitted")
+    );
+    let _worker = server.worker("w1").await;
+    server.until_state(&path, "DONE").await;
+    let mut seen = vec![first];
+    while seen.last().is_none_or(|it| it.name != "attempt-ended") {
+        let event = live.next().await.expect("more to come");
+        seen.extend(Some(event).filter(|it| it.data["links"]["instance"] == path));
+    }
+    assert_eq!(
+        names(&seen)[1..],
+        ["lease-granted", "attempt-confirmed", "attempt-ended"]
+    );
+    let timeline = server.get(&format!("{path}/timeline")).await.body;
+    for (event, shown) in seen
+        .iter()
+        .zip(timeline["items"].as_array().expect("items"))
+    {
+        let mut data = event.data.clone();
+        let links = data.as_object_mut().expect("an object").remove("links");
+        assert_eq!(links, Some(json!({ "instance": path })));
+        assert_eq!(
+            (&data, event.id),
+            (shown, shown["seq"].as_u64().expect("a number"))
+        );
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_back_with_the_last_id_gets_each_fact_once_also_from_the_next_server() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let mut live = Stream::open(&server, "/events?after=0").await;
+    server.submit_array("held", 1, 50).await;
+    server.submit("a").await;
+    let mut seen = live.some(2).await;
+    drop(live);
+    server.submit("b").await;
+    // Ends although somebody follows: the answer ends with the server.
+    let late = Stream::open(&server, "/events").await;
+    server.stop().await;
+    assert_eq!(late.rest().await, []);
+    let server = Server::start(config(dir.path())).await;
+    server.submit("c").await;
+    let last = seen.last().expect("some").id.to_string();
+    let request = server.request(Method::GET, "/events?after=0&follow=false");
+    let rest = Stream::of(request.header("Last-Event-ID", last))
+        .await
+        .rest()
+        .await;
+    seen.extend(rest);
+    let expected: Vec<u64> = (1..=seen.len() as u64).collect();
+    assert_eq!(ids(&seen), expected);
+    assert_eq!(seen, all(&server, "").await);
+    let submitted = names(&seen)
+        .iter()
+        .filter(|it| **it == "instances-submitted")
+        .count();
+    assert_eq!(submitted, 4);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filters_leave_out_what_is_about_others() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    for owner in ["red", "blue", "red"] {
+        let body = json!({"file": {"task": "t", "owner": owner, "run": ["true"]}});
+        let got = server.send(Method::POST, "/instances/", &body).await;
+        assert_eq!(got.status, StatusCode::CREATED, "{got:?}");
+    }
+    let mut live = Stream::open(&server, "/events?owner=blue").await;
+    for id in ["i1", "i2", "i3"] {
+        server.delete(&format!("/instances/{id}")).await;
+    }
+    let about = |seen: &[Seen]| -> Vec<Value> {
+        seen.iter()
+            .map(|it| it.data["links"]["instance"].clone())
+            .collect()
+    };
+    let blue = all(&server, "&owner=blue").await;
+    assert_eq!(about(&blue), ["/instances/i2", "/instances/i2"]);
+    assert_eq!(names(&blue), ["instances-submitted", "instances-halted"]);
+    assert_eq!(live.next().await.as_ref(), blue.last());
+    let third = all(&server, "&instance=i3").await;
+    assert_eq!(about(&third), ["/instances/i3", "/instances/i3"]);
+    assert_eq!(all(&server, "&owner=nobody").await, []);
+    for path in ["/events?instance=i99", "/events?instance=i1&owner=blue"] {
+        server
+            .get(path)
+            .await
+            .is_problem(StatusCode::NOT_FOUND, "not-found");
+    }
+    for path in [
+        "/events?after=x",
+        "/events?instance=x",
+        "/events?follow=perhaps",
+        "/events?x=1",
+    ] {
+        let refused = server.get(path).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    }
+    let strange = server
+        .request(Method::GET, "/events")
+        .header("Last-Event-ID", "x");
+    got(strange)
+        .await
+        .is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    server.stop().await;
+}
+
+/// Removes everything that has ended, beside the server.
+fn prune(data: &Path, epoch: Epoch) -> u64 {
+    let store = SqliteStore::open(&data.join(STORE_FILE)).expect("it opens");
+    let none = Retention {
+        terminal_instances_max: Some(0),
+        ..Retention::default()
+    };
+    let pruned = store.prune(epoch, Wall(u64::MAX), &none, usize::MAX);
+    pruned.expect("prunable").instances
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_longer_kept_is_told_with_where_it_goes_on() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = begun(dir.path()).await;
+    let first = server.submit("a").await;
+    let second = server.submit("b").await;
+    server.delete(&first).await;
+    let before = all(&server, "").await;
+    let pruned_to = before.last().expect("some").id;
+    assert_eq!(prune(dir.path(), server.ready.epoch), 1);
+    let mut live = Stream::open(&server, "/events?after=2").await;
+    let lost = live.next().await.expect("told");
+    assert_eq!((lost.id, &*lost.name), (2, "lost"));
+    assert_eq!(
+        (&lost.data["after"], &lost.data["through"]),
+        (&json!(2), &json!(pruned_to))
+    );
+    let left = live.next().await.expect("what is left");
+    assert_eq!(left.data["links"]["instance"], second);
+    server.submit("c").await;
+    assert_eq!(live.next().await.expect("goes on").id, pruned_to + 1);
+    // Behind that nothing is missing.
+    let path = format!("/events?follow=false&after={pruned_to}");
+    let rest = Stream::open(&server, &path).await.rest().await;
+    assert_eq!(ids(&rest), [pruned_to + 1]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_of_another_history_is_told_and_everything_follows() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::memory(dir.path()).await;
+    server.submit("a").await;
+    let mut live = Stream::open(&server, "/events?after=1000").await;
+    let lost = live.next().await.expect("told");
+    assert_eq!((lost.id, &*lost.name), (0, "lost"));
+    assert_eq!(live.next().await.expect("from the beginning").id, 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_so_many_may_follow_and_a_place_that_is_left_is_free() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS_MAX {
+        streams.push(Stream::open(&server, "/events").await);
+    }
+    let refused = server.get("/events").await;
+    refused.is_problem(StatusCode::SERVICE_UNAVAILABLE, "too-many-streams");
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
+    streams.pop();
+    let freed = until(async || {
+        let answer = server.request(Method::GET, "/events").send().await;
+        answer.expect("an answer").status() == StatusCode::OK
+    });
+    assert!(freed.await, "its place is not free");
+    drop(streams);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_follows_is_cut_off_when_its_token_is_revoked() {
+    let dir = tempfile::tempdir().expect("a place");
+    let secret = token::draw().expect("random bits");
+    let store = SqliteStore::open(&dir.path().join(STORE_FILE)).expect("it opens");
+    let new = NewToken {
+        name: "viewer".to_owned(),
+        role: Role::Viewer,
+        owner: None,
+        hash: token::hash(&secret),
+        created_at: Wall(1),
+        expires_at: None,
+    };
+    let id = store.create_token(&new).expect("kept");
+    let demanding = Config {
+        require_tokens: true,
+        ..config(dir.path())
+    };
+    let server = Server::start(demanding).await;
+    let request = server.request(Method::GET, "/events");
+    let stream = Stream::of(request.bearer_auth(secret.expose())).await;
+    store.revoke_token(id).expect("there");
+    assert_eq!(stream.rest().await, []);
+    server.stop().await;
+}

@@ -1,0 +1,362 @@
+//! The library over HTTP: tasks defined, replaced and removed; launched by hand, by others, by
+//! the clock and by one another; and read from a directory.
+
+use std::path::Path;
+
+use baton_server::Config;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::rig::{Got, Server, config, got, until};
+
+const PATH: &str = "/lab/tasks/report";
+
+fn report() -> Value {
+    json!({"task": "report", "owner": "lab", "run": ["true"]})
+}
+
+async fn server(dir: &Path) -> Server {
+    Server::start(config(dir)).await
+}
+
+async fn put(server: &Server, path: &str, file: &Value, condition: (&str, &str)) -> Got {
+    let request = server.request(Method::PUT, path);
+    let request = request.header(condition.0, condition.1);
+    got(request.body(file.to_string())).await
+}
+
+/// Adds a task.
+async fn add(server: &Server, file: &Value) -> String {
+    let owner = file["owner"].as_str().unwrap_or("lab");
+    let added = server
+        .send(Method::POST, &format!("/{owner}/tasks/"), file)
+        .await;
+    assert_eq!(added.status, StatusCode::CREATED, "{added:?}");
+    assert_eq!(added.body["change"], "created");
+    added.body["links"]["task"]
+        .as_str()
+        .expect("a link")
+        .to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_added_replaced_by_its_next_revision_and_removed() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    assert_eq!(add(&server, &report()).await, PATH);
+    let shown = server.get(PATH).await;
+    assert_eq!(shown.headers["etag"], "\"r1\"");
+    assert_eq!(shown.body["definition"]["run"], json!(["true"]));
+    assert_eq!(shown.body["links"]["run"], format!("POST {PATH}/run"));
+    let again = server.send(Method::POST, "/lab/tasks/", &report()).await;
+    again.is_problem(StatusCode::CONFLICT, "exists");
+
+    let mut other = report();
+    other["timeout"] = json!("1h");
+    let blind = server.send(Method::PUT, PATH, &other).await;
+    blind.is_problem(StatusCode::PRECONDITION_REQUIRED, "condition-needed");
+    let dry = format!("{PATH}?dryRun=true");
+    let dry = put(&server, &dry, &other, ("if-match", "\"r1\"")).await;
+    assert_eq!(
+        (&dry.body["change"], &dry.body["revision"]),
+        (&json!("replaced"), &json!(2))
+    );
+    assert_eq!(
+        server.get(PATH).await.body["revision"],
+        1,
+        "nothing was kept"
+    );
+    let replaced = put(&server, PATH, &other, ("if-match", "\"r1\"")).await;
+    assert_eq!(replaced.status, StatusCode::OK);
+    assert_eq!(replaced.headers["etag"], "\"r2\"");
+    let late = put(&server, PATH, &report(), ("if-match", "\"r1\"")).await;
+    late.is_problem(StatusCode::PRECONDITION_FAILED, "revised");
+    assert!(late.detail().contains('2'), "{late:?}");
+    let same = put(&server, PATH, &other, ("if-match", "\"r2\"")).await;
+    assert_eq!(
+        (&same.body["change"], &same.body["revision"]),
+        (&json!("unchanged"), &json!(2))
+    );
+    let there = put(&server, PATH, &other, ("if-none-match", "*")).await;
+    there.is_problem(StatusCode::PRECONDITION_FAILED, "revised");
+
+    let all = server.get(&format!("{PATH}/revisions/")).await.body;
+    let numbers: Vec<&Value> = all["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| &it["revision"])
+        .collect();
+    assert_eq!(numbers, [&json!(2), &json!(1)]);
+    let library = server.get("/library/?owner=lab").await.body;
+    assert_eq!(library["items"][0]["revision"], 2);
+    assert_eq!(
+        server.get("/library/?owner=else").await.body["items"],
+        json!([])
+    );
+
+    let wrong = got(server
+        .request(Method::DELETE, PATH)
+        .header("if-match", "\"r1\""))
+    .await;
+    wrong.is_problem(StatusCode::PRECONDITION_FAILED, "revised");
+    assert_eq!(server.delete(PATH).await.status, StatusCode::NO_CONTENT);
+    server
+        .get(PATH)
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    let old = server.get(&format!("{PATH}?revision=1")).await;
+    assert_eq!(
+        (old.status, &old.body["current"]),
+        (StatusCode::OK, &json!(false))
+    );
+    let anew = put(&server, PATH, &report(), ("if-none-match", "*")).await;
+    assert_eq!(
+        (anew.status, &anew.body["revision"]),
+        (StatusCode::CREATED, &json!(3))
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_a_task_is_said_and_nothing_is_kept() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    let with = |trigger: Value| {
+        let mut file = report();
+        file["trigger"] = trigger;
+        file
+    };
+    let mut parameter = with(json!({"schedule": "@daily"}));
+    parameter["params"] = json!({"day": null});
+    for (file, field) in [
+        (
+            with(json!({"schedule": "every blue moon"})),
+            "trigger.schedule",
+        ),
+        (
+            with(json!({"schedule": "@daily", "timezone": "Mars"})),
+            "trigger.timezone",
+        ),
+        (with(json!({"after": "report"})), "trigger.after"),
+        (parameter, "params.day"),
+        (json!({"task": "other", "run": "true"}), "task"),
+    ] {
+        let refused = put(&server, PATH, &file, ("if-none-match", "*")).await;
+        refused.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid");
+        assert_eq!(refused.body["errors"][0]["field"], field, "{refused:?}");
+    }
+    assert_eq!(server.get("/library/").await.body["items"], json!([]));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_launched_by_hand_and_over_its_url_only_if_it_says_so() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    let mut file = report();
+    file["params"] = json!({"day": "today"});
+    file["run"] = json!(["echo", "{{ params.day }}"]);
+    add(&server, &file).await;
+    let closed = server.post(&format!("{PATH}/trigger")).await;
+    closed.is_problem(StatusCode::FORBIDDEN, "not-remote");
+    let run = server.post(&format!("{PATH}/run")).await;
+    assert_eq!(run.status, StatusCode::ACCEPTED, "{run:?}");
+    let control = run.body["links"]["control"].as_str().expect("a link");
+    assert_eq!(run.headers["location"], control);
+    assert_eq!(server.get(control).await.body["links"]["task"], PATH);
+
+    file["trigger"] = json!({"remote": true});
+    put(&server, PATH, &file, ("if-match", "\"r1\"")).await;
+    let trigger = format!("{PATH}/trigger");
+    let day = json!({"params": {"day": "monday"}});
+    let fired = server.send(Method::POST, &trigger, &day).await;
+    assert_eq!(fired.status, StatusCode::ACCEPTED, "{fired:?}");
+    let control = fired.body["links"]["control"].as_str().expect("a link");
+    let story = server
+        .get(&format!("{control}/timeline"))
+        .await
+        .body
+        .to_string();
+    assert!(
+        story.contains("monday") && story.contains("triggered over HTTP"),
+        "{story}"
+    );
+    for (body, status) in [
+        (
+            json!({"params": {"moon": "full"}}),
+            StatusCode::UNPROCESSABLE_ENTITY,
+        ),
+        (json!({"colour": 1}), StatusCode::BAD_REQUEST),
+    ] {
+        let refused = server.send(Method::POST, &trigger, &body).await;
+        assert_eq!(refused.status, status, "{refused:?}");
+    }
+    server
+        .post("/lab/tasks/none/trigger")
+        .await
+        .is_problem(StatusCode::NOT_FOUND, "not-found");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_with_a_key_is_carried_out_once_also_across_a_restart() {
+    let dir = tempfile::tempdir().expect("a place");
+    let first = server(dir.path()).await;
+    let mut file = report();
+    file["trigger"] = json!({"remote": true});
+    file["params"] = json!({"n": 1});
+    add(&first, &file).await;
+    let send = async |server: &Server, n: &str| {
+        let body = json!({"params": {"n": n}});
+        let request = server.request(Method::POST, &format!("{PATH}/trigger"));
+        let request = request.header("idempotency-key", "order-4711");
+        got(request.body(body.to_string())).await
+    };
+    let once = send(&first, "7").await;
+    assert_eq!(once.body["again"], false, "{once:?}");
+    let twice = send(&first, "7").await;
+    assert_eq!(
+        (&twice.body["id"], &twice.body["again"]),
+        (&once.body["id"], &json!(true))
+    );
+    first.stop().await;
+    let second = server(dir.path()).await;
+    let thrice = send(&second, "7").await;
+    assert_eq!(thrice.body["id"], once.body["id"]);
+    let other = send(&second, "8").await;
+    other.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "key-used");
+    assert_eq!(second.get("/bullpen/").await.body["total"], 1);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_opens_its_task_and_no_other() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    let mut file = report();
+    // Of `sesame`.
+    let hash = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
+    file["trigger"] = json!({"remote": true, "secret_sha256": hash});
+    add(&server, &file).await;
+    let show = async |secret: &str| {
+        let request = server.request(Method::POST, &format!("{PATH}/trigger"));
+        got(request.header("baton-trigger-secret", secret)).await
+    };
+    let none = server.post(&format!("{PATH}/trigger")).await;
+    none.is_problem(StatusCode::FORBIDDEN, "secret");
+    show("barley")
+        .await
+        .is_problem(StatusCode::FORBIDDEN, "secret");
+    assert_eq!(show("sesame").await.status, StatusCode::ACCEPTED);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limits_of_a_task_hold_for_whoever_launches_it() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    let mut file = report();
+    file["trigger"] = json!({"max_instances": 1});
+    add(&server, &file).await;
+    let run = async || server.post(&format!("{PATH}/run")).await;
+    let first = run().await;
+    run()
+        .await
+        .is_problem(StatusCode::CONFLICT, "max-instances");
+    let control = first.body["links"]["control"].as_str().expect("a link");
+    server.delete(control).await;
+    assert_eq!(run().await.status, StatusCode::ACCEPTED, "one has ended");
+    file["trigger"] = json!({"launch_rate": "1/h"});
+    put(&server, PATH, &file, ("if-match", "\"r1\"")).await;
+    assert_eq!(run().await.status, StatusCode::ACCEPTED);
+    let limited = run().await;
+    limited.is_problem(StatusCode::TOO_MANY_REQUESTS, "launch-rate");
+    assert_eq!(limited.headers["retry-after"], "1");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clock_launches_what_is_due_and_what_comes_after_follows() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    let _worker = server.worker("w1").await;
+    let mut then = report();
+    then["task"] = json!("then");
+    then["trigger"] = json!({"after": "report"});
+    add(&server, &then).await;
+    let mut file = report();
+    file["trigger"] = json!({"schedule": "every second"});
+    add(&server, &file).await;
+    let due = server.get(&format!("{PATH}/due?limit=2")).await.body;
+    let times: Vec<u64> = serde_json::from_value(due["at"].clone()).expect("times");
+    assert_eq!(times[1] - times[0], 1_000);
+    let mut ticks = Value::Null;
+    let followed = until(async || {
+        ticks = server.get("/history/ticks/").await.body;
+        let items = ticks["items"].as_array().expect("a list");
+        items.iter().any(|tick| tick["name"] == "then")
+    });
+    assert!(followed.await, "{ticks}");
+    let items = ticks["items"].as_array().expect("a list");
+    let follower = items.iter().find(|it| it["name"] == "then").expect("it");
+    let launched = items.iter().find(|it| it["instance"] == follower["after"]);
+    let launched = launched.expect("the one it came after");
+    assert_eq!(
+        (&launched["verdict"], &launched["name"]),
+        (&json!("launched"), &json!("report"))
+    );
+    let instance = launched["links"]["instance"].as_str().expect("a link");
+    let instance = server.get(instance).await.body;
+    assert_eq!(instance["nominalAt"], launched["nominalAt"], "{instance}");
+    assert_eq!(instance["state"], "DONE");
+    let own = server.get(&format!("{PATH}/ticks/")).await.body;
+    let own = own["items"].as_array().expect("a list");
+    assert!(own.iter().all(|tick| tick["name"] == "report") && !own.is_empty());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_of_files_is_the_library_and_a_bad_file_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a place");
+    let files = tempfile::tempdir().expect("a place");
+    let write = |name: &str, text: &str| {
+        // As editors do: nobody reads half a file.
+        let draft = files.path().join(".draft");
+        std::fs::write(&draft, text).expect("written");
+        std::fs::rename(&draft, files.path().join(name)).expect("renamed");
+    };
+    write("report.yaml", "task: report\nowner: lab\nrun: 'true'\n");
+    let server = Server::start(Config {
+        library: Some(files.path().to_owned()),
+        ..config(dir.path())
+    })
+    .await;
+    let at = async |revision: u64| {
+        let reached = until(async || server.get(PATH).await.body["revision"] == revision);
+        assert!(reached.await, "revision {revision} never came");
+    };
+    at(1).await;
+    let mine = put(&server, PATH, &report(), ("if-match", "\"r1\"")).await;
+    mine.is_problem(StatusCode::CONFLICT, "from-file");
+    assert!(mine.detail().contains("report.yaml"), "{mine:?}");
+    write("report.yaml", "task: report\nowner: lab\nrun: 'false'\n");
+    at(2).await;
+    write("report.yaml", "task: report\nowner: lab\nrum: 'false'\n");
+    let mut library = Value::Null;
+    let told = until(async || {
+        library = server.get("/library/").await.body;
+        library["problems"][0]["file"] == "report.yaml"
+    });
+    assert!(told.await, "{library}");
+    let text = library["problems"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("rum"), "{text}");
+    assert_eq!(
+        library["items"][0]["revision"], 2,
+        "what it said still holds"
+    );
+    std::fs::remove_file(files.path().join("report.yaml")).expect("removed");
+    let gone = until(async || server.get(PATH).await.status == StatusCode::NOT_FOUND);
+    assert!(gone.await);
+    server.stop().await;
+}
