@@ -7,7 +7,8 @@
 //! | [`up`], [`scheduler`], [`worker`] | a server and its halves, each for as long as it runs |
 //! | [`remote`] | what clients say to a scheduler |
 //! | [`schedule`] | when a schedule is due |
-//! | [`token`], [`credentials`] | tokens made and revoked; the one that is shown |
+//! | [`token`] | tokens made and revoked |
+//! | [`credentials`] | what is shown to a scheduler, and whom it is trusted to be |
 //! | [`mod@bench`] | what Baton costs on this machine |
 //! | [`attempt`], [`fetch`] | hidden: the work of a worker's attempt |
 //! | [`diary`] | what servers tell their operators |
@@ -39,7 +40,6 @@ mod up;
 mod worker;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use baton_runner::{coordinator, helpers};
@@ -52,9 +52,8 @@ struct Cli {
     /// Where the scheduler is, for its clients [default: $BATON_URL, or http://127.0.0.1:8080]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
-    /// The file with the token to show to the scheduler [default: $BATON_TOKEN itself]
-    #[arg(long, global = true, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    given: credentials::Given,
     #[command(subcommand)]
     command: Command,
 }
@@ -79,14 +78,14 @@ fn main() -> ExitCode {
         std::process::exit(code);
     }
     let cli = Cli::parse();
-    let (url, token_file) = (cli.url.as_deref(), cli.token_file.as_deref());
+    let (url, given) = (cli.url.as_deref(), &cli.given);
     let ended = match cli.command {
         Command::Run(command) => run::run(&command),
-        Command::Up(command) => up::run(&command),
-        Command::Scheduler(command) => scheduler::run(&command),
-        Command::Worker(command) => worker::run(&command, token_file),
-        Command::Remote(command) => remote::run(&command, url, token_file),
-        Command::Token(command) => token::run(&command, url, token_file),
+        Command::Up(command) => up::run(&command, given),
+        Command::Scheduler(command) => scheduler::run(&command, given),
+        Command::Worker(command) => worker::run(&command, given),
+        Command::Remote(command) => remote::run(&command, url, given),
+        Command::Token(command) => token::run(&command, url, given),
         Command::Local(command) => local::run(&command),
         Command::Schedule(command) => schedule::run(&command),
         Command::Bench(command) => bench::run(&command),

@@ -7,12 +7,15 @@ use std::path::PathBuf;
 use baton_files::units;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
+use baton_server::limits::Traffic;
 use baton_server::{Backend, Config, Ready, ServeError, serve};
+use baton_tls::ServerFiles;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::credentials::Given;
 use crate::diary;
 use crate::output::{Ended, Failure};
 
@@ -43,9 +46,27 @@ pub(crate) struct Serving {
     /// Demand tokens on loopback addresses as well; on all others they always are.
     #[arg(long)]
     require_tokens: bool,
+    /// The server's certificate (PEM), with those between it and its CA: TLS on both ports.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key (PEM) of that certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Take certificates that this CA (PEM) has signed: workers have to show one, clients may.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+    /// The most connections of clients at a time; half of them for one address.
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = connections)]
+    max_connections: usize,
+    /// The most requests in a second of one token, certificate or address; 0 for any number.
+    #[arg(long, value_name = "RATE", default_value_t = 5_000)]
+    max_requests: u32,
     /// Where facts are kept.
     #[arg(long, value_enum, default_value_t = Kept::Sqlite)]
     store: Kept,
+    /// A directory whose files define tasks; it is looked at again whenever one changes.
+    #[arg(long, value_name = "DIR")]
+    library: Option<PathBuf>,
     /// What the whole cluster may use of something, such as db/orders=4.
     #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
     limits: Vec<(String, u64)>,
@@ -78,10 +99,17 @@ impl Serving {
             listen: self.listen,
             worker_listen: self.worker_listen,
             require_tokens: self.require_tokens,
+            tls: self.tls(),
+            traffic: Traffic {
+                client_connections_max: self.max_connections,
+                requests_per_second: self.max_requests,
+                ..Traffic::default()
+            },
             backend: match self.store {
                 Kept::Sqlite => Backend::Sqlite,
                 Kept::Memory => Backend::Memory,
             },
+            library: self.library.clone(),
             limits: self.limits.clone(),
             timeouts: timeouts(self.lease),
             ..Config::default()
@@ -91,9 +119,22 @@ impl Serving {
         config
     }
 
+    fn tls(&self) -> Option<ServerFiles> {
+        Some(ServerFiles {
+            cert: self.tls_cert.clone()?,
+            key: self.tls_key.clone()?,
+            client_ca: self.client_ca.clone(),
+        })
+    }
+
     /// Says that it is ready, in one line.
     pub(crate) fn announce(&self, ready: &Ready) {
-        let url = format!("http://{}", ready.clients);
+        let scheme = if self.tls_cert.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let url = format!("{scheme}://{}", ready.clients);
         let line = if self.json {
             let workers = ready.workers.to_string();
             json!({"url": url, "workers": workers, "epoch": ready.epoch.0}).to_string()
@@ -108,8 +149,9 @@ impl Serving {
     }
 }
 
-pub(crate) fn run(command: &Scheduler) -> Ended {
+pub(crate) fn run(command: &Scheduler, given: &Given) -> Ended {
     diary::begin();
+    given.none_for_server()?;
     let serving = &command.serving;
     runtime()?.block_on(async {
         let mut interrupts = Interrupts::new()?;
@@ -153,7 +195,9 @@ impl Interrupts {
 
 pub(crate) fn failure(error: &ServeError) -> Failure {
     match error {
-        ServeError::NoTokens { .. } | ServeError::Timeouts(_) => Failure::usage(error),
+        ServeError::NoTokens { .. } | ServeError::Tls(_) | ServeError::Timeouts(_) => {
+            Failure::usage(error)
+        }
         ServeError::Taken { .. } => Failure::Told(TAKEN, error.to_string()),
         _ => Failure::failed(error),
     }
@@ -175,6 +219,11 @@ fn timeouts(lease: Millis) -> Timeouts {
 
 fn duration(text: &str) -> Result<Millis, String> {
     units::duration(text).map_err(|error| error.to_string())
+}
+
+fn connections(text: &str) -> Result<usize, String> {
+    let most = text.parse().ok().filter(|most| *most > 0);
+    most.ok_or_else(|| "write a number from 1".to_owned())
 }
 
 fn limit(text: &str) -> Result<(String, u64), String> {

@@ -11,11 +11,12 @@ use baton_files::units;
 use baton_model::api;
 use baton_model::ids::TokenId;
 use baton_model::time::{Millis, Wall};
-use baton_model::token::{NewToken, Role, check_name};
+use baton_model::token::{NewToken, Role, check_name, check_owner};
 use baton_server::STORE_FILE;
 use baton_store::{SqliteStore, Store as _, token};
 use clap::{Args, Subcommand};
 
+use crate::credentials::Given;
 use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
 use crate::remote::{block_on, client, refused};
 use crate::table::{Cell, Table};
@@ -31,6 +32,7 @@ use crate::time;
 Examples:
   baton token create --role admin --data /var/lib/baton > admin.token
   baton token create --role worker --name rack7 --expires 30d > worker.token
+  baton token create --role operator --owner analytics > analytics.token
   baton token ls
   baton token revoke t7
 
@@ -61,6 +63,9 @@ struct Create {
     /// What whoever holds it may do: viewer, operator, admin or worker
     #[arg(long)]
     role: Role,
+    /// Only for what belongs to this owner; for viewers and operators
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
     /// What it is called [default: its role]
     #[arg(long)]
     name: Option<String>,
@@ -96,10 +101,10 @@ struct Revoke {
     json: bool,
 }
 
-pub(crate) fn run(command: &Token, url: Option<&str>, token_file: Option<&Path>) -> Ended {
+pub(crate) fn run(command: &Token, url: Option<&str>, given: &Given) -> Ended {
     let at = |place: &Place| match &place.data {
         Some(data) => Holder::open(data, matches!(command.what, What::Create(_))),
-        None => Ok(Holder::Server(client(url, token_file)?)),
+        None => Ok(Holder::Server(client(url, given)?)),
     };
     block_on(async {
         match &command.what {
@@ -138,10 +143,14 @@ async fn create(command: &Create, holder: &Holder) -> Ended {
     let name = command.name.clone();
     let name = name.unwrap_or_else(|| command.role.to_string());
     check_name(&name).map_err(Failure::usage)?;
+    if let Some(owner) = &command.owner {
+        check_owner(command.role, owner).map_err(Failure::usage)?;
+    }
     let created = match holder {
         Holder::Server(client) => {
             let new = api::NewToken {
                 role: command.role,
+                owner: command.owner.clone(),
                 name: Some(name),
                 lifetime_seconds: command.expires.map(|span| span.0.div_ceil(1_000)),
             };
@@ -177,6 +186,7 @@ fn create_in(
     let new = NewToken {
         name,
         role: command.role,
+        owner: command.owner.clone(),
         hash: token::hash(&secret),
         created_at: now,
         expires_at: command.expires.map(until),
@@ -187,6 +197,7 @@ fn create_in(
             id: id.to_string(),
             name: new.name,
             role: new.role,
+            owner: new.owner,
             created_at: new.created_at.0,
             expires_at: new.expires_at.map(|end| end.0),
             revoked: false,
@@ -210,7 +221,8 @@ async fn list(command: &Ls, holder: &Holder) -> Ended {
     } else if tokens.is_empty() {
         note("no tokens; make one with `baton token create --role admin`");
     } else {
-        let mut table = Table::headed(&["ID", "ROLE", "STATE", "CREATED", "EXPIRES", "NAME"]);
+        let mut table =
+            Table::headed(&["ID", "ROLE", "OWNER", "STATE", "CREATED", "EXPIRES", "NAME"]);
         let now = time::now();
         for token in &tokens {
             table.row(row(token, now));
@@ -220,7 +232,7 @@ async fn list(command: &Ls, holder: &Holder) -> Ended {
     out.done()
 }
 
-fn row(token: &api::Token, now: Wall) -> [Cell; 6] {
+fn row(token: &api::Token, now: Wall) -> [Cell; 7] {
     let expired = token.expires_at.is_some_and(|end| end <= now.0);
     let state = match (token.revoked, expired) {
         (true, _) => Cell::new("revoked", Style::Bad),
@@ -231,6 +243,7 @@ fn row(token: &api::Token, now: Wall) -> [Cell; 6] {
     [
         clean(&token.id).into(),
         token.role.word().into(),
+        clean(token.owner.as_deref().unwrap_or("-")).into(),
         state,
         time::stamp(Wall(token.created_at)).into(),
         expires

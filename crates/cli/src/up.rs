@@ -5,6 +5,7 @@
 //! earlier `up` has left behind may look for a port that is not there any more; it is
 //! asked to leave first, and its work goes on.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use baton_server::serve;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::credentials::TOKEN_VARIABLE;
+use crate::credentials::{Given, TOKEN_VARIABLE};
 use crate::diary;
 use crate::output::{Ended, Failure};
 use crate::scheduler::{Interrupts, Serving, failure, runtime};
@@ -43,8 +44,9 @@ pub(crate) struct Up {
     labels: Vec<String>,
 }
 
-pub(crate) fn run(command: &Up) -> Ended {
+pub(crate) fn run(command: &Up, given: &Given) -> Ended {
     diary::begin();
+    given.none_for_server()?;
     // This very binary, also after its file was replaced.
     let binary = PathBuf::from("/proc/self/exe");
     let mut config = command.serving.config();
@@ -68,6 +70,7 @@ pub(crate) fn run(command: &Up) -> Ended {
         state,
         arguments,
         token,
+        pin: config.tls.as_ref().map(|files| files.cert.clone()),
     };
     let (end, ending) = mpsc::channel();
     let kept = thread::spawn(move || {
@@ -117,6 +120,8 @@ struct Keeper {
     state: PathBuf,
     arguments: Vec<String>,
     token: Option<Secret>,
+    /// The server's certificate: the worker need not know who has signed it, nor its name.
+    pin: Option<PathBuf>,
 }
 
 impl Keeper {
@@ -153,12 +158,17 @@ impl Keeper {
             // Whoever started us may have one, which is for other things.
             None => worker.env_remove(TOKEN_VARIABLE),
         };
+        let pin = self
+            .pin
+            .iter()
+            .flat_map(|pin| [OsStr::new("--pin"), pin.as_os_str()]);
         let started = worker
             .arg0("baton")
             .arg("worker")
             .args(["--scheduler", &scheduler.to_string(), "--state"])
             .arg(&self.state)
             .args(&self.arguments)
+            .args(pin)
             // A key press on the terminal is for this process, which ends the worker itself.
             .process_group(0)
             .spawn();

@@ -1,7 +1,7 @@
 //! `baton worker`: runs what a scheduler leases to this machine.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use baton_agent::{Config, Error, resources};
 use baton_files::units;
@@ -9,9 +9,10 @@ use baton_model::ids::WorkerName;
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::Millis;
 use baton_runner::sys::users;
+use baton_tls::{ClientFiles, Trust};
 use clap::Args;
 
-use crate::credentials;
+use crate::credentials::Given;
 use crate::diary;
 use crate::output::{Ended, Failure};
 
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   baton worker --scheduler 127.0.0.1:8081
   baton worker --scheduler sched:8081 --token-file /etc/baton/worker.token
+  baton worker --scheduler sched:8081 --ca ca.pem --cert worker.pem --key worker.key
   baton worker --scheduler a:8081,b:8081 --resources cpu=4,memory=8GiB,licence=2 --label zone=eu
 
 SIGTERM: the worker leaves and its work goes on; start it again with the same --state within the
@@ -51,6 +53,10 @@ pub(crate) struct Worker {
     /// How long the files of attempts are kept that are over
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
     keep: Millis,
+    /// The one certificate that the scheduler may show, whatever name it has: for the worker of
+    /// `baton up`, which can read the server's own file
+    #[arg(long, value_name = "FILE", hide = true)]
+    pin: Option<PathBuf>,
 }
 
 /// What was said about resources; the rest is found out.
@@ -64,7 +70,7 @@ struct Amounts {
 }
 
 /// Runs a worker until it is told to end.
-pub(crate) fn run(command: &Worker, token_file: Option<&Path>) -> Ended {
+pub(crate) fn run(command: &Worker, given: &Given) -> Ended {
     diary::begin();
     let name = command.name.clone().unwrap_or_else(users::hostname);
     if name.is_empty() {
@@ -72,6 +78,13 @@ pub(crate) fn run(command: &Worker, token_file: Option<&Path>) -> Ended {
             "a worker needs a name; give it one with --name",
         ));
     }
+    let tls = match &command.pin {
+        Some(file) => Some(ClientFiles {
+            trust: Trust::Pin(file.clone()),
+            identity: None,
+        }),
+        None => given.worker_files()?,
+    };
     let found = resources::discover(&command.state);
     let offer = Offer {
         capacity: command.resources.instead_of(found),
@@ -80,7 +93,8 @@ pub(crate) fn run(command: &Worker, token_file: Option<&Path>) -> Ended {
     };
     let ended = baton_agent::run(Config {
         scheduler: command.scheduler.clone(),
-        token: credentials::token(token_file)?,
+        token: given.token()?,
+        tls,
         name: WorkerName::new(&name),
         state: command.state.clone(),
         // This very binary, also after its file was replaced.
@@ -91,7 +105,7 @@ pub(crate) fn run(command: &Worker, token_file: Option<&Path>) -> Ended {
     });
     match ended {
         Ok(_) => Ok(()),
-        Err(error @ Error::Invalid(_)) => Err(Failure::usage(error)),
+        Err(error @ (Error::Invalid(_) | Error::Tls(_))) => Err(Failure::usage(error)),
         Err(error) => Err(Failure::failed(error)),
     }
 }

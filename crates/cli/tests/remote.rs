@@ -243,3 +243,35 @@ fn a_log_is_followed_from_before_the_start_to_the_end() {
     let ended: Ended = following.wait_with_output().expect("it ends").into();
     assert_eq!(ended.good(), "one\ntwo\n");
 }
+
+#[test]
+fn a_process_that_is_started_again_is_followed_from_the_beginning_of_its_next_run() {
+    let cluster = Cluster::start();
+    let go = cluster.path("go");
+    let script = format!(
+        "if [ -e once ]; then echo short; else touch once; echo the first run says more; \
+         while [ ! -e {} ]; do sleep 0.02; done; exit 1; fi",
+        go.display()
+    );
+    let task = json!({
+        "task": "again",
+        "processes": [{ "name": "p", "run": script, "max_failures": 3, "min_duration": "1ms" }],
+    });
+    std::fs::write(cluster.path("again.json"), task.to_string()).expect("writable");
+    cluster.run(&["submit", "again.json"]).good();
+    let mut following = cluster.begin(&["logs", "i1", "-f"]);
+    let mut lines = BufReader::new(following.stdout.take().expect("piped")).lines();
+    let mut next = || lines.next().map(|line| line.expect("text"));
+    assert_eq!(next().as_deref(), Some("the first run says more"));
+    std::fs::write(&go, "").expect("writable");
+    assert_eq!(next().as_deref(), Some("short"));
+    assert_eq!(next(), None);
+    assert!(following.wait().expect("it ends").success());
+    cluster.until_state("i1", "DONE");
+    // The last run, unless another is named; and one alone is followed to its own end.
+    assert_eq!(cluster.run(&["logs", "i1"]).good(), "short\n");
+    let first = cluster.run(&["logs", "i1", "--run", "0", "-f"]).good();
+    assert_eq!(first, "the first run says more\n");
+    let none = cluster.run(&["logs", "i1", "--run", "7"]);
+    assert_eq!(none.code, Some(1), "{none:?}");
+}

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
 use baton_model::ids::InstanceId;
-use baton_model::message::{LogAnswer, LogStream};
+use baton_model::message::{LogAnswer, LogChunk, LogStream};
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
 use baton_model::spec::{Array, InstanceSpec, Uri, Work};
 use baton_model::task::{ProcessSpec, Resources, Run, TaskSpec};
@@ -46,9 +46,9 @@ fn work_runs_in_its_directory_with_its_environment_and_its_end_is_told() {
     }
     let pwd = format!("{}\n", rig.work(2).display());
     let out = rig.logs(2, LogStream::Stdout, None);
-    assert_eq!(out, LogAnswer::Chunk(pwd.into_bytes()));
+    assert_eq!(out, LogAnswer::Chunk(LogChunk::whole(pwd)));
     let err = rig.logs(2, LogStream::Stderr, None);
-    assert_eq!(err, LogAnswer::Chunk(b"wrong\n".to_vec()));
+    assert_eq!(err, LogAnswer::Chunk(LogChunk::whole("wrong\n")));
     assert_eq!(rig.logs(99, LogStream::Stdout, None), LogAnswer::NotFound);
 }
 
@@ -75,7 +75,7 @@ fn failures_are_told_as_they_were() {
         let LogAnswer::Chunk(text) = rig.logs(instance, LogStream::Stderr, None) else {
             panic!("no reason for {instance}");
         };
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = String::from_utf8_lossy(&text.bytes).into_owned();
         assert!(text.contains(word), "{text}");
     }
 }
@@ -149,7 +149,7 @@ fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
     let LogAnswer::Chunk(out) = rig.logs(1, LogStream::Stdout, None) else {
         panic!("it has printed something");
     };
-    let out = String::from_utf8_lossy(&out).into_owned();
+    let out = String::from_utf8_lossy(&out.bytes).into_owned();
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines.len(), 4, "{out}");
     assert_eq!(
@@ -208,11 +208,11 @@ fn a_task_of_two_processes_is_run_by_a_runner_of_its_own() {
     let _worker = rig.worker();
     rig.submit(1, 1, task(&["echo $BATON_INSTANCE", "cat ../none; exit 0"]));
     assert_eq!(rig.outcome(1), Outcome::Exited(0));
-    let first = LogAnswer::Chunk(b"i1\n".to_vec());
+    let first = LogAnswer::Chunk(LogChunk::whole("i1\n"));
     assert_eq!(rig.logs(1, LogStream::Stdout, None), first);
     assert_eq!(rig.logs(1, LogStream::Stdout, Some("p0")), first);
     let second = rig.logs(1, LogStream::Stderr, Some("p1"));
-    assert!(matches!(second, LogAnswer::Chunk(text) if !text.is_empty()));
+    assert!(matches!(second, LogAnswer::Chunk(text) if !text.bytes.is_empty()));
     assert_eq!(
         rig.logs(1, LogStream::Stdout, Some("p2")),
         LogAnswer::NotFound
@@ -283,7 +283,7 @@ fn files_are_fetched_before_the_work_begins() {
     };
     rig.submit(1, 1, spec);
     assert_eq!(rig.outcome(1), Outcome::Exited(0));
-    let said = LogAnswer::Chunk(b"from a file\nfrom a server\n".to_vec());
+    let said = LogAnswer::Chunk(LogChunk::whole("from a file\nfrom a server\n"));
     assert_eq!(rig.logs(1, LogStream::Stdout, None), said);
     let mode = fs::metadata(rig.work(1).join("page")).expect("there");
     assert_eq!(mode.permissions().mode() & 0o111, 0, "not executable");
@@ -304,7 +304,7 @@ fn files_are_fetched_before_the_work_begins() {
         let LogAnswer::Chunk(text) = rig.logs(id, LogStream::Stderr, None) else {
             panic!("no reason for {id}");
         };
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = String::from_utf8_lossy(&text.bytes).into_owned();
         assert!(text.contains(word), "{text}");
     }
 }

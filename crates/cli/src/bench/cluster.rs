@@ -58,6 +58,8 @@ impl Scheduler {
             .args(["scheduler", "--json", "--listen", "127.0.0.1:0"])
             .args(["--worker-listen", "127.0.0.1:0", "--data"])
             .arg(data)
+            // What is measured is not what one client is allowed.
+            .args(["--max-requests", "1000000"])
             .env("BATON_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped());

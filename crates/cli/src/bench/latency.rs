@@ -86,7 +86,7 @@ pub(super) fn run(command: &Latency) -> Ended {
     out.done()
 }
 
-fn now() -> Result<u128, Failure> {
+pub(super) fn now() -> Result<u128, Failure> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map(|it| it.as_nanos()).map_err(Failure::failed)
 }
@@ -110,7 +110,7 @@ fn fsync(place: &Place) -> Result<f64, Failure> {
     Ok(at(&all, 50))
 }
 
-fn at(sorted: &[f64], percent: usize) -> f64 {
+pub(super) fn at(sorted: &[f64], percent: usize) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let index = (sorted.len() * percent / 100).min(last);
     sorted.get(index).copied().unwrap_or_default()

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `throughput`, `peers` | trivial processes a second, beside the kernel and others |
 //! | `latency` | from a submission to the start of its process |
+//! | `trigger` | tasks of the library, launched over HTTP |
 //! | `backlog` | decisions a second, with little and with much waiting |
 //! | `scale` | a million instances, accepted and taken over |
 //! | `local` | the runner and its coordinator |
@@ -21,6 +22,7 @@ mod peers;
 mod rig;
 mod scale;
 mod throughput;
+mod trigger;
 
 use clap::{Args, Subcommand};
 
@@ -37,6 +39,7 @@ pub(crate) struct Bench {
 enum Command {
     Throughput(throughput::Throughput),
     Latency(latency::Latency),
+    Trigger(trigger::Triggers),
     Backlog(backlog::Backlog),
     Submit(scale::SubmitArray),
     Recovery(scale::Recovery),
@@ -48,6 +51,7 @@ pub(crate) fn run(bench: &Bench) -> Ended {
     match &bench.command {
         Command::Throughput(command) => throughput::run(command),
         Command::Latency(command) => latency::run(command),
+        Command::Trigger(command) => trigger::run(command),
         Command::Backlog(command) => backlog::run(command),
         Command::Submit(command) => scale::submitted(command),
         Command::Recovery(command) => scale::recovered(command),

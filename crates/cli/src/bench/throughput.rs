@@ -41,7 +41,7 @@ pub(crate) struct Throughput {
 struct Measured {
     count: u64,
     at_once: usize,
-    /// A loop of vfork and exec, nothing else.
+    /// A loop of vfork and exec, nothing else; half of it before Baton, half after.
     raw_per_second: f64,
     xargs_per_second: f64,
     /// From the submission until all are DONE and durable.
@@ -63,14 +63,17 @@ pub(super) fn run(command: &Throughput) -> Ended {
     let at_once = command.at_once.unwrap_or(2 * cores).max(1);
     let count = command.count.max(1);
     let place = Place::new(command.place.as_deref())?;
-    let raw = rate(count, peers::raw(count, at_once)?);
     let xargs = rate(count, xargs(count, at_once)?);
     let hyperqueue = if command.without_hyperqueue {
         None
     } else {
         peers::hyperqueue(place.path(), count, at_once)?
     };
+    // The speed of a shared machine drifts from second to second. What the ratio compares is
+    // measured around the same moment: one half of the raw loop before, the other half after.
+    let before = peers::raw(count - count / 2, at_once)?;
     let baton = baton(&place, count, at_once)?;
+    let raw = rate(count, before + peers::raw(count / 2, at_once)?);
     let per_second = rate(count, baton.took);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
     let hyperqueue = hyperqueue.map(|took| rate(count, took));

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 Examples:
   baton logs i12
   baton logs i12 -f                  until it has ended, through every attempt
-  baton logs i12 --stderr --attempt 1 --process fetch")]
+  baton logs i12 --stderr --attempt 1 --process fetch --run 0")]
 pub(crate) struct Logs {
     /// Which
     #[arg(value_name = "ID", value_parser = ids::one)]
@@ -39,7 +39,10 @@ pub(crate) struct Logs {
     /// Of this process of the task [default: the first]
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
-    /// Print an object for each piece, one on a line: attempt, offset, text, end
+    /// Of this run of the process, where it was started again; 0 is the first [default: the last; with -f, from the last on]
+    #[arg(long, value_name = "N")]
+    run: Option<u32>,
+    /// Print an object for each piece, one on a line: attempt, run, offset, text, end
     #[arg(long)]
     json: bool,
 }
@@ -48,6 +51,7 @@ pub(crate) struct Logs {
 #[derive(serde::Serialize)]
 struct Piece<'a> {
     attempt: u32,
+    run: Option<u32>,
     offset: u64,
     text: &'a str,
     end: bool,
@@ -63,6 +67,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
         stream,
         attempt: command.attempt,
         process: command.process.clone(),
+        run: command.run,
         offset: 0,
     };
     if command.follow {
@@ -79,16 +84,23 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
         if !piece.kept && std::io::stderr().is_terminal() {
             note("nothing is kept of it: it printed nothing, or its log was cleared away");
         }
-        // From now on it is this attempt, whatever begins meanwhile.
+        // From now on it is this attempt and this run, whatever begins meanwhile.
         wish.attempt = Some(piece.attempt);
+        wish.run = piece.run.or(wish.run);
         wish.offset = piece.offset + u64::try_from(piece.bytes.len()).unwrap_or_default();
         if piece.end || (piece.bytes.is_empty() && !command.follow) {
-            let next = match command.follow && command.attempt.is_none() {
+            let goes_on = command.follow && command.run.is_none();
+            if let Some(run) = piece.next_run.filter(|_| goes_on) {
+                // A process that is started again writes another log, from its beginning.
+                (wish.run, wish.offset) = (Some(run), 0);
+                continue;
+            }
+            let next = match goes_on && command.attempt.is_none() {
                 true => after(client, command.id, piece.attempt).await?,
                 false => None,
             };
             let Some(next) = next else { break };
-            (wish.attempt, wish.offset) = (Some(next), 0);
+            (wish.attempt, wish.run, wish.offset) = (Some(next), None, 0);
         } else if piece.bytes.is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -165,6 +177,7 @@ impl Printer {
                     &mut self.out,
                     &Piece {
                         attempt: piece.attempt,
+                        run: piece.run,
                         offset: piece.offset,
                         text: &String::from_utf8_lossy(&piece.bytes),
                         end: piece.end,

@@ -6,7 +6,10 @@
 //! | `list` | the bullpen, the arena, the history |
 //! | `show`, `explain` | one instance: all about it, why it is where it is |
 //! | `logs` | what it printed |
+//! | `events` | what happens, as it happens |
+//! | `usage` | what was used, by owner and time |
 //! | `ends` | cancel and retry |
+//! | `library`, `trigger`, `ticks` | stored tasks, launched, and what became of due times |
 //! | `workers` | the workers; drain and forget |
 //!
 //! Beside them: `ids`, how instances are named; `rows`, how they are shown; `waiting`,
@@ -18,23 +21,27 @@
 //! that code.
 
 mod ends;
+mod events;
 mod explain;
 pub(crate) mod ids;
+mod library;
 mod list;
 mod logs;
 pub(crate) mod rows;
 mod show;
 mod submit;
+mod ticks;
+mod trigger;
+mod usage;
 pub(crate) mod waiting;
 mod workers;
 
 use std::future::Future;
-use std::path::Path;
 
 use baton_client::{Client, ClientError, DEFAULT_URL};
 use clap::Subcommand;
 
-use crate::credentials;
+use crate::credentials::Given;
 use crate::output::{Ended, FAILED, Failure, USAGE};
 
 /// The scheduler cannot be reached, or refuses.
@@ -47,12 +54,17 @@ const URL_VARIABLE: &str = "BATON_URL";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Remote {
     Submit(Box<submit::Submit>),
+    Trigger(trigger::Trigger),
+    Library(library::Library),
+    Ticks(ticks::Ticks),
     Bullpen(list::Bullpen),
     Arena(list::Arena),
     History(list::History),
     Show(show::Show),
     Explain(explain::Explain),
     Logs(logs::Logs),
+    Events(events::Follow),
+    Usage(usage::Used),
     Cancel(ends::Cancel),
     Retry(ends::Retry),
     Workers(workers::Workers),
@@ -62,17 +74,22 @@ pub(crate) enum Remote {
 
 /// Runs one of the commands against the scheduler at `url`, or where the environment
 /// says.
-pub(crate) fn run(command: &Remote, url: Option<&str>, token_file: Option<&Path>) -> Ended {
-    let client = client(url, token_file)?;
+pub(crate) fn run(command: &Remote, url: Option<&str>, given: &Given) -> Ended {
+    let client = client(url, given)?;
     block_on(async {
         match command {
             Remote::Submit(command) => submit::run(command, &client).await,
+            Remote::Trigger(command) => trigger::run(command, &client).await,
+            Remote::Library(command) => library::run(command, &client).await,
+            Remote::Ticks(command) => ticks::run(command, &client).await,
             Remote::Bullpen(command) => list::bullpen(command, &client).await,
             Remote::Arena(command) => list::arena(command, &client).await,
             Remote::History(command) => list::history(command, &client).await,
             Remote::Show(command) => show::run(command, &client).await,
             Remote::Explain(command) => explain::run(command, &client).await,
             Remote::Logs(command) => logs::run(command, &client).await,
+            Remote::Events(command) => events::run(command, &client).await,
+            Remote::Usage(command) => usage::run(command, &client).await,
             Remote::Cancel(command) => ends::cancel(command, &client).await,
             Remote::Retry(command) => ends::retry(command, &client).await,
             Remote::Workers(command) => workers::workers(command, &client).await,
@@ -82,9 +99,9 @@ pub(crate) fn run(command: &Remote, url: Option<&str>, token_file: Option<&Path>
     })
 }
 
-/// A client of the scheduler at `url`, or where the environment says, that shows the token of
-/// the file, or of the environment.
-pub(crate) fn client(url: Option<&str>, token_file: Option<&Path>) -> Result<Client, Failure> {
+/// A client of the scheduler at `url`, or where the environment says, that shows what it
+/// was given.
+pub(crate) fn client(url: Option<&str>, given: &Given) -> Result<Client, Failure> {
     let url = match url {
         Some(url) => url.to_owned(),
         None => std::env::var(URL_VARIABLE)
@@ -92,8 +109,8 @@ pub(crate) fn client(url: Option<&str>, token_file: Option<&Path>) -> Result<Cli
             .filter(|url| !url.is_empty())
             .unwrap_or_else(|| DEFAULT_URL.to_owned()),
     };
-    let client = Client::new(&url).map_err(refused)?;
-    Ok(match credentials::token(token_file)? {
+    let client = Client::with_tls(&url, &given.client_files()?).map_err(refused)?;
+    Ok(match given.token()? {
         Some(token) => client.with_token(&token),
         None => client,
     })
@@ -111,7 +128,7 @@ pub(crate) fn block_on(command: impl Future<Output = Ended>) -> Ended {
 /// How a command ends that got no answer, or a bad one.
 pub(crate) fn refused(error: ClientError) -> Failure {
     let code = match &error {
-        ClientError::BadUrl { .. } => USAGE,
+        ClientError::BadUrl { .. } | ClientError::Tls(_) => USAGE,
         ClientError::Problem(problem) => match problem.status {
             400 | 413 | 422 => USAGE,
             404 => FAILED,

@@ -147,6 +147,8 @@ pub(crate) mod tests {
             worker: None,
             end: None,
             end_text: None,
+            nominal_at: None,
+            slack_until: None,
             submitted_at: 1_000,
             changed_at: 1_000,
             started_at: None,

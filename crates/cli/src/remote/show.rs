@@ -184,6 +184,7 @@ mod tests {
             fact: Fact::StopRequested {
                 instance: InstanceId(1),
             },
+            links: BTreeMap::new(),
         };
         let lines = events(&[event(5_000, "submitted"), event(6_250, "stopped")]);
         assert_eq!(

@@ -237,6 +237,7 @@ impl Rig {
                 offset: 0,
                 bytes_max: 1 << 20,
                 process: process.map(str::to_owned),
+                run: None,
             },
         });
         let mut answer = None;

@@ -160,7 +160,7 @@ fn span(submitted: &Submitted) -> Result<Span, Failure> {
     })
 }
 
-async fn wait(client: &Client, span: Span, json: bool, mut out: Output) -> Ended {
+pub(super) async fn wait(client: &Client, span: Span, json: bool, mut out: Output) -> Ended {
     let code = if span.count() == 1 {
         let instance = waiting::one(client, span.first).await.map_err(refused)?;
         match json {
@@ -183,7 +183,7 @@ async fn wait(client: &Client, span: Span, json: bool, mut out: Output) -> Ended
     }
 }
 
-fn line(out: &mut Output, value: &impl serde::Serialize) -> Ended {
+pub(super) fn line(out: &mut Output, value: &impl serde::Serialize) -> Ended {
     serde_json::to_writer(&mut *out, value)?;
     writeln!(out)?;
     Ok(())

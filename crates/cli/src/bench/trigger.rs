@@ -1,0 +1,192 @@
+//! `baton bench trigger`: tasks of the library, launched over HTTP: how fast one starts, and how
+//! many a second are accepted for good while tasks run.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use baton_client::{Client, Condition, Launch, Span};
+use baton_model::ids::InstanceId;
+use baton_model::library::TaskName;
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::cluster::{Place, Scheduler, Worker, finish, healthy, runtime};
+use super::latency::{at, now};
+use super::rig::trouble;
+use crate::output::{Ended, Failure, Output};
+
+/// Launch tasks of the library over HTTP: how soon one starts, and how many are accepted
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton bench trigger -n 200 --seconds 5 --clients 64 --json")]
+pub(crate) struct Triggers {
+    /// How often, one after the other, for the time to the start
+    #[arg(short = 'n', long, default_value_t = 200)]
+    count: u32,
+    /// For how long as many as possible are sent
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// By so many clients at once
+    #[arg(long, default_value_t = 64)]
+    clients: u32,
+    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    place: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    count: u32,
+    start_p50_ms: f64,
+    start_p99_ms: f64,
+    clients: u32,
+    accepted: u64,
+    accepted_per_second: f64,
+    answer_p50_ms: f64,
+    answer_p99_ms: f64,
+    /// Of those that were accepted, so many had ended when the last was accepted.
+    ended_meanwhile: u64,
+}
+
+/// Measures, and prints.
+pub(super) fn run(command: &Triggers) -> Ended {
+    let place = Place::new(command.place.as_deref())?;
+    let scheduler = Scheduler::start(&place.path().join("data"))?;
+    let _worker = Worker::start(&scheduler, &place.path().join("worker"), 2)?;
+    let measured = runtime()?.block_on(measure(command, &scheduler.client, &place))?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&measured)?;
+        return out.done();
+    }
+    writeln!(
+        out,
+        "trigger to start, idle: p50 {:.2} ms, p99 {:.2} ms\n\
+         accepted durably by {} clients: {:.0} a second ({} in all; answers p50 {:.2} ms, p99 \
+         {:.2} ms), while {} of them ran to their end",
+        measured.start_p50_ms,
+        measured.start_p99_ms,
+        measured.clients,
+        measured.accepted_per_second,
+        measured.accepted,
+        measured.answer_p50_ms,
+        measured.answer_p99_ms,
+        measured.ended_meanwhile,
+    )?;
+    out.done()
+}
+
+async fn measure(command: &Triggers, client: &Client, place: &Place) -> Result<Measured, Failure> {
+    healthy(client).await?;
+    let stamp = place.path().join("started");
+    let script = format!("date +%s%N > {}", stamp.display());
+    let dated = define(client, "dated", &["/bin/sh", "-c", &script]).await?;
+    let nothing = define(client, "nothing", &["/bin/true"]).await?;
+    let count = command.count.max(1);
+    let mut starts = Vec::new();
+    for round in 0..=count {
+        let begun = now()?;
+        let id = fire(client, &dated).await?;
+        finish(
+            client,
+            Span {
+                first: id,
+                last: id,
+            },
+        )
+        .await?;
+        let started = std::fs::read_to_string(&stamp)
+            .map_err(|error| trouble("read when it started", &error))?;
+        let started: u128 = started.trim().parse().map_err(Failure::failed)?;
+        // The first one warms everything up.
+        if round > 0 {
+            starts.push(started.saturating_sub(begun) as f64 / 1e6);
+        }
+    }
+    starts.sort_by(f64::total_cmp);
+    let begun = Instant::now();
+    let end = begun + Duration::from_secs(command.seconds.max(1));
+    let mut senders = JoinSet::new();
+    for _ in 0..command.clients.max(1) {
+        // Each has a connection of its own.
+        let (client, task) = (client.clone(), nothing.clone());
+        senders.spawn(async move {
+            let mut answers = Vec::new();
+            let mut last = InstanceId(0);
+            while Instant::now() < end {
+                let sent = Instant::now();
+                last = last.max(fire(&client, &task).await?);
+                answers.push(sent.elapsed().as_secs_f64() * 1e3);
+            }
+            Ok::<_, Failure>((answers, last))
+        });
+    }
+    let (mut answers, mut last) = (Vec::new(), InstanceId(0));
+    while let Some(sender) = senders.join_next().await {
+        let (more, id) = sender.map_err(Failure::failed)??;
+        answers.extend(more);
+        last = last.max(id);
+    }
+    let took = begun.elapsed().as_secs_f64();
+    answers.sort_by(f64::total_cmp);
+    let accepted = answers.len() as u64;
+    let first = InstanceId(last.0.saturating_sub(accepted.saturating_sub(1)));
+    let summary = client
+        .range(Span { first, last })
+        .await
+        .map_err(Failure::failed)?;
+    let done = summary
+        .counts
+        .iter()
+        .filter(|(state, _)| state.is_terminal());
+    let ended_meanwhile = done.map(|(_, count)| *count).sum();
+    client
+        .cancel(Span { first, last })
+        .await
+        .map_err(Failure::failed)?;
+    Ok(Measured {
+        count,
+        start_p50_ms: at(&starts, 50),
+        start_p99_ms: at(&starts, 99),
+        clients: command.clients.max(1),
+        accepted,
+        accepted_per_second: accepted as f64 / took,
+        answer_p50_ms: at(&answers, 50),
+        answer_p99_ms: at(&answers, 99),
+        ended_meanwhile,
+    })
+}
+
+async fn define(client: &Client, name: &str, run: &[&str]) -> Result<TaskName, Failure> {
+    let task = TaskName {
+        owner: "bench".to_owned(),
+        name: name.to_owned(),
+    };
+    let file = json!({
+        "task": name,
+        "run": run,
+        "resources": { "cpu": 1 },
+        "trigger": { "remote": true },
+    });
+    let defined = client.define(&task, &file, Condition::Absent, false).await;
+    defined.map_err(Failure::failed)?;
+    Ok(task)
+}
+
+async fn fire(client: &Client, task: &TaskName) -> Result<InstanceId, Failure> {
+    let launch = Launch {
+        remote: true,
+        ..Launch::default()
+    };
+    let fired = client
+        .launch(task, &launch)
+        .await
+        .map_err(Failure::failed)?;
+    let number = fired.id.trim_start_matches('i').parse().map(InstanceId);
+    number.map_err(|_| Failure::failed(format!("`{}` is no id", fired.id)))
+}

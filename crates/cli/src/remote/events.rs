@@ -1,0 +1,203 @@
+//! `baton events`: what happens in the cluster, as it happens.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use baton_client::{Client, ClientError, EventWish, Events, Told};
+use baton_model::api::{Event, Lost};
+use baton_model::ids::InstanceId;
+use baton_model::time::Wall;
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::waiting::patiently;
+use super::{ids, refused};
+use crate::output::{Ended, Failure, Output, Style, clean, note};
+use crate::scheduler::Interrupts;
+use crate::time::stamp;
+
+/// The scheduler says something every 15 seconds; whoever is silent for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
+
+/// Show what happens, as it happens
+///
+/// Until ^C. When the scheduler goes away and comes back it goes on where it was: nothing is shown
+/// twice, and nothing is missing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton events
+  baton events --owner analytics --json | jq -r .text
+  baton events --after 0 --no-follow    everything that is kept
+  baton events --instance i12 --after 0")]
+pub(crate) struct Follow {
+    /// Of this instance only
+    #[arg(long, value_name = "ID", value_parser = ids::one)]
+    instance: Option<InstanceId>,
+    /// Of instances of this owner only
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// From behind the event of this number on; 0 for everything that is kept [default: from now on]
+    #[arg(long, value_name = "N")]
+    after: Option<u64>,
+    /// End with the last event that there is
+    #[arg(long)]
+    no_follow: bool,
+    /// Print an object for each event, one on a line, as the scheduler's API has them
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(command: &Follow, client: &Client) -> Ended {
+    let mut interrupts = Interrupts::new()?;
+    tokio::select! {
+        ended = follow(command, client) => ended,
+        // What was printed is out: each event is flushed.
+        () = interrupts.next() => Ok(()),
+    }
+}
+
+async fn follow(command: &Follow, client: &Client) -> Ended {
+    let mut printer = Printer::new(command.json);
+    let mut wish = EventWish {
+        instance: command.instance,
+        owner: command.owner.clone(),
+        after: command.after,
+        follow: !command.no_follow,
+    };
+    let mut events = connect(client, &wish).await.map_err(refused)?;
+    loop {
+        let cut = match next(&mut events).await {
+            Ok(Some(told)) => {
+                printer.print(&told)?;
+                continue;
+            }
+            Ok(None) if command.no_follow => return Ok(()),
+            Ok(None) => "the scheduler has ended the connection".to_owned(),
+            Err(error) if error.may_pass() => clean(&error.to_string()),
+            Err(error) => return Err(refused(error)),
+        };
+        wish.after = events.last();
+        let last = wish.after.unwrap_or_default();
+        note(&format!(
+            "{cut}; connects again, to go on after event {last}"
+        ));
+        let connected = patiently(|| connect(client, &wish)).await;
+        events = connected.map_err(refused)?;
+        note(&format!("connected again; goes on after event {last}"));
+    }
+}
+
+async fn connect(client: &Client, wish: &EventWish) -> Result<Events, ClientError> {
+    let silent = |_| ClientError::Unreachable {
+        url: client.url().to_owned(),
+        why: "it does not answer in time".to_owned(),
+    };
+    timeout(SILENCE_MAX, client.events(wish))
+        .await
+        .map_err(silent)?
+}
+
+/// The next event, unless nobody is there any more.
+async fn next(events: &mut Events) -> Result<Option<Told>, ClientError> {
+    match timeout(SILENCE_MAX, events.next()).await {
+        Ok(told) => told,
+        Err(_) => Ok(None),
+    }
+}
+
+/// What was lost, for programs.
+#[derive(Serialize)]
+struct Gap<'a> {
+    lost: &'a Lost,
+}
+
+struct Printer {
+    out: Output,
+    json: bool,
+}
+
+impl Printer {
+    fn new(json: bool) -> Self {
+        let out = Output::new();
+        Self { out, json }
+    }
+
+    fn print(&mut self, told: &Told) -> Ended {
+        match (told, self.json) {
+            (Told::Event(event), true) => self.object(event)?,
+            (Told::Event(event), false) => {
+                let line = line(event, &self.out);
+                writeln!(self.out, "{line}")?;
+            }
+            (Told::Lost(lost), true) => self.object(&Gap { lost })?,
+            (Told::Lost(lost), false) => note(&clean(&lost.text)),
+            // Whoever has stopped reading is noticed even if there is nothing to write.
+            (Told::Nothing, _) if is_closed() => return Err(Failure::Closed),
+            (Told::Nothing, _) => {}
+        }
+        // Somebody watches.
+        Ok(self.out.flush()?)
+    }
+
+    fn object(&mut self, value: &impl Serialize) -> Ended {
+        serde_json::to_writer(&mut self.out, value)?;
+        writeln!(self.out)?;
+        Ok(())
+    }
+}
+
+fn is_closed() -> bool {
+    let out = io::stdout();
+    let mut asked = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec::default();
+    // What cannot be asked shows with the next write.
+    let told = poll(&mut asked, Some(&at_once)).unwrap_or(0);
+    told > 0 && asked[0].revents().contains(PollFlags::ERR)
+}
+
+/// `2026-11-15 12:30:00Z  17  i3  attempt 1 was started`.
+fn line(event: &Event, out: &Output) -> String {
+    let about = event.links.get("instance").map(String::as_str);
+    let about = about.and_then(|link| link.strip_prefix("/instances/"));
+    format!(
+        "{}  {}  {}  {}",
+        out.paint(Style::Faint, &stamp(Wall(event.at))),
+        event.seq,
+        out.paint(Style::Strong, &clean(about.unwrap_or("-"))),
+        clean(&event.text)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use baton_model::fact::Fact;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_it() {
+        let event = |link: Option<&str>| Event {
+            seq: 17,
+            at: 1_000,
+            epoch: 1,
+            text: "stopped\u{1b}[2J\nhere".to_owned(),
+            fact: Fact::StopRequested {
+                instance: InstanceId(3),
+            },
+            links: link.map_or_else(BTreeMap::new, |link| {
+                BTreeMap::from([("instance".to_owned(), link.to_owned())])
+            }),
+        };
+        let out = Output::new();
+        assert_eq!(
+            line(&event(Some("/instances/i3..i9")), &out),
+            "1970-01-01 00:00:01Z  17  i3..i9  stopped\\u{1b}[2J\\nhere"
+        );
+        assert!(line(&event(None), &out).contains("  17  -  "));
+    }
+}

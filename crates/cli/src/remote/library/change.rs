@@ -1,0 +1,166 @@
+//! `baton library put`, `rm` and `diff`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use baton_client::{Client, ClientError, Condition};
+use baton_files::TaskFile;
+use baton_model::api::TaskDefined;
+use baton_model::library::TaskName;
+use clap::Args;
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use super::super::refused;
+use super::show::{missing, text};
+use super::task_name;
+use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+
+/// Lines around a difference.
+const CONTEXT: usize = 3;
+
+/// Add tasks to the library, or replace them by their next revision
+///
+/// A file that says what the task says already changes nothing.
+#[derive(Debug, Args)]
+pub(super) struct Put {
+    /// The files of the tasks
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Keep nothing; only say what would happen
+    #[arg(long)]
+    dry_run: bool,
+    /// Only if the task has this revision; 0 if it must be new
+    #[arg(long, value_name = "N")]
+    if_revision: Option<u32>,
+    /// Print JSON: one object for each file, on a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Take a task out of the library
+///
+/// Its instances go on, and its revisions stay readable.
+#[derive(Debug, Args)]
+pub(super) struct Rm {
+    /// Which
+    #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
+    task: TaskName,
+}
+
+/// Compare a file with what the library has
+///
+/// Ends with 1 if there are differences.
+#[derive(Debug, Args)]
+pub(super) struct Diff {
+    /// The file of the task
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Compare with this revision instead of the current one
+    #[arg(long, value_name = "N")]
+    revision: Option<u32>,
+}
+
+pub(super) async fn put(command: &Put, client: &Client) -> Ended {
+    // All of them are read before the first is sent.
+    let files: Vec<(TaskName, Value)> = command
+        .files
+        .iter()
+        .map(|path| load(path))
+        .collect::<Result<_, _>>()?;
+    let mut out = Output::new();
+    for (name, file) in &files {
+        let defined = put_one(command, client, name, file).await?;
+        if command.json {
+            serde_json::to_writer(&mut out, &defined)?;
+            writeln!(out)?;
+            continue;
+        }
+        let would = if defined.dry_run { "would be " } else { "" };
+        let change = clean(&defined.change);
+        let name = clean(&name.to_string());
+        writeln!(
+            out,
+            "{name}: {would}{change}, revision {}",
+            defined.revision
+        )?;
+    }
+    out.done()
+}
+
+/// Puts one task, in place of what is there at this moment unless a revision is asked for.
+async fn put_one(
+    command: &Put,
+    client: &Client,
+    name: &TaskName,
+    file: &Value,
+) -> Result<TaskDefined, Failure> {
+    let condition = match command.if_revision {
+        Some(0) => Condition::Absent,
+        Some(revision) => Condition::Revision(revision),
+        None => match client.task(name, None).await.map_err(refused)? {
+            Some(task) => Condition::Revision(task.revision),
+            None => Condition::Absent,
+        },
+    };
+    let defined = client.define(name, file, condition, command.dry_run).await;
+    defined.map_err(|error| match &error {
+        ClientError::Problem(problem) if problem.status == 409 && problem.kind == "from-file" => {
+            Failure::Told(FAILED, clean(&problem.detail))
+        }
+        _ => refused(error),
+    })
+}
+
+pub(super) async fn remove(command: &Rm, client: &Client) -> Ended {
+    client.remove(&command.task).await.map_err(refused)?;
+    note(&format!("{} is removed", clean(&command.task.to_string())));
+    Ok(())
+}
+
+pub(super) async fn diff(command: &Diff, client: &Client) -> Ended {
+    let (name, file) = load(&command.file)?;
+    let there = client
+        .task(&name, command.revision)
+        .await
+        .map_err(refused)?;
+    let there = match (there, command.revision) {
+        (Some(task), _) => task.definition.unwrap_or_default(),
+        (None, None) => Value::Object(serde_json::Map::new()),
+        (None, revision) => return Err(missing(&name, revision)),
+    };
+    let (old, new) = (text(&there)?, text(&file)?);
+    if old == new {
+        return Ok(());
+    }
+    let mut out = Output::new();
+    print(&mut out, &old, &new)?;
+    out.done()?;
+    Err(Failure::Silent(FAILED))
+}
+
+fn print(out: &mut Output, old: &str, new: &str) -> Ended {
+    let diff = TextDiff::from_lines(old, new);
+    for (at, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
+        if at > 0 {
+            writeln!(out, "{}", out.paint(Style::Faint, "…"))?;
+        }
+        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+            let (sign, style) = match change.tag() {
+                ChangeTag::Delete => ('-', Style::Bad),
+                ChangeTag::Insert => ('+', Style::Good),
+                ChangeTag::Equal => (' ', Style::Plain),
+            };
+            let line = format!("{sign}{}", change.value().trim_end_matches('\n'));
+            writeln!(out, "{}", out.paint(style, &line))?;
+        }
+    }
+    Ok(())
+}
+
+/// A task, checked here as the scheduler will check it, with its name.
+fn load(path: &Path) -> Result<(TaskName, Value), Failure> {
+    let file: TaskFile = baton_files::load(path).map_err(Failure::usage)?;
+    let (name, _) = file.definition(None).map_err(Failure::usage)?;
+    Ok((name, file.to_json()))
+}

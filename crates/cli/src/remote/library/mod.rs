@@ -1,0 +1,83 @@
+//! `baton library`: stored tasks, looked at and changed.
+
+mod change;
+mod show;
+
+use baton_client::Client;
+use baton_model::library::TaskName;
+use clap::{Args, Subcommand};
+
+use crate::output::Ended;
+
+/// Stored tasks: list, show, put, remove, compare
+///
+/// A task of the library is named OWNER/NAME. Each change makes a new revision; old ones stay
+/// readable. Tasks that come from the directory of `baton up --library` are changed there.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton library put report.yaml
+  baton library put report.yaml --dry-run
+  baton library diff report.yaml
+  baton library ls --owner analytics
+  baton library show analytics/report
+  baton library show analytics/report --revision 2 --json
+  baton library rm analytics/report
+
+Exit status: 0 fine; 1 there is no such task, or `diff` has found differences; 2 wrong usage, or a
+task with errors; 3 the scheduler cannot be reached, or refuses.")]
+pub(crate) struct Library {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Ls(show::Ls),
+    Show(show::Show),
+    Put(change::Put),
+    Rm(change::Rm),
+    Diff(change::Diff),
+}
+
+pub(super) async fn run(command: &Library, client: &Client) -> Ended {
+    match &command.what {
+        What::Ls(command) => show::list(command, client).await,
+        What::Show(command) => show::show(command, client).await,
+        What::Put(command) => change::put(command, client).await,
+        What::Rm(command) => change::remove(command, client).await,
+        What::Diff(command) => change::diff(command, client).await,
+    }
+}
+
+/// `OWNER/NAME`; a name alone is of the owner that tasks without one have.
+pub(super) fn task_name(text: &str) -> Result<TaskName, String> {
+    match text.contains('/') {
+        true => text.parse(),
+        false if text.is_empty() => Err("name a task, such as analytics/report".to_owned()),
+        false => Ok(TaskName {
+            owner: baton_files::DEFAULT_OWNER.to_owned(),
+            name: text.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_alone_is_of_the_usual_owner() {
+        assert_eq!(
+            task_name("a/b").map(|it| it.to_string()),
+            Ok("a/b".to_owned())
+        );
+        assert_eq!(
+            task_name("b").map(|it| it.to_string()),
+            Ok("default/b".to_owned())
+        );
+        for bad in ["", "a/", "/b", "a/b/c"] {
+            assert!(task_name(bad).is_err(), "{bad}");
+        }
+    }
+}

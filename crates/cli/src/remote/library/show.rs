@@ -1,0 +1,180 @@
+//! `baton library ls` and `show`.
+
+use std::io::Write;
+
+use baton_client::Client;
+use baton_model::api::{DueTimes, Task};
+use baton_model::library::{TaskName, Trigger};
+use baton_model::time::Wall;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::super::refused;
+use super::task_name;
+use crate::output::{Ended, Failure, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+use crate::time::{between, now, span, stamp};
+
+/// Due times that `show` tells.
+const DUE_SHOWN: u32 = 3;
+
+/// List the tasks of the library
+#[derive(Debug, Args)]
+pub(super) struct Ls {
+    /// Of this owner only
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show one task, as it is or as it was
+#[derive(Debug, Args)]
+pub(super) struct Show {
+    /// Which
+    #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
+    task: TaskName,
+    /// As it was in this revision
+    #[arg(long, value_name = "N")]
+    revision: Option<u32>,
+    /// Print JSON: with its definition, in the schema of task files
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn list(command: &Ls, client: &Client) -> Ended {
+    let library = client.library(command.owner.as_deref()).await;
+    let library = library.map_err(refused)?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&library)?;
+        return out.done();
+    }
+    if library.items.is_empty() {
+        note("the library is empty; add a task with `baton library put FILE`");
+    } else {
+        let mut table = Table::headed(&["TASK", "REV", "DUE", "STARTS", "FROM"]);
+        let now = now();
+        for task in &library.items {
+            table.row(row(task, now));
+        }
+        table.print(&mut out)?;
+    }
+    out.done()?;
+    for problem in &library.problems {
+        let text: Vec<String> = problem.text.lines().map(clean).collect();
+        note(&format!(
+            "{} cannot be used; what it said before still holds\n{}",
+            clean(&problem.file),
+            text.join("\n")
+        ));
+    }
+    Ok(())
+}
+
+fn row(task: &Task<Value>, now: Wall) -> [Cell; 5] {
+    let due = task.next_at.map(|at| {
+        let at = Wall(at);
+        format!("{} (in {})", stamp(at), span(between(now, at)))
+    });
+    let from = task.file.as_deref().unwrap_or("API");
+    [
+        clean(&format!("{}/{}", task.owner, task.name)).into(),
+        task.revision.to_string().into(),
+        due.unwrap_or_else(|| "-".to_owned()).into(),
+        clean(&starts(task)).into(),
+        Cell::new(clean(from), Style::Faint),
+    ]
+}
+
+/// What starts a task, in few words.
+fn starts(task: &Task<Value>) -> String {
+    let mut ways = Vec::new();
+    ways.extend(task.schedule_text.clone());
+    let Trigger { after, remote, .. } = &task.trigger;
+    if !after.is_empty() {
+        let names: Vec<String> = after.iter().map(ToString::to_string).collect();
+        ways.push(format!("after {}", names.join(", ")));
+    }
+    if *remote {
+        ways.push("over HTTP".to_owned());
+    }
+    match ways.is_empty() {
+        true => "by hand".to_owned(),
+        false => ways.join("; "),
+    }
+}
+
+pub(super) async fn show(command: &Show, client: &Client) -> Ended {
+    let name = &command.task;
+    let task = client.task(name, command.revision).await.map_err(refused)?;
+    let task = task.ok_or_else(|| missing(name, command.revision))?;
+    let due = match task.current && task.trigger.schedule.is_some() {
+        true => Some(client.due(name, DUE_SHOWN).await.map_err(refused)?),
+        false => None,
+    };
+    let mut out = Output::new();
+    match command.json {
+        true => out.json(&task)?,
+        false => print(&mut out, &task, due.as_ref())?,
+    }
+    out.done()
+}
+
+pub(super) fn missing(name: &TaskName, revision: Option<u32>) -> Failure {
+    let name = clean(&name.to_string());
+    Failure::failed(match revision {
+        Some(revision) => format!("there is no revision {revision} of {name} in the library"),
+        None => format!("there is no task {name} in the library; see `baton library ls`"),
+    })
+}
+
+fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Ended {
+    let mut table = Table::default();
+    let mut line = |name: &str, text: String| {
+        table.row([Cell::new(name, Style::Faint), clean(&text).into()]);
+    };
+    line("task", format!("{}/{}", task.owner, task.name));
+    let current = if task.current {
+        ""
+    } else {
+        ", not what it is now"
+    };
+    let defined = stamp(Wall(task.defined_at));
+    line(
+        "revision",
+        format!("{} of {defined}{current}", task.revision),
+    );
+    if let Some(file) = &task.file {
+        line("file", file.clone());
+    }
+    line("starts", starts(task));
+    if let Some(due) = due {
+        let times: Vec<String> = due.at.iter().map(|at| stamp(Wall(*at))).collect();
+        line("due", times.join(", "));
+    }
+    if let Some(limit) = task.trigger.max_instances {
+        line("at once", format!("at most {limit}"));
+    }
+    table.print(out)?;
+    if let Some(definition) = &task.definition {
+        writeln!(out)?;
+        writeln!(out, "{}", text(definition)?)?;
+    }
+    Ok(())
+}
+
+/// A definition as text, the same for the same.
+pub(super) fn text(definition: &Value) -> Result<String, Failure> {
+    let empty = json!({});
+    let definition = if definition.is_object() {
+        definition
+    } else {
+        &empty
+    };
+    let text = serde_json::to_string_pretty(definition)?;
+    // JSON has no control characters but line ends, and those are ours.
+    let lines: Vec<String> = text.lines().map(clean).collect();
+    Ok(lines.join("\n"))
+}

@@ -1,0 +1,75 @@
+//! `baton ticks`: what became of due times.
+
+use baton_client::Client;
+use baton_model::api::Tick;
+use baton_model::library::TaskName;
+use baton_model::time::Wall;
+use clap::Args;
+
+use super::library::task_name;
+use super::refused;
+use crate::output::{Ended, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+use crate::time::stamp;
+
+/// Show what became of due times, the latest first
+///
+/// Every due time of a schedule is launched, launched late, or skipped with its reason; so is every
+/// end of an instance that another task comes after.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton ticks
+  baton ticks analytics/report -n 5
+  baton ticks analytics/report --json")]
+pub(crate) struct Ticks {
+    /// Of this task only
+    #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
+    task: Option<TaskName>,
+    /// How many at most
+    #[arg(short = 'n', value_name = "N", default_value_t = 50)]
+    number: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(command: &Ticks, client: &Client) -> Ended {
+    let ticks = client.ticks(command.task.as_ref(), command.number).await;
+    let ticks = ticks.map_err(refused)?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&ticks)?;
+    } else if ticks.is_empty() {
+        note("nothing was due yet");
+    } else {
+        let mut table = Table::headed(&["DUE", "TASK", "REV", "WHAT", "INSTANCE", "WHY"]);
+        for tick in &ticks {
+            table.row(row(tick));
+        }
+        table.print(&mut out)?;
+    }
+    out.done()
+}
+
+fn row(tick: &Tick) -> [Cell; 6] {
+    let style = match &*tick.verdict {
+        "launched" => Style::Good,
+        "late" => Style::Odd,
+        _ => Style::Bad,
+    };
+    let due = stamp(Wall(tick.nominal_at));
+    let due = match (&tick.after, tick.count) {
+        (Some(after), _) => format!("after {after}"),
+        (None, 1) => due,
+        (None, count) => format!("{due} +{}", count - 1),
+    };
+    [
+        clean(&due).into(),
+        clean(&format!("{}/{}", tick.owner, tick.name)).into(),
+        tick.revision.to_string().into(),
+        Cell::new(clean(&tick.verdict), style),
+        clean(tick.instance.as_deref().unwrap_or("-")).into(),
+        clean(&tick.text).into(),
+    ]
+}

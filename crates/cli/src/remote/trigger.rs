@@ -1,0 +1,112 @@
+//! `baton trigger`: a task of the library, launched by hand.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use baton_client::{Client, Launch, Span};
+use baton_model::api::TriggerTask;
+use baton_model::library::TaskName;
+use clap::Args;
+
+use super::library::task_name;
+use super::{ids, refused, submit};
+use crate::local::pair;
+use crate::output::{Ended, Failure, Output, clean, note};
+
+/// The variable with the secret of a task.
+const SECRET_VARIABLE: &str = "BATON_TRIGGER_SECRET";
+
+/// Launch a task of the library
+///
+/// Prints the id of the instance once the scheduler has it for good. The limits of the task hold:
+/// beyond max_instances or launch_rate it is refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton trigger analytics/report
+  baton trigger analytics/report -p day=2026-11-15 --wait
+  baton trigger analytics/report --idempotency-key order-4711   sent twice, it runs once
+  curl -X POST -H 'Baton-Trigger-Secret: …' http://127.0.0.1:8080/analytics/tasks/report/trigger
+
+Exit status, with --wait: 0 DONE; the exit code of the command, if it exited with one; 130
+cancelled; 1 failed otherwise, or there is no such task. 2 wrong usage or parameters, 3 the
+scheduler cannot be reached, or refuses.")]
+pub(crate) struct Trigger {
+    /// Which
+    #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
+    task: TaskName,
+    /// A parameter instead of its default; may be repeated
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    params: Vec<(String, String)>,
+    /// A name for this request: sent again, it launches nothing more
+    #[arg(long = "idempotency-key", value_name = "TEXT")]
+    request_key: Option<String>,
+    /// Over the trigger URL of the task, as another system would; with the secret of
+    /// BATON_TRIGGER_SECRET or of --secret-file, if it has one
+    #[arg(long)]
+    remote: bool,
+    /// The file with the secret of the task
+    #[arg(long, value_name = "FILE", requires = "remote")]
+    secret_file: Option<PathBuf>,
+    /// Wait for the end, and exit with the status of the work
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON: what was launched and, with --wait, how it ended, one object on a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(command: &Trigger, client: &Client) -> Ended {
+    let launch = Launch {
+        request: TriggerTask {
+            params: command.params.iter().cloned().collect(),
+        },
+        remote: command.remote,
+        key: command.request_key.clone(),
+        secret: secret(command)?,
+    };
+    let triggered = client.launch(&command.task, &launch).await;
+    let triggered = triggered.map_err(refused)?;
+    let id = ids::one(&triggered.id).map_err(|_| {
+        let text = clean(&triggered.id);
+        Failure::Told(super::REFUSED, format!("the scheduler calls it `{text}`"))
+    })?;
+    let mut out = Output::new();
+    match command.json {
+        true => submit::line(&mut out, &triggered)?,
+        false => writeln!(out, "{id}")?,
+    }
+    out.flush()?;
+    if triggered.again && !command.json {
+        note("an earlier request with this key has launched it");
+    }
+    match command.wait {
+        true => {
+            submit::wait(
+                client,
+                Span {
+                    first: id,
+                    last: id,
+                },
+                command.json,
+                out,
+            )
+            .await
+        }
+        false => out.done(),
+    }
+}
+
+/// The secret, of a file or of the environment: never of the command line, which others see.
+fn secret(command: &Trigger) -> Result<Option<String>, Failure> {
+    if !command.remote {
+        return Ok(None);
+    }
+    let Some(path) = &command.secret_file else {
+        let set = std::env::var(SECRET_VARIABLE).ok();
+        return Ok(set.filter(|secret| !secret.is_empty()));
+    };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))?;
+    Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
+}

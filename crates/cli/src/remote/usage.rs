@@ -1,0 +1,217 @@
+//! `baton usage`: what was used, by owner and time.
+
+use std::collections::BTreeMap;
+
+use baton_client::{Client, UsageWish};
+use baton_files::units::duration;
+use baton_model::api;
+use baton_model::time::{Millis, Wall};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::{ids, refused, rows};
+use crate::output::{Ended, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+use crate::time::{now, span, stamp};
+
+const DAY: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// Show what was used, by owner and hour
+///
+/// Claimed is what was set aside, times how long; used is what the processors did. An attempt counts
+/// in the hour in which it ended, with all of its time.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton usage
+  baton usage --since 30d --by owner
+  baton usage --owner analytics --since 7d --by day --json")]
+pub(crate) struct Used {
+    /// Of this owner only
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// From so long ago on, to the full hour
+    #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = since)]
+    since: Millis,
+    /// What makes a row: the hour and the owner, the day (UTC) and the owner, or the owner alone
+    #[arg(long, value_enum, default_value_t = By::Hour)]
+    by: By,
+    /// Print an array of objects; times are milliseconds since 1970
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    Hour,
+    Day,
+    Owner,
+}
+
+fn since(text: &str) -> Result<Millis, String> {
+    duration(text).map_err(|error| error.to_string())
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    /// When the hour or the day began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<u64>,
+    owner: String,
+    done: u64,
+    failed: u64,
+    halted: u64,
+    attempts: u64,
+    cpu_claimed_seconds: f64,
+    cpu_used_seconds: f64,
+    memory_claimed_mib_seconds: f64,
+    waited_seconds: f64,
+}
+
+impl Row {
+    fn add(&mut self, used: &api::Usage) {
+        self.done += used.done;
+        self.failed += used.failed;
+        self.halted += used.halted;
+        self.attempts += used.attempts;
+        self.cpu_claimed_seconds += used.cpu_claimed_seconds;
+        self.cpu_used_seconds += used.cpu_used_seconds;
+        self.memory_claimed_mib_seconds += used.memory_claimed_mib_seconds;
+        self.waited_seconds += used.waited_seconds;
+    }
+
+    fn cells(&self, style: Style) -> Vec<Cell> {
+        let when = self.at.map(|at| stamp(Wall(at)));
+        let time = |seconds: f64| span(rows::millis(seconds));
+        let numbers = [self.done, self.failed, self.halted, self.attempts];
+        let mut cells = Vec::new();
+        cells.extend(when.map(Cell::from));
+        cells.push(Cell::new(clean(&self.owner), style));
+        cells.extend(numbers.map(|number| Cell::from(ids::count(number))));
+        cells.extend([
+            time(self.cpu_claimed_seconds).into(),
+            time(self.cpu_used_seconds).into(),
+            format!("{:.2}", self.memory_claimed_mib_seconds / 1_024.0 / 3_600.0).into(),
+            time(self.waited_seconds).into(),
+        ]);
+        cells
+    }
+}
+
+pub(super) async fn run(command: &Used, client: &Client) -> Ended {
+    let to = now();
+    let wish = UsageWish {
+        owner: command.owner.clone(),
+        from: Wall(to.0.saturating_sub(command.since.0)),
+        to,
+    };
+    let used = client.usage(&wish).await.map_err(refused)?;
+    let rows = grouped(&used, command.by);
+    let mut out = Output::new();
+    if command.json {
+        out.json(&rows)?;
+    } else if rows.is_empty() {
+        note("nothing was used in that time");
+    } else {
+        table(&rows, &used, command.by).print(&mut out)?;
+    }
+    out.done()
+}
+
+fn grouped(used: &[api::Usage], by: By) -> Vec<Row> {
+    let mut rows: BTreeMap<(Option<u64>, &str), Row> = BTreeMap::new();
+    for it in used {
+        let at = match by {
+            By::Hour => Some(it.hour_at),
+            By::Day => Some(it.hour_at - it.hour_at % DAY.0),
+            By::Owner => None,
+        };
+        let row = rows.entry((at, &it.owner)).or_insert_with(|| Row {
+            at,
+            owner: it.owner.clone(),
+            ..Row::default()
+        });
+        row.add(it);
+    }
+    rows.into_values().collect()
+}
+
+fn table(rows: &[Row], used: &[api::Usage], by: By) -> Table {
+    let mut names = vec![
+        "OWNER",
+        "DONE",
+        "FAILED",
+        "HALTED",
+        "ATTEMPTS",
+        "CPU CLAIMED",
+        "CPU USED",
+        "GIB HOURS",
+        "WAITED",
+    ];
+    match by {
+        By::Hour => names.insert(0, "HOUR"),
+        By::Day => names.insert(0, "DAY"),
+        By::Owner => {}
+    }
+    let mut table = Table::headed(&names);
+    let mut total = Row {
+        owner: "total".to_owned(),
+        ..Row::default()
+    };
+    used.iter().for_each(|it| total.add(it));
+    for row in rows {
+        table.row(row.cells(Style::Plain));
+    }
+    let mut cells = total.cells(Style::Strong);
+    if by != By::Owner {
+        cells.insert(0, "".into());
+    }
+    table.row(cells);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(hour: u64, owner: &str) -> api::Usage {
+        api::Usage {
+            hour_at: hour * 3_600_000,
+            owner: owner.to_owned(),
+            done: 1_000,
+            failed: 1,
+            halted: 0,
+            attempts: 1_001,
+            cpu_claimed_seconds: 3_600.0,
+            cpu_used_seconds: 1.5,
+            memory_claimed_mib_seconds: 3_600.0 * 512.0,
+            waited_seconds: 60.0,
+        }
+    }
+
+    #[test]
+    fn rows_are_grouped_and_the_total_is_that_of_all() {
+        let all = [used(23, "a"), used(23, "b"), used(24, "a"), used(25, "a")];
+        let count = |by| grouped(&all, by).len();
+        assert_eq!(
+            (count(By::Hour), count(By::Day), count(By::Owner)),
+            (4, 3, 2)
+        );
+        let lines = |by| table(&grouped(&all, by), &all, by).lines(&Output::new());
+        assert_eq!(
+            lines(By::Owner),
+            [
+                "OWNER  DONE   FAILED  HALTED  ATTEMPTS  CPU CLAIMED  CPU USED  GIB HOURS  WAITED",
+                "a      3,000  3       0       3,003     3h00m        4.5s      1.50       3m00s",
+                "b      1,000  1       0       1,001     1h00m        1.5s      0.50       1m00s",
+                "total  4,000  4       0       4,004     4h00m        6s        2.00       4m00s",
+            ]
+        );
+        let days = lines(By::Day);
+        assert!(days[0].starts_with("DAY "), "{days:?}");
+        assert!(days[3].starts_with("1970-01-02 00:00:00Z  a "), "{days:?}");
+        assert!(days[4].trim_start().starts_with("total "), "{days:?}");
+    }
+}

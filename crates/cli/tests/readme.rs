@@ -1,0 +1,82 @@
+//! What the documents tell people to type works as it stands there.
+//!
+//! The blocks are run by a shell in an empty directory, in a network of their own: they use the
+//! ports that people use.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const BATON: &str = env!("CARGO_BIN_EXE_baton");
+
+/// The first block of a shell behind a line.
+fn block(document: &str, behind: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join(document)).expect("it is there");
+    let (_, rest) = text.split_once(behind).expect("it has that part");
+    let (_, rest) = rest.split_once("```sh\n").expect("with a block");
+    let (block, _) = rest.split_once("```").expect("that ends");
+    block.to_owned()
+}
+
+/// Runs commands with a server in the background, one after the other; any that fails ends it.
+fn paste(block: &str) -> String {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: needs root, for a network of its own");
+        return String::new();
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    std::os::unix::fs::symlink(examples, dir.path().join("examples")).expect("linked");
+    let bin = Path::new(BATON).parent().expect("it is in a directory");
+    let path = std::env::var("PATH").expect("there is one");
+    let script = format!(
+        "set -e\nip link set lo up\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n\
+         ready() {{ for i in $(seq 1200); do baton workers 2>/dev/null | grep -q HEALTHY && return; \
+         sleep 0.05; done; echo no server; exit 9; }}\n{block}\n"
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["--net", "--", "bash", "-c", &script])
+        .current_dir(dir.path())
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .env("USER", "you")
+        .env_remove("BATON_URL")
+        .stdin(Stdio::null())
+        .process_group(0);
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}\n{said}\n{errors}",
+        output.status
+    );
+    said
+}
+
+#[test]
+fn the_first_commands_of_the_readme_work_one_after_the_other() {
+    let block = block("README.md", "## A server, a minute later");
+    let lines = block
+        .lines()
+        .filter(|line| !line.starts_with("cargo build"));
+    let lines = lines.map(|line| match line.starts_with("baton up &") {
+        true => format!("{line}\nready"),
+        false => line.to_owned(),
+    });
+    let said = paste(&lines.collect::<Vec<_>>().join("\n"));
+    if !said.is_empty() {
+        assert!(said.contains("hello, you"), "{said}");
+    }
+}
+
+#[test]
+fn the_first_commands_of_the_library_work_one_after_the_other() {
+    let block = block("docs/library.md", "# The library");
+    let said = paste(&format!("baton up &\nready\n{block}"));
+    if !said.is_empty() {
+        assert!(said.contains("created, revision 1"), "{said}");
+    }
+}
