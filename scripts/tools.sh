@@ -14,6 +14,8 @@ command -v strace >/dev/null || missing+=(strace)
 ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime)
 # Network namespaces, and loss of packets between them.
 { command -v ip && command -v tc; } >/dev/null || missing+=(iproute2)
+# What the documents tell people to type.
+command -v curl >/dev/null || missing+=(curl)
 # What is installed with pip, below.
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 
