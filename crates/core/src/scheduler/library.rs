@@ -14,7 +14,7 @@ use baton_model::spec::{Exclusive, InstanceSpec};
 use super::timetable::{self, Timetable};
 use crate::bugs::Bug;
 use crate::ledger::{Library, Task};
-use crate::protocol::scheduler::context::{Cx, Effect, StoreMode};
+use crate::protocol::scheduler::context::{Cx, Effect, StoreMode, SubmitError};
 
 /// What must be so for a definition to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,10 +106,7 @@ impl fmt::Display for LibraryError {
             Self::NeedsDefaults => f.write_str(
                 "a task that starts by itself needs a default for every parameter; give them in `params`",
             ),
-            Self::StrictNeedsStore => f.write_str(
-                "exclusive: strict needs a store that survives a restart; \
-                 use --store sqlite or postgres, or exclusive: timed",
-            ),
+            Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
             Self::Full => write!(f, "a library has at most {TASKS_MAX} tasks"),
         }
     }
@@ -173,6 +170,8 @@ pub enum FireError {
     LaunchRate,
     /// The key belongs to another request.
     KeyUsed(InstanceId),
+    /// Without a store nothing but time separates two executions.
+    StrictNeedsStore,
 }
 
 impl fmt::Display for FireError {
@@ -194,6 +193,7 @@ impl fmt::Display for FireError {
                 f,
                 "the Idempotency-Key was used for another request, which launched {instance}"
             ),
+            Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
         }
     }
 }
@@ -410,6 +410,10 @@ fn fired(cx: &mut Cx<'_>, table: &mut Timetable, wish: Fire) -> Result<Fired, Fi
         Some((_, spec)) => *spec,
         None => task.spec().ok_or(FireError::NeedsParameters)?,
     };
+    // A definition whose parameters were open could not be asked.
+    if cx.config.store == StoreMode::Memory && spec.exclusive == Exclusive::Strict {
+        return Err(FireError::StrictNeedsStore);
+    }
     match table.admit(cx, number, trigger, Verdict::Launch) {
         Verdict::Skip(SkipReason::MaxInstances { limit }) => {
             return Err(FireError::MaxInstances(limit));

@@ -68,8 +68,8 @@ impl Timetable {
                 at => at,
             };
             // It was read when the task was defined. Rules of zones change from version to
-            // version, and a zone may go: such a task is due no more, and says so when it is
-            // looked at.
+            // version, and a zone may go: such a task is due no more, and its list of due
+            // times is empty.
             let _ = timetable.enter_from(task, from);
         }
         timetable

@@ -214,6 +214,7 @@ fn fault(error: FireError, name: &TaskName) -> Fault {
         FireError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
         FireError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),
         FireError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
+        FireError::StrictNeedsStore => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
     };
     Fault::new(status, kind, error.to_string())
 }

@@ -238,3 +238,21 @@ fn a_stranger_needs_a_secret_and_whoever_is_known_needs_none() {
     assert_eq!(leader.fire(by(Trust::Stranger, Some("ab"))), new(1));
     assert_eq!(leader.fire(by(Trust::Known, None)), new(2));
 }
+
+#[test]
+fn without_a_store_nothing_strict_is_launched_however_it_was_bound() {
+    let mut leader = Leader::new(StoreMode::Memory, 1);
+    let mut open = plain();
+    open.spec = None;
+    leader.define("a", open).expect("nothing says strict yet");
+    let given = InstanceSpec {
+        exclusive: Exclusive::Strict,
+        ..InstanceSpec::default()
+    };
+    let bound = Fire {
+        bound: Some((Revision(1), Box::new(given))),
+        ..by_hand("a")
+    };
+    assert_eq!(leader.fire(bound), Err(FireError::StrictNeedsStore));
+    assert_eq!(leader.kept.known().ranges().count(), 0);
+}
