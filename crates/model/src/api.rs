@@ -6,6 +6,7 @@
 //! putting paths together.
 
 mod library;
+mod runs;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,11 @@ use crate::token::Role;
 
 pub use library::{
     DueTimes, FileProblem, LibraryPage, Task, TaskDefined, Tick, TriggerTask, Triggered,
+};
+
+pub use runs::{
+    ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run,
+    RunAccepted, RunEdge, RunItem, RunProblem, RunTask, SubmitRun,
 };
 
 /// The media type of every representation.
@@ -106,6 +112,9 @@ pub struct Instance {
     /// Its index, where it is an element of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array_index: Option<u64>,
+    /// The run that it is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// Attempts so far, the running one included.
     pub attempts: u32,
     /// Those that failed.
@@ -145,7 +154,7 @@ pub struct Instance {
     /// The most memory that one of its processes had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
-    /// `self`, `task`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those
+    /// `self`, `task`, `run`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those
     /// that make sense where it stands.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,

@@ -6,12 +6,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{BootId, HostId, Incarnation, InstanceId, LeaseId, Revision, TaskNo, WorkerName};
+use crate::ids::{
+    BootId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
+    WorkerName,
+};
 use crate::library::{By, Definition, IdempotencyKey, TaskName};
 use crate::outcome::{AttemptEnd, Ran};
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
+use crate::state::UniversalState;
 use crate::time::{Millis, Wall};
+use crate::workflow::{Carried, Halt, HaltCause, ItemSpan, Plan};
 
 /// The worker that holds a lease, with everything that can later prove it gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -129,6 +134,9 @@ pub enum Fact {
         ran: Option<Ran>,
         /// Where another attempt follows, what is different for it.
         again: Option<Box<Again>>,
+        /// What it has put out, as the text of a JSON object.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outputs: Option<Arc<str>>,
     },
     /// A person asked to stop an instance that has a lease.
     StopRequested {
@@ -221,9 +229,94 @@ pub enum Fact {
         /// What the request was called.
         key: Option<IdempotencyKey>,
     },
+    /// A run was accepted, or the first part of its plan.
+    RunRegistered {
+        /// Which.
+        run: RunId,
+        /// When.
+        at: Wall,
+        /// What it carries out, or the beginning of that.
+        #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+        plan: Arc<Plan>,
+        /// More of the plan is to come.
+        open: bool,
+    },
+    /// More of a plan has come: the tasks of this one stand behind those before.
+    RunExtended {
+        /// Which.
+        run: RunId,
+        /// When.
+        at: Wall,
+        /// The tasks; the rest of it says nothing.
+        #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+        plan: Arc<Plan>,
+    },
+    /// A plan that came in parts is complete.
+    RunDefined {
+        /// Which.
+        run: RunId,
+        /// When.
+        at: Wall,
+    },
+    /// A run has come further: its first instance was made, or runs.
+    RunAdvanced {
+        /// Which.
+        run: RunId,
+        /// LAUNCHED or RUNNING.
+        to: UniversalState,
+    },
+    /// A run lets nothing more begin.
+    RunHalting {
+        /// Which.
+        run: RunId,
+        /// What becomes of what has begun.
+        how: Halt,
+        /// Why.
+        cause: HaltCause,
+    },
+    /// Nothing more happens in this generation of a run.
+    RunEnded {
+        /// Which.
+        run: RunId,
+        /// Which generation.
+        generation: Generation,
+        /// DONE, FAILED, HALTED; ABORTED if its plan was never completed.
+        state: UniversalState,
+    },
+    /// A run goes on with what is not DONE.
+    RunResumed {
+        /// Which.
+        run: RunId,
+        /// The generation that begins.
+        generation: Generation,
+        /// When.
+        at: Wall,
+        /// The plan, if it is another than before.
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+        plan: Option<Arc<Plan>>,
+        /// With another plan: what is DONE and stays it.
+        carried: Vec<Carried>,
+        /// What was DONE and is to be done again.
+        again: Vec<ItemSpan>,
+    },
 }
 
 impl Fact {
+    /// The run that the fact is about, if it is about one and not about an instance of it.
+    #[must_use]
+    pub const fn run(&self) -> Option<RunId> {
+        match self {
+            Self::RunRegistered { run, .. }
+            | Self::RunExtended { run, .. }
+            | Self::RunDefined { run, .. }
+            | Self::RunAdvanced { run, .. }
+            | Self::RunHalting { run, .. }
+            | Self::RunEnded { run, .. }
+            | Self::RunResumed { run, .. } => Some(*run),
+            _ => None,
+        }
+    }
+
     /// The task of the library that the fact is about, if it is about one and not about an
     /// instance of it.
     #[must_use]
@@ -257,7 +350,14 @@ impl Fact {
             | Self::WorkerDrained { .. }
             | Self::TaskDefined { .. }
             | Self::TaskRemoved { .. }
-            | Self::TickRecorded { .. } => None,
+            | Self::TickRecorded { .. }
+            | Self::RunRegistered { .. }
+            | Self::RunExtended { .. }
+            | Self::RunDefined { .. }
+            | Self::RunAdvanced { .. }
+            | Self::RunHalting { .. }
+            | Self::RunEnded { .. }
+            | Self::RunResumed { .. } => None,
         }
     }
 }
@@ -332,6 +432,30 @@ impl fmt::Display for Fact {
             Self::InstanceTriggered {
                 instance, task, by, ..
             } => write!(f, "InstanceTriggered {instance} of {task} ({by:?})"),
+            Self::RunRegistered { run, plan, .. } => {
+                write!(
+                    f,
+                    "RunRegistered {run} {} ({} tasks)",
+                    plan.name,
+                    plan.tasks.len()
+                )
+            }
+            Self::RunExtended { run, plan, .. } => {
+                write!(f, "RunExtended {run} ({} tasks)", plan.tasks.len())
+            }
+            Self::RunDefined { run, .. } => write!(f, "RunDefined {run}"),
+            Self::RunAdvanced { run, to } => write!(f, "RunAdvanced {run} -> {}", to.word()),
+            Self::RunHalting { run, how, cause } => {
+                write!(f, "RunHalting {run} ({how:?}, {cause:?})")
+            }
+            Self::RunEnded {
+                run,
+                generation,
+                state,
+            } => write!(f, "RunEnded {run} {generation} -> {}", state.word()),
+            Self::RunResumed {
+                run, generation, ..
+            } => write!(f, "RunResumed {run} {generation}"),
         }
     }
 }

@@ -75,6 +75,14 @@ number! {
     Revision, u32, "r"
 }
 number! {
+    /// One execution of a workflow, in all its generations; never used again.
+    RunId, u64, "r"
+}
+number! {
+    /// Counts how often a run was begun, from 1: a resume is the next.
+    Generation, u32, "g"
+}
+number! {
     /// A worker's state directory, as a random number drawn when it was made.
     Lineage, u64, "l"
 }

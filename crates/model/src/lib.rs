@@ -9,6 +9,7 @@
 //! | [`task`] | a task: processes in an order, with their policies |
 //! | [`library`] | tasks by owner and name, with their revisions and triggers |
 //! | [`schedule`] | what may be asked of a schedule, and what became of a due time |
+//! | [`workflow`] | the plan of a run, and which part of it an instance is |
 //! | [`placement`] | what an instance asks of a worker, and what a worker offers |
 //! | [`outcome`] | how an attempt ended, and how we know |
 //! | [`fact`] | what the store keeps: past-tense, append-only |
@@ -36,3 +37,4 @@ pub mod time;
 pub mod timeouts;
 pub mod token;
 pub mod worker_set;
+pub mod workflow;

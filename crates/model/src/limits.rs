@@ -1,7 +1,7 @@
 //! Every bound on a queue, list or loop, each with its reason.
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
 /// included, fits; a length beyond it is refused before it is waited for.
@@ -13,6 +13,10 @@ pub const LAUNCHES_PER_MESSAGE_MAX: usize = 1_024;
 
 /// Statuses in one `updateStatus` message, for the same reason.
 pub const STATUSES_PER_MESSAGE_MAX: usize = 1_024;
+
+/// Bytes of outputs in one `updateStatus` message. A status more may be added to as many, so a
+/// frame holds them many times over; and whoever reads the message is not busy with it for long.
+pub const STATUS_OUTPUTS_BYTES_MAX: usize = 4 << 20;
 
 /// Leases that a worker refused or forgot and must refuse again while a delayed
 /// copy of their `runTask` could still be fresh. At a thousand attempts a second
@@ -62,3 +66,26 @@ pub const IDEMPOTENCY_KEYS_MAX: usize = 250_000;
 
 /// Tasks that one task of the library may come after.
 pub const AFTER_MAX: usize = 100;
+
+/// Items that one run may have: twice what it is measured with.
+pub const RUN_ITEMS_MAX: u64 = 2_000_000;
+
+/// Tasks that one plan may have. More of the same kind are items of one task.
+pub const PLAN_TASKS_MAX: usize = 200_000;
+
+/// Edges item by item that one plan may have.
+pub const PLAN_EDGES_MAX: usize = 20_000_000;
+
+/// Instances of one task of a run that are on their way at once where nobody says otherwise.
+/// More than workers take at a time; the others are ready and need no room.
+pub const TASK_RELEASED_MAX: u32 = 10_000;
+
+/// The same for all tasks of a run together.
+pub const RUN_RELEASED_MAX: u32 = 200_000;
+
+/// Bytes that one attempt may put out, as it writes them and as text of JSON: values to go by,
+/// not data.
+pub const OUTPUTS_BYTES_MAX: usize = 64 * 1_024;
+
+/// How long a plan that comes in parts may wait for its next one.
+pub const REGISTERING_MS_MAX: u64 = 10 * 60 * 1_000;

@@ -5,6 +5,7 @@
 //! that a conclusion can never be mistaken for, or overwrite, an observation.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,9 @@ pub enum Outcome {
     Killed(KillCause),
     /// It could not be launched.
     LaunchFailed,
+    /// It exited with 0, and what it has put out cannot be read. Whoever comes after it goes by
+    /// that, so it is a failure of the work.
+    BadOutput,
 }
 
 impl Outcome {
@@ -81,6 +85,7 @@ impl fmt::Display for Outcome {
             Self::Signaled(signal) => write!(f, "signal {signal}"),
             Self::Killed(cause) => f.write_str(cause.word()),
             Self::LaunchFailed => f.write_str("launch failed"),
+            Self::BadOutput => f.write_str("outputs cannot be read"),
         }
     }
 }
@@ -102,17 +107,24 @@ pub struct Ran {
 }
 
 /// An end as a worker reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// What happened.
     pub outcome: Outcome,
     /// What was measured; nothing where it never started.
     pub ran: Option<Ran>,
+    /// What it has put out, as the text of a JSON object. Only a success has any.
+    #[serde(default)]
+    pub outputs: Option<Arc<str>>,
 }
 
 impl From<Outcome> for Report {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, ran: None }
+        Self {
+            outcome,
+            ran: None,
+            outputs: None,
+        }
     }
 }
 

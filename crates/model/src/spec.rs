@@ -7,9 +7,10 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ids::{InstanceId, Revision, TaskNo};
-use crate::placement::Ask;
+use crate::placement::{Ask, Constraint};
 use crate::task::TaskSpec;
 use crate::time::{Millis, Wall};
+use crate::workflow::Part;
 
 /// How sure Baton must be that an attempt is over before it starts another.
 #[derive(
@@ -27,7 +28,7 @@ pub enum Exclusive {
 }
 
 /// How often an instance may be tried again, by kind of bad end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct RetryBudget {
@@ -40,6 +41,9 @@ pub struct RetryBudget {
     pub backoff: Rest,
     /// What grows when it was too little.
     pub scale: Scale,
+    /// Where it may run after its first failure, its second, and so on, in place of where the
+    /// task may; the last one stays. Losses do not count: they say nothing about the place.
+    pub fallback: Vec<Vec<Constraint>>,
 }
 
 impl Default for RetryBudget {
@@ -49,6 +53,7 @@ impl Default for RetryBudget {
             losses_max: 100,
             backoff: Rest::default(),
             scale: Scale::default(),
+            fallback: Vec::new(),
         }
     }
 }
@@ -64,9 +69,9 @@ pub struct Rest {
     pub max: Millis,
 }
 
-/// By how much an allowance grows after an attempt that it was too small for, in
-/// percent of what it was; 100 leaves it as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// How an allowance grows after an attempt that it was too small for: by a factor, in percent
+/// of what it was (100 leaves it as it is), or in steps that are written down.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Scale {
@@ -74,6 +79,15 @@ pub struct Scale {
     pub memory_percent: u32,
     /// The timeout, after an attempt that ran into it.
     pub timeout_percent: u32,
+    /// Bytes beyond which the factor takes no memory.
+    pub memory_cap: Option<u64>,
+    /// How long the factor makes no timeout.
+    pub timeout_cap: Option<Millis>,
+    /// Bytes after running out of memory once, twice, and so on; the last one stays. Where there
+    /// are any, there is no factor.
+    pub memory_steps: Vec<u64>,
+    /// The same for the timeout.
+    pub timeout_steps: Vec<Millis>,
 }
 
 impl Default for Scale {
@@ -81,6 +95,10 @@ impl Default for Scale {
         Self {
             memory_percent: 100,
             timeout_percent: 100,
+            memory_cap: None,
+            timeout_cap: None,
+            memory_steps: Vec::new(),
+            timeout_steps: Vec::new(),
         }
     }
 }
@@ -167,6 +185,8 @@ pub struct InstanceSpec {
     pub array: Option<Array>,
     /// Which task of the library it is an instance of.
     pub origin: Option<Origin>,
+    /// Which part of a run it is.
+    pub part: Option<Part>,
 }
 
 /// What an instance comes from.
@@ -214,6 +234,7 @@ impl Serialize for Said<'_> {
             timeout,
             array,
             origin,
+            part,
         } = self.0;
         let unsaid = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -224,14 +245,15 @@ impl Serialize for Said<'_> {
                 })*
             };
         }
-        say!(name owner work env user uris ask priority exclusive retry timeout array origin);
+        say!(name owner work env user uris ask priority exclusive retry timeout array origin part);
         map.end()
     }
 }
 
-/// What one attempt may use, where that is not what its instance asked for at first.
+/// What one attempt may use and where, if that is not what its instance asked for at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Allowance {
     /// Bytes of memory: the least to place it with.
     pub memory_min: u64,
@@ -239,6 +261,12 @@ pub struct Allowance {
     pub memory_max: u64,
     /// How long it may run.
     pub timeout: Option<Millis>,
+    /// How many of [`Scale::memory_steps`] were taken.
+    pub memory_step: u32,
+    /// How many of [`Scale::timeout_steps`] were taken.
+    pub timeout_step: u32,
+    /// Where it may run, if not where its instance asked for.
+    pub constraints: Option<Vec<Constraint>>,
 }
 
 impl InstanceSpec {
@@ -249,6 +277,9 @@ impl InstanceSpec {
             memory_min: self.ask.request.memory_min,
             memory_max: self.ask.request.memory_max,
             timeout: self.timeout,
+            memory_step: 0,
+            timeout_step: 0,
+            constraints: None,
         }
     }
 }

@@ -90,7 +90,7 @@ impl Instance {
             end,
             self.failures,
             self.losses,
-            self.spec.retry,
+            &self.spec.retry,
             self.stop_requested,
         )
     }
@@ -99,7 +99,7 @@ impl Instance {
     /// follows.
     #[must_use]
     pub fn again(&self, now: Wall, end: AttemptEnd) -> Option<Again> {
-        triage::again(end, self.failures, self.spec.retry, &self.allowance(), now)
+        triage::again(end, self.failures, &self.spec.retry, &self.allowance(), now)
     }
 
     pub(super) fn open(&mut self, lease: LeaseId, holder: Holder) -> Result<(), LedgerError> {

@@ -18,6 +18,7 @@ mod ids;
 mod instance;
 mod library;
 mod restore;
+mod runs;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage, TaskNo,
+    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage, RunId, TaskNo,
     WorkerName,
 };
 use baton_model::limits::CONDEMNED_MAX;
@@ -40,6 +41,7 @@ pub use ids::IdSet;
 pub use instance::{Instance, Lease};
 pub use library::{Library, Task};
 pub use restore::Parts;
+pub use runs::{KeptRun, Run, RunHead, Runs, Stops};
 pub use waiting::Range;
 
 use waiting::Waiting;
@@ -59,6 +61,8 @@ pub enum LedgerError {
     Impossible(InstanceId, &'static str),
     /// The same about a task of the library.
     Library(TaskNo, &'static str),
+    /// The same about a run.
+    Run(RunId, String),
 }
 
 impl fmt::Display for LedgerError {
@@ -79,6 +83,7 @@ impl fmt::Display for LedgerError {
             }
             Self::Impossible(instance, why) => write!(f, "instance {instance} {why}"),
             Self::Library(task, why) => write!(f, "task {task} {why}"),
+            Self::Run(run, why) => write!(f, "run {run} {why}"),
         }
     }
 }
@@ -100,6 +105,7 @@ pub struct Ledger {
     drained: BTreeSet<WorkerName>,
     lease_time: Millis,
     library: Library,
+    runs: Runs,
 }
 
 impl Ledger {
@@ -123,10 +129,19 @@ impl Ledger {
                 end,
                 verdict,
                 again,
-                ran: _,
-            } => self.change(lease.attempt.instance, |instance| {
-                instance.close(*lease, *end, *verdict, again.as_deref())
-            }),
+                ran,
+                outputs,
+            } => {
+                let id = lease.attempt.instance;
+                if let (Verdict::Done, Some(ran)) = (verdict, ran)
+                    && let Some(instance) = self.instances.get(&id)
+                {
+                    self.runs.took(&instance.spec, ran.elapsed);
+                }
+                self.change_with(id, outputs.as_ref(), |instance| {
+                    instance.close(*lease, *end, *verdict, again.as_deref())
+                })
+            }
             Fact::StopRequested { instance } => self.change(*instance, |instance| {
                 instance.stop_requested = true;
                 Ok(())
@@ -153,6 +168,13 @@ impl Ledger {
             | Fact::TaskRemoved { .. }
             | Fact::TickRecorded { .. }
             | Fact::InstanceTriggered { .. } => self.learned(fact),
+            Fact::RunRegistered { .. }
+            | Fact::RunExtended { .. }
+            | Fact::RunDefined { .. }
+            | Fact::RunAdvanced { .. }
+            | Fact::RunHalting { .. }
+            | Fact::RunEnded { .. }
+            | Fact::RunResumed { .. } => self.runs.apply(fact),
         }
     }
 
@@ -304,6 +326,17 @@ impl Ledger {
         &self.library
     }
 
+    /// The runs of workflows.
+    #[must_use]
+    pub const fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// The same, for whoever looks after them: what facts say is not changed by it.
+    pub const fn runs_mut(&mut self) -> &mut Runs {
+        &mut self.runs
+    }
+
     /// The workers that get no more work.
     #[must_use]
     pub const fn drained(&self) -> &BTreeSet<WorkerName> {
@@ -391,6 +424,7 @@ impl Ledger {
         }
         while let Some(range) = self.waiting.take(first, last) {
             self.library.count(&range.spec, -length(&range));
+            self.runs.left(&range.spec, UniversalState::Halted, None);
         }
         Ok(())
     }
@@ -398,6 +432,7 @@ impl Ledger {
     /// Instances wait that did not live before.
     fn waits(&mut self, range: Range) {
         self.library.count(&range.spec, length(&range));
+        self.runs.began(&range.spec, range.first);
         self.waiting.insert(range);
     }
 
@@ -407,13 +442,32 @@ impl Ledger {
         id: InstanceId,
         edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
+        self.change_with(id, None, edit)
+    }
+
+    /// The same, with what the instance has put out.
+    fn change_with(
+        &mut self,
+        id: InstanceId,
+        outputs: Option<&Arc<str>>,
+        edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
+    ) -> Result<(), LedgerError> {
         let mut instance = self.find(id).ok_or(LedgerError::UnknownInstance(id))?;
         let lived = !instance.state.is_terminal();
+        let leased = instance.lease.is_some();
         edit(&mut instance)?;
+        if instance.lease.is_some() != leased {
+            self.runs.leased(&instance.spec, !leased);
+        }
         let lives = !instance.state.is_terminal();
         let by = i64::from(lives) - i64::from(lived);
         if by != 0 {
             self.library.count(&instance.spec, by);
+        }
+        match (lived, lives) {
+            (true, false) => self.runs.left(&instance.spec, instance.state, outputs),
+            (false, true) => self.runs.began(&instance.spec, id),
+            _ => self.runs.moved(&instance.spec, id, instance.state),
         }
         self.waiting.take(id, id);
         self.put(instance);

@@ -4,12 +4,12 @@
 //! from them. A part that says otherwise was damaged or written by something else,
 //! and a leader that took it in would act on it; so it is refused.
 
-use baton_model::ids::{Incarnation, InstanceId, TaskNo, WorkerName};
+use baton_model::ids::{Incarnation, InstanceId, RunId, TaskNo, WorkerName};
 use baton_model::library::IdempotencyKey;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::{Instance, Ledger, LedgerError, Range, Task};
+use super::{Instance, KeptRun, Ledger, LedgerError, Range, RunHead, Task};
 
 /// A ledger taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,12 @@ pub struct Parts {
     pub tasks: Vec<Task>,
     /// What requests have brought about, the oldest first.
     pub keys: Vec<(TaskNo, IdempotencyKey, InstanceId)>,
+    /// Runs that are not over, with their plans and what has ended of them.
+    pub runs: Vec<KeptRun>,
+    /// Those that are over, without.
+    pub ended_runs: Vec<RunHead>,
+    /// The last run that there ever was.
+    pub last_run: RunId,
 }
 
 impl Ledger {
@@ -46,6 +52,9 @@ impl Ledger {
         for (first, last) in parts.known {
             ledger.known.insert(first, last);
         }
+        ledger
+            .runs
+            .restore(parts.runs, parts.ended_runs, parts.last_run)?;
         for range in parts.waiting {
             ledger.admit_range(range)?;
         }
@@ -62,6 +71,12 @@ impl Ledger {
             ledger.library.remember(task, &key, instance);
         }
         Ok(ledger)
+    }
+
+    /// Works out how far runs are. To be called when everything was taken in, that is, also
+    /// what did not come with [`Parts`].
+    pub fn settle(&mut self) {
+        self.runs.settle();
     }
 
     /// Takes in a range of instances as it was kept.
@@ -103,6 +118,10 @@ impl Ledger {
                 self.known.insert(instance.id, instance.id);
                 if !instance.state.is_terminal() {
                     self.library.count(&instance.spec, 1);
+                    self.runs.began(&instance.spec, instance.id);
+                }
+                if instance.lease.is_some() {
+                    self.runs.leased(&instance.spec, true);
                 }
                 self.put(instance);
                 Ok(())

@@ -70,6 +70,7 @@ fn parts(ledger: &Ledger) -> Parts {
         lease_time: ledger.lease_time(),
         tasks: ledger.library().tasks().cloned().collect(),
         keys: Vec::new(),
+        ..Parts::default()
     }
 }
 
@@ -92,6 +93,7 @@ fn ended(lease: LeaseId, end: AttemptEnd, verdict: Verdict) -> Fact {
         verdict,
         ran: None,
         again: None,
+        outputs: None,
     }
 }
 

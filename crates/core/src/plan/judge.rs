@@ -42,7 +42,8 @@ impl Judgement {
             }
             (Outcome::Exited(0), _) => Self::Success,
             (Outcome::Killed(_), _) | (_, Some(StopCause::Ending)) => Self::Killed,
-            (Outcome::LaunchFailed, None) => Self::Failure { retryable: true },
+            // Outputs belong to attempts; of one process there are none to be bad.
+            (Outcome::LaunchFailed | Outcome::BadOutput, None) => Self::Failure { retryable: true },
             (Outcome::Exited(code), None) => Self::Failure {
                 retryable: retryable(spec, code),
             },
@@ -68,7 +69,9 @@ pub(super) fn process_event(end: RunEnd, stopped: Option<StopCause>) -> ProcessE
         (_, Some(StopCause::TimedOut | StopCause::Unhealthy)) => ProcessEvent::Failed,
         (Outcome::Exited(0), _) => ProcessEvent::Succeeded,
         (Outcome::Killed(_), _) | (_, Some(StopCause::Ending)) => ProcessEvent::Killed,
-        (Outcome::Exited(_) | Outcome::Signaled(_), None) => ProcessEvent::Failed,
+        (Outcome::Exited(_) | Outcome::Signaled(_) | Outcome::BadOutput, None) => {
+            ProcessEvent::Failed
+        }
     }
 }
 

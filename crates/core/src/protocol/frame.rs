@@ -229,7 +229,7 @@ impl SharedHeld {
         let mut specs = Vec::new();
         let held = held.iter().map(|it| {
             let spec = share(&mut specs, &it.spec);
-            (it.lease, spec, it.ended)
+            (it.lease, spec, it.ended.clone())
         });
         let held = held.collect();
         Self {

@@ -216,9 +216,13 @@ impl Bullpen {
 }
 
 /// What placement knows of an instance's wishes: what it asked for, with the memory it
-/// has grown to.
+/// has grown to, and where it has fallen back to.
 fn ask(spec: &InstanceSpec, allowance: &Allowance) -> Ask {
-    let mut ask = spec.ask.clone();
+    let constraints = allowance.constraints.as_ref();
+    let mut ask = Ask {
+        request: spec.ask.request.clone(),
+        constraints: constraints.unwrap_or(&spec.ask.constraints).clone(),
+    };
     ask.request.memory_min = allowance.memory_min;
     ask.request.memory_max = allowance.memory_max;
     ask

@@ -18,6 +18,8 @@ pub(crate) mod bullpen;
 mod explain;
 mod library;
 mod requests;
+mod run_view;
+mod runs;
 mod timetable;
 
 use std::collections::BTreeMap;
@@ -35,6 +37,7 @@ use crate::protocol::scheduler::seat::Seat;
 use crate::step::Step;
 
 use bullpen::Bullpen;
+use runs::Deadlines;
 use timetable::Timetable;
 
 pub use crate::protocol::scheduler::context::{
@@ -44,6 +47,9 @@ pub use explain::{Reason, Unsure};
 pub use library::{
     Change, Define, Defined, Expected, Fire, FireError, Fired, LibraryError, Remove, Trust,
 };
+
+pub use run_view::{RunView, TaskView};
+pub use runs::{Resume, RunError, RunWish};
 
 /// What can happen to a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +126,13 @@ pub enum Input {
         /// Which, and how.
         wish: Fire,
     },
+    /// Somebody wants something of a run.
+    Run {
+        /// Whom to answer.
+        request: RequestId,
+        /// What.
+        wish: Box<RunWish>,
+    },
 }
 
 /// One leader, for the length of its epoch.
@@ -131,6 +144,7 @@ pub struct Scheduler {
     bullpen: Bullpen,
     protocol: Protocol,
     timetable: Timetable,
+    deadlines: Deadlines,
     counts: Counts,
 }
 
@@ -151,10 +165,13 @@ impl Scheduler {
         now: Now,
     ) -> Self {
         ledger.drop_all_ended();
+        ledger.runs_mut().drop_all_ended();
+        ledger.runs_mut().wake_all();
         let mut counts = Counts::default();
         let mut step = Step::default();
         let mut bullpen = Bullpen::restore(&ledger, limits, now);
         let timetable = Timetable::restore(&ledger, config.bugs, now);
+        let deadlines = Deadlines::restore(&ledger, now);
         let cx = Cx {
             now,
             epoch,
@@ -173,6 +190,7 @@ impl Scheduler {
             bullpen,
             protocol,
             timetable,
+            deadlines,
             counts,
         }
     }
@@ -192,12 +210,14 @@ impl Scheduler {
             done: &mut done,
         };
         let (protocol, table) = (&mut self.protocol, &mut self.timetable);
+        let deadlines = &mut self.deadlines;
         protocol.raise_lease_time(&mut cx);
         match input {
             Input::Tick => {
                 cx.bullpen.rested(cx.ledger, now.mono);
                 cx.bullpen.retry_overflow(cx.ledger);
                 table.due(&mut cx);
+                deadlines.due(&mut cx);
                 protocol.tick(&mut cx);
             }
             Input::Message(message) => protocol.message(&mut cx, message),
@@ -228,9 +248,13 @@ impl Scheduler {
             Input::Define { request, wish } => library::define(&mut cx, table, request, *wish),
             Input::Remove { request, wish } => library::remove(&mut cx, table, request, &wish),
             Input::Fire { request, wish } => library::fire(&mut cx, table, request, wish),
+            Input::Run { request, wish } => runs::wish(&mut cx, deadlines, request, *wish),
         }
         for (instance, origin) in std::mem::take(cx.done) {
             table.follow(&mut cx, instance, origin);
+        }
+        while let Some(run) = cx.ledger.runs_mut().take_restless() {
+            runs::look_after(&mut cx, protocol, deadlines, run);
         }
         protocol.end_initial_wait_if_safe(&cx);
         protocol.place_ready(&mut cx);
@@ -242,7 +266,8 @@ impl Scheduler {
     pub fn next_due(&self) -> Option<Mono> {
         let rest = self.bullpen.next_due();
         let protocol = self.protocol.next_due();
-        rest.into_iter().chain(protocol).min()
+        let runs = self.deadlines.next();
+        rest.into_iter().chain(protocol).chain(runs).min()
     }
 
     /// When [`Input::Tick`] is wanted because of a schedule. By the wall clock, which may be

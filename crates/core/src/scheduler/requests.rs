@@ -53,6 +53,17 @@ pub(super) fn cancel(
     first: InstanceId,
     last: InstanceId,
 ) {
+    let stopped = stop(cx, protocol, first, last);
+    cx.step.emit(Effect::Cancelled(request, stopped));
+}
+
+/// The same, whoever wants it.
+pub(super) fn stop(
+    cx: &mut Cx<'_>,
+    protocol: &mut Protocol,
+    first: InstanceId,
+    last: InstanceId,
+) -> Cancelled {
     let fresh: u64 = cx
         .ledger
         .waiting_within(first, last)
@@ -87,8 +98,7 @@ pub(super) fn cancel(
         cx.counts.notice("cancel-after-end");
     }
     let stopping = leased.len() as u64;
-    cx.step
-        .emit(Effect::Cancelled(request, Cancelled { halted, stopping }));
+    Cancelled { halted, stopping }
 }
 
 /// Puts an ended instance into the bullpen again. It comes as the store has it; that it
@@ -98,6 +108,11 @@ pub(super) fn retry(cx: &mut Cx<'_>, request: RequestId, instance: Instance) {
     let live = cx.ledger.find(id).map(|live| live.state);
     let state = live.unwrap_or(instance.state);
     let ended = matches!(state, UniversalState::Failed | UniversalState::Halted);
+    if instance.spec.part.is_some() {
+        let refused = Err(RetryError::PartOfRun);
+        cx.step.emit(Effect::Retried(request, refused));
+        return;
+    }
     if live.is_some() || !ended {
         let refused = Err(RetryError::NotEnded(state));
         cx.step.emit(Effect::Retried(request, refused));

@@ -495,3 +495,4 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
 
 mod library;
 mod placing;
+mod runs;

@@ -2,7 +2,8 @@
 //!
 //! Failures of the work and losses of its worker have budgets of their own, so
 //! that a flaky host cannot use up the retries that a flaky program needs. An
-//! attempt that certainly never started counts as neither.
+//! attempt that certainly never started counts as neither. What an attempt ran out of grows for
+//! the next one, and a failure of any kind may move it to other workers.
 
 use baton_model::fact::{Again, Verdict};
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
@@ -40,7 +41,7 @@ pub const fn decide(
     end: AttemptEnd,
     failures: u32,
     losses: u32,
-    budget: RetryBudget,
+    budget: &RetryBudget,
     stop_requested: bool,
 ) -> Verdict {
     // A success that raced with a stop request is still a success: it happened.
@@ -68,16 +69,21 @@ pub const fn decide(
 pub fn again(
     end: AttemptEnd,
     failures: u32,
-    budget: RetryBudget,
+    budget: &RetryBudget,
     had: &Allowance,
     now: Wall,
 ) -> Option<Again> {
-    let rest = match charge(end) {
-        Charge::Failure => rest(budget.backoff, failures),
-        Charge::Nothing | Charge::Loss => Millis(0),
-    };
+    if charge(end) != Charge::Failure {
+        return None;
+    }
+    let rest = rest(budget.backoff, failures);
     let not_before = (rest > Millis(0)).then(|| Wall(now.0.saturating_add(rest.0)));
-    let allowance = grown(end, budget.scale, had);
+    let mut next = had.clone();
+    grow(&mut next, end, &budget.scale);
+    if let Some(place) = step(&budget.fallback, failures) {
+        next.constraints = Some(place.clone());
+    }
+    let allowance = (next != *had).then_some(next);
     (not_before.is_some() || allowance.is_some()).then_some(Again {
         not_before,
         allowance,
@@ -90,35 +96,65 @@ fn rest(backoff: Rest, failures: u32) -> Millis {
     backoff.first.scaled(factor, 1).min(backoff.max)
 }
 
-/// What was too little, grown; nothing if that changes nothing.
-fn grown(end: AttemptEnd, scale: Scale, had: &Allowance) -> Option<Allowance> {
+/// Grows what was too little.
+fn grow(next: &mut Allowance, end: AttemptEnd, scale: &Scale) {
     let AttemptEnd::Real(Outcome::Killed(cause)) = end else {
-        return None;
+        return;
     };
-    let mut next = had.clone();
     match cause {
-        KillCause::OutOfMemory => {
-            next.memory_min = percent(had.memory_min, scale.memory_percent);
-            next.memory_max = percent(had.memory_max, scale.memory_percent);
-        }
-        KillCause::TimedOut => {
-            let grown = |it: Millis| Millis(percent(it.0, scale.timeout_percent));
-            next.timeout = had.timeout.map(grown);
-        }
+        KillCause::OutOfMemory => match step(&scale.memory_steps, next.memory_step) {
+            Some(bytes) => {
+                // As a single size means in what a task asks for.
+                (next.memory_min, next.memory_max) = (*bytes, *bytes);
+                next.memory_step = taken(&scale.memory_steps, next.memory_step);
+            }
+            None => {
+                let cap = scale.memory_cap.unwrap_or(u64::MAX);
+                let grown = |it: u64| percent(it, scale.memory_percent, cap);
+                next.memory_min = grown(next.memory_min);
+                next.memory_max = grown(next.memory_max);
+            }
+        },
+        KillCause::TimedOut => match step(&scale.timeout_steps, next.timeout_step) {
+            Some(span) => {
+                next.timeout = Some(*span);
+                next.timeout_step = taken(&scale.timeout_steps, next.timeout_step);
+            }
+            None => {
+                let cap = scale.timeout_cap.map_or(u64::MAX, |cap| cap.0);
+                let grown = |it: Millis| Millis(percent(it.0, scale.timeout_percent, cap));
+                next.timeout = next.timeout.map(grown);
+            }
+        },
         KillCause::Requested | KillCause::LeaseLapsed | KillCause::Suicide => {}
     }
-    (next != *had).then_some(next)
 }
 
-fn percent(amount: u64, percent: u32) -> u64 {
+/// The step after so many of them, or the last; nothing if there are none.
+fn step<T>(steps: &[T], taken: u32) -> Option<&T> {
+    let at = usize::try_from(taken).unwrap_or(usize::MAX);
+    steps.get(at).or(steps.last())
+}
+
+/// How many steps were taken after one more: no more than there are, so that an allowance
+/// that grows no more does not change either.
+fn taken<T>(steps: &[T], before: u32) -> u32 {
+    let all = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+    before.saturating_add(1).min(all)
+}
+
+/// Never less than it was, whatever the cap.
+fn percent(amount: u64, percent: u32, cap: u64) -> u64 {
     let grown = u128::from(amount) * u128::from(percent) / 100;
-    u64::try_from(grown).unwrap_or(u64::MAX)
+    let grown = u64::try_from(grown).unwrap_or(u64::MAX);
+    grown.min(cap.max(amount))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use baton_model::outcome::LossProof;
+    use baton_model::placement::{Constraint, Rule};
 
     const BUDGET: RetryBudget = RetryBudget {
         failures_max: 1,
@@ -127,20 +163,124 @@ mod tests {
             first: Millis(100),
             max: Millis(350),
         },
-        scale: Scale {
-            memory_percent: 150,
-            timeout_percent: 200,
-        },
+        scale: SCALE,
+        fallback: Vec::new(),
+    };
+
+    const SCALE: Scale = Scale {
+        memory_percent: 150,
+        timeout_percent: 200,
+        memory_cap: None,
+        timeout_cap: None,
+        memory_steps: Vec::new(),
+        timeout_steps: Vec::new(),
     };
 
     const HAD: Allowance = Allowance {
         memory_min: 100,
         memory_max: 200,
         timeout: Some(Millis(1_000)),
+        memory_step: 0,
+        timeout_step: 0,
+        constraints: None,
     };
 
+    const OUT_OF_MEMORY: AttemptEnd = AttemptEnd::Real(Outcome::Killed(KillCause::OutOfMemory));
+    const TIMED_OUT: AttemptEnd = AttemptEnd::Real(Outcome::Killed(KillCause::TimedOut));
+
     fn next(end: AttemptEnd, failures: u32) -> Option<Again> {
-        again(end, failures, BUDGET, &HAD, Wall(5_000))
+        again(end, failures, &BUDGET, &HAD, Wall(5_000))
+    }
+
+    /// What an instance may use after each of these ends.
+    fn allowances(budget: &RetryBudget, ends: &[AttemptEnd]) -> Vec<Allowance> {
+        let mut had = HAD;
+        let mut failures = 0;
+        let after = |end: &AttemptEnd| {
+            let again = again(*end, failures, budget, &had, Wall(0));
+            failures += u32::from(charge(*end) == Charge::Failure);
+            if let Some(allowance) = again.and_then(|it| it.allowance) {
+                assert_ne!(allowance, had, "what has not changed is not said");
+                had = allowance;
+            }
+            had.clone()
+        };
+        ends.iter().map(after).collect()
+    }
+
+    fn scaled(scale: Scale) -> RetryBudget {
+        RetryBudget { scale, ..BUDGET }
+    }
+
+    #[test]
+    fn a_factor_stops_at_its_cap_and_never_takes_anything_away() {
+        let capped = |memory, timeout| {
+            scaled(Scale {
+                memory_cap: Some(memory),
+                timeout_cap: Some(Millis(timeout)),
+                ..SCALE
+            })
+        };
+        let memory = |budget: &RetryBudget| -> Vec<(u64, u64)> {
+            let all = allowances(budget, &[OUT_OF_MEMORY; 4]);
+            all.iter()
+                .map(|it| (it.memory_min, it.memory_max))
+                .collect()
+        };
+        let grown = [(150, 300), (225, 320), (320, 320), (320, 320)];
+        assert_eq!(memory(&capped(320, 0)), grown);
+        assert_eq!(memory(&capped(10, 0)), [(100, 200); 4]);
+        let all = allowances(&capped(0, 2_500), &[TIMED_OUT; 3]);
+        let spans: Vec<_> = all.iter().filter_map(|it| it.timeout).collect();
+        assert_eq!(spans, [2_000, 2_500, 2_500].map(Millis));
+    }
+
+    #[test]
+    fn steps_are_taken_one_after_each_running_out_and_the_last_one_stays() {
+        let budget = scaled(Scale {
+            memory_steps: vec![200, 200, 800],
+            timeout_steps: vec![Millis(3_000), Millis(9_000)],
+            ..SCALE
+        });
+        let all = allowances(
+            &budget,
+            &[
+                OUT_OF_MEMORY,
+                FAILED,
+                TIMED_OUT,
+                OUT_OF_MEMORY,
+                LOST,
+                OUT_OF_MEMORY,
+                OUT_OF_MEMORY,
+                TIMED_OUT,
+                TIMED_OUT,
+            ],
+        );
+        let memory: Vec<_> = all.iter().map(|it| it.memory_max).collect();
+        assert_eq!(memory, [200, 200, 200, 200, 200, 800, 800, 800, 800]);
+        assert!(all.iter().all(|it| it.memory_min == it.memory_max));
+        let spans: Vec<_> = all.iter().filter_map(|it| it.timeout).collect();
+        let wanted = [1, 1, 3, 3, 3, 3, 3, 9, 9];
+        assert_eq!(spans, wanted.map(Millis::from_secs));
+    }
+
+    #[test]
+    fn what_fails_falls_back_from_place_to_place_and_what_is_lost_does_not() {
+        let place = |pool: &str| {
+            vec![Constraint {
+                label: "pool".to_owned(),
+                rule: Rule::OneOf([pool.to_owned()].into()),
+            }]
+        };
+        let budget = RetryBudget {
+            fallback: vec![place("big"), place("huge")],
+            ..BUDGET
+        };
+        let bad_output = AttemptEnd::Real(Outcome::BadOutput);
+        let all = allowances(&budget, &[LOST, FAILED, LOST, bad_output, FAILED]);
+        let places: Vec<_> = all.into_iter().map(|it| it.constraints).collect();
+        let (big, huge) = (Some(place("big")), Some(place("huge")));
+        assert_eq!(places, [None, big.clone(), big, huge.clone(), huge]);
     }
 
     #[test]
@@ -163,8 +303,7 @@ mod tests {
 
     #[test]
     fn what_was_too_little_grows_and_nothing_else() {
-        let killed = |cause| AttemptEnd::Real(Outcome::Killed(cause));
-        let memory = next(killed(KillCause::OutOfMemory), 0).and_then(|it| it.allowance);
+        let memory = next(OUT_OF_MEMORY, 0).and_then(|it| it.allowance);
         assert_eq!(
             memory,
             Some(Allowance {
@@ -173,7 +312,7 @@ mod tests {
                 ..HAD
             })
         );
-        let timeout = next(killed(KillCause::TimedOut), 0).and_then(|it| it.allowance);
+        let timeout = next(TIMED_OUT, 0).and_then(|it| it.allowance);
         let timeout = timeout.and_then(|it| it.timeout);
         assert_eq!(timeout, Some(Millis(2_000)));
         assert_eq!(next(FAILED, 0).and_then(|it| it.allowance), None);
@@ -185,22 +324,22 @@ mod tests {
     #[test]
     fn success_is_done_even_when_a_stop_was_requested() {
         let end = AttemptEnd::Real(Outcome::Exited(0));
-        assert_eq!(decide(end, 9, 9, BUDGET, true), Verdict::Done);
+        assert_eq!(decide(end, 9, 9, &BUDGET, true), Verdict::Done);
     }
 
     #[test]
     fn failures_and_losses_have_separate_budgets() {
-        assert_eq!(decide(FAILED, 0, 9, BUDGET, false), Verdict::Requeued);
-        assert_eq!(decide(FAILED, 1, 0, BUDGET, false), Verdict::GaveUp);
-        assert_eq!(decide(LOST, 9, 0, BUDGET, false), Verdict::Requeued);
-        assert_eq!(decide(LOST, 0, 1, BUDGET, false), Verdict::GaveUp);
+        assert_eq!(decide(FAILED, 0, 9, &BUDGET, false), Verdict::Requeued);
+        assert_eq!(decide(FAILED, 1, 0, &BUDGET, false), Verdict::GaveUp);
+        assert_eq!(decide(LOST, 9, 0, &BUDGET, false), Verdict::Requeued);
+        assert_eq!(decide(LOST, 0, 1, &BUDGET, false), Verdict::GaveUp);
     }
 
     #[test]
     fn what_never_started_costs_nothing() {
         for end in [Synthetic::NeverStarted, Synthetic::WasNotRunning] {
             let end = AttemptEnd::Synthetic(end);
-            assert_eq!(decide(end, 99, 99, BUDGET, false), Verdict::Requeued);
+            assert_eq!(decide(end, 99, 99, &BUDGET, false), Verdict::Requeued);
         }
     }
 
@@ -210,6 +349,10 @@ mod tests {
         let requested = AttemptEnd::Real(Outcome::Killed(KillCause::Requested));
         assert_eq!(charge(suicide), Charge::Loss);
         assert_eq!(charge(requested), Charge::Failure);
-        assert_eq!(decide(requested, 0, 0, BUDGET, true), Verdict::Stopped);
+        assert_eq!(
+            charge(AttemptEnd::Real(Outcome::BadOutput)),
+            Charge::Failure
+        );
+        assert_eq!(decide(requested, 0, 0, &BUDGET, true), Verdict::Stopped);
     }
 }

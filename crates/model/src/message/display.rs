@@ -39,7 +39,7 @@ impl Display for HeartbeatReply {
 
 impl Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ended {
+        match &self.ended {
             None => self.lease.fmt(f),
             Some(outcome) => write!(f, "{} ended ({outcome})", self.lease),
         }

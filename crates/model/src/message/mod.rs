@@ -17,6 +17,7 @@ use crate::fact::Holder;
 use crate::ids::{
     Association, CheckId, Epoch, Incarnation, LeaseId, NotifySeq, RequestId, WorkerName,
 };
+use crate::limits::{STATUS_OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
 use crate::outcome::Report;
 use crate::placement::Offer;
 use crate::spec::{Allowance, InstanceSpec};
@@ -128,13 +129,48 @@ pub enum LaunchVerdict {
 }
 
 /// The two kinds of `updateStatus`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// The attempt ended like this.
     Ended(Report),
     /// The worker was asked about it, does not know it, and will never start it.
     WasNotRunning,
+}
+
+impl Status {
+    /// Bytes of outputs in it.
+    fn outputs_bytes(&self) -> usize {
+        match self {
+            Self::Ended(report) => report.outputs.as_ref().map_or(0, |it| it.len()),
+            Self::WasNotRunning => 0,
+        }
+    }
+}
+
+/// Everything that is to be told by `updateStatus`, as messages that are neither too many
+/// statuses nor too long for a frame.
+pub fn update_status(
+    association: Association,
+    statuses: Vec<(LeaseId, Status)>,
+) -> impl Iterator<Item = ToScheduler> {
+    let mut left = statuses.into_iter().peekable();
+    std::iter::from_fn(move || {
+        left.peek()?;
+        let mut bytes = 0;
+        let mut statuses = Vec::with_capacity(left.len().min(STATUSES_PER_MESSAGE_MAX));
+        while statuses.len() < STATUSES_PER_MESSAGE_MAX
+            && bytes < STATUS_OUTPUTS_BYTES_MAX
+            && let Some((lease, status)) = left.next()
+        {
+            bytes += status.outputs_bytes();
+            statuses.push((lease, status));
+        }
+        Some(ToScheduler::UpdateStatus {
+            association,
+            statuses,
+        })
+    })
 }
 
 /// An attempt that a worker holds: running, or ended and not yet acknowledged.
@@ -144,7 +180,8 @@ pub struct Held {
     pub lease: LeaseId,
     /// What it runs, so that a scheduler without a store can adopt it.
     pub spec: Arc<InstanceSpec>,
-    /// How it ended, if it has.
+    /// How it ended, if it has and has put nothing out: a list of everything must fit into a
+    /// frame. Of one that has, a status tells.
     pub ended: Option<Report>,
 }
 
@@ -226,7 +263,7 @@ pub enum ToScheduler {
     UpdateStatus {
         /// Under which association.
         association: Association,
-        /// At most [`crate::limits::STATUSES_PER_MESSAGE_MAX`].
+        /// As many as [`update_status`] lets into one message.
         statuses: Vec<(LeaseId, Status)>,
     },
     /// The reply to `getRunningTasks`.

@@ -10,7 +10,7 @@ use crate::time::Millis;
 
 /// How a command is started.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ProcessRun))]
 #[serde(rename_all = "kebab-case")]
 pub enum Run {
     /// By a shell.

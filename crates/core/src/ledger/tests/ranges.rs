@@ -120,6 +120,7 @@ fn what_is_different_for_the_next_attempt_is_kept_until_it_starts() {
                 ..Allowance::default()
             }),
         })),
+        outputs: None,
     };
     ledger.apply(&fact).expect("fits");
     let rests = ledger.instance(I1).expect("is there");

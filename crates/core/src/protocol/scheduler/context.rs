@@ -1,7 +1,7 @@
 //! What a handler of the scheduler's half may touch.
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, RequestId, Revision};
+use baton_model::ids::{Epoch, Generation, InstanceId, RequestId, Revision, RunId};
 use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
 use baton_model::spec::Origin;
 use baton_model::state::UniversalState;
@@ -12,7 +12,7 @@ use crate::bugs::{Bug, Bugs};
 use crate::counts::Counts;
 use crate::ledger::Ledger;
 use crate::scheduler::bullpen::Bullpen;
-use crate::scheduler::{Defined, FireError, Fired, LibraryError};
+use crate::scheduler::{Defined, FireError, Fired, LibraryError, RunError};
 use crate::step::Step;
 
 /// Whether facts outlive the scheduler.
@@ -71,6 +71,8 @@ pub enum Effect {
     Removed(RequestId, Result<Revision, LibraryError>),
     /// A task was triggered, or why not.
     Fired(RequestId, Result<Fired, FireError>),
+    /// A wish about a run is carried out, under which generation, or why not.
+    Run(RequestId, Result<(RunId, Generation), RunError>),
     /// A log request is answered.
     Logs(RequestId, LogAnswer),
     /// A worker has obeyed a leader of a higher epoch. A leader with a store
@@ -94,6 +96,8 @@ pub struct Cancelled {
 pub enum RetryError {
     /// It is neither FAILED nor HALTED.
     NotEnded(UniversalState),
+    /// Only with its run.
+    PartOfRun,
 }
 
 impl std::fmt::Display for RetryError {
@@ -104,6 +108,9 @@ impl std::fmt::Display for RetryError {
                 "it is {}; only what is FAILED or HALTED can be tried again",
                 state.word()
             ),
+            Self::PartOfRun => {
+                f.write_str("it is a part of a run; use `baton retry RUN --task NAME`")
+            }
         }
     }
 }
@@ -152,11 +159,12 @@ impl Cx<'_> {
     /// # Panics
     /// If the fact contradicts the ledger: every handler has checked before.
     pub(crate) fn commit(&mut self, fact: Fact) {
-        // These two are for others to find.
+        // These are for others to find.
         let bugs = self.config.bugs;
         let repeats = bugs.has(Bug::CatchUpRepeats) || bugs.has(Bug::WallBackRepeats);
+        let known = repeats || bugs.has(Bug::RunEndsEarly);
         if let Err(error) = self.ledger.apply(&fact)
-            && !repeats
+            && !known
         {
             panic!("a fact of our own does not fit: {fact}: {error}");
         }

@@ -82,9 +82,9 @@ impl Protocol {
         if !self.answers_for(cx, name, lease) {
             return self.stale_reported(cx, name, held);
         }
-        if let Some(report) = held.ended {
+        if let Some(report) = &held.ended {
             let end = AttemptEnd::Real(report.outcome);
-            return self.end_attempt(cx, lease, end, report.ran);
+            return self.end_attempt(cx, lease, end, Some(report));
         }
         self.rehome(cx, name, lease);
         if cx

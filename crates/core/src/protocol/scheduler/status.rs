@@ -3,8 +3,9 @@
 
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Association, LeaseId, WorkerName};
+use baton_model::limits::OUTPUTS_BYTES_MAX;
 use baton_model::message::{Status, ToWorker};
-use baton_model::outcome::{AttemptEnd, Outcome, Ran, Synthetic};
+use baton_model::outcome::{AttemptEnd, Outcome, Report, Synthetic};
 
 use super::context::Cx;
 use super::{Protocol, address};
@@ -29,13 +30,13 @@ impl Protocol {
             return;
         }
         for (lease, status) in statuses {
-            self.status(cx, &name, *lease, *status);
+            self.status(cx, &name, *lease, status);
         }
         self.acknowledge(cx, &name, statuses);
         self.rearm(cx, &name);
     }
 
-    fn status(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId, status: Status) {
+    fn status(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId, status: &Status) {
         if let Some(seat) = self.seats.get_mut(name) {
             seat.settle(lease);
             seat.kills.remove(&lease);
@@ -44,11 +45,15 @@ impl Protocol {
             cx.counts.notice("status-after-lease");
             return;
         }
-        let (end, ran) = match status {
-            Status::Ended(report) => (AttemptEnd::Real(report.outcome), report.ran),
-            Status::WasNotRunning => (AttemptEnd::Synthetic(Synthetic::WasNotRunning), None),
-        };
-        self.end_attempt(cx, lease, end, ran);
+        match status {
+            Status::Ended(report) => {
+                self.end_attempt(cx, lease, AttemptEnd::Real(report.outcome), Some(report));
+            }
+            Status::WasNotRunning => {
+                let end = AttemptEnd::Synthetic(Synthetic::WasNotRunning);
+                self.end_attempt(cx, lease, end, None);
+            }
+        }
     }
 
     /// Whether a lease is open and the holder of this seat may speak about it: it
@@ -75,13 +80,13 @@ impl Protocol {
 
     /// Closes an open lease with the end of its attempt, and lets triage decide.
     /// What is closed stays closed: neither a conclusion nor a late result can
-    /// change it.
+    /// change it. With an end that was seen comes what its worker reports of it.
     pub(super) fn end_attempt(
         &mut self,
         cx: &mut Cx<'_>,
         lease: LeaseId,
         end: AttemptEnd,
-        ran: Option<Ran>,
+        report: Option<&Report>,
     ) {
         let lease = if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
             self.same_attempt(cx, lease).unwrap_or(lease)
@@ -104,16 +109,24 @@ impl Protocol {
             Verdict::Requeued => instance.again(cx.now.wall, end).map(Box::new),
             Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
         };
+        let ran = report.and_then(|report| report.ran);
+        let outputs = match verdict {
+            Verdict::Done => report.and_then(|report| report.outputs.clone()),
+            Verdict::Requeued | Verdict::GaveUp | Verdict::Stopped => None,
+        };
+        // No worker of ours sends more; another must not make the store grow without bounds.
+        let outputs = outputs.filter(|it| it.len() <= OUTPUTS_BYTES_MAX);
         cx.commit(Fact::AttemptEnded {
             lease,
             end,
             verdict,
             ran,
             again,
+            outputs,
         });
         // Only what came to its own end says how long such things take.
         let took = match end {
-            AttemptEnd::Real(Outcome::Exited(_)) => ran.map(|ran| ran.elapsed),
+            AttemptEnd::Real(Outcome::Exited(_) | Outcome::BadOutput) => ran.map(|ran| ran.elapsed),
             _ => None,
         };
         cx.bullpen.released(&worker, id, took);

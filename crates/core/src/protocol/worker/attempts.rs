@@ -165,7 +165,8 @@ impl Worker {
     }
 
     /// Lists everything we hold, ended and unacknowledged attempts included: what
-    /// is not in the list is certainly not here.
+    /// is not in the list is certainly not here. How one ended that has put something out is
+    /// left to its status.
     pub(super) fn report_running(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some(association) = self.association else {
             return;
@@ -176,9 +177,9 @@ impl Worker {
             .map(|(lease, entry)| Held {
                 lease,
                 spec: entry.spec.clone(),
-                ended: match entry.phase {
-                    Phase::Ended(outcome) => Some(outcome),
-                    Phase::Launching | Phase::Running => None,
+                ended: match &entry.phase {
+                    Phase::Ended(report) if report.outputs.is_none() => Some(report.clone()),
+                    Phase::Ended(_) | Phase::Launching | Phase::Running => None,
                 },
             })
             .collect();

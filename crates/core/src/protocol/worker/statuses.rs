@@ -5,8 +5,7 @@
 //! the agent, and the end of this life.
 
 use baton_model::ids::LeaseId;
-use baton_model::limits::STATUSES_PER_MESSAGE_MAX;
-use baton_model::message::{Status, ToScheduler};
+use baton_model::message::{Status, ToScheduler, update_status};
 use baton_model::outcome::Report;
 use baton_model::state::WorkerState;
 use baton_model::time::Mono;
@@ -34,7 +33,7 @@ impl Worker {
             self.counts.notice("end-repeated");
             return;
         }
-        self.attempts.set_phase(lease, Phase::Ended(report));
+        self.attempts.set_phase(lease, Phase::Ended(report.clone()));
         // The first telling need not wait for the pace of the repeats.
         if let Some(association) = self.association
             && self.state != WorkerState::New
@@ -67,22 +66,16 @@ impl Worker {
         let ended = self
             .attempts
             .iter()
-            .filter_map(|(lease, entry)| match entry.phase {
-                Phase::Ended(report) => Some((lease, Status::Ended(report))),
+            .filter_map(|(lease, entry)| match &entry.phase {
+                Phase::Ended(report) => Some((lease, Status::Ended(report.clone()))),
                 Phase::Launching | Phase::Running => None,
             });
         let absent = self
             .not_running
             .iter()
             .map(|lease| (*lease, Status::WasNotRunning));
-        let statuses: Vec<_> = ended.chain(absent).collect();
-        for chunk in statuses.chunks(STATUSES_PER_MESSAGE_MAX) {
-            let statuses = chunk.to_vec();
-            out.push(Effect::Send(ToScheduler::UpdateStatus {
-                association,
-                statuses,
-            }));
-        }
+        let statuses = ended.chain(absent).collect();
+        out.extend(update_status(association, statuses).map(Effect::Send));
     }
 
     /// These are durable at the scheduler: nothing more to tell.

@@ -10,7 +10,7 @@ use baton_model::spec::InstanceSpec;
 use baton_model::time::Stamp;
 
 /// Where an attempt stands on this worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// The coordinator was told to start it and has not answered.
     Launching,
@@ -21,7 +21,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    pub(super) const fn is_alive(self) -> bool {
+    pub(super) const fn is_alive(&self) -> bool {
         matches!(self, Self::Launching | Self::Running)
     }
 }

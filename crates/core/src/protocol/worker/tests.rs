@@ -10,7 +10,7 @@ use baton_model::ids::{
 use baton_model::message::{
     HeartbeatReply, Launch, LaunchRefusal, LaunchVerdict, Refusal, Status, ToScheduler, ToWorker,
 };
-use baton_model::outcome::Outcome;
+use baton_model::outcome::{Outcome, Report};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::Timeouts;
@@ -282,4 +282,37 @@ fn ends_on_record_are_told_by_the_next_agent() {
         _ => false,
     });
     assert!(listed, "the list says how it ended: {effects:?}");
+}
+
+#[test]
+fn an_end_with_outputs_is_told_by_its_status_and_not_by_the_list() {
+    let report = Report {
+        outputs: Some("{}".into()),
+        ..Report::from(Outcome::Exited(0))
+    };
+    let records = vec![Record {
+        lease: lease(1),
+        spec: Arc::default(),
+        ended: Some(report.clone()),
+    }];
+    let mut worker = worker(records, 0);
+    let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
+    worker.handle(Mono(2), reply(1, stamp, WorkerState::New));
+    let ask = ToWorker::GetRunningTasks {
+        association: association(1),
+    };
+    let effects = worker.handle(Mono(3), Input::Message(ask));
+    let listed = effects.iter().find_map(|effect| match effect {
+        Effect::Send(ToScheduler::RunningTasks { held, .. }) => Some(held),
+        _ => None,
+    });
+    let listed = listed.expect("a list");
+    assert_eq!((listed[0].lease, &listed[0].ended), (lease(1), &None));
+    let mut told = statuses(&effects);
+    let mut now = Mono(3);
+    while told.is_empty() {
+        now = worker.next_due().expect("it will be told").max(now);
+        told = statuses(&worker.handle(now, Input::Tick));
+    }
+    assert_eq!(told, [(lease(1), Status::Ended(report))]);
 }

@@ -4,7 +4,7 @@
 use baton_model::fact::Again;
 use baton_model::message::{LaunchRefusal, LaunchVerdict, Status};
 use baton_model::outcome::{KillCause, Outcome, Ran, Report};
-use baton_model::placement::{Ask, Capacity, Offer};
+use baton_model::placement::{Ask, Capacity, Constraint, Offer, Rule};
 use baton_model::spec::{Array, Rest, RetryBudget, Scale};
 use baton_model::task::Resources;
 
@@ -32,8 +32,9 @@ fn spec(cpu: u64, memory: u64) -> Arc<InstanceSpec> {
             },
             scale: Scale {
                 memory_percent: 200,
-                timeout_percent: 100,
+                ..Scale::default()
             },
+            fallback: Vec::new(),
         },
         ..InstanceSpec::default()
     })
@@ -79,10 +80,11 @@ impl Leader {
         let report = Report {
             outcome,
             ran: Some(ran),
+            outputs: None,
         };
         let statuses = ids
             .iter()
-            .map(|id| (self.lease(*id), Status::Ended(report)));
+            .map(|id| (self.lease(*id), Status::Ended(report.clone())));
         let statuses = statuses.collect();
         self.give(Input::Message(ToScheduler::UpdateStatus {
             association: worker.association(),
@@ -240,6 +242,77 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
         panic!("{:?}", leader.reason(1));
     };
     assert_eq!((asked, has), (160, 100));
+}
+
+#[test]
+fn what_fails_goes_to_the_workers_of_its_fallback_and_begins_anew_by_hand() {
+    let (mut leader, small) = rig();
+    let mut big = Remote::new("big", 8, 2);
+    big.offer = Arc::new(Offer {
+        labels: [("pool".to_owned(), "big".to_owned())].into(),
+        ..(*small.offer).clone()
+    });
+    big.slots = 10;
+    let pool = |rule| {
+        vec![Constraint {
+            label: "pool".to_owned(),
+            rule,
+        }]
+    };
+    let mut spec = InstanceSpec::clone(&spec(1, 0));
+    spec.ask.constraints = pool(Rule::Absent);
+    spec.retry.fallback = vec![pool(Rule::OneOf(["big".to_owned()].into()))];
+    leader.submit_range(1, 1, &Arc::new(spec));
+    let holder = |leader: &Leader| {
+        let instance = leader.kept.find(InstanceId(1)).expect("submitted");
+        let lease = instance.lease.expect("it is leased");
+        lease.holder.worker.to_string()
+    };
+    assert_eq!(holder(&leader), "w");
+    leader.ends(&small, &[1], Outcome::Exited(1), 9);
+    leader.wait(Millis(100));
+    let Some(Reason::Place(Waiting::NoMatch { .. })) = leader.reason(1) else {
+        panic!("{:?}", leader.reason(1));
+    };
+    leader.welcome(&mut big, &[]);
+    assert_eq!(holder(&leader), "big");
+    leader.ends(&big, &[1], Outcome::Exited(1), 9);
+    leader.wait(Millis(200));
+    assert_eq!(holder(&leader), "big", "the last place stays");
+    leader.ends(&big, &[1], Outcome::Exited(1), 9);
+    assert_eq!(leader.state(1), UniversalState::Failed);
+    assert_eq!(leader.retry(1), Ok(()));
+    assert_eq!(holder(&leader), "w");
+}
+
+#[test]
+fn what_an_attempt_has_put_out_is_kept_if_it_is_done_and_not_too_much() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 3, &spec(1, 0));
+    let mut end = |id: u64, outcome, outputs: &str| {
+        let lease = leader.lease(id);
+        let report = Report {
+            outputs: Some(outputs.into()),
+            ..Report::from(outcome)
+        };
+        leader.give(Input::Message(ToScheduler::UpdateStatus {
+            association: worker.association(),
+            statuses: vec![(lease, Status::Ended(report))],
+        }));
+        let kept = leader.facts.iter().find_map(|fact| match fact {
+            Fact::AttemptEnded {
+                lease: ended,
+                outputs,
+                ..
+            } if *ended == lease => Some(outputs.clone()),
+            _ => None,
+        });
+        kept.expect("it has ended")
+    };
+    assert_eq!(end(1, Outcome::Exited(0), "{}").as_deref(), Some("{}"));
+    assert_eq!(end(2, Outcome::Exited(1), "{}"), None);
+    let much = " ".repeat(baton_model::limits::OUTPUTS_BYTES_MAX + 1);
+    assert_eq!(end(3, Outcome::Exited(0), &much), None);
 }
 
 #[test]

@@ -1,0 +1,661 @@
+//! Runs of workflows: where each stands, and what of it is on its way.
+//!
+//! A run follows its instances: what their facts say is taken in where the ledger takes it in.
+//! So a run has few facts of its own, and how it stands never disagrees with its instances.
+//!
+//! Invariant: a run that is over has nothing on its way. Therefore only one generation of it
+//! ever lives: the next begins where the one before has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::spec::InstanceSpec;
+use baton_model::state::UniversalState;
+use baton_model::time::{Millis, Wall};
+use baton_model::workflow::{Carried, Halt, HaltCause, ItemEnd, ItemSpan, Part, Plan};
+
+use super::LedgerError;
+use crate::fsm::{Transition, Universal, UniversalEvent, transition};
+use crate::workflow::compare::Moves;
+use crate::workflow::{Ended, Planned, Progress};
+
+/// What is known of every run, also of those that are over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RunHead {
+    /// Its id.
+    pub id: RunId,
+    /// The workflow.
+    pub name: String,
+    /// Whose it is.
+    pub owner: String,
+    /// Where it stands.
+    pub state: UniversalState,
+    /// How often it was begun.
+    pub generation: Generation,
+    /// Which generation brought the plan that is in force.
+    pub plan: Generation,
+    /// How it is being stopped, and why.
+    pub halting: Option<(Halt, HaltCause)>,
+    /// When it was accepted.
+    pub submitted: Wall,
+    /// When its present generation began, or the last part of its plan came.
+    pub begun: Wall,
+}
+
+impl RunHead {
+    /// The head of a run that was just accepted, if the fact says that one was.
+    ///
+    /// # Errors
+    /// If it cannot have been.
+    pub fn registered(fact: &Fact) -> Option<Result<Self, LedgerError>> {
+        let Fact::RunRegistered {
+            run,
+            at,
+            plan,
+            open,
+        } = fact
+        else {
+            return None;
+        };
+        let mut head = Self {
+            id: *run,
+            name: plan.name.clone(),
+            owner: plan.owner.clone(),
+            state: UniversalState::Registering,
+            generation: Generation(1),
+            plan: Generation(1),
+            halting: None,
+            submitted: *at,
+            begun: *at,
+        };
+        let defined = match open {
+            true => Ok(()),
+            false => head.step(UniversalEvent::Defined),
+        };
+        Some(defined.map(|()| head))
+    }
+
+    /// Takes in one of the later facts about the run.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
+        use UniversalEvent as E;
+        match fact {
+            Fact::RunExtended { at, .. } if self.state == UniversalState::Registering => {
+                self.begun = *at;
+                Ok(())
+            }
+            Fact::RunDefined { at, .. } => {
+                self.step(E::Defined)?;
+                self.begun = *at;
+                Ok(())
+            }
+            Fact::RunAdvanced { to, .. } => match to {
+                UniversalState::Launched => {
+                    self.step(E::Claimed)?;
+                    self.step(E::LeaseGranted)
+                }
+                UniversalState::Running => self.step(E::Confirmed),
+                _ => Err(self.wrong("goes to a state that it does not pass by itself")),
+            },
+            Fact::RunHalting { how, cause, .. } if !self.state.is_terminal() => {
+                self.halting = Some((*how, *cause));
+                Ok(())
+            }
+            Fact::RunEnded {
+                generation, state, ..
+            } if *generation == self.generation => self.end(*state),
+            Fact::RunResumed {
+                generation,
+                at,
+                plan,
+                ..
+            } if *generation == self.generation.next() => {
+                self.step(match self.state {
+                    UniversalState::Halted => E::Resumed,
+                    _ => E::RetriedByHand,
+                })?;
+                self.generation = *generation;
+                self.begun = *at;
+                self.halting = None;
+                if plan.is_some() {
+                    self.plan = *generation;
+                }
+                Ok(())
+            }
+            _ => Err(self.wrong("cannot have had that happen to it where it stands")),
+        }
+    }
+
+    /// Goes to an end, through the states between.
+    fn end(&mut self, state: UniversalState) -> Result<(), LedgerError> {
+        use UniversalEvent as E;
+        match state {
+            UniversalState::Aborted => return self.step(E::DefinitionAbandoned),
+            UniversalState::Halted => return self.step(E::Stopped),
+            UniversalState::Done | UniversalState::Failed => {}
+            _ => return Err(self.wrong("ends in a state that is no end")),
+        }
+        if self.state == UniversalState::Queued {
+            self.step(E::Claimed)?;
+            self.step(E::LeaseGranted)?;
+        }
+        if self.state == UniversalState::Launched {
+            self.step(E::Confirmed)?;
+        }
+        if state == UniversalState::Done {
+            return self.step(E::Succeeded);
+        }
+        self.step(E::AttemptEnded)?;
+        self.step(E::GaveUp)
+    }
+
+    fn step(&mut self, event: UniversalEvent) -> Result<(), LedgerError> {
+        match transition::<Universal>(self.state, event) {
+            Ok(Transition::Moved(state)) => {
+                self.state = state;
+                Ok(())
+            }
+            _ => Err(self.wrong(&format!(
+                "is {}, where {event:?} cannot be",
+                self.state.word()
+            ))),
+        }
+    }
+
+    fn wrong(&self, why: &str) -> LedgerError {
+        LedgerError::Run(self.id, why.to_owned())
+    }
+}
+
+/// A run as a store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRun {
+    /// Where it stands.
+    pub head: RunHead,
+    /// What it carries out, or what has come of it.
+    pub plan: Arc<Plan>,
+    /// What has ended of it.
+    pub ended: Vec<Ended>,
+}
+
+/// A run that is not over, or is to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Run {
+    /// Where it stands.
+    pub head: RunHead,
+    /// What it carries out.
+    pub planned: Arc<Planned>,
+    /// How far it is.
+    pub progress: Progress,
+    /// One of its instances runs, which nobody has said of the run yet.
+    pub has_begun: bool,
+    /// What is DONE, where the run was kept and is to go on: with all that was put out, also
+    /// what only another plan wants to know.
+    done: Option<Vec<Ended>>,
+    /// What has to be stopped, which nobody has done yet.
+    stops: Stops,
+    /// How many of each task's instances have a lease.
+    leased: BTreeMap<u32, u32>,
+    /// How long instances took that are DONE, as far as this leader has seen it.
+    times: Times,
+}
+
+/// By task how many instances are DONE, and how long they took together. For show: what facts
+/// add up to does not depend on it.
+#[derive(Clone, Debug, Default)]
+struct Times(BTreeMap<u32, (u64, Millis)>);
+
+impl PartialEq for Times {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Times {}
+
+impl Hash for Times {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// Instances of a run that have to be stopped, in the step in which that was decided. What
+/// facts add up to does not depend on it.
+#[derive(Clone, Debug, Default)]
+pub struct Stops {
+    /// Everything that is on its way, or what of it has no worker.
+    pub sweep: Option<Halt>,
+    /// These, which are to be tried again.
+    pub again: BTreeSet<InstanceId>,
+}
+
+impl PartialEq for Stops {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Stops {}
+
+impl Hash for Stops {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Runs {
+    heads: BTreeMap<RunId, RunHead>,
+    runs: BTreeMap<RunId, Run>,
+    last: RunId,
+    /// What was kept, until everything is there that its progress follows from.
+    kept: Kept,
+    restless: Restless,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Kept {
+    ended: BTreeMap<RunId, Vec<Ended>>,
+    live: Vec<(Part, InstanceId)>,
+}
+
+/// Runs that something has happened to since they were looked after. What facts add up to does
+/// not depend on it.
+#[derive(Clone, Debug, Default)]
+struct Restless(BTreeSet<RunId>);
+
+impl PartialEq for Restless {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Restless {}
+
+impl Hash for Restless {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Runs {
+    /// A run that is not over.
+    #[must_use]
+    pub fn run(&self, id: RunId) -> Option<&Run> {
+        self.runs.get(&id)
+    }
+
+    /// Every run that is not over.
+    pub fn iter(&self) -> impl Iterator<Item = &Run> {
+        self.runs.values()
+    }
+
+    /// Where a run stands, over or not.
+    #[must_use]
+    pub fn head(&self, id: RunId) -> Option<&RunHead> {
+        self.heads.get(&id)
+    }
+
+    /// The last run that there ever was.
+    #[must_use]
+    pub const fn last(&self) -> RunId {
+        self.last
+    }
+
+    /// Takes a run that has to be looked after.
+    pub fn take_restless(&mut self) -> Option<RunId> {
+        self.restless.0.pop_first()
+    }
+
+    /// Takes what of a run has to be stopped.
+    pub fn take_stops(&mut self, id: RunId) -> Stops {
+        let run = self.runs.get_mut(&id);
+        run.map(|run| std::mem::take(&mut run.stops))
+            .unwrap_or_default()
+    }
+
+    /// A run has been looked after.
+    pub fn rest(&mut self, id: RunId) {
+        self.restless.0.remove(&id);
+    }
+
+    /// Every run has to be looked after: a new leader has them.
+    pub fn wake_all(&mut self) {
+        self.restless.0.extend(self.runs.keys());
+    }
+
+    /// Drops a run that is over: its record is the store's.
+    pub fn drop_ended(&mut self, id: RunId) {
+        if self
+            .runs
+            .get(&id)
+            .is_some_and(|run| run.head.state.is_terminal())
+        {
+            self.runs.remove(&id);
+            self.restless.0.remove(&id);
+        }
+    }
+
+    /// The same for all of them.
+    pub fn drop_all_ended(&mut self) {
+        self.runs.retain(|_, run| !run.head.state.is_terminal());
+    }
+
+    /// Takes in a run as it was kept, so that it can go on.
+    ///
+    /// # Errors
+    /// If it is there, or is not over, or has gone on since.
+    pub fn admit(&mut self, kept: KeptRun) -> Result<(), LedgerError> {
+        let id = kept.head.id;
+        let known = self.heads.get(&id);
+        if known != Some(&kept.head) || self.runs.contains_key(&id) {
+            return Err(LedgerError::Run(id, "has gone on since".to_owned()));
+        }
+        let planned = Arc::new(Planned::new(kept.plan));
+        let done = kept.ended.iter().filter(|it| it.end == ItemEnd::Done);
+        let done = Some(done.cloned().collect());
+        let progress = Progress::new(&planned, [], kept.ended);
+        let run = Run {
+            head: kept.head,
+            planned,
+            progress,
+            has_begun: false,
+            done,
+            stops: Stops::default(),
+            leased: BTreeMap::new(),
+            times: Times::default(),
+        };
+        self.runs.insert(id, run);
+        Ok(())
+    }
+
+    /// Takes in runs as they were kept; [`Runs::settle`] follows when the instances are there.
+    pub(super) fn restore(
+        &mut self,
+        runs: Vec<KeptRun>,
+        ended: Vec<RunHead>,
+        last: RunId,
+    ) -> Result<(), LedgerError> {
+        self.last = last;
+        for head in ended {
+            self.last = self.last.max(head.id);
+            self.heads.insert(head.id, head);
+        }
+        for kept in runs {
+            let id = kept.head.id;
+            if kept.head.state.is_terminal() {
+                return Err(LedgerError::Run(
+                    id,
+                    "is over, and kept as if it were not".to_owned(),
+                ));
+            }
+            self.last = self.last.max(id);
+            self.heads.insert(id, kept.head.clone());
+            self.kept.ended.insert(id, kept.ended);
+            let run = Run {
+                head: kept.head,
+                planned: Arc::new(Planned::new(kept.plan)),
+                progress: Progress::default(),
+                has_begun: false,
+                done: None,
+                stops: Stops::default(),
+                leased: BTreeMap::new(),
+                times: Times::default(),
+            };
+            self.runs.insert(id, run);
+        }
+        Ok(())
+    }
+
+    /// Works out how far the runs are that were restored.
+    pub(super) fn settle(&mut self) {
+        let Kept { mut ended, live } = std::mem::take(&mut self.kept);
+        let mut by_run: BTreeMap<RunId, Vec<(u32, u32, InstanceId)>> = BTreeMap::new();
+        for (part, instance) in live {
+            // One of an earlier generation that a person wants tried again is not the run's.
+            let generation = self.runs.get(&part.run).map(|run| run.head.generation);
+            if generation != Some(part.generation) {
+                continue;
+            }
+            let live = by_run.entry(part.run).or_default();
+            live.push((part.task, part.item, instance));
+        }
+        for (id, run) in &mut self.runs {
+            if run.head.state == UniversalState::Registering {
+                continue;
+            }
+            let live = by_run.remove(id).unwrap_or_default();
+            let ended = ended.remove(id).unwrap_or_default();
+            run.progress = Progress::new(&run.planned, live, ended);
+        }
+    }
+
+    /// An instance has a lease that had none, or the other way round.
+    pub(super) fn leased(&mut self, spec: &InstanceSpec, more: bool) {
+        let Some(part) = spec.part else {
+            return;
+        };
+        if let Some(run) = self.runs.get_mut(&part.run) {
+            let count = run.leased.entry(part.task).or_default();
+            *count = if more {
+                *count + 1
+            } else {
+                count.saturating_sub(1)
+            };
+            if *count == 0 {
+                run.leased.remove(&part.task);
+            }
+        }
+    }
+
+    /// An instance is DONE that took so long.
+    pub(super) fn took(&mut self, spec: &InstanceSpec, elapsed: Millis) {
+        if let Some(part) = spec.part
+            && let Some(run) = self.runs.get_mut(&part.run)
+        {
+            let (count, sum) = run.times.0.entry(part.task).or_default();
+            *count += 1;
+            sum.0 = sum.0.saturating_add(elapsed.0);
+        }
+    }
+
+    /// An instance is on its way that was not before.
+    pub(super) fn began(&mut self, spec: &InstanceSpec, id: InstanceId) {
+        let Some(part) = spec.part else {
+            return;
+        };
+        if self.kept.ended.contains_key(&part.run) {
+            self.kept.live.push((part, id));
+            return;
+        }
+        if let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) {
+            run.progress.began(&run.planned, part.task, part.item, id);
+            self.restless.0.insert(part.run);
+        }
+    }
+
+    /// An instance has come further, or is to be tried again.
+    pub(super) fn moved(&mut self, spec: &InstanceSpec, id: InstanceId, state: UniversalState) {
+        let Some(part) = spec.part else {
+            return;
+        };
+        let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) else {
+            return;
+        };
+        // What is there for a failure is not stopped by it, also where it is tried again.
+        let failed = run.progress.is_failing() && !run.planned.is_handler(part.task);
+        let closed = run.head.halting.is_some() || failed;
+        if state == UniversalState::Running && run.head.state == UniversalState::Launched {
+            run.has_begun = true;
+        } else if state == UniversalState::Queued && closed {
+            run.stops.again.insert(id);
+        } else {
+            return;
+        }
+        self.restless.0.insert(part.run);
+    }
+
+    /// An instance is on its way no more.
+    pub(super) fn left(
+        &mut self,
+        spec: &InstanceSpec,
+        state: UniversalState,
+        outputs: Option<&Arc<str>>,
+    ) {
+        let Some(part) = spec.part else {
+            return;
+        };
+        let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) else {
+            return;
+        };
+        let ended = Ended {
+            task: part.task,
+            item: part.item,
+            end: match state {
+                UniversalState::Done => ItemEnd::Done,
+                UniversalState::Failed => ItemEnd::Failed,
+                _ => ItemEnd::Halted,
+            },
+            outputs: outputs.cloned(),
+        };
+        run.has_begun |= run.head.state == UniversalState::Launched;
+        let failing = run.progress.is_failing();
+        run.progress.ended(&run.planned, &ended);
+        if run.progress.is_failing() && !failing {
+            run.stops.sweep = Some(Halt::Drain);
+        }
+        self.restless.0.insert(part.run);
+    }
+
+    /// Takes one fact about a run in.
+    pub(super) fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
+        if let Some(head) = RunHead::registered(fact) {
+            return self.registered(head?, fact);
+        }
+        let Some(id) = fact.run() else {
+            return Ok(());
+        };
+        let unknown = || LedgerError::Run(id, "is not there".to_owned());
+        let run = self.runs.get_mut(&id).ok_or_else(unknown)?;
+        let mut head = run.head.clone();
+        head.apply(fact)?;
+        match fact {
+            Fact::RunExtended { plan, .. } => {
+                let mut whole = (*run.planned.plan).clone();
+                whole.tasks.extend_from_slice(&plan.tasks);
+                whole.pools.extend_from_slice(&plan.pools);
+                run.planned = Arc::new(Planned::new(Arc::new(whole)));
+            }
+            Fact::RunDefined { .. } => {
+                run.progress = Progress::new(&run.planned, [], []);
+            }
+            Fact::RunAdvanced { .. } => run.has_begun = false,
+            Fact::RunHalting { how, .. } => run.stops.sweep = Some(*how),
+            Fact::RunEnded { .. } if !run.progress.is_still() => {
+                return Err(LedgerError::Run(
+                    id,
+                    "ends while something is on its way".to_owned(),
+                ));
+            }
+            Fact::RunEnded { .. } => run.has_begun = false,
+            Fact::RunResumed {
+                plan,
+                carried,
+                again,
+                ..
+            } => run.resume(plan.as_ref(), carried, again),
+            _ => {}
+        }
+        run.head = head.clone();
+        self.heads.insert(id, head);
+        self.restless.0.insert(id);
+        Ok(())
+    }
+
+    fn registered(&mut self, head: RunHead, fact: &Fact) -> Result<(), LedgerError> {
+        let (id, Fact::RunRegistered { plan, .. }) = (head.id, fact) else {
+            return Ok(());
+        };
+        if self.heads.contains_key(&id) || id <= self.last {
+            return Err(LedgerError::Run(id, "is there already".to_owned()));
+        }
+        let planned = Arc::new(Planned::new(Arc::clone(plan)));
+        let progress = match head.state {
+            UniversalState::Registering => Progress::default(),
+            _ => Progress::new(&planned, [], []),
+        };
+        self.last = id;
+        self.heads.insert(id, head.clone());
+        let run = Run {
+            head,
+            planned,
+            progress,
+            has_begun: false,
+            done: None,
+            stops: Stops::default(),
+            leased: BTreeMap::new(),
+            times: Times::default(),
+        };
+        self.runs.insert(id, run);
+        self.restless.0.insert(id);
+        Ok(())
+    }
+}
+
+impl Run {
+    /// How many instances of a task have a lease.
+    #[must_use]
+    pub fn leased(&self, task: u32) -> u32 {
+        self.leased.get(&task).copied().unwrap_or_default()
+    }
+
+    /// How many have, of all tasks.
+    #[must_use]
+    pub fn all_leased(&self) -> u32 {
+        self.leased.values().sum()
+    }
+
+    /// How long instances of a task took on average, as far as this leader has seen it.
+    #[must_use]
+    pub fn mean(&self, task: u32) -> Option<Millis> {
+        let (count, sum) = self.times.0.get(&task)?;
+        sum.0.checked_div(*count).map(Millis)
+    }
+
+    /// Whether the part is one of the generation that lives.
+    fn is(&self, part: Part) -> bool {
+        part.generation == self.head.generation
+            && self.progress.state(part.task, part.item).is_some()
+    }
+
+    /// Begins again with what stays DONE.
+    fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[Carried], again: &[ItemSpan]) {
+        let mut undone: BTreeMap<u32, Vec<ItemSpan>> = BTreeMap::new();
+        for span in again {
+            undone.entry(span.task).or_default().push(*span);
+        }
+        let undone = |it: &Ended| {
+            let spans = undone.get(&it.task).map_or(&[][..], Vec::as_slice);
+            spans
+                .iter()
+                .any(|span| span.first <= it.item && it.item <= span.last)
+        };
+        let done = self.done.take();
+        let mut done = done.unwrap_or_else(|| self.progress.done().collect());
+        done.retain(|it| !undone(it));
+        if let Some(plan) = plan {
+            let moves = Moves::new(carried);
+            done = done
+                .into_iter()
+                .filter_map(|it| {
+                    let (task, item) = moves.of(it.task, it.item)?;
+                    Some(Ended { task, item, ..it })
+                })
+                .collect();
+            self.planned = Arc::new(Planned::new(Arc::clone(plan)));
+        }
+        self.progress = Progress::new(&self.planned, [], done);
+        self.times = Times::default();
+        self.has_begun = false;
+    }
+}

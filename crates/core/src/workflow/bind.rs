@@ -1,0 +1,107 @@
+//! What the instance of an item asks for: its task's spec with every text filled in.
+
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::task::{Check, Probe, ProcessSpec, Run};
+use baton_model::workflow::Part;
+use serde_json::Value;
+
+use super::template::{self, Piece, Reference};
+use super::{Planned, Progress, items};
+
+/// In which a task of a run finds which run it is of.
+const RUN: &str = "BATON_RUN";
+/// In which generation.
+const GENERATION: &str = "BATON_GENERATION";
+/// Which task it is.
+const TASK: &str = "BATON_TASK";
+/// The value of its item.
+const ITEM: &str = "BATON_ITEM";
+/// The place of its item.
+const ITEM_INDEX: &str = "BATON_ITEM_INDEX";
+
+/// The spec of one item.
+#[must_use]
+pub fn spec(planned: &Planned, progress: &Progress, part: Part) -> InstanceSpec {
+    let task = &planned.plan.tasks[part.task as usize];
+    let value = progress.value(planned, part.task, part.item);
+    let mut spec = (*task.spec).clone();
+    let mut known = |reference: &Reference| match reference {
+        Reference::Item => value.clone(),
+        Reference::ItemKey(key) => value.as_ref()?.get(key).cloned(),
+        Reference::Output { task, key } => progress.output(planned, planned.place(task)?, key),
+        Reference::Param(name) => planned.plan.params.get(name).cloned().map(Value::String),
+    };
+    texts(&mut spec, &mut |text| {
+        if text.contains("{{") {
+            *text = template::render(text, &mut known);
+        }
+    });
+    spec.name = items::label(task, part.item, value.as_ref());
+    let mut own = vec![
+        (RUN, part.run.to_string()),
+        (GENERATION, part.generation.0.to_string()),
+        (TASK, task.name.clone()),
+    ];
+    if let Some(value) = &value {
+        own.push((ITEM, template::plain(value)));
+        own.push((ITEM_INDEX, part.item.to_string()));
+    }
+    let own = own
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
+    spec.env.extend(own);
+    spec.part = Some(part);
+    spec
+}
+
+/// Everything that the texts of a spec refer to.
+pub(super) fn references(spec: &InstanceSpec, found: &mut impl FnMut(Reference)) {
+    let mut spec = spec.clone();
+    texts(&mut spec, &mut |text| {
+        for piece in template::pieces(text) {
+            if let Piece::Reference(reference) = piece {
+                found(reference);
+            }
+        }
+    });
+}
+
+/// Every text of a spec that is a template.
+fn texts(spec: &mut InstanceSpec, each: &mut impl FnMut(&mut String)) {
+    spec.env.values_mut().for_each(&mut *each);
+    match &mut spec.work {
+        Work::Command(words) => words.iter_mut().for_each(each),
+        Work::Task(task) => {
+            for process in &mut task.processes {
+                of_process(process, each);
+            }
+        }
+    }
+}
+
+fn of_process(process: &mut ProcessSpec, each: &mut impl FnMut(&mut String)) {
+    of_run(&mut process.run, each);
+    process.env.values_mut().for_each(&mut *each);
+    process.cwd.iter_mut().for_each(&mut *each);
+    for check in [&mut process.ready, &mut process.health]
+        .into_iter()
+        .flatten()
+    {
+        of_check(check, each);
+    }
+}
+
+fn of_run(run: &mut Run, each: &mut impl FnMut(&mut String)) {
+    match run {
+        Run::Shell(command) => each(command),
+        Run::Exec(words) => words.iter_mut().for_each(each),
+    }
+}
+
+fn of_check(check: &mut Check, each: &mut impl FnMut(&mut String)) {
+    match &mut check.probe {
+        Probe::Command(run) => of_run(run, each),
+        Probe::Http { path, .. } => each(path),
+        Probe::Tcp { .. } => {}
+    }
+}

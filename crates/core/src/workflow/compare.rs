@@ -1,0 +1,222 @@
+//! Two plans of one run: what is DONE and stays it, and what runs again.
+//!
+//! Tasks are the same if their names and their contents are: what is run, with which variables
+//! and items, after what, and when. What only says where, how often or how long (resources,
+//! labels, retries, timeouts, priorities, limits) may change without anything running again.
+//! Contents are compared as they are, not by a digest of them. What comes after something that
+//! has changed runs again with it. Items of a task that has other values than before are told
+//! apart by their values.
+
+use std::collections::BTreeMap;
+
+use baton_model::workflow::{Carried, Edges, ItemSpan, Items, Plan, PlanTask};
+
+use super::{Planned, items};
+
+/// What becomes of a task under another plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fate {
+    /// It is what it was.
+    Same,
+    /// It was not there.
+    New,
+    /// It has changed.
+    Changed,
+    /// Something that it comes after has.
+    Downstream,
+}
+
+/// What another plan means to what is DONE.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// For each task of the new plan.
+    pub fates: Vec<Fate>,
+    /// What stays DONE, of everything that could be.
+    pub carried: Vec<Carried>,
+    /// Tasks that are no more.
+    pub removed: Vec<String>,
+}
+
+/// Holds a new plan against the one before it. `lengths` says how many items each task of the
+/// one before had.
+#[must_use]
+pub fn compare(before: &Planned, after: &Planned, lengths: impl Fn(u32) -> u32) -> Comparison {
+    let mut comparison = Comparison::default();
+    for (task, at) in after.plan.tasks.iter().zip(0_u32..) {
+        let was = before.place(&task.name);
+        let upstream_changed = task.after.iter().any(|it| {
+            let fate = comparison.fates.get(it.task as usize);
+            fate != Some(&Fate::Same)
+        });
+        let fate = match was {
+            None => Fate::New,
+            Some(was) => {
+                let old = &before.plan.tasks[was as usize];
+                if !same(&before.plan, old, &after.plan, task) {
+                    Fate::Changed
+                } else if upstream_changed {
+                    Fate::Downstream
+                } else {
+                    let length = lengths(was);
+                    carry(old, task, was, at, length, &mut comparison.carried)
+                }
+            }
+        };
+        comparison.fates.push(fate);
+    }
+    let gone = before.plan.tasks.iter();
+    let gone = gone.filter(|task| after.place(&task.name).is_none());
+    comparison.removed = gone.map(|task| task.name.clone()).collect();
+    comparison
+}
+
+/// Whether a task does what it did. Which values its items have is looked at apart.
+fn same(before: &Plan, old: &PlanTask, after: &Plan, new: &PlanTask) -> bool {
+    let named = |plan: &Plan, task: &PlanTask| {
+        let mut names: Vec<_> = task
+            .after
+            .iter()
+            .map(|it| {
+                let by_item = it.edges != Edges::All;
+                (
+                    plan.tasks[it.task as usize].name.clone(),
+                    it.condition,
+                    by_item,
+                )
+            })
+            .collect();
+        names.sort();
+        names
+    };
+    let source = |plan: &Plan, task: &PlanTask| match &task.items {
+        Items::Output { task, key } => Some((plan.tasks[*task as usize].name.clone(), key.clone())),
+        _ => None,
+    };
+    let (was, is) = (&old.spec, &new.spec);
+    was.work == is.work
+        && was.env == is.env
+        && was.user == is.user
+        && was.uris == is.uris
+        && old.when == new.when
+        && named(before, old) == named(after, new)
+        && source(before, old) == source(after, new)
+}
+
+/// Finds the items of a task that were there before.
+fn carry(
+    old: &PlanTask,
+    new: &PlanTask,
+    was: u32,
+    at: u32,
+    length: u32,
+    carried: &mut Vec<Carried>,
+) -> Fate {
+    let by_item = |task: &PlanTask| {
+        let lists = task.after.iter().filter(|it| it.edges != Edges::All);
+        lists.map(|it| it.edges.clone()).collect::<Vec<_>>()
+    };
+    let edges = by_item(old) == by_item(new);
+    let is_source = matches!(new.items, Items::Output { .. });
+    if edges && (old.items == new.items || is_source) {
+        if let Some(last) = length.checked_sub(1) {
+            carried.push(carried_span(was, 0, last, at, 0));
+        }
+        return Fate::Same;
+    }
+    if !edges || !by_item(new).is_empty() {
+        return Fate::Changed;
+    }
+    let mut places: BTreeMap<String, u32> = BTreeMap::new();
+    for item in 0..length {
+        let value = items::value(&old.items, item).map(|it| it.to_string());
+        places.entry(value.unwrap_or_default()).or_insert(item);
+    }
+    let count = items::count(&new.items).unwrap_or(0);
+    for item in 0..u32::try_from(count).unwrap_or(u32::MAX) {
+        let value = items::value(&new.items, item).map(|it| it.to_string());
+        // Each value is carried once; a second item of the same value is new.
+        let Some(from) = places.remove(&value.unwrap_or_default()) else {
+            continue;
+        };
+        match carried.last_mut() {
+            Some(last)
+                if last.from.task == was
+                    && last.from.last + 1 == from
+                    && last.first + (last.from.last - last.from.first) + 1 == item =>
+            {
+                last.from.last = from;
+            }
+            _ => carried.push(carried_span(was, from, from, at, item)),
+        }
+    }
+    Fate::Changed
+}
+
+const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> Carried {
+    Carried {
+        from: ItemSpan {
+            task: was,
+            first,
+            last,
+        },
+        task,
+        first: to,
+    }
+}
+
+/// Where items are under another plan.
+#[derive(Clone, Debug, Default)]
+pub struct Moves(BTreeMap<(u32, u32), Carried>);
+
+impl Moves {
+    /// These.
+    #[must_use]
+    pub fn new(carried: &[Carried]) -> Self {
+        let keyed = carried
+            .iter()
+            .map(|it| ((it.from.task, it.from.first), *it));
+        Self(keyed.collect())
+    }
+
+    /// Where an item is now, if it is carried.
+    #[must_use]
+    pub fn of(&self, task: u32, item: u32) -> Option<(u32, u32)> {
+        let (_, it) = self.0.range(..=(task, item)).next_back()?;
+        let within = it.from.task == task && item <= it.from.last;
+        within.then(|| (it.task, it.first + (item - it.from.first)))
+    }
+}
+
+/// Every item of a task and, with `downstream`, of whatever comes after it. A task whose items
+/// are what another puts out is done again with that in any case.
+#[must_use]
+pub fn again(
+    planned: &Planned,
+    task: u32,
+    downstream: bool,
+    lengths: impl Fn(u32) -> u32,
+) -> Vec<ItemSpan> {
+    let count = planned.plan.tasks.len();
+    let mut marked = vec![false; count];
+    marked[task as usize] = true;
+    for at in 0..count {
+        let own = &planned.plan.tasks[at];
+        let mapped = match &own.items {
+            Items::Output { task, .. } => marked[*task as usize],
+            _ => false,
+        };
+        let after = downstream && own.after.iter().any(|it| marked[it.task as usize]);
+        marked[at] |= mapped || after;
+    }
+    let marked = marked.iter().zip(0_u32..).filter(|(marked, _)| **marked);
+    marked
+        .filter_map(|(_, task)| {
+            let last = lengths(task).checked_sub(1)?;
+            Some(ItemSpan {
+                task,
+                first: 0,
+                last,
+            })
+        })
+        .collect()
+}

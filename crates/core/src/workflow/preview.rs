@@ -1,0 +1,130 @@
+//! What a resume would do, without doing it.
+
+use std::sync::Arc;
+
+use baton_model::workflow::{ItemEnd, Plan};
+
+use super::compare::{self, Comparison, Fate, Moves};
+use super::progress::{Ended, ItemState};
+use super::{Planned, Progress};
+
+/// Why a task, or some of it, runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It was not DONE.
+    Unfinished,
+    /// It was not there.
+    New,
+    /// It has changed.
+    Changed,
+    /// Something that it comes after has.
+    Downstream,
+    /// Somebody asked for it.
+    Asked,
+}
+
+impl Why {
+    /// The words for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unfinished => "unfinished",
+            Self::New => "new",
+            Self::Changed => "changed",
+            Self::Downstream => "downstream of a change",
+            Self::Asked => "asked for",
+        }
+    }
+}
+
+/// What would become of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskPreview {
+    /// Its name.
+    pub name: String,
+    /// Items that are DONE and stay it.
+    pub kept: u32,
+    /// Items that run; nothing where that is known only later.
+    pub runs: Option<u32>,
+    /// Why; nothing where nothing runs.
+    pub why: Option<Why>,
+}
+
+/// What would become of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preview {
+    /// Every task of the plan that would go on.
+    pub tasks: Vec<TaskPreview>,
+    /// Tasks that are no more.
+    pub removed: Vec<String>,
+}
+
+/// Looks at what a resume would do: with another plan, or with a task that is done again, and
+/// perhaps whatever comes after it.
+///
+/// # Errors
+/// If there is no such task.
+pub fn preview(
+    plan: &Arc<Plan>,
+    ended: &[Ended],
+    other: Option<&Arc<Plan>>,
+    again: Option<(&str, bool)>,
+) -> Result<Preview, String> {
+    let before = Planned::new(Arc::clone(plan));
+    let done: Vec<_> = ended
+        .iter()
+        .filter(|it| it.end == ItemEnd::Done)
+        .cloned()
+        .collect();
+    let progress = Progress::new(&before, [], done.clone());
+    let lengths = |task| progress.length(task);
+    let spans = match again {
+        None => Vec::new(),
+        Some((task, downstream)) => {
+            let place = before.place(task);
+            let place = place.ok_or_else(|| format!("there is no task `{task}`"))?;
+            compare::again(&before, place, downstream, lengths)
+        }
+    };
+    let asked = |task: u32| spans.iter().any(|span| span.task == task);
+    let mut done: Vec<_> = done.into_iter().filter(|it| !asked(it.task)).collect();
+    let (after, comparison) = match other {
+        None => (before, Comparison::default()),
+        Some(other) => {
+            let after = Planned::new(Arc::clone(other));
+            let comparison = compare::compare(&before, &after, lengths);
+            let moves = Moves::new(&comparison.carried);
+            done = done
+                .into_iter()
+                .filter_map(|it| {
+                    let (task, item) = moves.of(it.task, it.item)?;
+                    Some(Ended { task, item, ..it })
+                })
+                .collect();
+            (after, comparison)
+        }
+    };
+    let progress = Progress::new(&after, [], done);
+    let tasks = after.plan.tasks.iter().zip(0_u32..).map(|(task, at)| {
+        let tally = progress.tally(at);
+        let kept = tally.of(ItemState::Done);
+        let runs = tally.all() - kept - tally.of(ItemState::Skipped);
+        let why = match comparison.fates.get(at as usize) {
+            Some(Fate::New) => Some(Why::New),
+            Some(Fate::Changed) => Some(Why::Changed),
+            Some(Fate::Downstream) => Some(Why::Downstream),
+            _ if asked(at) => Some(Why::Asked),
+            _ => Some(Why::Unfinished),
+        };
+        TaskPreview {
+            name: task.name.clone(),
+            kept,
+            runs: progress.is_mapped(at).then_some(runs),
+            why: why.filter(|_| runs > 0),
+        }
+    });
+    Ok(Preview {
+        tasks: tasks.collect(),
+        removed: comparison.removed,
+    })
+}

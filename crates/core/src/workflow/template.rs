@@ -1,0 +1,179 @@
+//! Texts with references, as they stand in a plan.
+//!
+//! Parameters are filled in before a plan is made. What is left is known only when an item is
+//! ready: its value, and what the tasks before it have put out. `{{{{` stands for `{{`.
+
+use serde_json::Value;
+
+/// What a text of a plan may refer to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reference {
+    /// `item`: the value of the item.
+    Item,
+    /// `item.KEY`: a part of it.
+    ItemKey(String),
+    /// `tasks.NAME.outputs.KEY`: what a task has put out.
+    Output {
+        /// The task.
+        task: String,
+        /// Under which name.
+        key: String,
+    },
+    /// `params.NAME`: in conditions only.
+    Param(String),
+}
+
+impl std::fmt::Display for Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Item => f.write_str("item"),
+            Self::ItemKey(key) => write!(f, "item.{key}"),
+            Self::Output { task, key } => write!(f, "tasks.{task}.outputs.{key}"),
+            Self::Param(name) => write!(f, "params.{name}"),
+        }
+    }
+}
+
+impl Reference {
+    /// Reads what stands between the braces.
+    ///
+    /// # Errors
+    /// If it is none of these.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let key = |key: &str| (!key.is_empty()).then(|| key.to_owned());
+        let parsed = if text == "item" {
+            Some(Self::Item)
+        } else if let Some(rest) = text
+            .strip_prefix("item.")
+            .or_else(|| text.strip_prefix("matrix."))
+        {
+            key(rest).map(Self::ItemKey)
+        } else if let Some(rest) = text.strip_prefix("params.") {
+            key(rest).map(Self::Param)
+        } else {
+            text.strip_prefix("tasks.")
+                .and_then(|rest| rest.rsplit_once(".outputs."))
+                .filter(|(task, name)| !task.is_empty() && !name.is_empty())
+                .map(|(task, name)| Self::Output {
+                    task: task.to_owned(),
+                    key: name.to_owned(),
+                })
+        };
+        parsed.ok_or_else(|| format!("`{text}` is no reference"))
+    }
+}
+
+/// A part of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// As it is.
+    Literal(&'a str),
+    /// To be filled in.
+    Reference(Reference),
+}
+
+/// Takes a text apart. What cannot be read as a reference stays what it is: whoever made the
+/// plan has refused it.
+#[must_use]
+pub fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("{{") {
+        let after = &rest[start + 2..];
+        if let Some(escaped) = after.strip_prefix("{{") {
+            pieces.push(Piece::Literal(&rest[..start + 2]));
+            rest = escaped;
+            continue;
+        }
+        let inside = after
+            .find("}}")
+            .map(|end| (&after[..end], &after[end + 2..]));
+        let Some((inside, beyond)) = inside else {
+            break;
+        };
+        match Reference::parse(inside) {
+            Ok(reference) => {
+                pieces.push(Piece::Literal(&rest[..start]));
+                pieces.push(Piece::Reference(reference));
+            }
+            Err(_) => pieces.push(Piece::Literal(&rest[..rest.len() - beyond.len()])),
+        }
+        rest = beyond;
+    }
+    pieces.push(Piece::Literal(rest));
+    pieces.retain(|piece| *piece != Piece::Literal(""));
+    pieces
+}
+
+/// A text that comes out as `text` when it is filled in.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    text.replace("{{", "{{{{")
+}
+
+/// Fills in every reference. What is not known becomes nothing.
+#[must_use]
+pub fn render(text: &str, mut value: impl FnMut(&Reference) -> Option<Value>) -> String {
+    if !text.contains("{{") {
+        return text.to_owned();
+    }
+    let mut filled = String::with_capacity(text.len());
+    for piece in pieces(text) {
+        match piece {
+            Piece::Literal(literal) => filled.push_str(literal),
+            Piece::Reference(reference) => {
+                if let Some(value) = value(&reference) {
+                    filled.push_str(&plain(&value));
+                }
+            }
+        }
+    }
+    filled
+}
+
+/// A value as a command or a variable has it: a string as it is, others as JSON.
+#[must_use]
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        render(text, |reference| match reference {
+            Reference::Item => Some(Value::from("eu")),
+            Reference::ItemKey(key) => Some(Value::from(key.len())),
+            Reference::Output { task, key } => Some(Value::from(vec![task.clone(), key.clone()])),
+            Reference::Param(_) => None,
+        })
+    }
+
+    #[test]
+    fn references_are_filled_in_and_nothing_else_is_touched() {
+        for (text, filled) in [
+            ("plain", "plain"),
+            ("a {{ item }} b", "a eu b"),
+            ("{{item}}{{ item.four }}", "eu4"),
+            ("{{ matrix.os }}", "2"),
+            ("{{ tasks.a.b.outputs.c }}", r#"["a.b","c"]"#),
+            ("{{{{.Names}} {{ item }}", "{{.Names}} eu"),
+            ("{{ open", "{{ open"),
+            ("{{ what }} {{ item }}", "{{ what }} eu"),
+        ] {
+            assert_eq!(shown(text), filled, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_text_comes_out_as_it_was() {
+        for text in ["{{ item }}", "a{{{b", "}}{{"] {
+            assert_eq!(shown(&escape(text)), text);
+        }
+    }
+}

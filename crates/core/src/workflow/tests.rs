@@ -1,0 +1,758 @@
+//! Plans carried out by hand: each test says what ends, and looks at what may begin.
+
+use std::collections::BTreeMap;
+
+use baton_model::ids::InstanceId;
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::workflow::{After, Axis, Edges, ItemEnd, Items, Lists, PlanTask, Pool};
+
+use super::compare::{self, Fate};
+use super::*;
+
+/// A task with its edges by name: `x` for success, `x?` for failure, `x!` for any end,
+/// `x=` item by item.
+fn task(name: &str, items: Items, after: &[&str], plan: &Plan) -> PlanTask {
+    let edge = |text: &&str| {
+        let name = text.trim_end_matches(['?', '!', '=']);
+        let place = plan.tasks.iter().position(|it| it.name == name);
+        After {
+            task: u32::try_from(place.expect("a task before")).expect("few"),
+            condition: match text {
+                text if text.contains('?') => Condition::Failure,
+                text if text.contains('!') => Condition::End,
+                _ => Condition::Success,
+            },
+            edges: match text.contains('=') {
+                true => Edges::Same,
+                false => Edges::All,
+            },
+        }
+    };
+    PlanTask {
+        name: name.to_owned(),
+        items,
+        after: after.iter().map(edge).collect(),
+        ..PlanTask::default()
+    }
+}
+
+fn plan(tasks: &[(&str, u32, &[&str])]) -> Plan {
+    let mut plan = Plan::default();
+    for (name, count, after) in tasks {
+        let items = match count {
+            1 => Items::One,
+            count => Items::Range {
+                first: 0,
+                step: 1,
+                count: *count,
+            },
+        };
+        let task = task(name, items, after, &plan);
+        plan.tasks.push(task);
+    }
+    check::check(&plan).expect("a plan");
+    plan
+}
+
+/// A run of one plan, with every restart tried at every step.
+struct Trial {
+    planned: Planned,
+    progress: Progress,
+    ended: Vec<Ended>,
+    next: u64,
+}
+
+impl Trial {
+    fn new(plan: Plan) -> Self {
+        let planned = Planned::new(Arc::new(plan));
+        let progress = Progress::new(&planned, [], []);
+        Self {
+            planned,
+            progress,
+            ended: Vec::new(),
+            next: 1,
+        }
+    }
+
+    /// Lets everything begin that may; by name.
+    fn release(&mut self) -> Vec<String> {
+        let mut begun = Vec::new();
+        while let Some((task, item)) = self.progress.next(&self.planned) {
+            self.next += 1;
+            let id = InstanceId(self.next);
+            assert!(self.progress.began(&self.planned, task, item, id));
+            let own = &self.planned.plan.tasks[task as usize];
+            begun.push(match own.items {
+                Items::One => own.name.clone(),
+                _ => format!("{}{item}", own.name),
+            });
+        }
+        self.restart();
+        begun
+    }
+
+    fn end(&mut self, name: &str, item: u32, end: ItemEnd, outputs: Option<&str>) {
+        let task = self.planned.place(name).expect("a task");
+        let ended = Ended {
+            task,
+            item,
+            end,
+            outputs: outputs.map(Arc::from),
+        };
+        self.progress.ended(&self.planned, &ended);
+        self.ended.push(ended);
+        self.restart();
+    }
+
+    fn done(&mut self, name: &str, item: u32) -> Vec<String> {
+        self.end(name, item, ItemEnd::Done, None);
+        self.release()
+    }
+
+    fn fails(&mut self, name: &str, item: u32) -> Vec<String> {
+        self.end(name, item, ItemEnd::Failed, None);
+        self.release()
+    }
+
+    /// A leader that takes over stands where this one stands.
+    fn restart(&self) {
+        let live: Vec<_> = self.progress.live().collect();
+        let anew = Progress::new(&self.planned, live, self.ended.clone());
+        assert_eq!(anew, self.progress);
+    }
+
+    fn state(&self, name: &str, item: u32) -> ItemState {
+        let task = self.planned.place(name).expect("a task");
+        self.progress.state(task, item).expect("an item")
+    }
+}
+
+#[test]
+fn a_diamond_goes_on_when_both_sides_are_done() {
+    let mut run = Trial::new(plan(&[
+        ("a", 1, &[]),
+        ("b", 1, &["a"]),
+        ("c", 1, &["a"]),
+        ("d", 1, &["b", "c"]),
+    ]));
+    assert_eq!(run.release(), ["a"]);
+    assert_eq!(run.done("a", 0), ["b", "c"]);
+    assert!(run.done("c", 0).is_empty());
+    assert_eq!(run.done("b", 0), ["d"]);
+    assert!(!run.progress.is_over());
+    assert!(run.done("d", 0).is_empty());
+    assert!(run.progress.is_over() && run.progress.is_good());
+}
+
+#[test]
+fn a_fork_joins_when_every_item_is_done_and_items_may_follow_one_by_one() {
+    let mut run = Trial::new(plan(&[
+        ("fork", 3, &[]),
+        ("each", 3, &["fork="]),
+        ("join", 1, &["each"]),
+    ]));
+    assert_eq!(run.release(), ["fork0", "fork1", "fork2"]);
+    assert_eq!(run.done("fork", 2), ["each2"]);
+    assert!(run.done("each", 2).is_empty());
+    assert_eq!(run.done("fork", 0), ["each0"]);
+    assert_eq!(run.done("fork", 1), ["each1"]);
+    assert!(run.done("each", 1).is_empty());
+    assert_eq!(run.done("each", 0), ["join"]);
+}
+
+#[test]
+fn a_failure_blocks_what_needs_success_and_lets_its_handlers_begin() {
+    let mut run = Trial::new(plan(&[
+        ("a", 1, &[]),
+        ("b", 1, &["a"]),
+        ("c", 1, &["b"]),
+        ("mend", 1, &["a?"]),
+        ("always", 1, &["c!"]),
+        ("fine", 1, &["a", "mend"]),
+    ]));
+    assert_eq!(run.release(), ["a"]);
+    assert_eq!(run.fails("a", 0), ["mend", "always"]);
+    assert_eq!(run.state("b", 0), ItemState::Blocked);
+    assert_eq!(run.state("c", 0), ItemState::Blocked);
+    run.done("mend", 0);
+    assert_eq!(run.state("fine", 0), ItemState::Blocked);
+    run.done("always", 0);
+    assert!(run.progress.is_over() && !run.progress.is_good());
+}
+
+#[test]
+fn a_handler_of_what_went_well_is_skipped_and_so_is_what_needs_it() {
+    let mut run = Trial::new(plan(&[
+        ("a", 2, &[]),
+        ("mend", 1, &["a?"]),
+        ("after", 1, &["mend"]),
+        ("end", 1, &["after!"]),
+    ]));
+    run.release();
+    run.done("a", 0);
+    assert_eq!(run.done("a", 1), ["end"]);
+    assert_eq!(run.state("mend", 0), ItemState::Skipped);
+    assert_eq!(run.state("after", 0), ItemState::Skipped);
+    run.done("end", 0);
+    assert!(run.progress.is_over() && run.progress.is_good());
+}
+
+#[test]
+fn explicit_edges_set_free_what_has_all_of_its_own() {
+    let mut plan = plan(&[("a", 4, &[]), ("b", 3, &["a"])]);
+    let lists = Lists::try_from("0,1;1,2;".to_owned()).expect("edges");
+    plan.tasks[1].after[0].edges = Edges::Lists(lists);
+    check::check(&plan).expect("a plan");
+    let mut run = Trial::new(plan);
+    assert_eq!(run.release(), ["a0", "a1", "a2", "a3", "b2"]);
+    assert!(run.done("a", 1).is_empty());
+    assert_eq!(run.done("a", 2), ["b1"]);
+    assert!(run.fails("a", 0).is_empty());
+    assert_eq!(run.state("b", 0), ItemState::Blocked);
+}
+
+#[test]
+fn limits_of_the_run_of_a_template_and_of_a_task_hold_at_once() {
+    let mut plan = plan(&[("a", 9, &[]), ("b", 9, &[]), ("c", 9, &[])]);
+    plan.pools = vec![Pool {
+        name: "heavy".to_owned(),
+        max_concurrent: 3,
+    }];
+    plan.max_concurrent = Some(6);
+    plan.tasks[0].max_concurrent = Some(2);
+    plan.tasks[0].pool = Some(0);
+    plan.tasks[1].pool = Some(0);
+    let mut run = Trial::new(plan);
+    assert_eq!(run.release(), ["a0", "a1", "b0", "c0", "c1", "c2"]);
+    assert_eq!(run.done("c", 1), ["c3"]);
+    assert_eq!(run.done("b", 0), ["b1"]);
+    assert_eq!(run.done("a", 0), ["a2"]);
+}
+
+#[test]
+fn the_first_failure_lets_nothing_more_begin_but_handlers() {
+    let mut plan = plan(&[("a", 5, &[]), ("b", 1, &["a"]), ("tidy", 1, &["b!"])]);
+    plan.fail_fast = true;
+    plan.tasks[0].max_concurrent = Some(2);
+    let mut run = Trial::new(plan);
+    assert_eq!(run.release(), ["a0", "a1"]);
+    assert!(run.fails("a", 1).is_empty());
+    assert_eq!(run.state("a", 4), ItemState::Blocked);
+    assert_eq!(run.done("a", 0), ["tidy"]);
+    run.done("tidy", 0);
+    assert!(run.progress.is_over() && !run.progress.is_good());
+}
+
+/// Whether something is wanted, and which items there are, does not depend on what failed
+/// before that was known: the restarts of [`Trial`] would tell.
+#[test]
+fn what_is_not_wanted_is_skipped_also_after_the_first_failure() {
+    let mut plan = plan(&[
+        ("bad", 1, &[]),
+        ("a", 1, &[]),
+        ("b", 2, &["a"]),
+        ("map", 1, &["a"]),
+        ("tidy", 1, &["b?"]),
+    ]);
+    plan.fail_fast = true;
+    plan.tasks[2].when = Some("item > 1".to_owned());
+    plan.tasks[3].items = Items::Output {
+        task: 1,
+        key: "files".to_owned(),
+    };
+    let mut run = Trial::new(plan);
+    assert_eq!(run.release(), ["bad", "a"]);
+    assert!(run.fails("bad", 0).is_empty());
+    run.end("a", 0, ItemEnd::Done, Some(r#"{"files": ["x", "y"]}"#));
+    assert!(run.release().is_empty(), "nothing of b has failed");
+    assert_eq!(run.state("b", 0), ItemState::Skipped);
+    assert_eq!(run.state("map", 1), ItemState::Blocked);
+    assert_eq!(run.state("tidy", 0), ItemState::Skipped);
+    assert!(run.progress.is_over());
+}
+
+#[test]
+fn a_task_without_items_hands_on_what_bars_it() {
+    let tasks: &[(&str, u32, &[&str])] = &[
+        ("a", 1, &[]),
+        ("none", 0, &["a"]),
+        ("b", 1, &["none"]),
+        ("tidy", 1, &["none?"]),
+    ];
+    let mut run = Trial::new(plan(tasks));
+    run.release();
+    assert_eq!(run.fails("a", 0), ["tidy"]);
+    assert_eq!(run.state("b", 0), ItemState::Blocked);
+    let mut run = Trial::new(plan(tasks));
+    run.release();
+    assert_eq!(run.done("a", 0), ["b"]);
+    assert_eq!(run.state("tidy", 0), ItemState::Skipped);
+}
+
+/// A handler that is DONE since a generation in which it was wanted.
+#[test]
+fn what_is_done_stays_it_when_what_it_comes_after_ends_otherwise() {
+    let mut run = Trial::new(plan(&[
+        ("a", 1, &[]),
+        ("tidy", 1, &["a?"]),
+        ("b", 1, &["tidy"]),
+    ]));
+    run.ended.push(Ended {
+        task: 1,
+        item: 0,
+        end: ItemEnd::Done,
+        outputs: None,
+    });
+    run.progress = Progress::new(&run.planned, [], run.ended.clone());
+    assert_eq!(run.release(), ["a", "b"]);
+    run.done("a", 0);
+    assert_eq!(run.state("tidy", 0), ItemState::Done);
+    run.done("b", 0);
+    assert!(run.progress.is_over() && run.progress.is_good());
+}
+
+#[test]
+fn a_condition_is_answered_for_each_item_with_what_was_put_out() {
+    let mut plan = plan(&[("a", 1, &[]), ("b", 4, &["a"]), ("c", 1, &["b"])]);
+    plan.tasks[1].when = Some("item < tasks.a.outputs.n".to_owned());
+    plan.tasks[2].when = Some("tasks.a.outputs.unknown == 1".to_owned());
+    let mut run = Trial::new(plan);
+    run.release();
+    run.end("a", 0, ItemEnd::Done, Some(r#"{"n": 2}"#));
+    assert_eq!(run.release(), ["b0", "b1"]);
+    run.done("b", 0);
+    run.done("b", 1);
+    assert_eq!(run.state("c", 0), ItemState::Failed);
+    let problems: Vec<_> = run.progress.problems().collect();
+    assert!(
+        problems[0].2.contains("tasks.a.outputs.unknown"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn a_task_has_an_item_for_each_that_another_puts_out() {
+    let mut plan = plan(&[
+        ("list", 1, &[]),
+        ("map", 1, &["list"]),
+        ("join", 1, &["map"]),
+    ]);
+    plan.tasks[1].items = Items::Output {
+        task: 0,
+        key: "files".to_owned(),
+    };
+    for (outputs, begun) in [
+        (r#"{"files": ["a", {"n": 2}]}"#, vec!["map0", "map1"]),
+        (r#"{"files": []}"#, vec!["join"]),
+        (r#"{"files": 3}"#, vec![]),
+        (r#"{}"#, vec![]),
+    ] {
+        let mut run = Trial::new(plan.clone());
+        assert_eq!(run.release(), ["list"]);
+        assert!(!run.progress.is_mapped(1));
+        run.end("list", 0, ItemEnd::Done, Some(outputs));
+        assert_eq!(run.release(), begun, "{outputs}");
+        if begun.len() == 2 {
+            let value = run.progress.value(&run.planned, 1, 1);
+            assert_eq!(
+                value.map(|it| it.to_string()).as_deref(),
+                Some(r#"{"n":2}"#)
+            );
+            run.done("map", 0);
+            assert_eq!(run.done("map", 1), ["join"]);
+        } else if begun.is_empty() {
+            assert!(run.progress.is_over() && !run.progress.is_good());
+            assert_eq!(run.state("join", 0), ItemState::Blocked);
+        }
+    }
+    let mut run = Trial::new(plan);
+    run.release();
+    assert!(run.fails("list", 0).is_empty());
+    assert_eq!(run.state("map", 0), ItemState::Blocked);
+}
+
+#[test]
+fn what_comes_of_a_failure_does_not_depend_on_what_was_listed_or_asked_before_it() {
+    let mut plan = plan(&[
+        ("bad", 1, &[]),
+        ("list", 1, &[]),
+        ("map", 1, &["list"]),
+        ("some", 2, &["list"]),
+    ]);
+    plan.fail_fast = true;
+    plan.tasks[2].items = Items::Output {
+        task: 1,
+        key: "files".to_owned(),
+    };
+    plan.tasks[3].when = Some("item < tasks.list.outputs.n".to_owned());
+    let mut run = Trial::new(plan);
+    run.release();
+    run.fails("bad", 0);
+    // Every step looks whether another leader would stand elsewhere.
+    let outputs = r#"{"files": [1, 2, 3], "n": 1}"#;
+    run.end("list", 0, ItemEnd::Done, Some(outputs));
+    assert_eq!(run.progress.tally(2).of(ItemState::Blocked), 3);
+    assert_eq!(run.state("some", 0), ItemState::Blocked);
+    assert_eq!(run.state("some", 1), ItemState::Skipped);
+    assert!(run.progress.is_over());
+}
+
+#[test]
+fn a_handler_that_is_done_stays_so_when_what_it_was_for_goes_well() {
+    let mut run = Trial::new(plan(&[("a", 1, &[]), ("tidy", 1, &["a!"])]));
+    run.release();
+    assert_eq!(run.fails("a", 0), ["tidy"]);
+    run.done("tidy", 0);
+    // The next generation: what is not DONE is done again.
+    run.ended.retain(|it| it.end == ItemEnd::Done);
+    run.progress = Progress::new(&run.planned, [], run.ended.clone());
+    assert_eq!(run.release(), ["a"]);
+    run.done("a", 0);
+    assert_eq!(run.state("tidy", 0), ItemState::Done);
+    assert!(run.progress.is_over() && run.progress.is_good());
+}
+
+/// `retry --task other` without what comes after it.
+#[test]
+fn items_of_a_map_stay_done_when_something_else_before_them_is_done_again() {
+    let mut plan = plan(&[
+        ("list", 1, &[]),
+        ("other", 1, &[]),
+        ("map", 1, &["list", "other"]),
+        ("join", 1, &["map"]),
+    ]);
+    plan.tasks[2].items = Items::Output {
+        task: 0,
+        key: "files".to_owned(),
+    };
+    let mut run = Trial::new(plan);
+    run.release();
+    run.end("list", 0, ItemEnd::Done, Some(r#"{"files": [1, 2]}"#));
+    run.done("other", 0);
+    run.done("map", 0);
+    run.done("map", 1);
+    assert!(run.fails("join", 0).is_empty());
+    run.ended
+        .retain(|it| it.end == ItemEnd::Done && it.task != 1);
+    run.progress = Progress::new(&run.planned, [], run.ended.clone());
+    assert_eq!(run.release(), ["other", "join"]);
+    assert!(run.done("other", 0).is_empty());
+    assert!(run.done("join", 0).is_empty());
+    assert!(run.progress.is_over() && run.progress.is_good());
+    // With a list that is made anew, its items are not what they were.
+    run.ended.retain(|it| it.task != 0);
+    run.progress = Progress::new(&run.planned, [], run.ended.clone());
+    assert_eq!(run.release(), ["list"]);
+    assert!(!run.progress.is_mapped(2));
+}
+
+#[test]
+fn an_instance_has_its_item_and_what_was_put_out_in_its_command() {
+    let mut plan = plan(&[("a", 2, &[]), ("b", 1, &["a"])]);
+    let command = |text: &str| {
+        Arc::new(InstanceSpec {
+            work: Work::Command(vec![text.to_owned()]),
+            ..InstanceSpec::default()
+        })
+    };
+    plan.tasks[0].spec = command("run {{ item }} {{{{ item }}");
+    plan.tasks[1].spec = command("join {{ tasks.a.outputs.n }}");
+    let mut run = Trial::new(plan);
+    run.release();
+    let part = |task, item| baton_model::workflow::Part {
+        run: baton_model::ids::RunId(7),
+        generation: baton_model::ids::Generation(2),
+        task,
+        item,
+    };
+    let spec = bind::spec(&run.planned, &run.progress, part(0, 1));
+    assert_eq!(
+        spec.work,
+        Work::Command(vec!["run 1 {{ item }}".to_owned()])
+    );
+    assert_eq!(spec.name, "a[1]");
+    let env = |name: &str| spec.env.get(name).map(String::as_str);
+    assert_eq!(
+        (env("BATON_RUN"), env("BATON_ITEM")),
+        (Some("r7"), Some("1"))
+    );
+    run.end("a", 1, ItemEnd::Done, Some(r#"{"n": "x"}"#));
+    run.end("a", 0, ItemEnd::Done, Some(r#"{"n": 5}"#));
+    run.release();
+    let spec = bind::spec(&run.planned, &run.progress, part(1, 0));
+    assert_eq!(spec.work, Work::Command(vec![r#"join [5,"x"]"#.to_owned()]));
+}
+
+#[test]
+fn what_needs_an_output_that_nobody_wrote_fails_with_its_reason() {
+    let mut plan = plan(&[("a", 1, &[]), ("b", 1, &["a"])]);
+    plan.tasks[1].spec = Arc::new(InstanceSpec {
+        work: Work::Command(vec!["{{ tasks.a.outputs.n }}".to_owned()]),
+        ..InstanceSpec::default()
+    });
+    let mut run = Trial::new(plan);
+    run.release();
+    assert!(run.done("a", 0).is_empty());
+    assert_eq!(run.state("b", 0), ItemState::Failed);
+    assert_eq!(run.progress.problems().count(), 1);
+}
+
+/// Where items are under another plan, by where they were.
+type Moved = BTreeMap<(u32, u32), (u32, u32)>;
+
+fn fates(before: &Plan, after: &Plan) -> (Vec<Fate>, Moved) {
+    let before = Planned::new(Arc::new(before.clone()));
+    let after = Planned::new(Arc::new(after.clone()));
+    let lengths = |task: u32| {
+        let items = &before.plan.tasks[task as usize].items;
+        u32::try_from(items::count(items).expect("known")).expect("few")
+    };
+    let comparison = compare::compare(&before, &after, lengths);
+    let moves = compare::Moves::new(&comparison.carried);
+    let all = (0..8).flat_map(|task| (0..8).map(move |item| (task, item)));
+    let moved = all.filter_map(|(task, item)| Some(((task, item), moves.of(task, item)?)));
+    (comparison.fates, moved.collect())
+}
+
+#[test]
+fn what_changed_runs_again_with_all_that_comes_after_it_and_nothing_else() {
+    let before = plan(&[
+        ("a", 1, &[]),
+        ("b", 1, &["a"]),
+        ("c", 1, &["b"]),
+        ("d", 1, &["a"]),
+    ]);
+    let mut after = plan(&[
+        ("d", 1, &[]),
+        ("a", 1, &[]),
+        ("b", 1, &["a"]),
+        ("c", 1, &["b"]),
+    ]);
+    after.tasks[0] = task("d", Items::One, &["a"], &after);
+    after.tasks.swap(0, 1);
+    for task in &mut after.tasks {
+        for after in &mut task.after {
+            after.task = match after.task {
+                0 => 1,
+                1 => 0,
+                other => other,
+            };
+        }
+    }
+    let changed = Arc::make_mut(&mut after.tasks[2].spec);
+    changed.work = Work::Command(vec!["other".to_owned()]);
+    // Where and how often is nobody's content.
+    Arc::make_mut(&mut after.tasks[0].spec).priority = 9;
+    let (fates, moved) = fates(&before, &after);
+    assert_eq!(
+        fates,
+        [Fate::Same, Fate::Same, Fate::Changed, Fate::Downstream]
+    );
+    assert_eq!(moved, BTreeMap::from([((0, 0), (0, 0)), ((3, 0), (1, 0))]));
+}
+
+#[test]
+fn items_are_told_apart_by_their_values() {
+    let values =
+        |values: &[&str]| Items::Values(values.iter().map(|it| format!("\"{it}\"")).collect());
+    let mut before = plan(&[("a", 1, &[])]);
+    before.tasks[0].items = values(&["eu", "us", "apac"]);
+    let mut after = before.clone();
+    after.tasks[0].items = values(&["us", "apac", "new"]);
+    let (fates, moved) = fates(&before, &after);
+    assert_eq!(fates, [Fate::Changed]);
+    assert_eq!(moved, BTreeMap::from([((0, 1), (0, 0)), ((0, 2), (0, 1))]));
+}
+
+#[test]
+fn doing_a_task_again_takes_what_comes_after_it_along_only_if_asked() {
+    let plan = plan(&[("a", 2, &[]), ("b", 1, &["a"]), ("c", 1, &["b"])]);
+    let planned = Planned::new(Arc::new(plan));
+    let lengths = |task| if task == 0 { 2 } else { 1 };
+    let tasks = |downstream| {
+        let spans = compare::again(&planned, 0, downstream, lengths);
+        spans
+            .iter()
+            .map(|it| (it.task, it.last))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(tasks(false), [(0, 1)]);
+    assert_eq!(tasks(true), [(0, 1), (1, 0), (2, 0)]);
+}
+
+#[test]
+fn a_bad_plan_is_told_from_a_good_one() {
+    let good = plan(&[("a", 2, &[]), ("b", 2, &["a="])]);
+    let edges = |text: &str| Edges::Lists(Lists::try_from(text.to_owned()).expect("edges"));
+    type Spoil = Box<dyn Fn(&mut Plan)>;
+    let bad: Vec<Spoil> = vec![
+        Box::new(|plan| plan.tasks[1].name = "a".to_owned()),
+        Box::new(|plan| plan.tasks[0].after = plan.tasks[1].after.clone()),
+        Box::new(|plan| plan.tasks[1].items = Items::One),
+        Box::new(|plan| plan.tasks[1].when = Some("(".to_owned())),
+        Box::new(|plan| plan.tasks[1].pool = Some(0)),
+        Box::new(|plan| plan.max_concurrent = Some(0)),
+        Box::new(move |plan| plan.tasks[1].after[0].edges = edges("0")),
+        Box::new(move |plan| plan.tasks[1].after[0].edges = edges("0;2")),
+        Box::new(|plan| {
+            plan.tasks[0].items = Items::Range {
+                first: 0,
+                step: 1,
+                count: u32::MAX,
+            }
+        }),
+        Box::new(|plan| {
+            let values = vec!["1".to_owned(); 100_000];
+            let axis = |name: &str| Axis {
+                name: name.to_owned(),
+                values: values.clone(),
+            };
+            plan.tasks[0].items = Items::Product(vec![axis("a"), axis("b"), axis("c"), axis("d")]);
+        }),
+        Box::new(|plan| {
+            plan.tasks[1].items = Items::Output {
+                task: 0,
+                key: "k".to_owned(),
+            };
+        }),
+    ];
+    assert_eq!(check::check(&good), Ok(()));
+    for (at, spoil) in bad.iter().enumerate() {
+        let mut plan = good.clone();
+        spoil(&mut plan);
+        assert!(check::check(&plan).is_err(), "{at}");
+    }
+}
+
+/// A small source of numbers, the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn drawn(dice: &mut Dice) -> Plan {
+    let mut plan = Plan {
+        fail_fast: dice.below(4) == 0,
+        max_concurrent: (dice.below(2) == 0).then_some(3),
+        ..Plan::default()
+    };
+    let count = 2 + dice.below(6);
+    for at in 0..count {
+        let items = match dice.below(3) {
+            0 => Items::One,
+            _ => Items::Range {
+                first: 0,
+                step: 1,
+                count: u32::try_from(dice.below(4)).expect("few"),
+            },
+        };
+        let mut own = PlanTask {
+            name: format!("t{at}"),
+            items,
+            ..PlanTask::default()
+        };
+        for before in 0..at {
+            if dice.below(3) > 0 {
+                continue;
+            }
+            let place = u32::try_from(before).expect("few");
+            let theirs = items::count(&plan.tasks[before as usize].items).expect("known");
+            let mine = items::count(&own.items).expect("known");
+            let edges = match dice.below(3) {
+                0 if theirs == mine => Edges::Same,
+                1 if theirs > 0 && mine > 0 => {
+                    let mut lists = Lists::default();
+                    for _ in 0..mine {
+                        let length = dice.below(3);
+                        let list: Vec<_> = (0..length)
+                            .map(|_| u32::try_from(dice.below(theirs)).expect("few"))
+                            .collect();
+                        lists.push(&list).expect("few");
+                    }
+                    Edges::Lists(lists)
+                }
+                _ => Edges::All,
+            };
+            let condition = match dice.below(6) {
+                0 => Condition::Failure,
+                1 => Condition::End,
+                _ => Condition::Success,
+            };
+            own.after.push(After {
+                task: place,
+                condition,
+                edges,
+            });
+        }
+        plan.tasks.push(own);
+    }
+    check::check(&plan).expect("a plan");
+    plan
+}
+
+/// Any plan, with ends in any order: it always comes to an end, no item runs twice, none before
+/// what it waits for, and a restart at any moment changes nothing (see [`Trial::restart`]).
+#[test]
+fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
+    let (mut failed, mut good) = (0, 0);
+    for seed in 0..600 {
+        let mut dice = Dice(seed);
+        let mut run = Trial::new(drawn(&mut dice));
+        let bad = dice.below(3) == 0;
+        run.release();
+        for _ in 0..1_000 {
+            let live: Vec<_> = run.progress.live().collect();
+            if live.is_empty() {
+                break;
+            }
+            let at = usize::try_from(dice.below(live.len() as u64)).expect("few");
+            let (task, item, _) = live[at];
+            waits_for_nothing(&run, task, item);
+            let end = match dice.below(8) {
+                0 if bad => ItemEnd::Failed,
+                1 if bad => ItemEnd::Halted,
+                _ => ItemEnd::Done,
+            };
+            let name = run.planned.plan.tasks[task as usize].name.clone();
+            run.end(&name, item, end, None);
+            run.release();
+        }
+        assert!(run.progress.is_over(), "seed {seed}");
+        assert!(run.progress.is_still(), "seed {seed}");
+        match run.progress.is_good() {
+            true => good += 1,
+            false => failed += 1,
+        }
+    }
+    assert!(good > 100 && failed > 50, "{good} {failed}");
+}
+
+fn waits_for_nothing(run: &Trial, task: u32, item: u32) {
+    for after in &run.planned.plan.tasks[task as usize].after {
+        let all = 0..run.progress.length(after.task);
+        let awaited: Vec<u32> = match &after.edges {
+            Edges::All => all.collect(),
+            Edges::Same => vec![item],
+            Edges::Lists(lists) => lists.of(item).to_vec(),
+        };
+        for upstream in awaited {
+            let state = run.progress.state(after.task, upstream).expect("an item");
+            assert!(
+                state.is_settled(),
+                "{task}.{item} runs before {}.{upstream}",
+                after.task
+            );
+            if after.condition == Condition::Success {
+                let fine = matches!(state, ItemState::Done | ItemState::Skipped);
+                assert!(fine, "{task}.{item} runs after {state:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Conditions: `params.day != '' and tasks.extract.outputs.rows > 0`.
+//!
+//! ```text
+//!   or      = and { "or" and }
+//!   and     = not { "and" not }
+//!   not     = "not" not | compare
+//!   compare = value [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" ) value ]
+//!   value   = "(" or ")" | 'text' | "text" | number | true | false | null | reference
+//! ```
+//!
+//! Parameters are text; beside a number, text that is a number counts as one.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::template::Reference;
+
+/// Conditions within each other: more than anybody reads.
+const DEPTH_MAX: usize = 64;
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// One of both.
+    Or(Box<When>, Box<When>),
+    /// Both.
+    And(Box<When>, Box<When>),
+    /// The opposite.
+    Not(Box<When>),
+    /// Two values beside each other.
+    Compare(Operator, Operand, Operand),
+    /// A value by itself: it holds unless it is false, null, zero, or empty.
+    Is(Operand),
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `==`
+    Equal,
+    /// `!=`
+    Unequal,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+    /// `in`: an element of a list, or a part of a text.
+    In,
+}
+
+/// A value, or where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// As it stands.
+    Literal(Value),
+    /// What this refers to.
+    Reference(Reference),
+}
+
+impl When {
+    /// Reads a condition.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut reader = Reader {
+            tokens: tokens(text)?,
+            at: 0,
+            depth: 0,
+        };
+        let when = reader.or()?;
+        match reader.peek() {
+            None => Ok(when),
+            Some(token) => Err(format!("{token} stands where the condition could end")),
+        }
+    }
+
+    /// Everything that it refers to.
+    #[must_use]
+    pub fn references(&self) -> Vec<&Reference> {
+        let mut found = Vec::new();
+        self.collect(&mut found);
+        found
+    }
+
+    fn collect<'a>(&'a self, found: &mut Vec<&'a Reference>) {
+        let mut operand = |operand: &'a Operand| {
+            if let Operand::Reference(reference) = operand {
+                found.push(reference);
+            }
+        };
+        match self {
+            Self::Compare(_, left, right) => {
+                operand(left);
+                operand(right);
+            }
+            Self::Is(value) => operand(value),
+            Self::Not(inner) => inner.collect(found),
+            Self::Or(left, right) | Self::And(left, right) => {
+                left.collect(found);
+                right.collect(found);
+            }
+        }
+    }
+
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// If something that it refers to is not known, or values cannot be compared.
+    pub fn holds(
+        &self,
+        value: &mut impl FnMut(&Reference) -> Option<Value>,
+    ) -> Result<bool, String> {
+        Ok(match self {
+            Self::Or(left, right) => left.holds(value)? || right.holds(value)?,
+            Self::And(left, right) => left.holds(value)? && right.holds(value)?,
+            Self::Not(inner) => !inner.holds(value)?,
+            Self::Is(operand) => truth(&operand.value(value)?),
+            Self::Compare(operator, left, right) => {
+                let (left, right) = (left.value(value)?, right.value(value)?);
+                compare(*operator, &left, &right)?
+            }
+        })
+    }
+}
+
+impl Operand {
+    fn value(&self, value: &mut impl FnMut(&Reference) -> Option<Value>) -> Result<Value, String> {
+        match self {
+            Self::Literal(literal) => Ok(literal.clone()),
+            Self::Reference(reference) => {
+                value(reference).ok_or_else(|| format!("`{reference}` has no value"))
+            }
+        }
+    }
+}
+
+fn truth(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+    }
+}
+
+fn compare(operator: Operator, left: &Value, right: &Value) -> Result<bool, String> {
+    let order = || {
+        let numbers = number(left).zip(number(right));
+        let order = match (left, right) {
+            (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+            _ => numbers.and_then(|(left, right)| left.partial_cmp(&right)),
+        };
+        order.ok_or_else(|| format!("{left} and {right} have no order"))
+    };
+    Ok(match operator {
+        Operator::Equal => same(left, right),
+        Operator::Unequal => !same(left, right),
+        Operator::Less => order()? == Ordering::Less,
+        Operator::AtMost => order()? != Ordering::Greater,
+        Operator::Greater => order()? == Ordering::Greater,
+        Operator::AtLeast => order()? != Ordering::Less,
+        Operator::In => match right {
+            Value::Array(list) => list.iter().any(|element| same(left, element)),
+            Value::String(text) => match left {
+                Value::String(part) => text.contains(part.as_str()),
+                _ => return Err(format!("{left} cannot be a part of a text")),
+            },
+            _ => return Err(format!("{right} is neither a list nor a text")),
+        },
+    })
+}
+
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(_), Value::Number(_) | Value::String(_))
+        | (Value::String(_), Value::Number(_)) => {
+            number(left).is_some() && number(left) == number(right)
+        }
+        (Value::Bool(truth), Value::String(text)) | (Value::String(text), Value::Bool(truth)) => {
+            text == if *truth { "true" } else { "false" }
+        }
+        _ => left == right,
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.parse().ok().filter(|number: &f64| number.is_finite()),
+        _ => None,
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Token {
+    Word(String),
+    Text(String),
+    Number(Value),
+    Sign(&'static str),
+}
+
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Word(word) => write!(f, "`{word}`"),
+            Self::Text(text) => write!(f, "'{text}'"),
+            Self::Number(number) => write!(f, "`{number}`"),
+            Self::Sign(sign) => write!(f, "`{sign}`"),
+        }
+    }
+}
+
+const SIGNS: &[&str] = &["==", "!=", "<=", ">=", "<", ">", "(", ")"];
+
+fn tokens(text: &str) -> Result<Vec<Token>, String> {
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (token, beyond) = if let Some(sign) = SIGNS.iter().find(|it| rest.starts_with(**it)) {
+            (Token::Sign(sign), &rest[sign.len()..])
+        } else if first == '\'' || first == '"' {
+            let inside = &rest[1..];
+            let end = inside.find(first);
+            let end = end.ok_or_else(|| format!("the text {rest} has no end"))?;
+            (Token::Text(inside[..end].to_owned()), &inside[end + 1..])
+        } else {
+            let is_part = |c: char| c.is_alphanumeric() || "_.-+".contains(c);
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            if end == 0 {
+                return Err(format!("`{first}` means nothing here"));
+            }
+            let word = &rest[..end];
+            let number = word
+                .starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+')
+                .then(|| serde_json::from_str::<Value>(word.trim_start_matches('+')));
+            let token = match number {
+                Some(Ok(number)) => Token::Number(number),
+                Some(Err(_)) => return Err(format!("`{word}` is no number")),
+                None => Token::Word(word.to_owned()),
+            };
+            (token, &rest[end..])
+        };
+        tokens.push(token);
+        rest = beyond.trim_start();
+    }
+    Ok(tokens)
+}
+
+struct Reader {
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+}
+
+impl Reader {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at)
+    }
+
+    fn takes(&mut self, wanted: &Token) -> bool {
+        let there = self.peek() == Some(wanted);
+        self.at += usize::from(there);
+        there
+    }
+
+    fn word(&mut self, word: &str) -> bool {
+        self.takes(&Token::Word(word.to_owned()))
+    }
+
+    fn or(&mut self) -> Result<When, String> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(format!(
+                "it has more than {DEPTH_MAX} conditions within each other"
+            ));
+        }
+        let mut left = self.and()?;
+        while self.word("or") {
+            left = When::Or(Box::new(left), Box::new(self.and()?));
+        }
+        self.depth -= 1;
+        Ok(left)
+    }
+
+    fn and(&mut self) -> Result<When, String> {
+        let mut left = self.not()?;
+        while self.word("and") {
+            left = When::And(Box::new(left), Box::new(self.not()?));
+        }
+        Ok(left)
+    }
+
+    fn not(&mut self) -> Result<When, String> {
+        let mut negated = false;
+        while self.word("not") {
+            negated = !negated;
+        }
+        let inner = self.compare()?;
+        Ok(match negated {
+            true => When::Not(Box::new(inner)),
+            false => inner,
+        })
+    }
+
+    fn compare(&mut self) -> Result<When, String> {
+        if self.takes(&Token::Sign("(")) {
+            let inner = self.or()?;
+            return match self.takes(&Token::Sign(")")) {
+                true => Ok(inner),
+                false => Err("a `(` is not closed".to_owned()),
+            };
+        }
+        let left = self.operand()?;
+        let operator = match self.peek() {
+            Some(Token::Sign("==")) => Operator::Equal,
+            Some(Token::Sign("!=")) => Operator::Unequal,
+            Some(Token::Sign("<")) => Operator::Less,
+            Some(Token::Sign("<=")) => Operator::AtMost,
+            Some(Token::Sign(">")) => Operator::Greater,
+            Some(Token::Sign(">=")) => Operator::AtLeast,
+            Some(Token::Word(word)) if word == "in" => Operator::In,
+            _ => return Ok(When::Is(left)),
+        };
+        self.at += 1;
+        Ok(When::Compare(operator, left, self.operand()?))
+    }
+
+    fn operand(&mut self) -> Result<Operand, String> {
+        let token = self.peek().cloned();
+        let token = token.ok_or_else(|| "the condition ends too early".to_owned())?;
+        self.at += 1;
+        Ok(match token {
+            Token::Text(text) => Operand::Literal(Value::String(text)),
+            Token::Number(number) => Operand::Literal(number),
+            Token::Word(word) => match word.as_str() {
+                "true" => Operand::Literal(Value::Bool(true)),
+                "false" => Operand::Literal(Value::Bool(false)),
+                "null" => Operand::Literal(Value::Null),
+                word => Operand::Reference(Reference::parse(word)?),
+            },
+            sign @ Token::Sign(_) => return Err(format!("{sign} stands where a value belongs")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(text: &str) -> Result<bool, String> {
+        When::parse(text)?.holds(&mut |reference| match reference {
+            Reference::Item => Some(Value::from("eu")),
+            Reference::ItemKey(_) => Some(Value::from(7)),
+            Reference::Param(name) if name == "day" => Some(Value::from("12")),
+            Reference::Output { key, .. } if key == "list" => Some(Value::from(vec!["a", "eu"])),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn conditions_hold_or_do_not() {
+        for (text, expected) in [
+            ("true", true),
+            ("not true", false),
+            ("not not true", true),
+            ("item == 'eu'", true),
+            ("item == \"us\"", false),
+            ("item != 'us' and params.day > 3", true),
+            ("params.day == 12", true),
+            ("params.day < 9", false),
+            ("false or item.n >= 7", true),
+            ("false and tasks.x.outputs.unknown", false),
+            ("item in tasks.x.outputs.list", true),
+            ("'u' in item", true),
+            ("(item == 'us' or true) and not (1 > 2)", true),
+            ("-1 < 0", true),
+            ("''", false),
+            ("0", false),
+            ("null", false),
+        ] {
+            assert_eq!(holds(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_answered_is_said() {
+        for text in [
+            "",
+            "item ==",
+            "(item",
+            "item item",
+            "1 2",
+            "'open",
+            "item == ?",
+            "what",
+            "== 1",
+            "1x",
+            "item and",
+            "not",
+        ] {
+            assert!(When::parse(text).is_err(), "{text}");
+        }
+        assert!(When::parse(&"(".repeat(5_000)).is_err());
+        for text in ["tasks.x.outputs.y == 1", "item < 3", "1 in 2", "1 in 'a'"] {
+            assert!(holds(text).is_err(), "{text}");
+        }
+    }
+}
