@@ -123,6 +123,7 @@ fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
             memory_peak: 10_000_000,
         }),
         again: None,
+        outputs: None,
     };
     let mut groups = Vec::new();
     for first in (1..=attempts).step_by(group as usize) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{InstanceId, LeaseId};
 use baton_model::spec::{InstanceSpec, Said};
+use baton_model::workflow::Plan;
 use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
@@ -31,9 +32,50 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             let (lease, holder) = (*lease, holder.clone());
             serde_json::to_string(&Bare::AttemptAdopted { lease, holder })
         }
+        // Plans are kept apart, once.
+        Fact::RunRegistered {
+            run,
+            at,
+            plan,
+            open,
+        } => serde_json::to_string(&Fact::RunRegistered {
+            run: *run,
+            at: *at,
+            plan: without_tasks(plan),
+            open: *open,
+        }),
+        Fact::RunExtended { run, at, plan } => serde_json::to_string(&Fact::RunExtended {
+            run: *run,
+            at: *at,
+            plan: without_tasks(plan),
+        }),
+        Fact::RunResumed {
+            run,
+            generation,
+            at,
+            plan,
+            ..
+        } => serde_json::to_string(&Fact::RunResumed {
+            run: *run,
+            generation: *generation,
+            at: *at,
+            plan: plan.as_ref().map(|plan| without_tasks(plan)),
+            carried: Vec::new(),
+            again: Vec::new(),
+        }),
         other => serde_json::to_string(other),
     };
     body.map_err(|error| StoreError::Failed(format!("cannot write {fact}: {error}")))
+}
+
+/// What the history says of a plan.
+fn without_tasks(plan: &Plan) -> Arc<Plan> {
+    Arc::new(Plan {
+        name: plan.name.clone(),
+        owner: plan.owner.clone(),
+        params: plan.params.clone(),
+        ..Plan::default()
+    })
 }
 
 /// The fact of a body, and of the spec that belongs to it, if any does.
@@ -69,7 +111,7 @@ mod tests {
     #[test]
     fn what_is_unsaid_means_what_it_meant() {
         let unsaid = serde_json::to_string(&InstanceSpec::default()).expect("JSON");
-        let frozen = r#"{"name":"","owner":"","work":{"command":[]},"env":{},"user":null,"uris":[],"ask":{"request":{"cpu_milli":0,"memory_min":0,"memory_max":0,"disk":0,"gpu":0,"named":{}},"constraints":[]},"priority":0,"exclusive":"timed","retry":{"failures_max":0,"losses_max":100,"backoff":{"first":0,"max":0},"scale":{"memory_percent":100,"timeout_percent":100}},"timeout":null,"array":null,"origin":null}"#;
+        let frozen = r#"{"name":"","owner":"","work":{"command":[]},"env":{},"user":null,"uris":[],"ask":{"request":{"cpu_milli":0,"memory_min":0,"memory_max":0,"disk":0,"gpu":0,"named":{}},"constraints":[]},"priority":0,"exclusive":"timed","retry":{"failures_max":0,"losses_max":100,"backoff":{"first":0,"max":0},"scale":{"memory_percent":100,"timeout_percent":100,"memory_cap":null,"timeout_cap":null,"memory_steps":[],"timeout_steps":[]},"fallback":[]},"timeout":null,"array":null,"origin":null,"part":null}"#;
         assert_eq!(unsaid, frozen);
     }
 

@@ -39,17 +39,18 @@ pub mod usage;
 pub mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use baton_core::leader::Row;
-use baton_core::ledger::Ledger;
+use baton_core::ledger::{KeptRun, Ledger};
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
+use baton_model::workflow::Plan;
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
@@ -59,7 +60,8 @@ pub use sqlite::SqliteStore;
 use facts::{FactQuery, Facts};
 use usage::{Usage, UsagePlace, UsageQuery};
 use view::{
-    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 
 /// Called once with what became of a batch; dropped uncalled only if the store's own
@@ -228,6 +230,42 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Where it cannot be read.
     fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError>;
+
+    /// Where a run stands.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError>;
+
+    /// One page of runs, the latest first.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError>;
+
+    /// A run with its plan and everything that has ended of it, so that it can go on.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError>;
+
+    /// What a run carries out.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError>;
+
+    /// Items of a run whose instances have ended, by task and item.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError>;
+
+    /// Failures of a run that are alike, the most frequent first.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError>;
 
     /// Removes what `retention` does not want to keep, at most `budget` records,
     /// in steps so small that commits pass between them, and gives the space back.

@@ -20,6 +20,9 @@ pub const FACTS_PAGE_BYTES_MAX: usize = 256 << 10;
 /// passes few of them: some milliseconds' work.
 pub const PAGE_SCAN_MAX: usize = 5_000;
 
+/// Kinds of failures of a run that are told apart: people read the first ones.
+pub const RUN_ERRORS_MAX: usize = 1_000;
+
 /// Specs that the writer remembers, to keep equal ones once.
 pub const SPECS_REMEMBERED_MAX: usize = 1_024;
 
@@ -59,6 +62,9 @@ pub const PRUNE_STEP_INSTANCES: usize = 128;
 
 /// Facts about no instance that one step of pruning removes at most.
 pub const PRUNE_STEP_FACTS: usize = 1_024;
+
+/// Items of a run that is gone that one step of pruning removes at most.
+pub const PRUNE_STEP_ITEMS: usize = 1_024;
 
 /// Hours for which it is kept what was used: a year can be compared with the one before. What is
 /// older goes when history is pruned.

@@ -4,7 +4,9 @@
 //! end first, so that what is left can still tell everything about itself. Of a range
 //! that was halted as one any part may go. What lives stays, however old. Facts about a
 //! range go with the last instance in it, facts about no instance by age, or together
-//! with the instances that ended after them. That an id was used is never forgotten.
+//! with the instances that ended after them. A run that has ended goes by age, with its plans and
+//! what became of its items; their instances go by themselves. That an id was used is never
+//! forgotten.
 
 use baton_model::ids::InstanceId;
 use baton_model::state::UniversalState;
@@ -16,7 +18,7 @@ use crate::view::Seq;
 /// How much history is kept. A limit that is not set does not bind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// How long ago an instance may have ended.
+    /// How long ago an instance or a run may have ended.
     pub history_age: Option<Millis>,
     /// Bytes of recorded facts, those of living instances included.
     pub history_bytes: Option<u64>,
@@ -29,7 +31,8 @@ pub struct Retention {
 pub struct Pruned {
     /// Instances that are gone, with their timelines.
     pub instances: u64,
-    /// In how many records they were kept: a halted range is one.
+    /// In how many records they were kept: a halted range is one. A run that is gone is one
+    /// more, or several if it had many items.
     pub records: u64,
     /// Facts that are gone.
     pub facts: u64,

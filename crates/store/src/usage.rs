@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Wall};
+use baton_model::workflow::Part;
 
 use crate::limits::USAGE_HOURS_KEPT;
 
@@ -106,12 +107,14 @@ pub struct UsageQuery {
     pub limit: usize,
 }
 
-/// What a spec says about usage.
+/// What a spec says about usage, and about runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) owner: Arc<str>,
     cpu_milli: u64,
     memory: u64,
+    /// Which part of a run its instance is.
+    pub(crate) part: Option<Part>,
 }
 
 impl Claim {
@@ -120,6 +123,7 @@ impl Claim {
             owner: spec.owner.as_str().into(),
             cpu_milli: spec.ask.request.cpu_milli,
             memory: spec.ask.request.memory_min,
+            part: spec.part,
         }
     }
 
@@ -148,6 +152,7 @@ mod tests {
             owner: "o".into(),
             cpu_milli: u64::MAX,
             memory: u64::MAX,
+            part: None,
         };
         let mut used = claim.held(Millis(u64::MAX), None);
         used.add(&used.clone());
@@ -161,6 +166,7 @@ mod tests {
             owner: "o".into(),
             cpu_milli: 500,
             memory: 3 << 20,
+            part: None,
         };
         let used = claim.held(Millis(2_000), None);
         assert_eq!(

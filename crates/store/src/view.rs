@@ -5,14 +5,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use baton_core::ledger::Instance;
+use baton_core::ledger::{Instance, RunHead};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName};
+use baton_model::ids::{
+    Epoch, Generation, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
+};
 use baton_model::library::{Definition, TaskName};
 use baton_model::outcome::{AttemptEnd, Ran};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
+use baton_model::workflow::ItemEnd;
 
 use crate::limits::{PAGE_ITEMS_MAX, PAGE_SCAN_MAX};
 
@@ -362,4 +365,75 @@ pub(crate) const fn key(id: InstanceId) -> i64 {
 /// Whether a spec is asked for.
 pub(crate) fn asked_for(query: &Query, spec: &InstanceSpec) -> bool {
     query.wants(&spec.owner, &spec.name)
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRecord {
+    /// What the ledger knows of it.
+    pub head: RunHead,
+    /// When its last fact was recorded.
+    pub changed_at: Wall,
+}
+
+/// Which runs are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunQuery {
+    /// In this state only.
+    pub state: Option<UniversalState>,
+    /// Of this owner only.
+    pub owner: Option<String>,
+    /// Of this workflow only.
+    pub name: Option<String>,
+    /// From before this one on.
+    pub before: Option<RunId>,
+    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    pub limit: usize,
+}
+
+/// An item of a run whose instance has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemRecord {
+    /// The task, as a place in the plan's list.
+    pub task: u32,
+    /// Which of its items.
+    pub item: u32,
+    /// In which generation it ran.
+    pub generation: Generation,
+    /// How it ended.
+    pub end: ItemEnd,
+    /// Its instance.
+    pub instance: InstanceId,
+    /// What it has put out, as the text of a JSON object.
+    pub outputs: Option<Arc<str>>,
+    /// What is kept of its instance.
+    pub record: Option<Record>,
+}
+
+/// Which items are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemQuery {
+    /// Of which run.
+    pub run: RunId,
+    /// Of this task only.
+    pub task: Option<u32>,
+    /// That ended so only.
+    pub end: Option<ItemEnd>,
+    /// From behind this one on.
+    pub after: Option<(u32, u32)>,
+    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    pub limit: usize,
+}
+
+/// Failures of a run that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorCount {
+    /// The task, as a place in the plan's list.
+    pub task: u32,
+    /// How they ended; nothing where it is not kept any more.
+    pub end: Option<AttemptEnd>,
+    /// How many.
+    pub count: u64,
+    /// One of them.
+    pub example: InstanceId,
 }

@@ -7,7 +7,7 @@ use baton_model::ids::{Incarnation, Life, Lineage, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use super::{Draft, Ids, KeptTask, Line, NewKey, NewRevision, SpanChange, Story};
+use super::{Draft, Ids, KeptTask, Line, NewKey, NewRevision, Runs, SpanChange, Story};
 use crate::view::{LastEnd, Seq};
 
 /// An instance after the draft, and the state of the row it had before, if any.
@@ -82,6 +82,11 @@ impl<S: Clone + PartialEq> Draft<S> {
     /// What requests with a key have brought about.
     pub(crate) fn keys(&self) -> &[NewKey] {
         &self.tasks.keys
+    }
+
+    /// What has changed about runs.
+    pub(crate) const fn runs(&self) -> &Runs {
+        &self.runs
     }
 
     /// Workers that were drained, or no longer are.

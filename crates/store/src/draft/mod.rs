@@ -16,19 +16,21 @@
 mod changes;
 mod known;
 mod library;
+mod runs;
 mod spans;
 mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_core::ledger::{Instance, Ledger, LedgerError, Range};
-use baton_model::fact::Fact;
-use baton_model::ids::{AttemptNo, Epoch, Incarnation, InstanceId, TaskNo, WorkerName};
+use baton_core::ledger::{Instance, Ledger, LedgerError, Range, RunHead};
+use baton_model::fact::{Fact, Verdict};
+use baton_model::ids::{AttemptNo, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName};
 use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
+use baton_model::workflow::ItemEnd;
 
 use crate::usage::Claim;
 use crate::view::{LastEnd, Seq};
@@ -36,11 +38,13 @@ use crate::{StoreError, body};
 
 use known::Known;
 use library::Tasks;
+use runs::Runs;
 use spans::Spans;
 
 pub(crate) use changes::Change;
 pub(crate) use known::{Around, Ids};
 pub(crate) use library::{KeptTask, NewKey, NewRevision};
+pub(crate) use runs::RunChange;
 pub(crate) use spans::{Span, SpanChange, Story, halves, length};
 pub(crate) use usage::Usages;
 
@@ -82,6 +86,10 @@ pub(crate) trait Kept {
     fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError>;
     /// The number that a name has.
     fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError>;
+    /// Where a run stands.
+    fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError>;
+    /// The last run that there ever was.
+    fn last_run(&mut self) -> Result<RunId, StoreError>;
 }
 
 /// An instance with a row of its own.
@@ -138,6 +146,7 @@ pub(crate) struct Draft<S> {
     drained: BTreeMap<WorkerName, bool>,
     lease_time_set: bool,
     tasks: Tasks,
+    runs: Runs,
     usage: Usages,
     lines: Vec<Line<S>>,
     next: Seq,
@@ -156,6 +165,7 @@ impl<S: Clone + PartialEq> Draft<S> {
             drained: BTreeMap::new(),
             lease_time_set: false,
             tasks: Tasks::default(),
+            runs: Runs::default(),
             usage: Usages::new(),
             lines: Vec::new(),
             next,
@@ -212,11 +222,19 @@ impl<S: Clone + PartialEq> Draft<S> {
                 self.halt(kept, at, fact, *first, *last)?;
             }
             Fact::AttemptEnded {
-                lease, end, ran, ..
+                lease,
+                end,
+                ran,
+                verdict,
+                outputs,
+                ..
             } => {
                 let id = lease.attempt.instance;
                 self.fetch(kept, id)?;
                 self.count(kept, at, fact, id)?;
+                if let Some(end) = item_end(*verdict) {
+                    self.end_item(kept, id, end, outputs.as_ref())?;
+                }
                 let open = self.ledger.open_lease(*lease);
                 let last = open.map(|open| LastEnd {
                     lease: *lease,
@@ -237,6 +255,9 @@ impl<S: Clone + PartialEq> Draft<S> {
                 if let Some((id, _)) = fact.instances() {
                     self.fetch(kept, id)?;
                     self.count(kept, at, fact, id)?;
+                    if matches!(fact, Fact::InstancesHalted { .. }) {
+                        self.end_item(kept, id, ItemEnd::Halted, None)?;
+                    }
                     self.alone(at, fact, id)?;
                 }
             }
@@ -259,6 +280,13 @@ impl<S: Clone + PartialEq> Draft<S> {
             | Fact::TickRecorded { .. } => {
                 self.tasks.learn(kept, &mut self.ledger, at, fact)?;
             }
+            Fact::RunRegistered { .. }
+            | Fact::RunExtended { .. }
+            | Fact::RunDefined { .. }
+            | Fact::RunAdvanced { .. }
+            | Fact::RunHalting { .. }
+            | Fact::RunEnded { .. }
+            | Fact::RunResumed { .. } => self.runs.learn(kept, self.next, at, fact)?,
         }
         Ok(None)
     }
@@ -326,12 +354,34 @@ impl<S: Clone + PartialEq> Draft<S> {
                 touch.story.change(at, self.next);
                 let spec = touch.story.spec.clone();
                 self.count_halted(kept, at, &spec, 1)?;
+                self.end_item(kept, id, ItemEnd::Halted, None)?;
             }
         }
-        for (spec, count) in self.spans.halt(first, last, at, self.next) {
+        for (first, spec, count) in self.spans.halt(first, last, at, self.next) {
             self.count_halted(kept, at, &spec, count)?;
+            // A part of a run is an instance by itself.
+            if let Some(part) = kept.claim(&spec)?.part {
+                self.runs.ended(kept, part, first, ItemEnd::Halted, None)?;
+            }
         }
         Ok(())
+    }
+
+    /// If an instance that was fetched is a part of a run, that part has ended.
+    fn end_item(
+        &mut self,
+        kept: &mut impl Kept<Spec = S>,
+        id: InstanceId,
+        end: ItemEnd,
+        outputs: Option<&Arc<str>>,
+    ) -> Result<(), StoreError> {
+        let Some(touch) = self.touched.get(&id) else {
+            return Ok(());
+        };
+        match kept.claim(&touch.story.spec)?.part {
+            Some(part) => self.runs.ended(kept, part, id, end, outputs),
+            None => Ok(()),
+        }
     }
 
     /// Brings an instance in: from its row, or out of its range.
@@ -402,6 +452,16 @@ impl<S: Clone + PartialEq> Draft<S> {
             self.condemned_before = Some(condemned);
         }
         Ok(())
+    }
+}
+
+/// What a verdict means to the item that an instance is of; nothing if it is tried again.
+const fn item_end(verdict: Verdict) -> Option<ItemEnd> {
+    match verdict {
+        Verdict::Done => Some(ItemEnd::Done),
+        Verdict::GaveUp => Some(ItemEnd::Failed),
+        Verdict::Stopped => Some(ItemEnd::Halted),
+        Verdict::Requeued => None,
     }
 }
 

@@ -128,14 +128,14 @@ impl<S: Clone + PartialEq> Spans<S> {
         self.part(last, id, id)
     }
 
-    /// Stops those of `first` to `last` that wait; how many of each spec.
+    /// Stops those of `first` to `last` that wait; the first and how many of each spec.
     pub(super) fn halt(
         &mut self,
         first: InstanceId,
         last: InstanceId,
         at: Wall,
         seq: Seq,
-    ) -> Vec<(S, u64)> {
+    ) -> Vec<(InstanceId, S, u64)> {
         let touched = self.now.range(first..);
         let touched: Vec<_> = touched
             .take_while(|(_, span)| span.first <= last)
@@ -147,7 +147,7 @@ impl<S: Clone + PartialEq> Spans<S> {
             if let Some(mut part) = self.part(end, first, last) {
                 part.state = UniversalState::Halted;
                 part.story.change(at, seq);
-                halted.push((part.story.spec.clone(), part.len()));
+                halted.push((part.first, part.story.spec.clone(), part.len()));
                 self.now.insert(part.last, part);
             }
         }

@@ -5,21 +5,28 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use baton_core::leader::Row as Leadership;
-use baton_core::ledger::{IdSet, Ledger, Parts, Range};
+use baton_core::ledger::{IdSet, Ledger, Parts, Range, RunHead};
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, Incarnation, InstanceId, Life, Lineage, TaskNo, WorkerName};
+use baton_model::ids::{Epoch, Incarnation, InstanceId, Life, Lineage, RunId, TaskNo, WorkerName};
 use baton_model::library::TaskName;
+use baton_model::outcome::AttemptEnd;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
+use baton_model::workflow::ItemEnd;
 
 use crate::draft::{self, Around, Change, Draft, Kept, KeptTask, SpanChange};
+use crate::limits::RUN_ERRORS_MAX;
 use crate::usage::{Claim, Hour, Used};
-use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Scan, Seq, TickQuery};
+use crate::view::{
+    self, Counts, Cursor, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, Scan, Seq,
+    TickQuery,
+};
 use crate::{StoreError, body};
 
 use super::library::Library;
+use super::runs::Runs;
 
 /// What specs are known by here.
 type Spec = Arc<InstanceSpec>;
@@ -46,6 +53,7 @@ pub(super) struct Contents {
     /// Facts about ranges of instances, and about none.
     pub(super) wide: BTreeMap<Seq, Line>,
     pub(super) library: Library,
+    pub(super) runs: Runs,
     /// Whose timeline a fact is in, if it is about one instance.
     pub(super) order: BTreeMap<Seq, InstanceId>,
     pub(super) pruned: Seq,
@@ -87,7 +95,8 @@ impl Contents {
         let living = self.rows.values().map(|row| &row.instance);
         let living = living.filter(|instance| !instance.state.is_terminal());
         let waiting = self.spans.values().filter(|span| waits(span));
-        Ok(Ledger::restore(Parts {
+        let (runs, ended_runs, last_run) = self.runs.all();
+        let mut ledger = Ledger::restore(Parts {
             instances: living.cloned().collect(),
             waiting: waiting
                 .map(|span| Range {
@@ -102,7 +111,55 @@ impl Contents {
             lease_time: self.lease_time,
             tasks: self.library.tasks(),
             keys: self.library.keys(),
-        })?)
+            runs,
+            ended_runs,
+            last_run,
+        })?;
+        ledger.settle();
+        Ok(ledger)
+    }
+
+    pub(super) fn run_items(&self, query: &ItemQuery) -> Page<ItemRecord, (u32, u32)> {
+        let mut page = self.runs.items(query);
+        for item in &mut page.items {
+            item.record = self.record(item.instance);
+        }
+        page
+    }
+
+    pub(super) fn run_errors(&self, run: RunId) -> Vec<ErrorCount> {
+        let mut groups: BTreeMap<(u32, Option<AttemptEnd>), (u64, InstanceId)> = BTreeMap::new();
+        let mut query = ItemQuery {
+            run,
+            task: None,
+            end: Some(ItemEnd::Failed),
+            after: None,
+            limit: usize::MAX,
+        };
+        loop {
+            let page = self.run_items(&query);
+            for item in page.items {
+                let end = item.record.and_then(|it| it.last).map(|last| last.end);
+                let group = groups.entry((item.task, end)).or_insert((0, item.instance));
+                *group = (group.0 + 1, group.1.min(item.instance));
+            }
+            query.after = page.next;
+            if query.after.is_none() {
+                break;
+            }
+        }
+        let groups = groups.into_iter();
+        let mut found: Vec<_> = groups
+            .map(|((task, end), (count, example))| ErrorCount {
+                task,
+                end,
+                count,
+                example,
+            })
+            .collect();
+        found.sort_by_key(|it| (std::cmp::Reverse(it.count), it.task, it.example));
+        found.truncate(RUN_ERRORS_MAX);
+        found
     }
 
     fn lives(&self) -> impl Iterator<Item = Incarnation> + '_ {
@@ -143,6 +200,7 @@ impl Contents {
             }
         }
         self.library.write(&draft);
+        self.runs.write(&draft);
         for (first, last) in draft.known().1 {
             self.known.insert(first, last);
         }
@@ -358,6 +416,14 @@ impl Kept for Contents {
 
     fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError> {
         Ok(self.library.named(name))
+    }
+
+    fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError> {
+        Ok(self.runs.head(run))
+    }
+
+    fn last_run(&mut self) -> Result<RunId, StoreError> {
+        Ok(self.runs.last())
     }
 }
 

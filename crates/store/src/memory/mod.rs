@@ -9,25 +9,29 @@ mod contents;
 mod library;
 mod prune;
 mod reading;
+mod runs;
 mod tokens;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baton_core::leader::Row as Leadership;
+use baton_core::ledger::KeptRun;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
+use baton_model::workflow::Plan;
 
 use crate::facts::{FactQuery, Facts};
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::usage::{Usage, UsagePlace, UsageQuery};
 use crate::view::{
-    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
 use contents::Contents;
@@ -160,6 +164,30 @@ impl Store for MemoryStore {
 
     fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
         self.contents().ticks(query)
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
+        Ok(self.contents().runs.record(run))
+    }
+
+    fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
+        Ok(self.contents().runs.page(query))
+    }
+
+    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+        Ok(self.contents().runs.kept(run))
+    }
+
+    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
+        Ok(self.contents().runs.kept(run).map(|kept| kept.plan))
+    }
+
+    fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
+        Ok(self.contents().run_items(query))
+    }
+
+    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {
+        Ok(self.contents().run_errors(run))
     }
 
     fn prune(

@@ -36,6 +36,9 @@ impl Contents {
                 || retention.is_old(now, line.at)
                 || (large && retention.is_large(held.bytes.saturating_sub(gone)))
         });
+        if step.records < limit as u64 && self.runs.prune(|at| retention.is_old(now, at)) {
+            step.records += 1;
+        }
         let first = Hour::first_kept(now);
         self.usage.retain(|(hour, _), _| *hour >= first);
         self.counts.history_bytes -= step.bytes;

@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use baton_model::ids::{Incarnation, InstanceId, TaskNo};
+use baton_core::ledger::RunHead;
+use baton_model::ids::{Incarnation, InstanceId, RunId, TaskNo};
 use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::library;
 use super::rows::{self, bits, lift};
+use super::runs;
 use super::specs::{SpecId, Written};
 use crate::StoreError;
 use crate::draft::{self, Around, Ids, Kept, KeptTask, halves};
@@ -155,6 +157,14 @@ impl Kept for InTransaction<'_> {
 
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {
         self.look(rows::condemned)
+    }
+
+    fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError> {
+        self.look(|db| runs::head(db, run))
+    }
+
+    fn last_run(&mut self) -> Result<RunId, StoreError> {
+        self.look(runs::last)
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `tokens` | credentials |
 //! | `prune` | removing what is not to be kept |
 //! | `read` | everything that only looks, on connections of its own |
+//! | `library`, `runs` | the tasks of the library, and runs of workflows |
 //! | `rows` | columns and errors, in the store's words |
 //!
 //! Several processes of one host may open the same file: leadership is the row, and
@@ -26,6 +27,7 @@ mod prune;
 mod queue;
 mod read;
 mod rows;
+mod runs;
 mod schema;
 mod specs;
 mod tokens;
@@ -40,19 +42,22 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use baton_core::leader::Row;
+use baton_core::ledger::KeptRun;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
+use baton_model::workflow::Plan;
 
 use crate::facts::{FactQuery, Facts};
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::usage::{Usage, UsagePlace, UsageQuery};
 use crate::view::{
-    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
 use queue::{Alone, Queue, Tell, Write};
@@ -236,6 +241,33 @@ impl Store for SqliteStore {
 
     fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
         self.readers.read(|db| library::ticks(db, query))
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.readers.read(|db| runs::one(db, run))
+    }
+
+    fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
+        self.readers.read(|db| runs::page(db, query))
+    }
+
+    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+        self.readers.read(|db| runs::kept(db, run))
+    }
+
+    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
+        self.readers.read(|db| match runs::head(db, run)? {
+            Some(head) => runs::plan(db, &head).map(Some),
+            None => Ok(None),
+        })
+    }
+
+    fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
+        self.readers.read(|db| runs::items(db, query))
+    }
+
+    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {
+        self.readers.read(|db| runs::errors(db, run))
     }
 
     fn prune(

@@ -14,7 +14,9 @@ use super::rows::bits;
 use super::specs::SpecId;
 use super::usage;
 use crate::draft::{Ids, halves};
-use crate::limits::{FREE_PAGES_KEPT_ONE_IN, PRUNE_STEP_FACTS, VACUUM_STEP_PAGES};
+use crate::limits::{
+    FREE_PAGES_KEPT_ONE_IN, PRUNE_STEP_FACTS, PRUNE_STEP_ITEMS, VACUUM_STEP_PAGES,
+};
 use crate::retention::{Candidate, Held};
 use crate::view::{Seq, View, key};
 use crate::{Pruned, Retention};
@@ -53,6 +55,9 @@ pub(super) fn step(
             || (large && retention.is_large(held.bytes.saturating_sub(bytes_gone)))
     })?;
     usage::prune(db, now)?;
+    if pruned.records < limit as u64 {
+        run(db, now, retention, &mut pruned)?;
+    }
     db.prepare_cached(
         "UPDATE totals SET history_bytes = history_bytes - ?1, \
          pruned_seq = max(pruned_seq, ?2)",
@@ -228,6 +233,57 @@ fn others(
         pruned.fact(seq, bytes);
     }
     Ok(())
+}
+
+/// Removes the run that ended first, if that is too long ago, or more of one that is gone.
+fn run(
+    db: &Connection,
+    now: Wall,
+    retention: &Retention,
+    pruned: &mut Pruned,
+) -> Result<(), rusqlite::Error> {
+    let leftover = db
+        .prepare_cached("SELECT run FROM leftover LIMIT 1")?
+        .query_row([], |row| row.get::<_, i64>(0))
+        .optional()?;
+    let run = match leftover {
+        Some(run) => run,
+        None => match oldest_run(db)?.filter(|(_, at)| retention.is_old(now, *at)) {
+            Some((run, _)) => run,
+            None => return Ok(()),
+        },
+    };
+    if leftover.is_none() {
+        for sql in [
+            "DELETE FROM run WHERE id = ?1",
+            "DELETE FROM plan WHERE run = ?1",
+            "INSERT INTO leftover (run) VALUES (?1)",
+        ] {
+            db.prepare_cached(sql)?.execute([run])?;
+        }
+    }
+    let items = db
+        .prepare_cached(
+            "DELETE FROM item WHERE (run, plan, task, item) IN \
+             (SELECT run, plan, task, item FROM item WHERE run = ?1 LIMIT ?2)",
+        )?
+        .execute(params![run, PRUNE_STEP_ITEMS as i64])?;
+    if items < PRUNE_STEP_ITEMS {
+        db.prepare_cached("DELETE FROM leftover WHERE run = ?1")?
+            .execute([run])?;
+    }
+    pruned.records += 1;
+    Ok(())
+}
+
+/// The run that ended first, and when.
+fn oldest_run(db: &Connection) -> Result<Option<(i64, Wall)>, rusqlite::Error> {
+    db.prepare_cached(
+        "SELECT id, changed_ms FROM run INDEXED BY run_by_end \
+         WHERE state IN ('DONE', 'FAILED', 'HALTED', 'ABORTED') ORDER BY changed_ms LIMIT 1",
+    )?
+    .query_row([], |row| Ok((row.get(0)?, Wall(bits(row, 1)?))))
+    .optional()
 }
 
 /// Returns some free pages to the file system; true if there are more to return.

@@ -15,9 +15,9 @@ use rusqlite::{Connection, Rows, params};
 
 use super::rows::{self, INSTANCES, SPANS, Source, bits, lift};
 use super::specs::Shared;
-use super::{library, schema};
+use super::{library, runs, schema};
 use crate::StoreError;
-use crate::draft::Ids;
+use crate::draft::{Ids, halves};
 use crate::limits::READERS_IDLE_MAX;
 use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Scan, Seq, key};
 
@@ -76,6 +76,7 @@ pub(super) fn ledger(
     let lease_time = db.query_row("SELECT lease_time_ms FROM totals", [], |row| {
         Ok(Millis(bits(row, 0)?))
     })?;
+    let (runs, ended_runs, last_run) = runs::all(db)?;
     let restored = Ledger::restore(Parts {
         known: known(db)?,
         condemned: rows::condemned(db)?,
@@ -83,6 +84,9 @@ pub(super) fn ledger(
         lease_time,
         tasks: library::all(db)?,
         keys: library::keys(db)?,
+        runs,
+        ended_runs,
+        last_run,
         ..Parts::default()
     });
     let admitted = restored.map_err(Broken::Ledger).and_then(|mut ledger| {
@@ -90,6 +94,7 @@ pub(super) fn ledger(
         for source in [SPANS, INSTANCES] {
             admit(db, &source, &mut shared, &mut ledger)?;
         }
+        ledger.settle();
         Ok(ledger)
     });
     match admitted {
@@ -114,11 +119,13 @@ pub(super) fn tally(
          (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) WHERE first <= ?2",
     ];
     let mut tally = BTreeMap::new();
-    for sql in WITHIN {
-        let mut counted = db.prepare_cached(sql)?;
-        let mut found = counted.query([key(first), key(last)])?;
-        while let Some(row) = found.next()? {
-            *tally.entry(rows::state(row, 0)?).or_default() += bits(row, 1)?;
+    for (first, last) in halves(first, last) {
+        for sql in WITHIN {
+            let mut counted = db.prepare_cached(sql)?;
+            let mut found = counted.query([key(first), key(last)])?;
+            while let Some(row) = found.next()? {
+                *tally.entry(rows::state(row, 0)?).or_default() += bits(row, 1)?;
+            }
         }
     }
     Ok(tally)

@@ -245,7 +245,7 @@ fn story(row: &Row<'_>) -> Result<Story<SpecId>, rusqlite::Error> {
 /// How the last attempt ended, as it stands in its column.
 type End = (AttemptNo, Epoch, WorkerName, AttemptEnd, Option<Ran>);
 
-/// What is kept of how the last attempt ended.
+/// What is kept of how the last attempt ended. `runs` counts by the fourth of them.
 pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
     let LeaseId { attempt, epoch } = last.lease;
     to_json(&(attempt.number, epoch, &last.worker, last.end, last.ran))

@@ -20,7 +20,11 @@ use crate::StoreError;
 use crate::limits::{BUSY_TIMEOUT_MS, LOG_BYTES_KEPT};
 
 /// Step `n` leads from version `n` to version `n + 1`.
-const MIGRATIONS: &[&str] = &[include_str!("v1.sql"), include_str!("v2.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("v1.sql"),
+    include_str!("v2.sql"),
+    include_str!("v3.sql"),
+];
 
 /// The version that this Baton writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;

@@ -4,6 +4,7 @@ use rusqlite::{Connection, params};
 
 use super::library;
 use super::rows::{end_body, to_json};
+use super::runs;
 use super::specs::{SpecId, Written};
 use super::usage;
 use crate::draft::{Change, Draft, SpanChange};
@@ -22,6 +23,7 @@ pub(super) fn write(
     write_known(db, draft)?;
     write_workers(db, draft)?;
     library::write(db, draft)?;
+    runs::write(db, draft)?;
     usage::write(db, draft.usage())?;
     let mut count = db.prepare_cached(
         "INSERT INTO tally (state, instances) VALUES (?1, ?2) \

@@ -4,18 +4,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_core::ledger::Ledger;
+use baton_core::ledger::{Ledger, Run};
+use baton_core::workflow::{Planned, bind, compare};
 use baton_model::fact::{Again, Fact, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName,
+    AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
 };
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Ran, Synthetic};
+use baton_model::placement::{Constraint, Rule};
 use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
+use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
+use baton_model::workflow::{Condition, Halt, HaltCause, Part, Plan};
 use baton_store::view::LastEnd;
 
 use crate::leading::{Rng, condemned, halted, holder};
 use crate::library;
+use crate::running::{advanced, many, mapped, plan, registered, task};
 
 /// All that ever happened, instance by instance.
 #[derive(Default)]
@@ -32,7 +37,8 @@ impl Model {
         loop {
             let fact = self.propose(rng, epoch, base);
             let mut tried = self.ledger.clone();
-            let fits = self.alone(&fact).iter().all(|it| tried.apply(it).is_ok());
+            let fits = !self.is_part_retried(&fact)
+                && self.alone(&fact).iter().all(|it| tried.apply(it).is_ok());
             if fits {
                 self.note(&fact);
                 self.ledger = tried;
@@ -92,17 +98,47 @@ impl Model {
         }
     }
 
+    /// No leader tries a part of a run again by itself: the run does.
+    fn is_part_retried(&self, fact: &Fact) -> bool {
+        let Fact::InstanceRetried { instance } = fact else {
+            return false;
+        };
+        let instance = self.ledger.find(*instance);
+        instance.is_some_and(|it| it.spec.part.is_some())
+    }
+
+    /// What a leader says of a run in the step in which it has come further.
+    pub(crate) fn owed(&self) -> Option<Fact> {
+        self.ledger.runs().iter().find_map(|run| {
+            let still = run.progress.is_still();
+            match run.head.state {
+                UniversalState::Queued if !still => Some(advanced(run.head.id, false)),
+                UniversalState::Launched if run.has_begun => Some(advanced(run.head.id, true)),
+                _ => None,
+            }
+        })
+    }
+
     fn propose(&self, rng: &mut Rng, epoch: Epoch, base: u64) -> Fact {
+        if let Some(owed) = self.owed() {
+            return owed;
+        }
         let id = match rng.below(10) {
             0 => InstanceId(u64::MAX - rng.below(30)),
             1 => InstanceId((1 << 63) - 15 + rng.below(30)),
+            2..=5 if self.parts().next().is_some() => {
+                let count = self.parts().count() as u64;
+                let mut parts = self.parts().skip(rng.below(count) as usize);
+                parts.next().expect("one of them")
+            }
             _ => InstanceId(base + rng.below(40)),
         };
         let last = InstanceId(id.0.saturating_add(rng.below(3) * rng.below(8)));
         let open = self.ledger.instance(id).and_then(|it| it.lease.as_ref());
         let next = self.ledger.next_lease(id, epoch);
         let lease = open.map_or(next, |open| open.id);
-        match rng.below(12) {
+        match rng.below(16) {
+            12.. => self.about_runs(rng),
             0 | 1 => Fact::InstancesSubmitted {
                 first: id,
                 last,
@@ -162,9 +198,92 @@ impl Model {
         }
     }
 
+    /// Instances of runs that are on their way.
+    fn parts(&self) -> impl Iterator<Item = InstanceId> {
+        let runs = self.ledger.runs().iter();
+        runs.flat_map(|run| run.progress.live().map(|(_, _, id)| id))
+    }
+
+    fn about_runs(&self, rng: &mut Rng) -> Fact {
+        let runs = self.ledger.runs();
+        let (at, last) = (Wall(rng.below(1 << 40)), runs.last().0);
+        let run = match rng.below(20) {
+            0 => RunId(last + 1),
+            _ => RunId(last.saturating_sub(rng.below(4)).max(1)),
+        };
+        let Some(known) = runs.run(run) else {
+            return registered(run, at, workflow(rng), rng.below(3) == 0);
+        };
+        let generation = known.head.generation;
+        match known.head.state {
+            UniversalState::Registering => match rng.below(3) {
+                0 => Fact::RunExtended {
+                    run,
+                    at,
+                    plan: Arc::new(Plan {
+                        tasks: vec![task(&format!("more {}", at.0), &[0])],
+                        ..Plan::default()
+                    }),
+                },
+                1 => Fact::RunDefined { run, at },
+                _ => Fact::RunEnded {
+                    run,
+                    generation,
+                    state: UniversalState::Aborted,
+                },
+            },
+            state if state.is_terminal() => resumed(rng, known, at),
+            _ => self.of_run(rng, known),
+        }
+    }
+
+    /// The next thing that happens to a run which is on its way.
+    fn of_run(&self, rng: &mut Rng, known: &Run) -> Fact {
+        // Those beside each other are parts, too, so that a range of them can be halted.
+        let id = InstanceId((1 << 40) + self.told.len() as u64);
+        let (run, generation) = (known.head.id, known.head.generation);
+        let progress = &known.progress;
+        let state = match known.head.halting {
+            _ if progress.is_over() && progress.is_good() => Some(UniversalState::Done),
+            _ if progress.is_over() => Some(UniversalState::Failed),
+            Some(_) if progress.is_still() => Some(UniversalState::Halted),
+            _ => None,
+        };
+        let next = progress.next(&known.planned);
+        match (state, next, known.head.halting) {
+            (Some(state), ..) => Fact::RunEnded {
+                run,
+                generation,
+                state,
+            },
+            (None, Some((task, item)), None) if rng.below(20) > 0 => {
+                let part = Part {
+                    run,
+                    generation,
+                    task,
+                    item,
+                };
+                Fact::InstancesSubmitted {
+                    first: id,
+                    last: id,
+                    spec: Arc::new(bind::spec(&known.planned, progress, part)),
+                }
+            }
+            _ => Fact::RunHalting {
+                run,
+                how: [Halt::Drain, Halt::Kill][rng.below(2) as usize],
+                cause: HaltCause::Requested,
+            },
+        }
+    }
+
     fn end(&self, rng: &mut Rng, lease: LeaseId) -> Fact {
-        let end = end(rng);
         let instance = self.ledger.find(lease.attempt.instance);
+        let part = instance.as_ref().and_then(|it| it.spec.part);
+        let end = match part {
+            Some(_) if rng.below(3) > 0 => AttemptEnd::Real(Outcome::Exited(0)),
+            _ => end(rng),
+        };
         let verdict = instance.map_or(Verdict::Done, |it| it.verdict(end));
         let again = (verdict == Verdict::Requeued && rng.below(2) == 0).then(|| Again {
             not_before: (rng.below(2) == 0).then_some(Wall(rng.below(1 << 40))),
@@ -172,6 +291,14 @@ impl Model {
                 memory_min: rng.below(1 << 40),
                 memory_max: u64::MAX - rng.below(2),
                 timeout: Some(Millis(rng.below(1 << 30))),
+                memory_step: 1,
+                timeout_step: 0,
+                constraints: (rng.below(2) == 0).then(|| {
+                    vec![Constraint {
+                        label: "pool".to_owned(),
+                        rule: Rule::Present,
+                    }]
+                }),
             }),
         });
         Fact::AttemptEnded {
@@ -186,7 +313,70 @@ impl Model {
                 memory_peak: rng.below(1 << 40),
             }),
             again: again.map(Box::new),
+            outputs: (verdict == Verdict::Done).then(|| outputs(rng)),
         }
+    }
+}
+
+/// What some task has put out: sometimes not what another needs.
+fn outputs(rng: &mut Rng) -> Arc<str> {
+    let files = vec![7; rng.below(4) as usize];
+    match rng.below(4) {
+        0 => "{}".into(),
+        1 => format!(r#"{{"files":{files:?}}}"#).into(),
+        _ => format!(r#"{{"files":{files:?},"n":{}}}"#, rng.below(3)).into(),
+    }
+}
+
+/// A plan with items that are counted, items that another task lists, conditions, and something
+/// for what went wrong.
+fn workflow(rng: &mut Rng) -> Plan {
+    let mut plan = plan(vec![
+        task("list", &[]),
+        mapped("each", 0),
+        many("wide", &[], 1 + rng.below(4) as u32),
+        task("last", &[1, 2]),
+        task("tidy", &[2]),
+        many("some", &[0], 2),
+    ]);
+    plan.tasks[4].after[0].condition = Condition::Failure;
+    plan.tasks[5].when = Some("item < tasks.list.outputs.n".to_owned());
+    if rng.below(3) == 0 {
+        plan.tasks[1].after[0].condition = Condition::End;
+    }
+    plan.fail_fast = rng.below(2) == 0;
+    plan.max_concurrent = (rng.below(2) == 0).then_some(2);
+    if rng.below(2) == 0 {
+        let spec = Arc::make_mut(&mut plan.tasks[3].spec);
+        spec.work = Work::Command(vec![format!("v{}", rng.below(3))]);
+    }
+    plan
+}
+
+/// The next generation, with another plan or with something done again, or not.
+fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
+    let lengths = |task| known.progress.length(task);
+    let plan = (rng.below(2) == 0).then(|| Arc::new(workflow(rng)));
+    let carried = plan.as_ref().map_or_else(Vec::new, |plan| {
+        let after = Planned::new(Arc::clone(plan));
+        compare::compare(&known.planned, &after, lengths).carried
+    });
+    let again = match rng.below(2) {
+        0 => Vec::new(),
+        _ => compare::again(
+            &known.planned,
+            rng.below(3) as u32,
+            rng.below(2) == 0,
+            lengths,
+        ),
+    };
+    Fact::RunResumed {
+        run: known.head.id,
+        generation: known.head.generation.next(),
+        at,
+        plan,
+        carried,
+        again,
     }
 }
 
@@ -216,13 +406,14 @@ fn spec(rng: &mut Rng) -> Arc<InstanceSpec> {
 }
 
 fn end(rng: &mut Rng) -> AttemptEnd {
-    match rng.below(7) {
+    match rng.below(8) {
         0 => AttemptEnd::Real(Outcome::Exited(0)),
         1 => AttemptEnd::Real(Outcome::Exited(3)),
         2 => AttemptEnd::Real(Outcome::Signaled(9)),
         3 => AttemptEnd::Real(Outcome::Killed(KillCause::LeaseLapsed)),
         4 => AttemptEnd::Real(Outcome::LaunchFailed),
-        5 => AttemptEnd::Synthetic(Synthetic::WasNotRunning),
+        5 => AttemptEnd::Real(Outcome::BadOutput),
+        6 => AttemptEnd::Synthetic(Synthetic::WasNotRunning),
         _ => AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::HostRebooted)),
     }
 }

@@ -88,6 +88,7 @@ impl Leader {
     pub(crate) fn left(&self) -> Ledger {
         let mut ledger = self.ledger.clone();
         ledger.drop_all_ended();
+        ledger.runs_mut().drop_all_ended();
         ledger
     }
 
@@ -147,6 +148,7 @@ pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
         verdict: instance.expect("just submitted").verdict(end),
         ran: None,
         again: None,
+        outputs: None,
     }
 }
 

@@ -7,13 +7,17 @@
 
 mod drawing;
 mod following;
+mod items;
 mod leadership;
 mod leading;
 mod library;
 mod order;
 mod reading;
 mod restoring;
+mod resuming;
 mod retention;
+mod running;
+mod runs;
 mod tokens;
 mod usage;
 
@@ -130,6 +134,31 @@ macro_rules! backends {
                 only_so_many_requests_are_remembered_and_the_oldest_go,
                 a_trigger_is_told_in_the_timeline_and_goes_with_its_instance,
                 pruning_removes_old_due_times_and_never_what_a_task_is,
+            }
+            runs {
+                a_run_stands_where_its_facts_have_left_it,
+                a_plan_is_put_together_from_its_parts,
+                runs_come_in_pages_by_state_owner_and_name,
+                a_fact_that_does_not_fit_a_run_is_refused_with_its_batch,
+                the_history_tells_of_runs_in_order_and_does_not_repeat_their_plans,
+                what_is_counted_of_instances_does_not_depend_on_runs,
+            }
+            items {
+                an_item_ends_as_its_instance_does,
+                a_halted_range_ends_the_items_that_waited_in_it,
+                items_that_come_and_go_in_one_batch_end,
+                items_come_in_pages_by_task_and_by_end,
+                failures_that_are_alike_are_counted_together,
+                what_is_tried_again_by_hand_is_not_the_runs,
+            }
+            resuming {
+                a_resumed_run_keeps_what_is_done_but_for_what_is_done_again,
+                another_plan_keeps_what_is_carried_and_nothing_else,
+                an_end_of_an_older_generation_is_not_the_runs,
+                a_leader_that_takes_over_finds_runs_where_they_were,
+                runs_that_ended_long_ago_go_with_all_that_was_kept_of_them,
+                the_id_of_a_run_is_never_used_again,
+                a_run_with_many_items_is_gone_before_all_of_them_are,
             }
             tokens {
                 a_token_is_kept_as_it_was_made,

@@ -6,6 +6,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::state::UniversalState;
+use baton_model::workflow::ItemEnd;
 use baton_store::Store;
 use baton_store::view::{Query, View};
 
@@ -21,7 +22,8 @@ pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
         let mut leader = Leader::elect(&*store);
         for _ in 0..20 {
             let mut facts = Vec::new();
-            for _ in 0..rng.below(20) {
+            let count = rng.below(20) as usize;
+            while facts.len() < count || model.owed().is_some() {
                 let before = model.ledger.clone();
                 let fact = model.draw(&mut rng, leader.epoch, seed * 40);
                 // A leader has a record brought back before it speaks of what has ended.
@@ -31,6 +33,13 @@ pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
                     && let Some(ended) = before.find(first)
                 {
                     leader.ledger.admit(ended).expect("it was away");
+                }
+                if let Fact::RunResumed { run, .. } = &fact
+                    && leader.ledger.runs().run(*run).is_none()
+                {
+                    let kept = store.kept_run(*run).expect("readable").expect("kept");
+                    let admitted = leader.ledger.runs_mut().admit(kept);
+                    admitted.expect("it was away");
                 }
                 leader.ledger.apply(&fact).expect("drawn to fit");
                 facts.push(fact);
@@ -74,6 +83,15 @@ fn agree(store: &dyn Store, model: &Model) {
         }
         let facts: Vec<_> = timeline.items.into_iter().map(|it| it.fact).collect();
         assert_eq!(&facts, told);
+    }
+    for run in model.ledger.runs().iter() {
+        let kept = store.kept_run(run.head.id).expect("readable");
+        let kept = kept.expect("is there");
+        assert_eq!((&kept.head, &kept.plan), (&run.head, &run.planned.plan));
+        let done = kept.ended.iter().filter(|it| it.end == ItemEnd::Done);
+        let done: Vec<_> = done.map(|it| (it.task, it.item)).collect();
+        let expected = run.progress.done().map(|it| (it.task, it.item));
+        assert_eq!(done, expected.collect::<Vec<_>>());
     }
     let mut counted = store.counts().expect("readable").states;
     counted.retain(|_, count| *count > 0);

@@ -44,6 +44,7 @@ fn ended(lease: LeaseId, code: i32, verdict: Verdict, again: Option<Again>) -> F
             memory_peak: 1,
         }),
         again: again.map(Box::new),
+        outputs: None,
     }
 }
 

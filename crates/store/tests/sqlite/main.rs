@@ -6,3 +6,4 @@ mod leading;
 mod crash;
 mod faults;
 mod file;
+mod frozen;

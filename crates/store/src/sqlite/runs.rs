@@ -1,0 +1,410 @@
+//! Runs as rows.
+
+use std::sync::Arc;
+
+use baton_core::ledger::{KeptRun, RunHead};
+use baton_core::workflow::Ended;
+use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::time::Wall;
+use baton_model::workflow::{Carried, Halt, HaltCause, ItemEnd, Plan};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::de::DeserializeOwned;
+
+use super::rows::{self, bits, damaged, to_json};
+use super::specs::SpecId;
+use crate::draft::{Draft, RunChange};
+use crate::limits::RUN_ERRORS_MAX;
+use crate::view::{ErrorCount, ItemQuery, ItemRecord, Page, RunQuery, RunRecord, key, page_limit};
+
+/// A statement whose columns [`record`] reads.
+macro_rules! run {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, name, owner, state, generation, plan, halting, cause, submitted_ms, \
+             begun_ms, changed_ms FROM run ",
+            $rest
+        )
+    };
+}
+
+/// Items of a run behind a place, up to a task.
+macro_rules! item {
+    ($from:literal, $which:literal) => {
+        concat!(
+            "SELECT task, item, generation, end, instance, outputs FROM ",
+            $from,
+            " WHERE run = ?1 AND plan = ?2 AND (task, item) > (?3, ?4) AND task <= ?5 ",
+            $which,
+            " ORDER BY task, item LIMIT ?7"
+        )
+    };
+}
+
+/// Writes what a draft has changed about runs.
+pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
+    let runs = draft.runs();
+    for change in runs.changes() {
+        write_change(db, change)?;
+    }
+    let mut put = db.prepare_cached(
+        "INSERT INTO run (id, name, owner, state, generation, plan, halting, cause, \
+         submitted_ms, begun_ms, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
+         ON CONFLICT (id) DO UPDATE SET state = ?4, generation = ?5, plan = ?6, halting = ?7, \
+         cause = ?8, begun_ms = ?10, changed_ms = ?11",
+    )?;
+    let mut last = RunId(0);
+    for (head, changed) in runs.heads() {
+        let (how, cause) = head.halting.unzip();
+        put.execute(params![
+            head.id.0.cast_signed(),
+            head.name,
+            head.owner,
+            head.state.word(),
+            head.generation.0,
+            head.plan.0,
+            how.map(|it| to_json(&it)).transpose()?,
+            cause.map(|it| to_json(&it)).transpose()?,
+            head.submitted.0.cast_signed(),
+            head.begun.0.cast_signed(),
+            changed.0.cast_signed(),
+        ])?;
+        last = last.max(head.id);
+    }
+    if last > RunId(0) {
+        db.prepare_cached("UPDATE totals SET last_run = max(last_run, ?1)")?
+            .execute([last.0.cast_signed()])?;
+    }
+    Ok(())
+}
+
+fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Error> {
+    match change {
+        RunChange::Plan {
+            run,
+            generation,
+            part,
+            plan,
+        } => {
+            db.prepare_cached(
+                "INSERT INTO plan (part, run, generation, body) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![
+                part.0.cast_signed(),
+                run.0.cast_signed(),
+                generation.0,
+                to_json(plan)?
+            ])?;
+        }
+        RunChange::Ended {
+            part,
+            plan,
+            instance,
+            end,
+            outputs,
+        } => {
+            db.prepare_cached(
+                "INSERT OR IGNORE INTO item (run, plan, task, item, generation, end, instance, \
+                 outputs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                part.run.0.cast_signed(),
+                plan.0,
+                part.task,
+                part.item,
+                part.generation.0,
+                word(*end),
+                key(*instance),
+                outputs.as_deref(),
+            ])?;
+        }
+        RunChange::Again { run, plan, again } => {
+            let run = run.0.cast_signed();
+            db.prepare_cached("DELETE FROM item WHERE run = ?1 AND plan = ?2 AND end <> 'done'")?
+                .execute(params![run, plan.0])?;
+            let mut forget = db.prepare_cached(
+                "DELETE FROM item WHERE run = ?1 AND plan = ?2 AND task = ?3 \
+                 AND item BETWEEN ?4 AND ?5",
+            )?;
+            for span in again {
+                forget.execute(params![run, plan.0, span.task, span.first, span.last])?;
+            }
+        }
+        RunChange::Moved {
+            run,
+            from,
+            to,
+            carried,
+        } => carry(db, *run, *from, *to, carried)?,
+    }
+    Ok(())
+}
+
+fn carry(
+    db: &Connection,
+    run: RunId,
+    from: Generation,
+    to: Generation,
+    carried: &[Carried],
+) -> Result<(), rusqlite::Error> {
+    let run = run.0.cast_signed();
+    let mut copy = db.prepare_cached(
+        "INSERT INTO item (run, plan, task, item, generation, end, instance, outputs) \
+         SELECT run, ?6, ?7, item - ?4 + ?8, generation, end, instance, outputs FROM item \
+         WHERE run = ?1 AND plan = ?2 AND task = ?3 AND item BETWEEN ?4 AND ?5",
+    )?;
+    for it in carried {
+        let span = it.from;
+        copy.execute(params![
+            run, from.0, span.task, span.first, span.last, to.0, it.task, it.first
+        ])?;
+    }
+    db.prepare_cached("DELETE FROM item WHERE run = ?1 AND plan = ?2")?
+        .execute(params![run, from.0])?;
+    Ok(())
+}
+
+/// Where a run stands.
+pub(super) fn head(db: &Connection, run: RunId) -> Result<Option<RunHead>, rusqlite::Error> {
+    Ok(one(db, run)?.map(|record| record.head))
+}
+
+/// One run.
+pub(super) fn one(db: &Connection, run: RunId) -> Result<Option<RunRecord>, rusqlite::Error> {
+    db.prepare_cached(run!("WHERE id = ?1"))?
+        .query_row([run.0.cast_signed()], record)
+        .optional()
+}
+
+/// Runs, the latest first.
+pub(super) fn page(
+    db: &Connection,
+    query: &RunQuery,
+) -> Result<Page<RunRecord, RunId>, rusqlite::Error> {
+    let limit = page_limit(query.limit);
+    // Ids are kept signed, and none is that high.
+    let before = query.before.map(|it| i64::try_from(it.0));
+    let before = before.map_or(i64::MAX, |it| it.unwrap_or(i64::MAX));
+    // Each of them ends at the limit; where a filter passes few, it looks at every run, or at
+    // every one in the state, of which there are thousands.
+    let mut statement = db.prepare_cached(match query.state {
+        None => run!(
+            "WHERE id < ?1 AND owner = coalesce(?3, owner) \
+             AND name = coalesce(?4, name) ORDER BY id DESC LIMIT ?5"
+        ),
+        Some(_) => run!(
+            "WHERE id < ?1 AND state = ?2 AND owner = coalesce(?3, owner) \
+             AND name = coalesce(?4, name) ORDER BY id DESC LIMIT ?5"
+        ),
+    })?;
+    let values = params![
+        before,
+        query.state.map(|it| it.word()),
+        query.owner,
+        query.name,
+        limit as i64 + 1
+    ];
+    let found = statement.query_map(values, record)?;
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    Ok(Page::cut(found, limit, |it: &RunRecord| it.head.id))
+}
+
+/// A run with its plan and what has ended of it.
+pub(super) fn kept(db: &Connection, run: RunId) -> Result<Option<KeptRun>, rusqlite::Error> {
+    let Some(head) = head(db, run)? else {
+        return Ok(None);
+    };
+    let plan = plan(db, &head)?;
+    let ended = ended(db, &head)?;
+    Ok(Some(KeptRun { head, plan, ended }))
+}
+
+/// The plan of a run that is in force, put together from its parts.
+pub(super) fn plan(db: &Connection, head: &RunHead) -> Result<Arc<Plan>, rusqlite::Error> {
+    let mut parts = db
+        .prepare_cached("SELECT body FROM plan WHERE run = ?1 AND generation = ?2 ORDER BY part")?;
+    let mut rows = parts.query(params![head.id.0.cast_signed(), head.plan.0])?;
+    let mut whole: Option<Plan> = None;
+    while let Some(row) = rows.next()? {
+        let part: Plan = from_json(row.get_ref(0)?.as_str()?, 0)?;
+        match &mut whole {
+            None => whole = Some(part),
+            Some(whole) => {
+                whole.tasks.extend(part.tasks);
+                whole.pools.extend(part.pools);
+            }
+        }
+    }
+    whole
+        .map(Arc::new)
+        .ok_or_else(|| damaged(0, format!("run {} has no plan", head.id)))
+}
+
+fn ended(db: &Connection, head: &RunHead) -> Result<Vec<Ended>, rusqlite::Error> {
+    db.prepare_cached(
+        "SELECT task, item, end, outputs FROM item WHERE run = ?1 AND plan = ?2 \
+         ORDER BY task, item",
+    )?
+    .query_map(params![head.id.0.cast_signed(), head.plan.0], |row| {
+        let outputs = row.get_ref(3)?.as_str_or_null()?;
+        Ok(Ended {
+            task: row.get(0)?,
+            item: row.get(1)?,
+            end: end_of(row.get_ref(2)?.as_str()?, 2)?,
+            outputs: outputs.map(Arc::from),
+        })
+    })?
+    .collect()
+}
+
+/// What a leader has to know: runs that are not over, the heads of the others, and the last id.
+pub(super) fn all(db: &Connection) -> Result<(Vec<KeptRun>, Vec<RunHead>, RunId), rusqlite::Error> {
+    let (mut live, mut ended) = (Vec::new(), Vec::new());
+    let mut statement = db.prepare(run!("ORDER BY id"))?;
+    let heads = statement.query_map([], record)?;
+    for found in heads {
+        let head = found?.head;
+        if head.state.is_terminal() {
+            ended.push(head);
+        } else if let Some(run) = kept(db, head.id)? {
+            live.push(run);
+        }
+    }
+    Ok((live, ended, last(db)?))
+}
+
+/// The last run that there ever was.
+pub(super) fn last(db: &Connection) -> Result<RunId, rusqlite::Error> {
+    db.prepare_cached("SELECT last_run FROM totals")?
+        .query_row([], |row| Ok(RunId(bits(row, 0)?)))
+}
+
+/// Items of a run that have ended, by task and item.
+pub(super) fn items(
+    db: &Connection,
+    query: &ItemQuery,
+) -> Result<Page<ItemRecord, (u32, u32)>, rusqlite::Error> {
+    let limit = page_limit(query.limit);
+    let Some(head) = head(db, query.run)? else {
+        return Ok(Page::cut(Vec::new(), limit, place));
+    };
+    let after = query
+        .after
+        .map_or((-1, -1), |(task, item)| (i64::from(task), i64::from(item)));
+    let first = query.task.map_or((-1, -1), |task| (i64::from(task), -1));
+    let (task, item) = after.max(first);
+    let mut statement = db.prepare_cached(match query.end {
+        // Most are DONE; the others have an index, which must be asked for in its own words.
+        Some(ItemEnd::Failed | ItemEnd::Halted) => {
+            item!(
+                "item INDEXED BY item_not_done",
+                "AND end = ?6 AND end <> 'done'"
+            )
+        }
+        _ => item!("item", "AND end = coalesce(?6, end)"),
+    })?;
+    let values = params![
+        query.run.0.cast_signed(),
+        head.plan.0,
+        task,
+        item,
+        query.task.unwrap_or(u32::MAX),
+        query.end.map(word),
+        limit as i64 + 1
+    ];
+    let mut rows = statement.query(values)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let instance = InstanceId(bits(row, 4)?);
+        found.push(ItemRecord {
+            task: row.get(0)?,
+            item: row.get(1)?,
+            generation: Generation(row.get(2)?),
+            end: end_of(row.get_ref(3)?.as_str()?, 3)?,
+            instance,
+            outputs: row.get_ref(5)?.as_str_or_null()?.map(Arc::from),
+            record: rows::find(db, instance)?,
+        });
+    }
+    Ok(Page::cut(found, limit, place))
+}
+
+/// Failures of a run by task and kind of end, the most frequent first.
+pub(super) fn errors(db: &Connection, run: RunId) -> Result<Vec<ErrorCount>, rusqlite::Error> {
+    let Some(head) = head(db, run)? else {
+        return Ok(Vec::new());
+    };
+    let values = params![
+        run.0.cast_signed(),
+        head.plan.0,
+        word(ItemEnd::Failed),
+        RUN_ERRORS_MAX as i64
+    ];
+    db.prepare_cached(
+        "SELECT i.task, json_extract(n.last_end, '$[3]'), count(*), min(i.instance) \
+         FROM item AS i INDEXED BY item_not_done LEFT JOIN instance AS n ON n.id = i.instance \
+         WHERE i.run = ?1 AND i.plan = ?2 AND i.end = ?3 AND i.end <> 'done' \
+         GROUP BY 1, 2 ORDER BY 3 DESC, 1, 4 LIMIT ?4",
+    )?
+    .query_map(values, |row| {
+        let end = row.get_ref(1)?.as_str_or_null()?;
+        Ok(ErrorCount {
+            task: row.get(0)?,
+            end: end.map(|text| from_json(text, 1)).transpose()?,
+            count: bits(row, 2)?,
+            example: InstanceId(bits(row, 3)?),
+        })
+    })?
+    .collect()
+}
+
+fn place(record: &ItemRecord) -> (u32, u32) {
+    (record.task, record.item)
+}
+
+fn record(row: &Row<'_>) -> Result<RunRecord, rusqlite::Error> {
+    let how: Option<Halt> = optional(row, 6)?;
+    let cause: Option<HaltCause> = optional(row, 7)?;
+    Ok(RunRecord {
+        head: RunHead {
+            id: RunId(bits(row, 0)?),
+            name: row.get(1)?,
+            owner: row.get(2)?,
+            state: rows::state(row, 3)?,
+            generation: Generation(row.get(4)?),
+            plan: Generation(row.get(5)?),
+            halting: how.zip(cause),
+            submitted: Wall(bits(row, 8)?),
+            begun: Wall(bits(row, 9)?),
+        },
+        changed_at: Wall(bits(row, 10)?),
+    })
+}
+
+fn optional<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<T>, rusqlite::Error> {
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    text.map(|text| from_json(text, column)).transpose()
+}
+
+fn from_json<T: DeserializeOwned>(text: &str, column: usize) -> Result<T, rusqlite::Error> {
+    serde_json::from_str(text).map_err(|error| damaged(column, error))
+}
+
+const fn word(end: ItemEnd) -> &'static str {
+    match end {
+        ItemEnd::Done => "done",
+        ItemEnd::Failed => "failed",
+        ItemEnd::Halted => "halted",
+    }
+}
+
+fn end_of(word: &str, column: usize) -> Result<ItemEnd, rusqlite::Error> {
+    Ok(match word {
+        "done" => ItemEnd::Done,
+        "failed" => ItemEnd::Failed,
+        "halted" => ItemEnd::Halted,
+        other => return Err(damaged(column, format!("{other} is no end of an item"))),
+    })
+}

@@ -1,0 +1,96 @@
+//! Files that older versions have written, and runs in them.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use baton_core::workflow::ItemState;
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, RunId};
+use baton_model::state::UniversalState as S;
+use baton_model::time::Wall;
+use baton_model::workflow::Plan;
+use baton_store::Store;
+use baton_store::view::RunQuery;
+
+use crate::file::{open, place};
+use crate::leading::Leader;
+
+#[test]
+fn a_store_of_schema_version_3_can_still_be_read_and_led() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v3.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    assert_eq!(store.read_row().map(|row| row.epoch), Ok(Epoch(2)));
+    let runs = store.runs(&RunQuery {
+        limit: 10,
+        ..RunQuery::default()
+    });
+    let runs: Vec<_> = runs.expect("readable").items;
+    let stands: Vec<_> = runs
+        .iter()
+        .map(|it| (it.head.id.0, it.head.state, it.head.generation.0))
+        .collect();
+    let expected = [
+        (5, S::Failed, 1),
+        (4, S::Registering, 1),
+        (3, S::Running, 2),
+        (2, S::Done, 1),
+    ];
+    assert_eq!(stands, expected);
+    let done = store.kept_run(RunId(2)).expect("readable").expect("kept");
+    let names: Vec<_> = done.plan.tasks.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["list", "each"]);
+    assert_eq!(done.ended.len(), 3);
+    assert_eq!(
+        done.ended[0].outputs.as_deref(),
+        Some(r#"{"files":["x","y"]}"#)
+    );
+    let failures = store.run_errors(RunId(3)).expect("readable");
+    assert_eq!((failures.len(), failures[0].count), (1, 1));
+    let mut leader = Leader::elect(&store);
+    assert_eq!(leader.ledger.runs().last(), RunId(5));
+    let run = leader.ledger.runs().run(RunId(3)).expect("it lives");
+    assert_eq!((run.head.plan.0, run.leased(1)), (2, 1));
+    let live: Vec<_> = run.progress.live().map(|it| (it.0, it.1)).collect();
+    assert_eq!(live, [(1, 1), (1, 2), (1, 3)]);
+    assert_eq!(run.progress.state(1, 0), Some(ItemState::Done));
+    assert_eq!(run.progress.state(1, 4), Some(ItemState::Failed));
+    let defined = Fact::RunDefined {
+        run: RunId(4),
+        at: Wall(9),
+    };
+    leader.commit(&store, vec![defined]);
+    assert_eq!(store.check(), Ok(()));
+    drop(store);
+    assert_eq!(Leader::elect(&open(&path)).ledger, leader.left());
+}
+
+#[test]
+fn stores_of_older_versions_take_runs() {
+    for older in ["schema-v1.db", "schema-v2.db"] {
+        let (_dir, path) = place();
+        let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        fs::copy(frozen.join(older), &path).expect("the fixture is there");
+        let store = open(&path);
+        let mut leader = Leader::elect(&store);
+        assert_eq!(leader.ledger.runs().last(), RunId(0), "{older}");
+        let plan = Arc::new(Plan {
+            name: "etl".to_owned(),
+            ..Plan::default()
+        });
+        let registered = Fact::RunRegistered {
+            run: RunId(1),
+            at: Wall(9),
+            plan: Arc::clone(&plan),
+            open: true,
+        };
+        leader.commit(&store, vec![registered]);
+        drop(store);
+        let store = open(&path);
+        assert_eq!(store.plan(RunId(1)), Ok(Some(plan)), "{older}");
+        assert_eq!(store.check(), Ok(()), "{older}");
+        assert_eq!(Leader::elect(&store).ledger, leader.left(), "{older}");
+    }
+}
