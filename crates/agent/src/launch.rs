@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use baton_model::ids::LeaseId;
 use baton_model::placement::Capacity;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::replies::RUNS_MAX;
 use crate::runs::Run;
 use crate::state::{LOGS, WORK};
+use crate::values;
 
 /// The hidden command that runs the task of an attempt. Its argument is the directory with
 /// the [`TaskFile`], below which the runner keeps its own files.
@@ -182,7 +184,20 @@ impl Launcher {
         }
     }
 
-    /// Says where its output would be why an attempt was not launched.
+    /// What an attempt that is over has put out, or why that cannot be read.
+    pub(crate) fn outputs(&self, lease: LeaseId) -> Result<Option<Arc<str>>, String> {
+        values::read(Path::new(&self.output(&dir_name(lease))))
+    }
+
+    /// The file for what an attempt puts out. Its directory is made for it alone, so there is
+    /// none at first.
+    fn output(&self, dir: &str) -> String {
+        [&*self.work, "/", dir, "/", OUTPUT_FILE].concat()
+    }
+
+    /// Says where its own errors are why an attempt was not launched, or has failed in spite of
+    /// its exit status. The log is still its own: it was never opened for it, or the attempt has
+    /// left a file, and then the coordinator gives its log of errors to nobody else.
     pub(crate) fn explain(&self, lease: LeaseId, reason: &str) {
         let name = format!("{}.err", dir_name(lease));
         let path = self.state.join(LOGS).join(name);
@@ -190,7 +205,7 @@ impl Launcher {
         let written = written.and_then(|mut file| writeln!(file, "baton: {reason}"));
         if let Err(error) = written {
             tracing::warn!(
-                "{lease} is not launched ({reason}), and {}: {error}",
+                "{lease} has failed ({reason}), and {}: {error}",
                 path.display()
             );
         }
@@ -218,7 +233,7 @@ impl Launcher {
         dir: &str,
         user: Option<&User>,
     ) -> Vec<(String, String)> {
-        let output = [&*self.work, "/", dir, "/", OUTPUT_FILE].concat();
+        let output = self.output(dir);
         let attempt = lease.attempt;
         let mut own = vec![
             ("BATON_INSTANCE", attempt.instance.to_string()),
@@ -363,7 +378,6 @@ mod tests {
     use baton_model::spec::Array;
     use baton_model::task::{ProcessNo, RunNo};
     use baton_runner::wire::RunKey;
-    use std::sync::Arc;
 
     fn run(spec: InstanceSpec) -> Run {
         let lease = LeaseId {

@@ -29,6 +29,7 @@
 //! | `logs` | reading a piece of a log |
 //! | `outputs` | the logs of one instance as they grow, for whoever is beside the worker |
 //! | `memory` | attempts that use too much of it |
+//! | `values` | what an attempt puts out |
 //! | `sweep` | old files |
 //! | [`resources`] | what this machine has |
 //!
@@ -52,6 +53,7 @@ mod state;
 mod sweep;
 mod tag;
 mod takeover;
+mod values;
 
 use std::path::PathBuf;
 

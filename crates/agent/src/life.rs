@@ -126,8 +126,8 @@ impl Agent {
         let records = self.runs.iter().map(|run| Record {
             lease: run.lease,
             spec: Arc::clone(&run.spec),
-            ended: match run.phase {
-                Phase::Over(report) => Some(report),
+            ended: match &run.phase {
+                Phase::Over(report) => Some(report.clone()),
                 Phase::Asked | Phase::Waiting | Phase::Running => None,
             },
         });

@@ -6,8 +6,8 @@
 
 use baton_core::protocol::frame::{FrameError, encode_to_scheduler};
 use baton_model::ids::{Association, LeaseId};
-use baton_model::limits::{LAUNCHES_PER_MESSAGE_MAX, STATUSES_PER_MESSAGE_MAX};
-use baton_model::message::{LaunchVerdict, Status, ToScheduler};
+use baton_model::limits::LAUNCHES_PER_MESSAGE_MAX;
+use baton_model::message::{LaunchVerdict, Status, ToScheduler, update_status};
 
 /// What is to be said in this turn.
 #[derive(Debug, Default)]
@@ -76,15 +76,9 @@ impl Outgoing {
                 verdicts,
             });
         }
-        for chunk in self.statuses.chunks(STATUSES_PER_MESSAGE_MAX) {
-            let statuses = chunk.to_vec();
-            self.ready.push(ToScheduler::UpdateStatus {
-                association,
-                statuses,
-            });
-        }
         self.verdicts.clear();
-        self.statuses.clear();
+        let statuses = std::mem::take(&mut self.statuses);
+        self.ready.extend(update_status(association, statuses));
     }
 }
 
@@ -95,6 +89,9 @@ mod tests {
     use baton_model::ids::{
         AttemptId, AttemptNo, CheckId, Epoch, Incarnation, InstanceId, Life, Lineage, SessionId,
     };
+    use baton_model::limits::{FRAME_BYTES_MAX, OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
+    use baton_model::outcome::{Outcome, Report};
+    use std::sync::Arc;
 
     fn association(session: u64) -> Association {
         Association {
@@ -160,6 +157,34 @@ mod tests {
             .collect();
         assert_eq!(sizes, [1024, 1, 1024, 1]);
         assert!(told(&mut outgoing).is_empty());
+    }
+
+    #[test]
+    fn outputs_are_told_in_as_many_messages_as_they_need() {
+        let mut outgoing = Outgoing::default();
+        let outputs: Arc<str> = " ".repeat(OUTPUTS_BYTES_MAX).into();
+        let many = FRAME_BYTES_MAX / OUTPUTS_BYTES_MAX;
+        for instance in 0..many as u64 {
+            let report = Report {
+                outputs: Some(Arc::clone(&outputs)),
+                ..Report::from(Outcome::Exited(0))
+            };
+            outgoing.push(ToScheduler::UpdateStatus {
+                association: association(1),
+                statuses: vec![(lease(instance), Status::Ended(report))],
+            });
+        }
+        let told: usize = told(&mut outgoing)
+            .iter()
+            .map(|message| match message {
+                ToScheduler::UpdateStatus { statuses, .. } => statuses.len(),
+                _ => 0,
+            })
+            .sum();
+        assert_eq!(
+            told, many,
+            "in one message they would be too long for a frame"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the coordinator says.
 
 use baton_core::protocol::worker::io::Input;
+use baton_model::ids::LeaseId;
 use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::task::{Identity, Moment, RunNo};
 use baton_model::time::{Millis, Mono};
@@ -8,6 +9,7 @@ use baton_runner::sys::clock;
 use baton_runner::wire::{Ended, Reply, Request, RunKey};
 
 use crate::drive::{Agent, WAIT_MAX};
+use crate::launch::Launcher;
 use crate::runs::{LOST, Phase, Run};
 
 /// So often the runner of one task is started again after it has died.
@@ -93,8 +95,9 @@ impl Agent {
         let Some(run) = self.runs.get_mut(key) else {
             return;
         };
-        run.phase = Phase::Over(report);
         let lease = run.lease;
+        let report = put_out(&self.launcher, lease, report);
+        run.phase = Phase::Over(report.clone());
         self.runs.index(key.process);
         self.inputs.push_back(Input::Ended(lease, report));
     }
@@ -188,6 +191,29 @@ impl Agent {
     pub(crate) fn kill_again(&mut self, now: Mono) {
         if let Some((id, grace)) = self.killing.again(now) {
             self.requests.push(Request::KillEverything { id, grace });
+        }
+    }
+}
+
+/// The end of an attempt, with what it has put out. A success that has put out what cannot be
+/// read is none: whoever comes after it would go by nothing.
+///
+/// An agent that starts again reads it again: nothing clears the directory of an attempt away
+/// whose end the scheduler does not know.
+pub(crate) fn put_out(launcher: &Launcher, lease: LeaseId, report: Report) -> Report {
+    if !report.outcome.is_success() {
+        return report;
+    }
+    match launcher.outputs(lease) {
+        Ok(outputs) => Report { outputs, ..report },
+        Err(why) => {
+            let reason = format!("the file of $BATON_OUTPUT cannot be read: {why}");
+            tracing::info!("{lease}: {reason}");
+            launcher.explain(lease, &reason);
+            Report {
+                outcome: Outcome::BadOutput,
+                ..report
+            }
         }
     }
 }

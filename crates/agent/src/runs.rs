@@ -26,7 +26,7 @@ const TASK_LOST: i32 = 4;
 pub(crate) const LOST: Outcome = Outcome::Killed(KillCause::Suicide);
 
 /// Where an attempt is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The coordinator was asked to start it.
     Asked,
@@ -132,15 +132,15 @@ impl Run {
             began: self.began,
             started: self.started,
             waiting: self.phase == Phase::Waiting,
-            ended: match self.phase {
-                Phase::Over(report) => Some(report),
+            ended: match &self.phase {
+                Phase::Over(report) => Some(report.clone()),
                 Phase::Asked | Phase::Waiting | Phase::Running => None,
             },
         }
     }
 
     /// What the end that the coordinator saw says about the attempt. `dying` is why
-    /// everything was killed, if it was.
+    /// everything was killed, if it was. What it has put out is not looked at.
     pub(crate) fn report(&self, ended: &Ended, dying: Option<KillCause>) -> Report {
         let killed = self.cause.or(dying);
         let outcome = match ended.outcome {
@@ -163,7 +163,11 @@ impl Run {
             cpu: ended.usage.map_or(Millis(0), |usage| usage.cpu),
             memory_peak: ended.usage.map_or(0, |usage| usage.memory_peak),
         });
-        Report { outcome, ran }
+        Report {
+            outcome,
+            ran,
+            outputs: None,
+        }
     }
 
     fn ran_for(&self, ended: &Ended) -> Option<Millis> {

@@ -27,7 +27,7 @@ use baton_runner::wire::{Attempt, Known, Request, RunKey};
 use crate::drive::{Agent, WAIT_MAX};
 use crate::error::Error;
 use crate::launch::TIMEOUT_GRACE;
-use crate::replies::goes_on;
+use crate::replies::{goes_on, put_out};
 use crate::runs::{Inherited, LOST, Phase, Run};
 use crate::state::Estate;
 
@@ -183,9 +183,13 @@ impl Agent {
                     continue;
                 }
             };
-            let run = entry.clone().into_run();
-            let dying = self.dying;
-            let seen = known.ended.as_ref().map(|ended| run.report(ended, dying));
+            let seen = match &known.ended {
+                Some(ended) if entry.ended.is_none() => {
+                    let report = entry.clone().into_run().report(ended, self.dying);
+                    Some(put_out(&self.launcher, entry.lease, report))
+                }
+                _ => None,
+            };
             let entry = Inherited {
                 started: known.started.or(entry.started),
                 waiting: known.waiting && known.started.is_none(),
@@ -239,11 +243,12 @@ impl Agent {
                 self.hand_over(&mut run);
             }
             let was_over = was.is_some_and(Run::is_over);
-            match run.phase {
+            match &run.phase {
                 Phase::Over(report) if self.is_again(&run, report, was_over) => {
                     again.push(run.key);
                 }
                 Phase::Over(report) if !fresh && !was_over => {
+                    let report = report.clone();
                     self.inputs.push_back(Input::Ended(run.lease, report));
                 }
                 Phase::Waiting => {
@@ -287,7 +292,7 @@ impl Agent {
     }
 
     /// True if an attempt whose run is over goes on with the next one.
-    fn is_again(&self, run: &Run, report: Report, was_over: bool) -> bool {
+    fn is_again(&self, run: &Run, report: &Report, was_over: bool) -> bool {
         !was_over && self.dying.is_none() && goes_on(run, report.outcome)
     }
 
@@ -317,7 +322,10 @@ impl Agent {
                     attempt: Some(Box::new(attempt)),
                 });
             }
-            None => run.phase = Phase::Over(self.last_seen(run.started)),
+            None => {
+                let report = self.last_seen(run.started);
+                run.phase = Phase::Over(put_out(&self.launcher, run.lease, report));
+            }
         }
     }
 
@@ -341,6 +349,7 @@ impl Agent {
                 cpu: Millis(0),
                 memory_peak: 0,
             }),
+            outputs: None,
         }
     }
 

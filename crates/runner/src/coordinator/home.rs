@@ -106,18 +106,23 @@ impl Homes {
 
     /// The attempt of this home is over, and nobody is left who could write there: what is
     /// empty, and as it was made, is kept for another. It ran as our own user.
+    ///
+    /// One that has left files keeps its log of errors: an agent may still have to say there
+    /// what is wrong with one of them, which must not end up in the log of another attempt.
     pub(super) fn leave(&mut self, home: Home) {
+        if self.spare_dirs.len() >= SPARES_MAX && self.spare_logs.len() >= SPARES_MAX {
+            return;
+        }
+        let work = self.work.as_ref();
+        let left_nothing = work.is_some_and(|work| is_unused_dir(work, &home.dir));
         if let Some(logs) = &self.logs {
-            for name in [home.stdout, home.stderr] {
-                if self.spare_logs.len() < SPARES_MAX && is_unused_log(logs, &name) {
+            for (name, free) in [(home.stdout, true), (home.stderr, left_nothing)] {
+                if free && self.spare_logs.len() < SPARES_MAX && is_unused_log(logs, &name) {
                     self.spare_logs.push(name);
                 }
             }
         }
-        if let Some(work) = &self.work
-            && self.spare_dirs.len() < SPARES_MAX
-            && is_unused_dir(work, &home.dir)
-        {
+        if left_nothing && self.spare_dirs.len() < SPARES_MAX {
             self.spare_dirs.push(home.dir);
         }
     }
@@ -316,6 +321,18 @@ mod tests {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("set");
         homes.leave(numbered(3));
         assert!(homes.spare_dirs.is_empty());
+    }
+
+    #[test]
+    fn whoever_has_left_a_file_keeps_its_log_of_errors() {
+        let sandbox = tempfile::tempdir().expect("a directory");
+        let mut homes = Homes::new(sandbox.path());
+        let [dir, out, err] = moved_in(&mut homes, &numbered(1));
+        fs::write(dir.join("result"), b"").expect("written");
+        homes.leave(numbered(1));
+        moved_in(&mut homes, &numbered(2));
+        assert!(!out.exists(), "another has it");
+        assert!(err.exists());
     }
 
     #[test]

@@ -1,0 +1,211 @@
+//! What an attempt has put out: small values, in the file that `BATON_OUTPUT` names.
+//!
+//! The file holds the text of a JSON object, or lines `KEY=VALUE`, where what is JSON is read as
+//! JSON and anything else is a text. Of a key that is there twice the later value counts, so a
+//! script may append. Whatever it was, it is told as the text of a JSON object, in one spelling.
+//!
+//! The file belongs to whoever runs the attempt, and the agent may be root: it must be a plain
+//! file with no other name, no link is followed, nothing is waited for, and no more is read than
+//! may be there. An error repeats nothing of what is in it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use baton_model::limits::OUTPUTS_BYTES_MAX;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use serde_json::{Map, Value};
+
+/// Lists and maps within each other: far below what a reader of JSON takes, so that the values
+/// can also be part of something else.
+const DEPTH_MAX: usize = 64;
+
+/// What a file says; nothing if it is not there, or empty.
+///
+/// # Errors
+/// Why it cannot be read, in words for whoever wrote it.
+pub(crate) fn read(path: &Path) -> Result<Option<Arc<str>>, String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err("it is a link".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let about = file.metadata().map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err("it is no plain file".to_owned());
+    }
+    if about.nlink() > 1 {
+        return Err("it is a link".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(OUTPUTS_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    parse(&bytes)
+}
+
+/// The same, for what is in the file.
+fn parse(bytes: &[u8]) -> Result<Option<Arc<str>>, String> {
+    if bytes.len() > OUTPUTS_BYTES_MAX {
+        return Err(format!("it is longer than {OUTPUTS_BYTES_MAX} bytes"));
+    }
+    let text = str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let values = if text.starts_with('{') {
+        serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            format!("it begins as a JSON object and is none, at line {line}, column {column}")
+        })?
+    } else {
+        lines(text)?
+    };
+    if values.values().any(|value| is_deeper(value, DEPTH_MAX)) {
+        return Err(format!("a value is nested deeper than {DEPTH_MAX} levels"));
+    }
+    let told = Value::Object(values).to_string();
+    if told.len() > OUTPUTS_BYTES_MAX {
+        return Err(format!(
+            "it is {} bytes of JSON, of {OUTPUTS_BYTES_MAX} allowed",
+            told.len()
+        ));
+    }
+    Ok(Some(told.into()))
+}
+
+fn lines(text: &str) -> Result<Map<String, Value>, String> {
+    let mut values = Map::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let pair = line.split_once('=').filter(|(key, _)| is_key(key));
+        let Some((key, value)) = pair else {
+            return Err(format!(
+                "line {} is no KEY=VALUE, and the whole is no JSON object",
+                index + 1
+            ));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        values.insert(key.to_owned(), value);
+    }
+    Ok(values)
+}
+
+fn is_key(key: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
+    let further = |b: u8| letter(b) || b.is_ascii_digit() || b == b'-';
+    key.bytes().next().is_some_and(letter) && key.bytes().all(further)
+}
+
+/// Readers of JSON have a bound of their own, so this comes to an end.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(values) => values.iter().any(below),
+        Value::Object(values) => values.values().any(below),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn objects_and_lines_become_one_text() {
+        for (written, told) in [
+            ("", None),
+            (" \n\n", None),
+            ("{}", Some("{}")),
+            (
+                "{\"b\" : [1, 2.50],\n \"a\": null}\n",
+                Some(r#"{"a":null,"b":[1,2.5]}"#),
+            ),
+            ("{\"a b\": 1, \"a b\": 2}", Some(r#"{"a b":2}"#)),
+            ("rows=12", Some(r#"{"rows":12}"#)),
+            (
+                "rows=12\r\n\nname=a b\nok=true\nfiles=[\"x\", \"y\"]\n",
+                Some(r#"{"files":["x","y"],"name":"a b","ok":true,"rows":12}"#),
+            ),
+            ("a=1\na=\n", Some(r#"{"a":""}"#)),
+            ("a=b=c", Some(r#"{"a":"b=c"}"#)),
+            ("a=007", Some(r#"{"a":"007"}"#)),
+            ("a=\"007\"", Some(r#"{"a":"007"}"#)),
+            ("a={\"b\":", Some(r#"{"a":"{\"b\":"}"#)),
+            ("_a-1=x", Some(r#"{"_a-1":"x"}"#)),
+        ] {
+            let read = parse(written.as_bytes()).unwrap_or_else(|why| panic!("{written:?}: {why}"));
+            assert_eq!(read.as_deref(), told, "{written:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_is_refused_with_its_place_and_not_repeated() {
+        for (written, why) in [
+            (&b"a=\xff"[..], "UTF-8"),
+            (b"{\"a\": 1\n \"secret\": 2}", "line 2, column 2"),
+            (b"{} {}", "none"),
+            (b"[1, 2]", "line 1"),
+            (b"a=1\nsecret", "line 2"),
+            (b"a b=secret", "line 1"),
+            (b"=secret", "line 1"),
+            (b"1a=secret", "line 1"),
+            ("\u{e4}=secret".as_bytes(), "line 1"),
+        ] {
+            let told = parse(written).expect_err("it is neither");
+            assert!(told.contains(why), "{told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused_as_it_is_written_and_as_it_is_told() {
+        let room = OUTPUTS_BYTES_MAX - r#"{"a":""}"#.len();
+        let fits = format!("a={}", "x".repeat(room));
+        let told = parse(fits.as_bytes()).expect("it fits");
+        assert_eq!(told.map(|told| told.len()), Some(OUTPUTS_BYTES_MAX));
+        let quotes = format!("a={}", "\"".repeat(room));
+        assert!(parse(quotes.as_bytes()).is_err_and(|why| why.contains("JSON")));
+        let long = " ".repeat(OUTPUTS_BYTES_MAX + 1);
+        assert!(parse(long.as_bytes()).is_err_and(|why| why.contains("longer")));
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused_and_anything_less_can_be_read_again() {
+        let nested = |levels: usize| format!("a={}1{}", "[".repeat(levels), "]".repeat(levels));
+        let told = parse(nested(DEPTH_MAX).as_bytes()).expect("deep enough");
+        let told = told.expect("it says something");
+        serde_json::from_str::<Value>(&told).expect("it can be read again");
+        let deeper = parse(nested(DEPTH_MAX + 1).as_bytes());
+        assert!(deeper.is_err_and(|why| why.contains("deeper")));
+    }
+
+    #[test]
+    fn only_a_plain_file_of_one_name_is_read_and_none_is_nothing() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| place.path().join(name);
+        assert_eq!(read(&path("missing")), Ok(None));
+        fs::write(path("plain"), "a=1").expect("written");
+        assert_eq!(read(&path("plain")), Ok(Some(r#"{"a":1}"#.into())));
+        symlink(path("plain"), path("link")).expect("linked");
+        assert!(read(&path("link")).is_err());
+        fs::create_dir(path("folder")).expect("made");
+        assert!(read(&path("folder")).is_err());
+        let mode = Mode::RUSR | Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), kind, mode, 0).expect("made");
+        assert!(read(&path("pipe")).is_err(), "nobody waits for a writer");
+        fs::hard_link(path("plain"), path("other")).expect("linked");
+        assert!(read(&path("plain")).is_err());
+    }
+}
