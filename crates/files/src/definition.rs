@@ -8,6 +8,7 @@ use baton_model::library::{Definition, TaskName};
 use crate::error::{Errors, Kind, Problem, quote};
 use crate::file::{Binding, TaskFile};
 use crate::instance::DEFAULT_OWNER;
+use crate::limits::TASK;
 use crate::source;
 use crate::template::{Reference, Text};
 
@@ -48,7 +49,7 @@ impl TaskFile {
         self.check_owner().map_err(|problem| fail(vec![problem]))?;
         // Aliases may unfold a file to more than what is read as JSON; better now than
         // when the first instance is made of it.
-        source::tree(&self.source).map_err(fail)?;
+        source::tree(&self.source, &TASK).map_err(fail)?;
         let is_closed = self.params.values().all(|param| param.default.is_some());
         let spec = match is_closed {
             true => Some(Arc::new(self.instance(&Binding::default())?)),
@@ -111,6 +112,7 @@ impl TaskFile {
             references.any(|reference| matches!(reference, Reference::Param(name) if open(name)))
         };
         let unsure: BTreeSet<&str> = self
+            .body
             .texts()
             .filter(is_open)
             .map(|text| &*text.place.path)

@@ -66,6 +66,12 @@ pub enum Kind {
     Unbound,
     /// A parameter was given that the task does not have.
     UnknownParam,
+    /// The name of a task that the workflow does not have.
+    UnknownTask,
+    /// A reference to what a task puts out that need not be over by then.
+    NotUpstream,
+    /// Edges item by item that do not fit the items.
+    BadEdges,
 }
 
 /// A place in the text of a file.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Kind, Place, Problem, clean, quote};
 use crate::file::{Binding, TaskFile};
-use crate::param::Unfit;
+use crate::param::{Param, Unfit};
 use crate::read::bad_name;
 use crate::suggest;
 use crate::template::{Reference, Text};
@@ -17,60 +17,57 @@ impl TaskFile {
         binding: &Binding,
         problems: &mut Vec<Problem>,
     ) -> BTreeMap<String, Option<String>> {
-        let defaults = self.params.iter();
-        let mut params: BTreeMap<String, Option<String>> = defaults
-            .map(|(name, param)| (name.clone(), param.default.clone()))
-            .collect();
-        for (name, value) in &binding.params {
-            let Some(param) = self.params.get(name) else {
-                let known = self.params.keys().map(String::as_str);
-                problems.push(given("params", name).problem(
-                    Kind::UnknownParam,
-                    format!("the task has no parameter {}", quote(name)),
-                    suggest::mend(problems.len(), name, known, "its parameters are:"),
-                ));
-                continue;
-            };
-            let value = param.kind.fit(value, "give").unwrap_or_else(|unfit| {
-                let Unfit {
-                    kind,
-                    message,
-                    mend,
-                } = unfit;
-                problems.push(given("params", name).problem(kind, message, mend));
-                // It was given, badly: nobody need be told that it is missing.
-                value.clone()
-            });
-            params.insert(name.clone(), Some(value));
-        }
-        self.check_all_given(&params, problems);
-        params
+        let referred = self.body.texts().flat_map(Text::references);
+        let referred = referred.filter_map(Reference::param).collect();
+        parameters("task", &self.params, &binding.params, &referred, problems)
     }
+}
 
-    fn check_all_given(
-        &self,
-        params: &BTreeMap<String, Option<String>>,
-        problems: &mut Vec<Problem>,
-    ) {
-        // One that is referred to is reported where that stands.
-        let referred: BTreeSet<&str> = self
-            .texts()
-            .flat_map(Text::references)
-            .filter_map(|reference| match reference {
-                Reference::Param(name) => Some(name.as_str()),
-                _ => None,
-            })
-            .collect();
-        for (name, value) in params {
-            if value.is_none() && !referred.contains(name.as_str()) {
-                problems.push(given("params", name).problem(
-                    Kind::Unbound,
-                    format!("the parameter {} has no value", quote(name)),
-                    format!("give one with -p {name}=VALUE, or a default in `params`"),
-                ));
-            }
+/// The defaults of `declared`, with what was given instead. `what` has them, and its texts
+/// refer to those of `referred`: one without a value is reported where that stands.
+pub(crate) fn parameters(
+    what: &str,
+    declared: &BTreeMap<String, Param>,
+    binding: &BTreeMap<String, String>,
+    referred: &BTreeSet<&str>,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, Option<String>> {
+    let mut params: BTreeMap<String, Option<String>> = declared
+        .iter()
+        .map(|(name, param)| (name.clone(), param.default.clone()))
+        .collect();
+    for (name, value) in binding {
+        let Some(param) = declared.get(name) else {
+            let known = declared.keys().map(String::as_str);
+            problems.push(given("params", name).problem(
+                Kind::UnknownParam,
+                format!("the {what} has no parameter {}", quote(name)),
+                suggest::mend(problems.len(), name, known, "its parameters are:"),
+            ));
+            continue;
+        };
+        let value = param.kind.fit(value, "give").unwrap_or_else(|unfit| {
+            let Unfit {
+                kind,
+                message,
+                mend,
+            } = unfit;
+            problems.push(given("params", name).problem(kind, message, mend));
+            // It was given, badly: nobody need be told that it is missing.
+            value.clone()
+        });
+        params.insert(name.clone(), Some(value));
+    }
+    for (name, value) in &params {
+        if value.is_none() && !referred.contains(name.as_str()) {
+            problems.push(given("params", name).problem(
+                Kind::Unbound,
+                format!("the parameter {} has no value", quote(name)),
+                format!("give one with -p {name}=VALUE, or a default in `params`"),
+            ));
         }
     }
+    params
 }
 
 /// A place outside the file: what was given when the task was started.

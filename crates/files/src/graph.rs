@@ -154,7 +154,6 @@ fn forbidden(from: &Draft, dependency: &DraftDependency, to: &Draft) -> Vec<Prob
     problems
 }
 
-/// Reports cycles that have no process in common, each with its path.
 fn cycles(drafts: &[Draft], known: &BTreeMap<&str, usize>, problems: &mut Vec<Problem>) {
     let arrows: Vec<Vec<(usize, &Place)>> = drafts
         .iter()
@@ -166,17 +165,29 @@ fn cycles(drafts: &[Draft], known: &BTreeMap<&str, usize>, problems: &mut Vec<Pr
                 .collect()
         })
         .collect();
-    let mut left: Vec<bool> = vec![true; drafts.len()];
+    let name = |at: usize| drafts[at].spec.name.0.as_str();
+    circles("processes", &arrows, name, problems);
+}
+
+/// Reports circles that have nothing in common, each with its path. `arrows` go from each to
+/// those that it waits for; `what` are they.
+pub(crate) fn circles<'a>(
+    what: &str,
+    arrows: &[Vec<(usize, &Place)>],
+    name: impl Fn(usize) -> &'a str,
+    problems: &mut Vec<Problem>,
+) {
+    let mut left: Vec<bool> = vec![true; arrows.len()];
     // Beyond what is shown, looking for more is lost time.
     for _ in 0..PROBLEMS_MAX {
-        peel(&arrows, &mut left);
+        peel(arrows, &mut left);
         let Some(start) = left.iter().position(|left| *left) else {
             return;
         };
         // Whatever is left waits for something that is left: walking on must
         // come back.
         let mut path: Vec<(usize, &Place)> = Vec::new();
-        let mut seen: Vec<Option<usize>> = vec![None; drafts.len()];
+        let mut seen: Vec<Option<usize>> = vec![None; arrows.len()];
         let mut at = start;
         while seen[at].is_none() {
             let Some(&(next, place)) = arrows[at].iter().find(|(next, _)| left[*next]) else {
@@ -187,7 +198,7 @@ fn cycles(drafts: &[Draft], known: &BTreeMap<&str, usize>, problems: &mut Vec<Pr
             at = next;
         }
         let cycle = &path[seen[at].unwrap_or(0)..];
-        problems.push(explain(drafts, cycle));
+        problems.push(explain(what, &name, cycle));
         for (index, _) in cycle {
             left[*index] = false;
         }
@@ -218,7 +229,7 @@ fn peel(arrows: &[Vec<(usize, &Place)>], left: &mut [bool]) {
     }
 }
 
-fn explain(drafts: &[Draft], cycle: &[(usize, &Place)]) -> Problem {
+fn explain<'a>(what: &str, name: impl Fn(usize) -> &'a str, cycle: &[(usize, &Place)]) -> Problem {
     const SHOWN_MAX: usize = 12;
     // Told from the first of them in the file, whichever was met first.
     let lead = (0..cycle.len())
@@ -227,7 +238,7 @@ fn explain(drafts: &[Draft], cycle: &[(usize, &Place)]) -> Problem {
     let mut names: Vec<String> = cycle[lead..]
         .iter()
         .chain(&cycle[..lead])
-        .map(|(index, _)| crate::error::clean(&drafts[*index].spec.name.0))
+        .map(|(index, _)| crate::error::clean(name(*index)))
         .collect();
     if names.len() > SHOWN_MAX {
         let more = names.len() - SHOWN_MAX;
@@ -239,7 +250,7 @@ fn explain(drafts: &[Draft], cycle: &[(usize, &Place)]) -> Problem {
     let message = if cycle.len() == 1 {
         format!("{} waits for itself", quote(&first))
     } else {
-        format!("these processes wait for each other: {path}")
+        format!("these {what} wait for each other: {path}")
     };
     let mend = if cycle.len() == 1 {
         "remove this dependency"

@@ -9,7 +9,7 @@ use baton_model::time::Millis;
 
 use crate::error::Errors;
 use crate::file::{Binding, TaskFile};
-use crate::policy::Retry;
+use crate::policy::{Growth, Policy, Retry, Scaling};
 use crate::read::FINALIZATION_WAIT;
 
 /// Whose a task is that does not say.
@@ -37,32 +37,39 @@ impl TaskFile {
     /// As [`TaskFile::bind`].
     pub fn instance(&self, binding: &Binding) -> Result<InstanceSpec, Errors> {
         let task = self.bind(binding)?;
-        let mut request = task.resources.clone();
-        if self.source.pointer("/resources/cpu").is_none() {
-            request.cpu_milli = DEFAULT_CPU_MILLI;
-        }
-        let name = task.name.clone();
-        let owner = task.owner.clone();
-        let user = task.user.clone();
-        let (work, env) = work(task);
-        Ok(InstanceSpec {
-            name,
-            owner: owner.unwrap_or_else(|| DEFAULT_OWNER.to_owned()),
-            work,
-            env,
-            user,
-            uris: self.policy.uris.clone(),
-            ask: Ask {
-                request,
-                constraints: self.policy.constraints.clone(),
-            },
-            priority: self.policy.priority,
-            exclusive: self.policy.exclusive,
-            retry: budget(&self.policy.retry),
-            timeout: self.policy.timeout,
-            array: None,
-            origin: None,
-        })
+        Ok(instance(task, &self.policy, self.body.says_cpu))
+    }
+}
+
+/// What a scheduler is given for a task that is bound. `says_cpu` is false for one that does
+/// not say how much of a processor it needs.
+pub(crate) fn instance(task: TaskSpec, policy: &Policy, says_cpu: bool) -> InstanceSpec {
+    let mut request = task.resources.clone();
+    if !says_cpu {
+        request.cpu_milli = DEFAULT_CPU_MILLI;
+    }
+    let name = task.name.clone();
+    let owner = task.owner.clone();
+    let user = task.user.clone();
+    let (work, env) = work(task);
+    InstanceSpec {
+        name,
+        owner: owner.unwrap_or_else(|| DEFAULT_OWNER.to_owned()),
+        work,
+        env,
+        user,
+        uris: policy.uris.clone(),
+        ask: Ask {
+            request,
+            constraints: policy.constraints.clone(),
+        },
+        priority: policy.priority,
+        exclusive: policy.exclusive,
+        retry: budget(&policy.retry),
+        timeout: policy.timeout,
+        array: None,
+        origin: None,
+        part: None,
     }
 }
 
@@ -95,10 +102,6 @@ fn is_plain(task: &TaskSpec) -> bool {
 }
 
 fn budget(retry: &Retry) -> RetryBudget {
-    let percent = |name: &str| {
-        let milli = retry.scale_milli.get(name).copied().unwrap_or(1_000);
-        u32::try_from(milli / 10).unwrap_or(u32::MAX)
-    };
     let defaults = RetryBudget::default();
     RetryBudget {
         failures_max: retry.attempts.saturating_sub(1),
@@ -108,9 +111,32 @@ fn budget(retry: &Retry) -> RetryBudget {
             first: backoff.first,
             max: backoff.max,
         }),
-        scale: Scale {
-            memory_percent: percent("memory"),
-            timeout_percent: percent("timeout"),
-        },
+        scale: scale(&retry.scale),
+        fallback: retry.fallback.clone(),
+    }
+}
+
+fn scale(said: &Scaling) -> Scale {
+    let (memory_percent, memory_cap, memory_steps) = grown(said.memory.as_ref());
+    let (timeout_percent, timeout_cap, timeout_steps) = grown(said.timeout.as_ref());
+    Scale {
+        memory_percent,
+        timeout_percent,
+        memory_cap,
+        timeout_cap,
+        memory_steps,
+        timeout_steps,
+    }
+}
+
+/// The factor in percent, its cap, and the steps that there are in place of both.
+fn grown<T: Copy>(growth: Option<&Growth<T>>) -> (u32, Option<T>, Vec<T>) {
+    match growth {
+        None => (100, None, Vec::new()),
+        Some(Growth::Factor { milli, cap }) => {
+            let percent = u32::try_from(milli / 10).unwrap_or(u32::MAX);
+            (percent, *cap, Vec::new())
+        }
+        Some(Growth::Steps(steps)) => (100, None, steps.clone()),
     }
 }

@@ -1,4 +1,4 @@
-//! The files people write: YAML, TOML or JSON in, a checked task or a list of
+//! The files people write: YAML, TOML or JSON in, a checked task or workflow or a list of
 //! clear errors out.
 //!
 //! ```
@@ -23,13 +23,16 @@
 //! | [`TaskFile`] to `TaskSpec` | `file`, `given`, `template` | parameters, ports, the task's id |
 //! | the same to `InstanceSpec` | `instance` | what a scheduler is given, with its defaults |
 //! | the same to [`Definition`] | `definition` | what a library keeps, with its templates open |
+//! | tree to [`WorkflowFile`], that to a plan | `read`, `workflow` | tasks, their order and items |
 //!
 //! Beside them: [`units`] (durations and sizes, for command lines too), [`Param`],
 //! [`Policy`], [`Errors`], and [`limits`]. What a schedule means is `baton-core`'s `clock`,
-//! which is asked while a file is read. The schema with its defaults stands in
-//! `docs/decisions/0008-task-files.md`; what a task means once it is bound, in
+//! which is asked while a file is read; what references and conditions of a workflow mean, its
+//! `workflow`. [`wfcommons`] makes workflows of recorded ones. The schema with its defaults of tasks stands in
+//! `docs/decisions/0008-task-files.md`, that of workflows in `docs/workflows.md`; what a task means once it is bound, in
 //! `baton_model::task`. Nothing here runs anything or knows what time it is.
 
+mod bind;
 mod definition;
 mod error;
 mod file;
@@ -45,6 +48,8 @@ mod suggest;
 mod template;
 mod tree;
 pub mod units;
+pub mod wfcommons;
+mod workflow;
 
 use std::fs::File;
 use std::io::Read;
@@ -54,12 +59,14 @@ pub use error::{Errors, Kind, Position, Problem};
 pub use file::{Binding, TaskFile};
 pub use instance::DEFAULT_OWNER;
 pub use param::{Param, ParamKind};
-pub use policy::{Policy, Retry};
+pub use policy::{Growth, Policy, Retry, Scaling};
+pub use workflow::{WorkflowFile, workflow_part};
 
 pub use baton_model::library::{Definition, TaskName, Trigger};
 
 use error::{Place, quote};
-use limits::FILE_BYTES_MAX;
+use limits::{FILE_BYTES_MAX, TASK, WORKFLOW, WORKFLOW_BYTES_MAX};
+use tree::{Size, Tree};
 
 /// How a file is written. The schema is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,12 +93,136 @@ impl Format {
     }
 }
 
+/// A file of either kind.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
+pub enum AnyFile {
+    /// A task.
+    Task(TaskFile),
+    /// A workflow.
+    Workflow(WorkflowFile),
+}
+
 /// Reads and checks a task file.
 ///
 /// # Errors
 /// Everything that is wrong with it, including that it cannot be read.
 pub fn load(path: impl AsRef<Path>) -> Result<TaskFile, Errors> {
-    let path = path.as_ref();
+    let (name, format, bytes) = open(path.as_ref(), FILE_BYTES_MAX)?;
+    parse_bytes(&bytes, format, &name)
+}
+
+/// Reads and checks a workflow file.
+///
+/// # Errors
+/// Everything that is wrong with it, including that it cannot be read.
+pub fn load_workflow(path: impl AsRef<Path>) -> Result<WorkflowFile, Errors> {
+    let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
+    parse_workflow(text(&bytes, &WORKFLOW, &name)?, format, &name)
+}
+
+/// Reads and checks a file that is a task or a workflow: one with `workflow` or `tasks` at its
+/// top is a workflow.
+///
+/// # Errors
+/// Everything that is wrong with it, including that it cannot be read.
+pub fn load_any(path: impl AsRef<Path>) -> Result<AnyFile, Errors> {
+    let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
+    let text = text(&bytes, &WORKFLOW, &name)?;
+    let fail = |problems| Errors::new(&name, problems);
+    let read_workflow = |root: &Tree| read::workflow(root, &name).map_err(fail);
+    // Which kind it is decides how large it may be, and is known only when it is read.
+    match tree::parse(text, format, &TASK) {
+        Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
+        Ok(root) => read::task(&root, &name).map_err(fail).map(AnyFile::from),
+        Err(problems) if problems.iter().any(|it| it.kind == Kind::TooLarge) => {
+            match tree::parse(text, format, &WORKFLOW) {
+                Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
+                Ok(_) => Err(fail(problems)),
+                Err(problems) => Err(fail(problems)),
+            }
+        }
+        Err(problems) => Err(fail(problems)),
+    }
+}
+
+impl From<TaskFile> for AnyFile {
+    fn from(file: TaskFile) -> Self {
+        Self::Task(file)
+    }
+}
+
+impl From<WorkflowFile> for AnyFile {
+    fn from(file: WorkflowFile) -> Self {
+        Self::Workflow(file)
+    }
+}
+
+/// Checks the text of a task file. `name` stands for the file in errors.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors> {
+    tree::parse(text, format, &TASK)
+        .and_then(|root| read::task(&root, name))
+        .map_err(|problems| Errors::new(name, problems))
+}
+
+/// Checks the text of a workflow file. `name` stands for the file in errors.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse_workflow(text: &str, format: Format, name: &str) -> Result<WorkflowFile, Errors> {
+    tree::parse(text, format, &WORKFLOW)
+        .and_then(|root| read::workflow(&root, name))
+        .map_err(|problems| Errors::new(name, problems))
+}
+
+/// Checks a task that came as JSON: over HTTP, or from [`TaskFile::to_json`]. `name`
+/// stands for the file in errors, which know fields but no lines.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Errors> {
+    source::tree(value, &TASK)
+        .and_then(|root| read::task(&root, name))
+        .map_err(|problems| Errors::new(name, problems))
+}
+
+/// Checks a workflow that came as JSON: over HTTP, or from [`WorkflowFile::to_json`]. `name`
+/// stands for the file in errors, which know fields but no lines.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn workflow_from_json(value: &serde_json::Value, name: &str) -> Result<WorkflowFile, Errors> {
+    source::tree(value, &WORKFLOW)
+        .and_then(|root| read::workflow(&root, name))
+        .map_err(|problems| Errors::new(name, problems))
+}
+
+/// Like [`parse`], for bytes that may not be text.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub fn parse_bytes(bytes: &[u8], format: Format, name: &str) -> Result<TaskFile, Errors> {
+    parse(text(bytes, &TASK, name)?, format, name)
+}
+
+/// The bytes of a file as text.
+fn text<'a>(bytes: &'a [u8], size: &Size, name: &str) -> Result<&'a str, Errors> {
+    // The limit first: what is too large is not looked at.
+    if bytes.len() > size.file_bytes_max {
+        let bound = format!("{} bytes", size.file_bytes_max);
+        return Err(Errors::new(name, vec![tree::too_large(size, &bound, None)]));
+    }
+    std::str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to(), name))
+}
+
+/// The name of a file in errors, its format, and what is in it.
+fn open(path: &Path, bytes_max: usize) -> Result<(String, Format, Vec<u8>), Errors> {
     let name = path.display().to_string();
     let fail = |kind, message: String, mend: &str| {
         Errors::new(&name, vec![Place::default().problem(kind, message, mend)])
@@ -103,60 +234,14 @@ pub fn load(path: impl AsRef<Path>) -> Result<TaskFile, Errors> {
             "name it .yaml, .yml, .toml or .json",
         )
     })?;
-    let bytes = read(path).map_err(|error| {
+    let bytes = read(path, bytes_max).map_err(|error| {
         fail(
             Kind::Unreadable,
             format!("the file cannot be read: {error}"),
             "check its name and who may read it",
         )
     })?;
-    parse_bytes(&bytes, format, &name)
-}
-
-/// Checks the text of a task file. `name` stands for the file in errors.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors> {
-    if text.len() > FILE_BYTES_MAX {
-        let problem = Place::default().problem(
-            Kind::TooLarge,
-            format!("the file has more than {FILE_BYTES_MAX} bytes"),
-            "move data into files of their own, or make a workflow of several tasks",
-        );
-        return Err(Errors::new(name, vec![problem]));
-    }
-    tree::parse(text, format)
-        .and_then(|root| read::task(&root, name))
-        .map_err(|problems| Errors::new(name, problems))
-}
-
-/// Checks a task that came as JSON: over HTTP, or from [`TaskFile::to_json`]. `name`
-/// stands for the file in errors, which know fields but no lines.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Errors> {
-    source::tree(value)
-        .and_then(|root| read::task(&root, name))
-        .map_err(|problems| Errors::new(name, problems))
-}
-
-/// Like [`parse`], for bytes that may not be text.
-///
-/// # Errors
-/// Everything that is wrong with them.
-pub fn parse_bytes(bytes: &[u8], format: Format, name: &str) -> Result<TaskFile, Errors> {
-    // The limit first: what is too large is not looked at.
-    let text = match std::str::from_utf8(&bytes[..bytes.len().min(FILE_BYTES_MAX + 1)]) {
-        Ok(text) => text,
-        // Cut in the middle of a character by the limit, not by the writer.
-        Err(error) if error.error_len().is_none() && bytes.len() > FILE_BYTES_MAX => {
-            return parse(&" ".repeat(FILE_BYTES_MAX + 1), format, name);
-        }
-        Err(error) => return Err(not_utf8(bytes, error.valid_up_to(), name)),
-    };
-    parse(text, format, name)
+    Ok((name, format, bytes))
 }
 
 fn not_utf8(bytes: &[u8], at: usize, name: &str) -> Errors {
@@ -183,9 +268,9 @@ fn not_utf8(bytes: &[u8], at: usize, name: &str) -> Errors {
 }
 
 /// One byte more than allowed at most, so that a device without end ends.
-fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+fn read(path: &Path, bytes_max: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX) + 1;
     File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -1,4 +1,7 @@
-//! Every bound on what a file may hold, each with its reason.
+//! Every bound on what a file may hold, each with its reason. What a plan may hold is
+//! `baton_model::limits`.
+
+use crate::tree::Size;
 
 /// Bytes of one file: some ten thousand processes, written at length. More is a
 /// program's output, and belongs into an array or a workflow.
@@ -61,6 +64,10 @@ pub const PRIORITY_MAX: i32 = 1_000;
 /// Labels that a task may ask for, and values of one.
 pub const CONSTRAINTS_MAX: usize = 100;
 
+/// Steps in which something grows, or places that a task falls back to: more attempts than
+/// anybody means.
+pub const STEPS_MAX: usize = 100;
+
 /// Files that are fetched for a task. More belong into an archive.
 pub const URIS_MAX: usize = 100;
 
@@ -69,3 +76,57 @@ pub const URI_BYTES_MAX: usize = 4_096;
 
 /// Values that a parameter may be one of: as many as a person chooses from.
 pub const CHOICES_MAX: usize = 100;
+
+/// Bytes of one workflow file: a program wrote it, and this holds some ten million edges.
+pub const WORKFLOW_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes of one in TOML, whose reader keeps every word of the text in memory several times
+/// over. Programs write JSON.
+pub const WORKFLOW_TOML_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Values of a workflow file, those that YAML aliases unfold to included: every item that a run
+/// may have can be listed, beside a hundred thousand tasks. Each takes about a hundred bytes
+/// while the file is read. Edges are cheaper as one text.
+pub const WORKFLOW_VALUES_MAX: usize = 3_000_000;
+
+/// Bytes of text that YAML aliases may unfold a workflow file to: no more than the largest file
+/// has without them.
+pub const WORKFLOW_TEXT_BYTES_MAX: usize = WORKFLOW_BYTES_MAX;
+
+/// Bytes that all tasks of a workflow may take from its defaults and templates: a thousand
+/// for each of as many tasks as a plan may have.
+pub const WORKFLOW_TAKEN_BYTES_MAX: usize = 200 * 1024 * 1024;
+
+/// Bytes of the texts of a plan, with everything filled in: a thousand for each of as many tasks
+/// as it may have.
+pub const PLAN_BYTES_MAX: usize = 200 * 1024 * 1024;
+
+/// Steps from task to task while looking for those that references to outputs name further
+/// upstream: part of a second. Whoever names them in `after` needs none.
+pub const UPSTREAM_STEPS_MAX: usize = 20_000_000;
+
+/// Tasks of a workflow among which a name is looked for that was nearly written. More were
+/// written by a program, which makes no slips.
+pub const SUGGESTED_TASKS_MAX: usize = 5_000;
+
+/// A task file.
+pub(crate) const TASK: Size = Size {
+    what: "task",
+    file_bytes_max: FILE_BYTES_MAX,
+    toml_bytes_max: FILE_BYTES_MAX,
+    values_max: VALUES_MAX,
+    json_values_max: FILE_BYTES_MAX,
+    text_bytes_max: TEXT_BYTES_MAX,
+    mend: "move data into files of their own, or make a workflow of several tasks",
+};
+
+/// A workflow file.
+pub(crate) const WORKFLOW: Size = Size {
+    what: "workflow",
+    file_bytes_max: WORKFLOW_BYTES_MAX,
+    toml_bytes_max: WORKFLOW_TOML_BYTES_MAX,
+    values_max: WORKFLOW_VALUES_MAX,
+    json_values_max: WORKFLOW_VALUES_MAX,
+    text_bytes_max: WORKFLOW_TEXT_BYTES_MAX,
+    mend: "write edges as texts, items as ranges or as the outputs of a task, and large files as JSON",
+};

@@ -1,8 +1,6 @@
 //! The policies of a task: when it starts, how often it is tried, how long it may
 //! take. They are for the scheduler; a runner on one host does not look at them.
 
-use std::collections::BTreeMap;
-
 use baton_model::library::Trigger;
 use baton_model::placement::Constraint;
 use baton_model::spec::{Exclusive, Uri};
@@ -38,9 +36,36 @@ pub struct Retry {
     pub losses: Option<u32>,
     /// The pause before another attempt; `None` for the scheduler's default.
     pub backoff: Option<Backoff>,
-    /// By how much `memory` and `timeout` grow after an attempt that they were too
-    /// little for, in thousandths.
-    pub scale_milli: BTreeMap<String, u64>,
+    /// What grows when it was too little.
+    pub scale: Scaling,
+    /// Where it may run after its first failure, its second, and so on, in place of
+    /// [`Policy::constraints`]; the last one stays.
+    pub fallback: Vec<Vec<Constraint>>,
+}
+
+/// How things grow after an attempt that they were too little for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// Bytes of memory.
+    pub memory: Option<Growth<u64>>,
+    /// How long one attempt may take.
+    pub timeout: Option<Growth<Millis>>,
+}
+
+/// How one of them grows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Growth<T> {
+    /// By a factor each time.
+    Factor {
+        /// In thousandths; at least 1000.
+        milli: u64,
+        /// Up to this.
+        cap: Option<T>,
+    },
+    /// To the first of these, then to the second, and so on; the last one stays. At least one,
+    /// and none is less than the one before.
+    Steps(Vec<T>),
 }
 
 impl Default for Retry {
@@ -49,7 +74,8 @@ impl Default for Retry {
             attempts: 1,
             losses: None,
             backoff: None,
-            scale_milli: BTreeMap::new(),
+            scale: Scaling::default(),
+            fallback: Vec::new(),
         }
     }
 }

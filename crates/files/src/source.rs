@@ -1,4 +1,5 @@
-//! A task as JSON: the form in which it travels to a scheduler, templates and all.
+//! A task or a workflow as JSON: the form in which it travels to a scheduler, templates and
+//! all.
 //!
 //! A number keeps its text in a tree, and `1.10` as a parameter means those four
 //! characters; JSON values keep only the number. So numbers become texts in the fields
@@ -6,9 +7,9 @@
 //! [`tree`] is the same task.
 
 use crate::TaskFile;
-use crate::error::{Kind, Place, Problem};
-use crate::limits::{DEPTH_MAX, FILE_BYTES_MAX};
-use crate::tree::{Entry, Tree, Value};
+use crate::error::Problem;
+use crate::limits::DEPTH_MAX;
+use crate::tree::{Entry, Size, Tree, Value, too_large};
 
 impl TaskFile {
     /// The task as it was read, with its templates open. [`crate::from_json`] makes the
@@ -21,11 +22,28 @@ impl TaskFile {
 
 /// The tree of a task as JSON.
 pub(crate) fn of(tree: &Tree) -> serde_json::Value {
-    json(tree, &mut Vec::new())
+    json(tree, &mut Vec::new(), takes_text)
+}
+
+/// The tree of a workflow as JSON.
+pub(crate) fn of_workflow(tree: &Tree) -> serde_json::Value {
+    json(tree, &mut Vec::new(), |path| match path {
+        ["defaults", rest @ ..] | ["tasks" | "templates", _, rest @ ..] => takes_text(rest),
+        path => takes_text(path),
+    })
+}
+
+/// A value that stands for nothing but itself as JSON.
+pub(crate) fn of_value(tree: &Tree) -> serde_json::Value {
+    json(tree, &mut Vec::new(), |_| false)
 }
 
 /// `path` are the keys on the way to it, without the places in lists.
-fn json<'a>(tree: &'a Tree, path: &mut Vec<&'a str>) -> serde_json::Value {
+fn json<'a>(
+    tree: &'a Tree,
+    path: &mut Vec<&'a str>,
+    takes_text: fn(&[&str]) -> bool,
+) -> serde_json::Value {
     use serde_json::Value as Json;
     match &tree.value {
         Value::Null => Json::Null,
@@ -33,12 +51,15 @@ fn json<'a>(tree: &'a Tree, path: &mut Vec<&'a str>) -> serde_json::Value {
         Value::String(text) => Json::String(text.clone()),
         Value::Number(text) if takes_text(path) => Json::String(text.clone()),
         Value::Number(text) => number(text),
-        Value::List(items) => Json::Array(items.iter().map(|item| json(item, path)).collect()),
+        Value::List(items) => {
+            let items = items.iter().map(|item| json(item, path, takes_text));
+            Json::Array(items.collect())
+        }
         Value::Map(entries) => {
             let mut map = serde_json::Map::new();
             for entry in entries {
                 path.push(&entry.key);
-                map.insert(entry.key.clone(), json(&entry.value, path));
+                map.insert(entry.key.clone(), json(&entry.value, path, takes_text));
                 path.pop();
             }
             Json::Object(map)
@@ -62,54 +83,83 @@ fn number(text: &str) -> serde_json::Value {
     if let Ok(whole) = text.parse::<i64>() {
         return whole.into();
     }
+    if let Ok(whole) = text.parse::<u64>() {
+        return whole.into();
+    }
+    // More digits than a number of JSON keeps: better a text than another number.
+    if text
+        .bytes()
+        .all(|b| b.is_ascii_digit() || b == b'-' || b == b'+')
+    {
+        return text.into();
+    }
     let fraction = text.parse().ok().and_then(serde_json::Number::from_f64);
     fraction.map_or_else(|| text.into(), serde_json::Value::Number)
 }
 
 /// JSON as a tree without places.
-pub(crate) fn tree(value: &serde_json::Value) -> Result<Tree, Vec<Problem>> {
-    let mut bytes = 0;
-    walk(value, 0, &mut bytes).map_err(|problem| vec![problem])
+pub(crate) fn tree(value: &serde_json::Value, size: &Size) -> Result<Tree, Vec<Problem>> {
+    let mut room = Room {
+        bytes: 0,
+        values: 0,
+        size,
+    };
+    walk(value, 0, &mut room).map_err(|problem| vec![problem])
 }
 
-fn walk(value: &serde_json::Value, depth: usize, bytes: &mut usize) -> Result<Tree, Problem> {
+/// How much of it there was so far.
+struct Room<'a> {
+    bytes: usize,
+    values: usize,
+    size: &'a Size,
+}
+
+impl Room<'_> {
+    fn take(&mut self, bytes: usize) -> Result<(), Problem> {
+        self.bytes += 1 + bytes;
+        self.values += 1;
+        let bound = if self.bytes > self.size.file_bytes_max {
+            format!("{} bytes", self.size.file_bytes_max)
+        } else if self.values > self.size.json_values_max {
+            format!("{} values", self.size.json_values_max)
+        } else {
+            return Ok(());
+        };
+        Err(too_large(self.size, &bound, None))
+    }
+}
+
+fn walk(value: &serde_json::Value, depth: usize, room: &mut Room<'_>) -> Result<Tree, Problem> {
     use serde_json::Value as Json;
     if depth > DEPTH_MAX {
         return Err(crate::tree::too_deep(None));
     }
-    *bytes += 1;
+    room.take(match value {
+        Json::String(text) => text.len(),
+        _ => 0,
+    })?;
     let value = match value {
         Json::Null => Value::Null,
         Json::Bool(value) => Value::Bool(*value),
         Json::Number(number) => Value::Number(number.to_string()),
-        Json::String(text) => {
-            *bytes += text.len();
-            Value::String(text.clone())
-        }
+        Json::String(text) => Value::String(text.clone()),
         Json::Array(items) => {
-            let items = items.iter().map(|item| walk(item, depth + 1, bytes));
+            let items = items.iter().map(|item| walk(item, depth + 1, room));
             Value::List(items.collect::<Result<_, _>>()?)
         }
         Json::Object(map) => {
             let mut entries = Vec::with_capacity(map.len());
             for (key, value) in map {
-                *bytes += key.len();
+                room.bytes += key.len();
                 entries.push(Entry {
                     key: key.clone(),
                     position: None,
-                    value: walk(value, depth + 1, bytes)?,
+                    value: walk(value, depth + 1, room)?,
                 });
             }
             Value::Map(entries)
         }
     };
-    if *bytes > FILE_BYTES_MAX {
-        return Err(Place::default().problem(
-            Kind::TooLarge,
-            format!("the task has more than {FILE_BYTES_MAX} bytes"),
-            "move data into files of their own, or make a workflow of several tasks",
-        ));
-    }
     Ok(Tree {
         value,
         position: None,

@@ -1,12 +1,20 @@
 //! Templates: `{{ params.day }}`, `{{ ports.http }}`, `{{ task.id }}`,
 //! `{{ task.name }}`, with or without the spaces.
 //!
+//! A workflow has no ports and ids, and beside its own name it refers to what is known only
+//! later: `{{ item }}`, `{{ matrix.os }}`, `{{ tasks.list.outputs.files }}`. Those stay in
+//! what is filled in here, which is then a text of `baton_core::workflow::template`, and
+//! everything else in it is escaped.
+//!
 //! `{{{{` stands for `{{` itself, so `{{{{.Names}}` comes out as `{{.Names}}`;
 //! `}}` outside a reference is itself. What is filled in is not looked at again:
 //! a value can neither refer to another nor escape from its argument, but a shell
 //! will split and expand it like any other text in its command.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use baton_core::workflow::template as core;
 
 use crate::error::{Kind, Place, Problem, quote};
 use crate::limits::ARGUMENT_BYTES_MAX;
@@ -15,7 +23,19 @@ use crate::suggest;
 use crate::tree::Value;
 
 const NAMESPACES: &[&str] = &["params", "ports", "task"];
+const WORKFLOW_NAMESPACES: &[&str] = &["params", "workflow", "task", "item", "matrix", "tasks"];
 const TASK_FIELDS: &[&str] = &["id", "name"];
+
+/// The references of a workflow that stay until an item is ready.
+pub(crate) use baton_core::workflow::template::Reference as Later;
+
+/// What sort of file a text stands in, which decides what it may refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scope {
+    #[default]
+    Task,
+    Workflow,
+}
 
 /// A text with references, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +57,18 @@ pub(crate) enum Reference {
     Port(String),
     TaskId,
     TaskName,
+    WorkflowName,
+    Later(Later),
+}
+
+impl Reference {
+    /// The parameter that it refers to.
+    pub(crate) fn param(&self) -> Option<&str> {
+        match self {
+            Self::Param(name) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 impl std::fmt::Display for Reference {
@@ -46,6 +78,8 @@ impl std::fmt::Display for Reference {
             Self::Port(name) => write!(f, "{{{{ ports.{name} }}}}"),
             Self::TaskId => f.write_str("{{ task.id }}"),
             Self::TaskName => f.write_str("{{ task.name }}"),
+            Self::WorkflowName => f.write_str("{{ workflow.name }}"),
+            Self::Later(later) => write!(f, "{{{{ {later} }}}}"),
         }
     }
 }
@@ -56,11 +90,18 @@ pub(crate) struct Values<'a> {
     pub(crate) ports: &'a BTreeMap<String, u16>,
     pub(crate) task_id: Option<&'a str>,
     pub(crate) task_name: &'a str,
+    /// The name of the workflow, if the texts are those of one.
+    pub(crate) workflow: Option<&'a str>,
 }
 
 impl Text {
     /// Reads the references of a text. Whether they are bound is known later.
-    pub(crate) fn parse(text: &str, item: &Item<'_>, problems: &mut Vec<Problem>) -> Self {
+    pub(crate) fn parse(
+        text: &str,
+        item: &Item<'_>,
+        scope: Scope,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
         let mut pieces = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -82,7 +123,11 @@ impl Text {
                 rest = "";
                 break;
             };
-            match reference(&after[..end], problems.len()) {
+            let read = match scope {
+                Scope::Task => reference(&after[..end], problems.len()),
+                Scope::Workflow => in_workflow(&after[..end], problems.len()),
+            };
+            match read {
                 Ok(reference) => {
                     pieces.push(Piece::Literal(std::mem::take(&mut literal)));
                     pieces.push(Piece::Reference(reference));
@@ -118,16 +163,22 @@ impl Text {
 
     /// Fills in every reference, or says which cannot be.
     pub(crate) fn render(&self, values: &Values<'_>, problems: &mut Vec<Problem>) -> String {
-        let mut text = String::new();
+        // What is escaped must be escaped as a whole: a brace may come from two places.
+        let (mut text, mut open) = (String::new(), String::new());
         for piece in &self.pieces {
             // Too long already; who asked for it will say so.
-            if text.len() > ARGUMENT_BYTES_MAX {
+            if text.len() + open.len() > ARGUMENT_BYTES_MAX {
                 break;
             }
             match piece {
-                Piece::Literal(literal) => text.push_str(literal),
+                Piece::Literal(literal) => open.push_str(literal),
+                Piece::Reference(Reference::Later(later)) => {
+                    self.no_brace_before(&open, later, problems);
+                    text.push_str(&values.literal(&std::mem::take(&mut open)));
+                    text.push_str(&format!("{{{{ {later} }}}}"));
+                }
                 Piece::Reference(reference) => match values.get(reference, problems.len()) {
-                    Ok(value) => text.push_str(&value),
+                    Ok(value) => open.push_str(&value),
                     Err((kind, message, mend)) => {
                         problems.push(self.place.problem(
                             kind,
@@ -138,13 +189,42 @@ impl Text {
                 },
             }
         }
+        text.push_str(&values.literal(&open));
         text
+    }
+
+    /// A single brace in front of a reference would open it one character too early.
+    fn no_brace_before(&self, before: &str, later: &Later, problems: &mut Vec<Problem>) {
+        let braces = before.len() - before.trim_end_matches('{').len();
+        if braces % 2 == 1 {
+            problems.push(self.place.problem(
+                Kind::Template,
+                format!("a brace stands directly before {{{{ {later} }}}}"),
+                "put something between them, or put the value into a variable of `env`",
+            ));
+        }
     }
 }
 
 type Complaint = (Kind, String, String);
 
 impl Values<'_> {
+    /// A text that comes out as it is, in whatever is filled in.
+    pub(crate) fn literal(&self, text: &str) -> String {
+        match self.workflow {
+            Some(_) => core::escape(text),
+            None => text.to_owned(),
+        }
+    }
+
+    /// A text that was filled in as it may look later, to be checked.
+    pub(crate) fn shape<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.workflow {
+            Some(_) => core::render(text, |_| Some("x".into())).into(),
+            None => text.into(),
+        }
+    }
+
     fn get(&self, reference: &Reference, found: usize) -> Result<String, Complaint> {
         match reference {
             Reference::Param(name) => match self.params.get(name) {
@@ -156,7 +236,10 @@ impl Values<'_> {
                 )),
                 None => Err((
                     Kind::UnknownReference,
-                    "is not a parameter of this task".to_owned(),
+                    match self.workflow {
+                        Some(_) => "is not a parameter of this workflow".to_owned(),
+                        None => "is not a parameter of this task".to_owned(),
+                    },
                     suggest::mend(
                         found,
                         name,
@@ -186,8 +269,70 @@ impl Values<'_> {
                 )
             }),
             Reference::TaskName => Ok(self.task_name.to_owned()),
+            Reference::WorkflowName => Ok(self.workflow.unwrap_or_default().to_owned()),
+            Reference::Later(later) => Ok(format!("{{{{ {later} }}}}")),
         }
     }
+}
+
+/// What stands between the braces in a workflow.
+fn in_workflow(inside: &str, found: usize) -> Result<Reference, Complaint> {
+    const MEND: &str = "write `{{ params.NAME }}`, `{{ workflow.name }}`, `{{ task.name }}`, `{{ item }}`, \
+                        `{{ matrix.KEY }}` or `{{ tasks.NAME.outputs.KEY }}`; `{{{{` for two braces \
+                        that are no template";
+    let inside = inside.trim();
+    let shown = quote(&format!("{{{{ {inside} }}}}"));
+    match inside {
+        "workflow.name" => return Ok(Reference::WorkflowName),
+        "task.name" => return Ok(Reference::TaskName),
+        "task.id" => {
+            return Err((
+                Kind::UnknownReference,
+                format!("{shown} does not exist in a workflow"),
+                "write `{{ task.name }}`, or use the variable BATON_INSTANCE in the command"
+                    .to_owned(),
+            ));
+        }
+        _ => {}
+    }
+    match Later::parse(inside) {
+        Ok(Later::Param(name)) if is_name(&name) => return Ok(Reference::Param(name)),
+        Ok(Later::Param(_)) | Err(_) => {}
+        Ok(later) => return Ok(Reference::Later(later)),
+    }
+    let namespace = inside.split('.').next().unwrap_or_default();
+    if namespace == "ports" {
+        return Err((
+            Kind::UnknownReference,
+            format!("{shown}: the tasks of a workflow have no ports"),
+            "let the command choose a free port, or write its number".to_owned(),
+        ));
+    }
+    if is_name(inside) && !WORKFLOW_NAMESPACES.contains(&inside) {
+        let mend = match suggest::nearest(inside, ["item"]) {
+            Some(_) => "did you mean `{{ item }}`?".to_owned(),
+            None => format!(
+                "did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for two braces that are no template"
+            ),
+        };
+        return Err((Kind::Template, format!("{shown} is no reference"), mend));
+    }
+    if !is_name(namespace) || WORKFLOW_NAMESPACES.contains(&namespace) {
+        return Err((
+            Kind::Template,
+            format!("{shown} is no reference"),
+            MEND.to_owned(),
+        ));
+    }
+    let names = WORKFLOW_NAMESPACES.iter().copied();
+    Err((
+        Kind::UnknownReference,
+        format!(
+            "{shown} refers to {}, which does not exist",
+            quote(namespace)
+        ),
+        suggest::mend(found, namespace, names, "a template can refer to:"),
+    ))
 }
 
 /// What stands between the braces.

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use baton_files::{Binding, Format, Param, ParamKind, Retry, TaskFile, load, parse};
+use baton_files::{
+    AnyFile, Binding, Format, Growth, Param, ParamKind, Retry, Scaling, TaskFile, load, load_any,
+    parse,
+};
 use baton_model::library::{Rate, Schedule, TaskName, Trigger};
+use baton_model::placement::{Constraint, Rule};
 use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
 use baton_model::spec::Exclusive;
 use baton_model::task::{
@@ -123,10 +127,22 @@ fn every_policy_arrives() {
                 max: Millis::from_secs(300),
                 jitter_percent: 10,
             }),
-            scale_milli: BTreeMap::from([
-                ("memory".to_owned(), 1_500),
-                ("timeout".to_owned(), 2_000),
-            ]),
+            scale: Scaling {
+                memory: Some(Growth::Factor {
+                    milli: 1_500,
+                    cap: Some(8 << 30),
+                }),
+                timeout: Some(Growth::Steps(
+                    [7_200, 14_400].map(Millis::from_secs).to_vec()
+                )),
+            },
+            fallback: vec![
+                vec![Constraint {
+                    label: "pool".to_owned(),
+                    rule: Rule::OneOf(["big".to_owned()].into()),
+                }],
+                Vec::new(),
+            ],
         }
     );
     assert_eq!(file.policy.timeout, Some(Millis::from_secs(3_600)));
@@ -435,7 +451,19 @@ fn every_example_can_be_run() {
         if Format::of(&path).is_none() {
             continue;
         }
-        let file = load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let file = match load_any(&path).unwrap_or_else(|errors| panic!("{errors}")) {
+            AnyFile::Task(file) => file,
+            AnyFile::Workflow(file) => {
+                let plan = file.plan(&BTreeMap::new());
+                assert!(
+                    !plan
+                        .unwrap_or_else(|errors| panic!("{errors}"))
+                        .tasks
+                        .is_empty()
+                );
+                continue;
+            }
+        };
         // Ports and an id are given when it runs; all the rest must be there.
         let binding = Binding {
             ports: file

@@ -5,7 +5,11 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use baton_files::{Binding, Definition, Format, TaskName, from_json, parse, parse_bytes};
+use baton_core::workflow::check;
+use baton_files::{
+    Binding, Definition, Format, Kind, TaskName, from_json, parse, parse_bytes, parse_workflow,
+    workflow_from_json,
+};
 use baton_model::task::{Condition, ProcessName, TaskSpec};
 
 /// splitmix64: a failing round can be named by its number, for ever.
@@ -101,17 +105,10 @@ fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
-fn corpus() -> Vec<(Format, Vec<u8>)> {
+/// The files of some folders.
+fn corpus(folders: &[&str]) -> Vec<(Format, Vec<u8>)> {
     let mut corpus = Vec::new();
-    // Good files several times: a mutated one reaches further than a bad one.
-    for folder in [
-        "tests",
-        "tests",
-        "tests",
-        "tests",
-        "../../examples",
-        "tests/errors",
-    ] {
+    for folder in folders {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         for entry in fs::read_dir(folder).expect("part of the repository") {
             let path = entry.expect("readable").path();
@@ -140,7 +137,15 @@ fn assert_reads_again(name: &TaskName, definition: &Definition) {
 
 #[test]
 fn no_mutated_file_makes_the_reader_panic() {
-    let corpus = corpus();
+    // Good files several times: a mutated one reaches further than a bad one.
+    let corpus = corpus(&[
+        "tests",
+        "tests",
+        "tests",
+        "tests",
+        "../../examples",
+        "tests/errors",
+    ]);
     let binding = Binding {
         params: BTreeMap::new(),
         ports: BTreeMap::from([("http".to_owned(), 80)]),
@@ -175,6 +180,56 @@ fn no_mutated_file_makes_the_reader_panic() {
     }
     // Otherwise the mutator only ever tests the parsers.
     assert!(read > 200, "only {read} mutated files were good ones");
+}
+
+#[test]
+fn no_mutated_workflow_makes_the_reader_panic_or_becomes_a_plan_that_is_none() {
+    let mut corpus = corpus(&["tests/workflow-errors"]);
+    // As often as all the bad ones together: only a good one reaches the plan.
+    let etl = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/etl.yaml");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workflows.md");
+    let docs = fs::read_to_string(docs).expect("part of the repository");
+    let blocks = docs.split("```yaml\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let good: Vec<Vec<u8>> = blocks
+        .map(|block| block.as_bytes().to_vec())
+        .chain([fs::read(etl).expect("part of the repository")])
+        .collect();
+    for bytes in good.iter().cycle().take(corpus.len()) {
+        corpus.push((Format::Yaml, bytes.clone()));
+        let file = parse_workflow(&String::from_utf8_lossy(bytes), Format::Yaml, "good");
+        let file = file.unwrap_or_else(|errors| panic!("{errors}"));
+        corpus.push((Format::Json, file.to_json().to_string().into_bytes()));
+    }
+    let mut read = 0;
+    for round in 0..10_000_u64 {
+        let mut dice = Dice(round);
+        let (format, original) = &corpus[dice.below(corpus.len())];
+        let mut bytes = original.clone();
+        for _ in 0..=dice.below(4) {
+            mutate(&mut bytes, &mut dice);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let result = std::panic::catch_unwind(|| {
+            let file = parse_workflow(&text, *format, "mutated")?;
+            let plan = file.plan(&BTreeMap::new())?;
+            let again = workflow_from_json(&file.to_json(), "again")?;
+            Ok::<_, baton_files::Errors>((plan, again.plan(&BTreeMap::new())?))
+        });
+        match result {
+            Ok(Ok((plan, again))) => {
+                assert_eq!(check::check(&plan), Ok(()), "round {round}");
+                assert_eq!(plan.tasks.len(), again.tasks.len(), "round {round}");
+                read += 1;
+            }
+            Ok(Err(errors)) => {
+                assert!(!errors.problems.is_empty(), "round {round}");
+                assert!(!errors.to_string().contains('\u{1b}'), "round {round}");
+            }
+            Err(_) => panic!("round {round}: {text}"),
+        }
+    }
+    assert!(read > 200, "only {read} mutated workflows were good ones");
 }
 
 /// What the plan relies on, as far as it is easily said again.
@@ -279,6 +334,150 @@ fn a_file_full_of_mistakes_is_refused() {
     for (what, format, text) in mistakes() {
         assert!(parse(&text, format, "hostile").is_err(), "{what}");
     }
+}
+
+/// What would take minutes, or all memory, if it were made before it is counted.
+fn monsters() -> Vec<(&'static str, Kind, Format, String)> {
+    let head = "workflow: w\ntasks:\n";
+    let axes: String = (0..40)
+        .map(|n| format!("a{n}: {{ range: [0, 1000000] }}, "))
+        .collect();
+    let values = "x,".repeat(20_000);
+    let env = "y".repeat(60_000);
+    let tasks = |piece: &str, count: usize| -> String {
+        let lines = (0..count).map(|n| format!("  t{n}: {}\n", piece.replace('@', &n.to_string())));
+        lines.collect()
+    };
+    vec![
+        (
+            "a product",
+            Kind::TooLarge,
+            Format::Yaml,
+            format!("{head}  a: {{ run: x, matrix: {{ {axes} }} }}\n"),
+        ),
+        (
+            "products of nothing",
+            Kind::TooLarge,
+            Format::Yaml,
+            head.to_owned() + &tasks("{ run: x, matrix: { a: [], b: \"0..1000000\" } }", 1_000),
+        ),
+        (
+            "ranges",
+            Kind::TooLarge,
+            Format::Yaml,
+            head.to_owned() + &tasks("{ run: x, for_each: \"0..1000000\" }", 1_000),
+        ),
+        (
+            "defaults",
+            Kind::TooLarge,
+            Format::Yaml,
+            format!("defaults: {{ env: {{ A: {env} }} }}\n{head}") + &tasks("{ run: x }", 4_000),
+        ),
+        (
+            "templates",
+            Kind::TooLarge,
+            Format::Yaml,
+            format!("templates: {{ t: {{ for_each: [{values}] }} }}\n{head}")
+                + &tasks("{ run: x, template: t }", 3_000),
+        ),
+        (
+            "parameters",
+            Kind::TooLarge,
+            Format::Yaml,
+            format!("params: {{ a: {env} }}\n{head}") + &tasks("{ run: x }", 4_000),
+        ),
+        (
+            "unknown tasks",
+            Kind::UnknownTask,
+            Format::Yaml,
+            head.to_owned() + &tasks("{ run: x, after: [task-@] }", 6_000),
+        ),
+        (
+            "loops",
+            Kind::Cycle,
+            Format::Yaml,
+            head.to_owned() + &tasks("{ run: x, after: [t@] }", 6_000),
+        ),
+        (
+            "lists of edges",
+            Kind::BadEdges,
+            Format::Yaml,
+            format!(
+                "{head}  a: {{ run: x }}\n  b: {{ run: x, after: [{{ task: a, items: \"{}\" }}] }}\n",
+                ";".repeat(5_000_000)
+            ),
+        ),
+        (
+            "depth",
+            Kind::TooDeep,
+            Format::Json,
+            "{\"tasks\":".repeat(10_000) + "1" + &"}".repeat(10_000),
+        ),
+        (
+            "depth",
+            Kind::TooDeep,
+            Format::Yaml,
+            "tasks: ".to_owned() + &"{a: ".repeat(100_000),
+        ),
+        (
+            "conditions",
+            Kind::BadValue,
+            Format::Yaml,
+            format!(
+                "{head}  a: {{ run: x, when: \"{}\" }}\n",
+                "(".repeat(100_000)
+            ),
+        ),
+        (
+            "values",
+            Kind::TooLarge,
+            Format::Json,
+            format!(
+                "{{\"workflow\":\"w\",\"tasks\":[{}0]}}",
+                "0,".repeat(3_000_001)
+            ),
+        ),
+        ("aliases", Kind::TooLarge, Format::Yaml, {
+            let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+            for n in 1..10 {
+                let alias = format!("*a{}, ", n - 1).repeat(10);
+                let _ = writeln!(text, "a{n}: &a{n} [{alias}]");
+            }
+            text + "workflow: w\n"
+        }),
+    ]
+}
+
+#[test]
+fn a_small_file_that_asks_for_everything_is_refused() {
+    for (what, kind, format, text) in monsters() {
+        let plan =
+            parse_workflow(&text, format, "monster").and_then(|it| it.plan(&BTreeMap::new()));
+        let errors = plan.err().unwrap_or_else(|| panic!("{what} became a plan"));
+        assert!(
+            errors.problems.iter().any(|it| it.kind == kind),
+            "{what}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn outputs_far_upstream_are_looked_for_within_bounds() {
+    // Every task refers to the first of a long chain, and does not name it.
+    let mut text =
+        "workflow: w\ntasks:\n  t0: { run: x }\n  t1: { run: x, after: [t0] }\n".to_owned();
+    for n in 2..20_000 {
+        let _ = writeln!(
+            text,
+            "  t{n}: {{ run: \"{{{{ tasks.t0.outputs.k }}}}\", after: [t{}] }}",
+            n - 1
+        );
+    }
+    let errors = parse_workflow(&text, Format::Yaml, "far").expect_err("too far");
+    assert_eq!(
+        errors.problems[0].mend,
+        "name the task itself: `after: [t0]`"
+    );
 }
 
 #[test]

@@ -99,6 +99,34 @@ fn whatever_needs_a_runner_stays_a_task() {
 }
 
 #[test]
+fn what_grows_is_a_factor_a_list_or_a_factor_with_a_cap() {
+    let scale = |text: &str| {
+        instance(&format!("task: t\nrun: x\nretry: {{ {text} }}\n"))
+            .retry
+            .scale
+    };
+    let plain = Scale::default();
+    assert_eq!(scale("attempts: 2"), plain);
+    assert_eq!(
+        scale("scale: { memory: 1.5, timeout: 2 }"),
+        Scale {
+            memory_percent: 150,
+            timeout_percent: 200,
+            ..plain.clone()
+        }
+    );
+    assert_eq!(
+        scale("scale: { memory: [1GiB, 1GiB, 8GiB], timeout: { factor: 3, cap: 4h } }"),
+        Scale {
+            memory_steps: vec![1 << 30, 1 << 30, 8 << 30],
+            timeout_percent: 300,
+            timeout_cap: Some(Millis::from_secs(14_400)),
+            ..plain
+        }
+    );
+}
+
+#[test]
 fn policies_arrive_where_the_scheduler_looks() {
     let spec = full("yaml")
         .instance(&full_binding())
@@ -117,9 +145,13 @@ fn policies_arrive_where_the_scheduler_looks() {
         spec.retry.scale,
         Scale {
             memory_percent: 150,
-            timeout_percent: 200,
+            memory_cap: Some(8 << 30),
+            timeout_steps: [7_200, 14_400].map(Millis::from_secs).to_vec(),
+            ..Scale::default()
         }
     );
+    assert_eq!(spec.retry.fallback.len(), 2);
+    assert_eq!(spec.retry.fallback[0][0].label, "pool");
     let rule = |label: &str, rule| Constraint {
         label: label.to_owned(),
         rule,

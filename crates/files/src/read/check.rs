@@ -6,7 +6,7 @@ use super::scalars::Zero;
 use super::{Fields, Item, Reader};
 use crate::error::Kind;
 use crate::file::{DraftCheck, DraftProbe};
-use crate::template::Text;
+use crate::template::{Reference, Text};
 use crate::tree::Value;
 
 const CHECK_FIELDS: &[&str] = &[
@@ -110,9 +110,7 @@ impl Reader {
                 let port = self.required_port(&fields)?;
                 Some(DraftProbe::Tcp { port })
             }
-            _ => self
-                .template(&item, PORT_MEND)
-                .map(|port| DraftProbe::Tcp { port }),
+            _ => self.port(&item).map(|port| DraftProbe::Tcp { port }),
         }
     }
 
@@ -122,6 +120,21 @@ impl Reader {
             self.missing(fields, "port", PORT_MEND);
             return None;
         };
-        self.template(&port, PORT_MEND)
+        self.port(&port)
+    }
+
+    fn port(&mut self, item: &Item<'_>) -> Option<Text> {
+        let text = self.template(item, PORT_MEND)?;
+        let is_later = |reference: &Reference| matches!(reference, Reference::Later(_));
+        if let Some(reference) = text.references().find(|it| is_later(it)) {
+            self.note(
+                item,
+                Kind::Template,
+                format!("{reference} is not known yet where a port is asked for"),
+                "write the number, or a parameter that holds it",
+            );
+            return None;
+        }
+        Some(text)
     }
 }

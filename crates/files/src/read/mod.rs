@@ -12,27 +12,38 @@
 //! | [`params`] | parameters |
 //! | [`trigger`] | schedule, limits on launches, what a task comes after |
 //! | [`policy`] | retry, backoff |
+//! | [`scale`] | what is different from attempt to attempt |
 //! | [`resources`] | resources and kernel limits |
 //! | [`places`] | priority, constraints on workers |
 //! | [`uris`] | files to fetch |
+//! | [`workflow`] | the top of a workflow, and parts of one |
+//! | [`layers`] | defaults and templates below a task of a workflow |
+//! | [`items`], [`after`] | what a task of a workflow has one instance for each of, and what it comes after |
 
+mod after;
 mod check;
+mod items;
+mod layers;
 mod params;
 mod places;
 mod policy;
 mod process;
 mod resources;
 mod scalars;
+mod scale;
 mod task;
 mod trigger;
 mod uris;
+mod workflow;
 
 use crate::error::{Kind, Place, Position, Problem, quote};
 use crate::suggest;
+use crate::template::Scope;
 use crate::tree::{Entry, Tree, Value};
 
 pub(crate) use scalars::bad_name;
 pub(crate) use task::{FINALIZATION_WAIT, task};
+pub(crate) use workflow::{is_workflow, part, workflow};
 
 /// A value on its way in, with the name of its field.
 #[derive(Clone, Debug)]
@@ -78,6 +89,10 @@ impl<'a> Item<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     pub(crate) problems: Vec<Problem>,
+    /// What its texts may refer to.
+    pub(crate) scope: Scope,
+    /// What a workflow has had so far of what is bounded as a whole.
+    totals: items::Totals,
 }
 
 /// The fields of one map, all of them known.

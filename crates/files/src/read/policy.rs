@@ -4,19 +4,16 @@ use baton_model::task::Backoff;
 use baton_model::time::Millis;
 
 use super::scalars::Zero;
+use super::scale::First;
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::FACTOR_MILLI_MAX;
 use crate::policy::Retry;
-use crate::suggest;
 use crate::tree::Value;
 use crate::units;
 
-const RETRY_FIELDS: &[&str] = &["attempts", "losses", "backoff", "scale"];
+const RETRY_FIELDS: &[&str] = &["attempts", "losses", "backoff", "scale", "fallback"];
 const BACKOFF_FIELDS: &[&str] = &["first", "growth", "max", "jitter"];
-
-/// What an attempt can run out of.
-const SCALED: &[&str] = &["memory", "timeout"];
 
 /// A growing pause doubles unless somebody says otherwise.
 const GROWTH_PERCENT: u32 = 200;
@@ -24,7 +21,7 @@ const GROWTH_PERCENT: u32 = 200;
 const JITTER_PERCENT: u32 = 10;
 
 impl Reader {
-    pub(super) fn retry(&mut self, item: &Item<'_>) -> Option<Retry> {
+    pub(super) fn retry(&mut self, item: &Item<'_>, first: &First) -> Option<Retry> {
         let fields = self.fields(item, "retry", RETRY_FIELDS, |_| None)?;
         let mut retry = Retry::default();
         if let Some(attempts) = fields.get("attempts") {
@@ -32,28 +29,11 @@ impl Reader {
         }
         retry.losses = fields.get("losses").and_then(|item| self.count(&item, 0));
         retry.backoff = fields.get("backoff").and_then(|item| self.backoff(&item));
-        let Some(scale) = fields.get("scale") else {
-            return Some(retry);
-        };
-        for (name, factor, position) in
-            self.entries(&scale, "write factors, such as { memory: 1.5, timeout: 2 }")
-        {
-            if !SCALED.contains(&name) {
-                let mut problem = factor.problem(
-                    Kind::UnknownField,
-                    format!("{} does not grow from attempt to attempt", quote(name)),
-                    suggest::mend(
-                        self.problems.len(),
-                        name,
-                        SCALED.iter().copied(),
-                        "these do:",
-                    ),
-                );
-                problem.position = position;
-                self.problems.push(problem);
-            } else if let Some(factor) = self.factor(&factor, 1_000, FACTOR_MILLI_MAX) {
-                retry.scale_milli.insert(name.to_owned(), factor);
-            }
+        if let Some(scale) = fields.get("scale") {
+            retry.scale = self.scale(&scale, first);
+        }
+        if let Some(fallback) = fields.get("fallback") {
+            retry.fallback = self.fallback(&fallback);
         }
         Some(retry)
     }

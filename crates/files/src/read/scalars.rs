@@ -51,7 +51,7 @@ impl Reader {
     /// A text with templates.
     pub(super) fn template(&mut self, item: &Item<'_>, mend: &str) -> Option<Text> {
         let text = self.scalar_text(item, mend)?;
-        Some(Text::parse(&text, item, &mut self.problems))
+        Some(Text::parse(&text, item, self.scope, &mut self.problems))
     }
 
     fn no_zero_byte(&mut self, item: &Item<'_>, text: &str) {

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::library::Trigger;
 use baton_model::spec::Exclusive;
 use baton_model::task::{ProcessName, ProcessSpec, Resources, Run, TaskSpec};
 use baton_model::time::Millis;
 
 use super::process::PROCESS_FIELDS;
 use super::scalars::Zero;
+use super::scale::First;
 use super::trigger::TRIGGER_FIELDS;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, Problem};
-use crate::file::{Draft, TaskFile};
+use crate::file::{Body, Draft, TaskFile};
 use crate::graph;
 use crate::instance::DEFAULT_OWNER;
 use crate::limits::PROCESSES_MAX;
@@ -58,8 +60,15 @@ pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
     }
 }
 
+/// Whether a task must say what it runs, or may be a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whole {
+    Yes,
+    No,
+}
+
 /// Where a field belongs that a task does not have.
-fn beside_task(key: &str) -> Option<String> {
+pub(super) fn beside_task(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `task`?".to_owned())
     } else if key == "after" {
@@ -89,6 +98,39 @@ impl Reader {
     fn task(&mut self, item: &Item<'_>, file: &str) -> Option<TaskFile> {
         self.is_task(item)?;
         let fields = self.fields(item, "a task", TASK_FIELDS, beside_task)?;
+        let name = fields.get("task").map(|item| self.name(&item));
+        if fields.has("run") && !fields.has("processes") && !fields.has("task") {
+            self.missing(&fields, "task", "give the task a name: `task: NAME`");
+        }
+        let mut body = self.body(&fields, name.clone().flatten(), Whole::Yes);
+        let params = fields.get("params").map(|item| self.params(&item));
+        // As for Thermos, a task without a name is called like its first process.
+        let name = match name {
+            Some(name) => name,
+            None => body.drafts.first().map(|draft| draft.spec.name.0.clone()),
+        };
+        let owner = body.spec.owner.as_deref().unwrap_or(DEFAULT_OWNER);
+        let trigger = fields.get("trigger");
+        let trigger = trigger.and_then(|item| self.trigger(&item, owner, name.as_deref()));
+        let mut policy = self.policy(&fields, &body.spec);
+        policy.trigger = trigger.unwrap_or_default();
+        let params = params.unwrap_or_default();
+        if let Some(item) = fields.get("params") {
+            self.starts_alone(&item, &params, &policy.trigger);
+        }
+        body.spec.name = name?;
+        Some(TaskFile {
+            file: file.to_owned(),
+            source: source::of(item.tree),
+            params,
+            owner_place: fields.get("owner").unwrap_or_else(|| item.clone()).place(),
+            policy,
+            body,
+        })
+    }
+
+    /// What a task does, without its name. `name` is that of the process of its `run`.
+    pub(super) fn body(&mut self, fields: &Fields<'_>, name: Option<String>, whole: Whole) -> Body {
         let mut spec = TaskSpec {
             name: String::new(),
             owner: fields.get("owner").and_then(|item| self.name(&item)),
@@ -103,36 +145,25 @@ impl Reader {
             },
             ports: BTreeMap::new(),
         };
-        self.bounds(&fields, &mut spec);
-        let name = fields.get("task").map(|item| self.name(&item));
-        let mut drafts = self.processes(&fields, name.clone().flatten());
-        if let Some(order) = fields.get("order") {
+        self.bounds(fields, &mut spec);
+        let mut drafts = self.processes(fields, name, whole);
+        // The processes of a part of a task may stand in another part.
+        if let Some(order) = fields.get("order")
+            && (whole == Whole::Yes || !drafts.is_empty())
+        {
             self.order(&order, &mut drafts);
         }
         graph::check(&drafts, &mut self.problems);
-        let params = fields.get("params").map(|item| self.params(&item));
-        let env = fields.get("env").map(|item| self.env(&item));
-        // As for Thermos, a task without a name is called like its first process.
-        let name = match name {
-            Some(name) => name,
-            None => drafts.first().map(|draft| draft.spec.name.0.clone()),
-        };
-        let policy = self.policy(&fields, spec.owner.as_deref(), name.as_deref());
-        let params = params.unwrap_or_default();
-        if let Some(item) = fields.get("params") {
-            self.starts_alone(&item, &params, &policy.trigger);
-        }
-        spec.name = name?;
-        Some(TaskFile {
-            file: file.to_owned(),
-            source: source::of(item.tree),
-            params,
-            owner_place: fields.get("owner").unwrap_or_else(|| item.clone()).place(),
-            env: env.unwrap_or_default(),
-            policy,
+        let resources = fields.get("resources");
+        Body {
             spec,
             drafts,
-        })
+            env: match fields.get("env") {
+                Some(item) => self.env(&item),
+                None => BTreeMap::new(),
+            },
+            says_cpu: resources.is_some_and(|item| item.tree.has("cpu")),
+        }
     }
 
     /// Says early what the file is, if it is something else.
@@ -175,7 +206,7 @@ impl Reader {
         }
     }
 
-    fn processes(&mut self, fields: &Fields<'_>, task: Option<String>) -> Vec<Draft> {
+    fn processes(&mut self, fields: &Fields<'_>, task: Option<String>, whole: Whole) -> Vec<Draft> {
         match (fields.get("run"), fields.get("processes")) {
             (Some(_), Some(_)) => {
                 self.problems.push(fields.key_problem(
@@ -186,6 +217,7 @@ impl Reader {
                 ));
                 Vec::new()
             }
+            (None, None) if whole == Whole::No => Vec::new(),
             (None, None) => {
                 self.problems.push(fields.item.problem(
                     Kind::NoProcesses,
@@ -195,9 +227,6 @@ impl Reader {
                 Vec::new()
             }
             (Some(run), None) => {
-                if !fields.has("task") {
-                    self.missing(fields, "task", "give the task a name: `task: NAME`");
-                }
                 let Some(run) = self.run(&run) else {
                     return Vec::new();
                 };
@@ -269,20 +298,20 @@ impl Reader {
         graph::order(&chains, drafts, &mut self.problems);
     }
 
-    fn policy(&mut self, fields: &Fields<'_>, owner: Option<&str>, name: Option<&str>) -> Policy {
+    /// Everything but the trigger.
+    pub(super) fn policy(&mut self, fields: &Fields<'_>, spec: &TaskSpec) -> Policy {
         let words = &[("timed", Exclusive::Timed), ("strict", Exclusive::Strict)];
+        let timeout = fields
+            .get("timeout")
+            .and_then(|item| self.duration(&item, Zero::Refused));
+        let first = First::of(&spec.resources, timeout);
         Policy {
-            trigger: fields
-                .get("trigger")
-                .and_then(|item| self.trigger(&item, owner.unwrap_or(DEFAULT_OWNER), name))
-                .unwrap_or_default(),
+            trigger: Trigger::default(),
             retry: fields
                 .get("retry")
-                .and_then(|item| self.retry(&item))
+                .and_then(|item| self.retry(&item, &first))
                 .unwrap_or_default(),
-            timeout: fields
-                .get("timeout")
-                .and_then(|item| self.duration(&item, Zero::Refused)),
+            timeout,
             exclusive: fields
                 .get("exclusive")
                 .and_then(|item| self.word(&item, words))

@@ -10,14 +10,20 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Entry, Lines, Tree, Value, duplicate_key, syntax, too_deep};
+use super::{Entry, Lines, Size, Tree, Value, duplicate_key, syntax, too_deep, too_large};
 use crate::error::{Position, Problem};
 use crate::limits::DEPTH_MAX;
 
-pub(super) fn parse(text: &str) -> Result<Tree, Vec<Problem>> {
+pub(super) fn parse(text: &str, size: &Size) -> Result<Tree, Vec<Problem>> {
     let lines = Lines::new(text);
     // The whole first: an error in the middle of a level has its true place.
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| vec![explain(&error, 0, &lines)])?;
+    // Each value costs many times its bytes. No more values than bytes, so a short text need
+    // not be counted.
+    if text.len() > size.json_values_max && values(text) > size.json_values_max {
+        let bound = format!("{} values", size.json_values_max);
+        return Err(vec![too_large(size, &bound, None)]);
+    }
     let mut reader = Reader {
         lines,
         problems: Vec::new(),
@@ -28,6 +34,21 @@ pub(super) fn parse(text: &str) -> Result<Tree, Vec<Problem>> {
     } else {
         Err(reader.problems)
     }
+}
+
+/// How many values a text has at most; it is JSON.
+fn values(text: &str) -> usize {
+    let (mut count, mut in_string, mut escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b',' | b'[' | b'{' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 struct Reader<'a> {
@@ -169,4 +190,20 @@ fn place(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Option<P
         offset -= 1;
     }
     Some(lines.position(offset.min(lines.text.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_counted_and_what_stands_in_texts_is_none() {
+        for (text, expected) in [
+            ("1", 1),
+            (r#"[1, 2, "a,b[{\\"]"#, 4),
+            (r#"{"a": {"b": [1]}, "c,\"": 2}"#, 5),
+        ] {
+            assert_eq!(values(text), expected, "{text}");
+        }
+    }
 }

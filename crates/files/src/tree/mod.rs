@@ -40,6 +40,37 @@ pub(crate) struct Entry {
     pub(crate) value: Tree,
 }
 
+impl Tree {
+    /// True for a map with this key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.entries().iter().any(|entry| entry.key == key)
+    }
+
+    /// The entries of a map; none of anything else.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+}
+
+/// How large a file of one kind may be.
+#[derive(Debug)]
+pub(crate) struct Size {
+    /// What it is.
+    pub(crate) what: &'static str,
+    pub(crate) file_bytes_max: usize,
+    pub(crate) toml_bytes_max: usize,
+    /// What YAML may unfold to.
+    pub(crate) values_max: usize,
+    /// The same for JSON, which unfolds nothing.
+    pub(crate) json_values_max: usize,
+    pub(crate) text_bytes_max: usize,
+    /// What to do about one that is larger.
+    pub(crate) mend: &'static str,
+}
+
 impl Value {
     /// What it is, for a sentence.
     pub(crate) fn describe(&self) -> &'static str {
@@ -56,13 +87,20 @@ impl Value {
 
 /// Reads the text. Duplicate keys, excessive depth and alias bombs are found here,
 /// because only here is it known how the text was written.
-pub(crate) fn parse(text: &str, format: Format) -> Result<Tree, Vec<Problem>> {
+pub(crate) fn parse(text: &str, format: Format, size: &Size) -> Result<Tree, Vec<Problem>> {
+    let bytes_max = match format {
+        Format::Toml => size.toml_bytes_max,
+        Format::Yaml | Format::Json => size.file_bytes_max,
+    };
+    if text.len() > bytes_max {
+        return Err(vec![too_large(size, &format!("{bytes_max} bytes"), None)]);
+    }
     // Editors of one operating system put it there; no format needs it.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match format {
-        Format::Yaml => yaml::parse(text).map_err(|problem| vec![problem]),
+        Format::Yaml => yaml::parse(text, size).map_err(|problem| vec![problem]),
         Format::Toml => toml::parse(text),
-        Format::Json => json::parse(text),
+        Format::Json => json::parse(text, size),
     }
 }
 
@@ -136,6 +174,17 @@ fn syntax(format: &str, message: &str, position: Option<Position>, mend: &str) -
             crate::error::clean(message)
         ),
         mend: mend.to_owned(),
+    }
+}
+
+/// `bound` is what it has more than.
+pub(crate) fn too_large(size: &Size, bound: &str, position: Option<Position>) -> Problem {
+    Problem {
+        kind: Kind::TooLarge,
+        position,
+        path: String::new(),
+        message: format!("the {} has more than {bound}", size.what),
+        mend: size.mend.to_owned(),
     }
 }
 

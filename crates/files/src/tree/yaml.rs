@@ -10,22 +10,26 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::NonFiniteFloatPolicy;
 use serde_saphyr::{Error, Location, Options, Spanned};
 
-use super::{Entry, Tree, Value, duplicate_key, syntax, too_deep};
+use super::{Entry, Size, Tree, Value, duplicate_key, syntax, too_deep};
 use crate::error::{Kind, Position, Problem, clean};
-use crate::limits::{DEPTH_MAX, TEXT_BYTES_MAX, VALUES_MAX};
+use crate::limits::DEPTH_MAX;
 
-pub(super) fn parse(text: &str) -> Result<Tree, Problem> {
-    let raw: Spanned<Raw> =
-        serde_saphyr::from_str_with_options(text, options()).map_err(|error| explain(&error))?;
+pub(super) fn parse(text: &str, size: &Size) -> Result<Tree, Problem> {
+    let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options(size))
+        .map_err(|error| explain(&error, size))?;
     Ok(tree(raw, text))
 }
 
-fn options() -> Options {
+/// What YAML has more of than values: begins and ends of lists and maps.
+const EVENTS_PER_VALUE: usize = 4;
+
+fn options(size: &Size) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
-            max_nodes: VALUES_MAX,
-            max_total_scalar_bytes: TEXT_BYTES_MAX,
+            max_events: EVENTS_PER_VALUE * size.values_max,
+            max_nodes: size.values_max,
+            max_total_scalar_bytes: size.text_bytes_max,
         },
         strict_booleans: true,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
@@ -184,17 +188,17 @@ fn position(location: Location) -> Option<Position> {
     (line > 0 && column > 0).then_some(Position { line, column })
 }
 
-fn explain(error: &Error) -> Problem {
+fn explain(error: &Error, size: &Size) -> Problem {
     let error = error.without_snippet();
     let place = error.location().and_then(position);
     match innermost(error) {
         Error::DuplicateMappingKey { key, .. } => {
             duplicate_key(key.as_deref().unwrap_or("?"), place)
         }
-        Error::Budget { breach, .. } => breached(breach, place),
+        Error::Budget { breach, .. } => breached(breach, size, place),
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => unfolds(place),
+        | Error::AliasReplayStackDepthExceeded { .. } => unfolds(size, place),
         Error::MultipleDocuments { .. } => syntax(
             "YAML",
             "there is another document after `---`",
@@ -229,12 +233,12 @@ fn syntax_mend(message: &str) -> &'static str {
     }
 }
 
-fn breached(breach: &BudgetBreach, place: Option<Position>) -> Problem {
+fn breached(breach: &BudgetBreach, size: &Size, place: Option<Position>) -> Problem {
     match breach {
         BudgetBreach::Depth { .. } => too_deep(place),
         BudgetBreach::Nodes { .. }
         | BudgetBreach::ScalarBytes { .. }
-        | BudgetBreach::Events { .. } => unfolds(place),
+        | BudgetBreach::Events { .. } => unfolds(size, place),
         other => Problem {
             kind: Kind::TooLarge,
             position: place,
@@ -248,13 +252,14 @@ fn breached(breach: &BudgetBreach, place: Option<Position>) -> Problem {
     }
 }
 
-fn unfolds(place: Option<Position>) -> Problem {
+fn unfolds(size: &Size, place: Option<Position>) -> Problem {
     Problem {
         kind: Kind::TooLarge,
         position: place,
         path: String::new(),
         message: format!(
-            "the file unfolds to more than {VALUES_MAX} values or {TEXT_BYTES_MAX} bytes of text"
+            "the file unfolds to more than {} values or {} bytes of text",
+            size.values_max, size.text_bytes_max
         ),
         mend: "use fewer aliases, or aliases of smaller things".to_owned(),
     }

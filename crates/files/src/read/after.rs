@@ -1,0 +1,189 @@
+//! What a task of a workflow comes after, and its condition.
+
+use std::collections::BTreeSet;
+
+use baton_core::workflow::when::When;
+use baton_model::limits::RUN_ITEMS_MAX;
+use baton_model::workflow::{Condition, Edges, Lists};
+
+use super::{Item, Reader};
+use crate::error::{Kind, Place, clean, quote};
+use crate::tree::{Tree, Value};
+use crate::workflow::{DraftAfter, DraftWhen};
+
+const AFTER_FIELDS: &[&str] = &["task", "on", "each", "items"];
+const AFTER_MEND: &str = "write a list, such as [extract, { task: load, on: end }]";
+const EDGES_MEND: &str =
+    "write for each item the items that it waits for, with `;` between them: \"0,1;1,2;2\"";
+
+const CONDITIONS: &[(&str, Condition)] = &[
+    ("success", Condition::Success),
+    ("failure", Condition::Failure),
+    ("end", Condition::End),
+];
+
+impl Reader {
+    /// One entry, or a list of them.
+    pub(super) fn after_in_workflow(&mut self, item: &Item<'_>) -> Vec<DraftAfter> {
+        let items = match item.tree.value {
+            Value::String(_) | Value::Map(_) => vec![item.clone()],
+            _ => self.list(item, AFTER_MEND),
+        };
+        let mut known = BTreeSet::new();
+        let mut after = Vec::with_capacity(items.len());
+        for item in &items {
+            let Some(entry) = self.after_entry(item) else {
+                continue;
+            };
+            if !known.insert(entry.task.clone()) {
+                let message = format!("{} stands here twice", quote(&entry.task));
+                let mend = "keep one of them; `on: end` waits whatever comes of it";
+                self.note(item, Kind::DuplicateName, message, mend);
+                continue;
+            }
+            after.push(entry);
+        }
+        after
+    }
+
+    fn after_entry(&mut self, item: &Item<'_>) -> Option<DraftAfter> {
+        if !matches!(item.tree.value, Value::Map(_)) {
+            let task = self.text(item, AFTER_MEND)?;
+            return Some(DraftAfter::new(task, item.place()));
+        }
+        let fields = self.fields(item, "an entry of `after`", AFTER_FIELDS, |key| {
+            (key == "condition").then(|| "did you mean `on`?".to_owned())
+        })?;
+        let condition = match fields.get("on") {
+            Some(item) => self.word(&item, CONDITIONS),
+            None => Some(Condition::Success),
+        };
+        let each = fields.get("each").and_then(|item| self.boolean(&item));
+        let lists = match fields.get("items") {
+            Some(item) => Some(self.edges(&item)?),
+            None => None,
+        };
+        if each == Some(true) && lists.is_some() {
+            self.problems.push(fields.key_problem(
+                "items",
+                Kind::Conflict,
+                "`each` and `items` exclude each other".to_owned(),
+                "remove `each` to wait for the items that are listed, or `items` to wait for the one of the same place",
+            ));
+        }
+        let Some(task) = fields.get("task") else {
+            self.missing(&fields, "task", AFTER_MEND);
+            return None;
+        };
+        let name = self.text(&task, AFTER_MEND)?;
+        Some(DraftAfter {
+            condition: condition?,
+            edges: match lists {
+                Some(lists) => Edges::Lists(lists),
+                None if each == Some(true) => Edges::Same,
+                None => Edges::All,
+            },
+            edges_place: fields
+                .get("items")
+                .or(fields.get("each"))
+                .unwrap_or_else(|| item.clone())
+                .place(),
+            ..DraftAfter::new(name, task.place())
+        })
+    }
+
+    /// A text such as `0,1;2`, or a list of lists.
+    fn edges(&mut self, item: &Item<'_>) -> Option<Lists> {
+        let lists = match &item.tree.value {
+            Value::String(text) | Value::Number(text) => {
+                let lists = text.bytes().filter(|byte| *byte == b';').count() as u64;
+                match lists < RUN_ITEMS_MAX {
+                    true => Lists::try_from(text.clone()),
+                    false => Err(format!(
+                        "there are more than {RUN_ITEMS_MAX} lists of edges"
+                    )),
+                }
+            }
+            Value::List(lists) => listed(lists),
+            _ => {
+                self.wrong_type(item, "edges", EDGES_MEND);
+                return None;
+            }
+        };
+        lists
+            .map_err(|message| self.note(item, Kind::BadEdges, message, EDGES_MEND))
+            .ok()
+    }
+
+    /// A condition.
+    pub(super) fn when(&mut self, item: &Item<'_>) -> Option<DraftWhen> {
+        const MEND: &str =
+            "write a condition, such as \"params.day != '' and tasks.list.outputs.count > 0\"";
+        let text = match &item.tree.value {
+            Value::String(text) => text.clone(),
+            Value::Bool(truth) => truth.to_string(),
+            _ => {
+                self.wrong_type(item, "a condition", MEND);
+                return None;
+            }
+        };
+        match When::parse(&text) {
+            Ok(when) => Some(DraftWhen {
+                references: when.references().into_iter().cloned().collect(),
+                text,
+                place: item.place(),
+            }),
+            Err(error) => {
+                let mend = match text.contains("{{") {
+                    true => {
+                        "names stand without braces here: params.day, item, tasks.list.outputs.count"
+                    }
+                    false => MEND,
+                };
+                let message = format!("the condition cannot be read: {}", short(&error));
+                self.note(item, Kind::BadValue, message, mend);
+                None
+            }
+        }
+    }
+}
+
+impl DraftAfter {
+    /// The success of all of a task.
+    pub(crate) fn new(task: &str, place: Place) -> Self {
+        Self {
+            task: task.to_owned(),
+            at: 0,
+            condition: Condition::Success,
+            edges: Edges::All,
+            edges_place: place.clone(),
+            place,
+        }
+    }
+}
+
+/// What somebody else says about somebody's text, which it may repeat.
+fn short(error: &str) -> String {
+    const CHARS_MAX: usize = 120;
+    clean(&error.chars().take(CHARS_MAX).collect::<String>())
+}
+
+fn listed(lists: &[Tree]) -> Result<Lists, String> {
+    let mut edges = Lists::default();
+    let mut numbers = Vec::new();
+    for list in lists {
+        let Value::List(items) = &list.value else {
+            return Err("each list of edges is a list of numbers".to_owned());
+        };
+        numbers.clear();
+        for item in items {
+            let number = match &item.value {
+                Value::Number(text) => text.parse().ok(),
+                _ => None,
+            };
+            numbers.push(number.ok_or("each edge is the number of an item, from 0")?);
+        }
+        edges.push(&numbers)?;
+    }
+    Ok(edges)
+}

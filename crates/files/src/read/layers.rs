@@ -1,0 +1,240 @@
+//! What a task of a workflow takes from its template and from the defaults.
+//!
+//! A task is read as one map, whoever said which part of it. So a wrong value is looked for in
+//! one way only, and its line is where it stands; its field is that of the task which it is
+//! wrong for. Defaults and templates that are wrong by themselves were noted before, and no
+//! task takes anything from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::workflow::Pool;
+
+use super::task::Whole;
+use super::workflow::{DEFAULTS_COUNT, TASK_FIELDS, TEMPLATE_COUNT, beside_workflow_task};
+use super::{Fields, Item, Reader};
+use crate::error::{Kind, quote};
+use crate::suggest;
+use crate::tree::{Tree, Value};
+
+/// What of a template is not for each of its tasks: they share it.
+const SHARED: &[&str] = &["max_concurrent"];
+
+/// Maps in which each key counts for itself.
+const KEY_BY_KEY: &[&str] = &["env", "resources", "retry"];
+
+/// Of each of these only the uppermost layer with any of the `by` counts.
+const REPLACED: &[(&[&str], &[&str])] = &[
+    (&["run", "processes", "order"], &["run", "processes"]),
+    (&["for_each", "matrix"], &["for_each", "matrix"]),
+];
+
+/// Something that tasks are made from.
+#[derive(Clone, Debug)]
+pub(super) struct Layer<'a> {
+    tree: &'a Tree,
+    /// What is not for the tasks.
+    keeps: &'static [&'static str],
+    /// About what a copy of it takes.
+    pub(super) bytes: usize,
+}
+
+impl<'a> Layer<'a> {
+    pub(super) fn new(tree: &'a Tree, keeps: &'static [&'static str]) -> Self {
+        Self {
+            tree,
+            keeps,
+            bytes: bytes(tree),
+        }
+    }
+}
+
+/// What tasks are made from.
+#[derive(Default)]
+pub(super) struct Layers<'a> {
+    pub(super) defaults: Option<Layer<'a>>,
+    pub(super) templates: BTreeMap<&'a str, Template<'a>>,
+    /// False in a part, which has none.
+    pub(super) has_templates: bool,
+    /// Limits of templates that some task is made from.
+    pub(super) pools: Vec<Pool>,
+}
+
+pub(super) struct Template<'a> {
+    /// `None` for one that is wrong.
+    pub(super) layer: Option<Layer<'a>>,
+    max_concurrent: Option<u32>,
+    pool: Option<u32>,
+}
+
+impl Reader {
+    pub(super) fn layers<'a>(&mut self, fields: &Fields<'a>) -> Layers<'a> {
+        let defaults = fields.get("defaults").and_then(|item| {
+            let known = &TASK_FIELDS[..DEFAULTS_COUNT];
+            self.layer(&item, "defaults", known, &[])
+        });
+        let mut templates = BTreeMap::new();
+        if let Some(item) = fields.get("templates") {
+            let mend =
+                "write templates by their names, such as { heavy: { resources: { cpu: 4 } } }";
+            for (name, value, position) in self.entries(&item, mend) {
+                self.key_name(name, &value, position);
+                let known = &TASK_FIELDS[..TEMPLATE_COUNT];
+                let layer = self.layer(&value, "a template", known, SHARED);
+                let limit = value
+                    .tree
+                    .entries()
+                    .iter()
+                    .find(|entry| SHARED.contains(&&*entry.key));
+                let template = Template {
+                    max_concurrent: layer.as_ref().and(limit).and_then(|entry| {
+                        match &entry.value.value {
+                            Value::Number(text) => text.parse().ok(),
+                            _ => None,
+                        }
+                    }),
+                    layer,
+                    pool: None,
+                };
+                templates.insert(name, template);
+            }
+        }
+        Layers {
+            defaults,
+            templates,
+            has_templates: true,
+            pools: Vec::new(),
+        }
+    }
+
+    /// Looks at what tasks are made from by itself; `None` if it is wrong.
+    fn layer<'a>(
+        &mut self,
+        item: &Item<'a>,
+        what: &str,
+        known: &[&str],
+        keeps: &'static [&'static str],
+    ) -> Option<Layer<'a>> {
+        let before = (self.problems.len(), std::mem::take(&mut self.totals));
+        if let Some(fields) = self.fields(item, what, known, beside_workflow_task) {
+            self.draft(&fields, String::new(), Whole::No);
+        }
+        // Only what a task takes from it counts.
+        self.totals = before.1;
+        (self.problems.len() == before.0).then(|| Layer::new(item.tree, keeps))
+    }
+
+    /// Finds a template, and the limit that its tasks share.
+    pub(super) fn use_template<'a>(
+        &mut self,
+        item: &Item<'_>,
+        layers: &mut Layers<'a>,
+    ) -> Option<(&'a str, Option<u32>)> {
+        if !layers.has_templates {
+            return None;
+        }
+        let name = self.text(item, "write the name of a template")?;
+        let known = layers.templates.get_key_value(name).map(|(name, _)| *name);
+        let template = known.and_then(|name| Some((name, layers.templates.get_mut(name)?)));
+        let Some((name, template)) = template else {
+            let names = layers.templates.keys().copied();
+            let mend = suggest::mend(self.problems.len(), name, names, "the templates are:");
+            let message = format!("there is no template {}", quote(name));
+            self.note(item, Kind::UnknownReference, message, mend);
+            return None;
+        };
+        if let (Some(max_concurrent), None) = (template.max_concurrent, template.pool) {
+            template.pool = u32::try_from(layers.pools.len()).ok();
+            layers.pools.push(Pool {
+                name: name.to_owned(),
+                max_concurrent,
+            });
+        }
+        Some((name, template.pool))
+    }
+}
+
+/// The task `own` with the layers below it, the uppermost first.
+pub(super) fn merged(own: &Tree, below: &[&Layer<'_>]) -> Tree {
+    let mut tree = own.clone();
+    for layer in below {
+        put_below(&mut tree, layer);
+    }
+    tree
+}
+
+fn put_below(upper: &mut Tree, layer: &Layer<'_>) {
+    let replaced: Vec<&str> = REPLACED
+        .iter()
+        .filter(|(_, by)| by.iter().any(|key| upper.has(key)))
+        .flat_map(|(keys, _)| keys.iter().copied())
+        .collect();
+    let Value::Map(entries) = &mut upper.value else {
+        return;
+    };
+    for entry in layer.tree.entries() {
+        let key = entry.key.as_str();
+        if replaced.contains(&key) || layer.keeps.contains(&key) {
+            continue;
+        }
+        match entries.iter_mut().find(|upper| upper.key == key) {
+            None => entries.push(entry.clone()),
+            Some(upper) if KEY_BY_KEY.contains(&key) => add_keys(&mut upper.value, &entry.value),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Adds the keys of a map that another does not have.
+fn add_keys(upper: &mut Tree, lower: &Tree) {
+    let Value::Map(entries) = &mut upper.value else {
+        return;
+    };
+    let known: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+    let news = lower.entries().iter();
+    let news: Vec<_> = news
+        .filter(|entry| !known.contains(entry.key.as_str()))
+        .cloned()
+        .collect();
+    entries.extend(news);
+}
+
+fn bytes(tree: &Tree) -> usize {
+    size_of::<Tree>()
+        + match &tree.value {
+            Value::Null | Value::Bool(_) => 0,
+            Value::Number(text) | Value::String(text) => text.len(),
+            Value::List(items) => items.iter().map(bytes).sum(),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| entry.key.len() + bytes(&entry.value))
+                .sum(),
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Format;
+    use crate::limits::TASK;
+    use crate::source;
+
+    #[test]
+    fn the_uppermost_layer_counts_and_some_maps_are_put_together() {
+        let tree = |text: &str| crate::tree::parse(text, Format::Yaml, &TASK).expect("good YAML");
+        let own = tree("{ run: a, env: { A: 1 }, constraints: { x: 1 } }");
+        let template = tree(
+            "{ processes: [], order: [], env: { A: 2, B: 2 }, matrix: {}, max_concurrent: 2 }",
+        );
+        let defaults = tree("{ env: { B: 3, C: 3 }, constraints: { y: 1 }, max_concurrent: 3 }");
+        let template = Layer::new(&template, SHARED);
+        let merged = merged(&own, &[&template, &Layer::new(&defaults, &[])]);
+        let expected = serde_json::json!({
+            "run": "a",
+            "env": { "A": 1, "B": 2, "C": 3 },
+            "constraints": { "x": 1 },
+            "matrix": {},
+            "max_concurrent": 3,
+        });
+        assert_eq!(source::of_value(&merged), expected);
+    }
+}

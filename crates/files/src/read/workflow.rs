@@ -1,0 +1,361 @@
+//! The top of a workflow, and the parts that it may come in.
+
+use std::borrow::Cow;
+
+use baton_model::limits::PLAN_TASKS_MAX;
+use baton_model::workflow::Plan;
+
+use super::layers::{self, Layer, Layers};
+use super::process::PROCESS_FIELDS;
+use super::scalars::Zero;
+use super::task::Whole;
+use super::{Fields, Item, Reader, bad_name};
+use crate::error::{Kind, Position, Problem, quote};
+use crate::limits::WORKFLOW_TAKEN_BYTES_MAX;
+use crate::source;
+use crate::template::Scope;
+use crate::tree::{Tree, Value};
+use crate::workflow::{DraftTask, Keys, Surroundings, WorkflowFile, resolve};
+
+const WORKFLOW_FIELDS: &[&str] = &[
+    "workflow",
+    "owner",
+    "params",
+    "max_concurrent",
+    "fail_fast",
+    "timeout",
+    "defaults",
+    "templates",
+    "tasks",
+];
+
+/// Of a task: `defaults` have the first of them, templates all but the last.
+pub(super) const TASK_FIELDS: &[&str] = &[
+    "resources",
+    "env",
+    "order",
+    "max_failures",
+    "max_concurrency",
+    "finalization_wait",
+    "user",
+    "retry",
+    "timeout",
+    "exclusive",
+    "priority",
+    "constraints",
+    "uris",
+    "max_concurrent",
+    "run",
+    "processes",
+    "after",
+    "for_each",
+    "matrix",
+    "when",
+    "template",
+];
+pub(super) const DEFAULTS_COUNT: usize = 14;
+pub(super) const TEMPLATE_COUNT: usize = TASK_FIELDS.len() - 1;
+
+const TASKS_MEND: &str = "write tasks by their names, such as { build: { run: make } }";
+const NAME_MEND: &str = "write a short name without spaces and slashes that begins with no dot";
+
+/// True if a file is a workflow, right or wrong.
+pub(crate) fn is_workflow(root: &Tree) -> bool {
+    root.has("workflow") || root.has("tasks")
+}
+
+/// Reads a workflow from the tree of a file called `file`.
+pub(crate) fn workflow(root: &Tree, file: &str) -> Result<WorkflowFile, Vec<Problem>> {
+    let mut reader = Reader {
+        scope: Scope::Workflow,
+        ..Reader::default()
+    };
+    let item = Item {
+        tree: root,
+        path: String::new(),
+    };
+    match reader.workflow(&item, file) {
+        Some(workflow) if reader.problems.is_empty() => Ok(workflow),
+        _ => Err(reader.problems),
+    }
+}
+
+/// Reads tasks that a workflow gets beside those that it has.
+pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<DraftTask>, Vec<Problem>> {
+    let mut reader = Reader {
+        scope: Scope::Workflow,
+        ..Reader::default()
+    };
+    let counts = before.tasks.iter().map(|task| &task.items);
+    let counts = counts.map(|items| baton_core::workflow::items::count(items).unwrap_or(1));
+    reader.totals.items = counts.fold(0, u64::saturating_add);
+    let item = Item {
+        tree: root,
+        path: String::new(),
+    };
+    let drafts = reader.part(&item, before);
+    match drafts {
+        Some(drafts) if reader.problems.is_empty() => Ok(drafts),
+        _ => Err(reader.problems),
+    }
+}
+
+/// Where a field belongs that a workflow does not have.
+fn beside_workflow(key: &str) -> Option<String> {
+    if key == "name" {
+        Some("did you mean `workflow`?".to_owned())
+    } else if key == "trigger" {
+        Some(
+            "remove it: a trigger starts a task of the library, and a task may submit a workflow"
+                .to_owned(),
+        )
+    } else if TASK_FIELDS[..DEFAULTS_COUNT].contains(&key) {
+        Some(format!(
+            "`{key}` belongs to tasks: put it into `defaults` for all of them"
+        ))
+    } else if TASK_FIELDS.contains(&key) {
+        Some(format!(
+            "`{key}` belongs to a task: tasks: {{ NAME: {{ {key}: … }} }}"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Where a field belongs that a task of a workflow does not have.
+pub(super) fn beside_workflow_task(key: &str) -> Option<String> {
+    match key {
+        "task" | "name" => Some("a task is named by its key: tasks: { NAME: … }".to_owned()),
+        "owner" | "params" | "fail_fast" => Some(format!(
+            "`{key}` belongs to the workflow: put it at the top of the file"
+        )),
+        "trigger" => Some(
+            "remove it: a task of a workflow starts when those are over that it comes `after`"
+                .to_owned(),
+        ),
+        "template" => Some("no template is made from another: write its fields here".to_owned()),
+        _ if TASK_FIELDS.contains(&key) => Some(format!(
+            "`{key}` differs from task to task: put it into a task or a template"
+        )),
+        _ if PROCESS_FIELDS.contains(&key) => Some(format!(
+            "`{key}` belongs to a process: put it beside `run` in `processes`"
+        )),
+        _ => None,
+    }
+}
+
+impl Reader {
+    fn workflow(&mut self, item: &Item<'_>, file: &str) -> Option<WorkflowFile> {
+        self.expect_workflow(item)?;
+        let fields = self.fields(item, "a workflow", WORKFLOW_FIELDS, beside_workflow)?;
+        let name = match fields.get("workflow") {
+            Some(item) => self.name(&item),
+            None => {
+                self.missing(
+                    &fields,
+                    "workflow",
+                    "give the workflow a name: `workflow: NAME`",
+                );
+                None
+            }
+        };
+        let get = |name| fields.get(name);
+        let owner = get("owner").and_then(|item| self.name(&item));
+        let params = get("params")
+            .map(|item| self.params(&item))
+            .unwrap_or_default();
+        let max_concurrent = get("max_concurrent").and_then(|item| self.count(&item, 1));
+        let fail_fast = get("fail_fast").and_then(|item| self.boolean(&item));
+        let timeout = get("timeout").and_then(|item| self.duration(&item, Zero::Refused));
+        let mut layers = self.layers(&fields);
+        let drafts = self.tasks(&fields, &mut layers, 0);
+        let surroundings = Surroundings {
+            before: &Plan::default(),
+            params: &params.keys().map(String::as_str).collect(),
+        };
+        let tasks = resolve(drafts, &surroundings, &mut self.problems);
+        Some(WorkflowFile {
+            name: name?,
+            owner,
+            params,
+            max_concurrent,
+            fail_fast: fail_fast.unwrap_or(false),
+            timeout,
+            pools: layers.pools,
+            tasks,
+            file: file.to_owned(),
+            // Nobody asks for that of a file with problems.
+            source: match self.problems.is_empty() {
+                true => source::of_workflow(item.tree),
+                false => serde_json::Value::Null,
+            },
+        })
+    }
+
+    fn part(&mut self, item: &Item<'_>, before: &Plan) -> Option<Vec<DraftTask>> {
+        let fields = self.fields(item, "a part of a workflow", &["tasks"], |key| {
+            Some(format!(
+                "remove it: `{key}` was said with the workflow, and a part has only `tasks`"
+            ))
+        })?;
+        let drafts = self.tasks(&fields, &mut Layers::default(), before.tasks.len());
+        let surroundings = Surroundings {
+            before,
+            params: &before.params.keys().map(String::as_str).collect(),
+        };
+        Some(resolve(drafts, &surroundings, &mut self.problems))
+    }
+
+    /// Says early what the file is, if it is something else.
+    fn expect_workflow(&mut self, item: &Item<'_>) -> Option<()> {
+        let (message, mend) = match &item.tree.value {
+            Value::Map(entries) if !entries.is_empty() => {
+                let is_task = ["task", "run", "processes"]
+                    .iter()
+                    .any(|key| item.tree.has(key));
+                if is_workflow(item.tree) || !is_task {
+                    return Some(());
+                }
+                (
+                    "this is a task, and a workflow is expected here",
+                    "name a file with `workflow` at its top, or put the task into `tasks` of one",
+                )
+            }
+            Value::Null | Value::Map(_) => (
+                "the file is empty",
+                "write at least `workflow: NAME` and `tasks: { NAME: { run: COMMAND } }`",
+            ),
+            _ => return Some(()),
+        };
+        self.note(item, Kind::MissingField, message.to_owned(), mend);
+        None
+    }
+
+    /// `before` is how many tasks there are already.
+    fn tasks(
+        &mut self,
+        fields: &Fields<'_>,
+        layers: &mut Layers<'_>,
+        before: usize,
+    ) -> Vec<DraftTask> {
+        let Some(item) = fields.get("tasks") else {
+            self.missing(fields, "tasks", TASKS_MEND);
+            return Vec::new();
+        };
+        let count = item.tree.entries().len();
+        if count == 0 && matches!(item.tree.value, Value::Map(_)) {
+            let message = "the workflow has no tasks".to_owned();
+            self.note(&item, Kind::MissingField, message, TASKS_MEND);
+        }
+        if before + count > PLAN_TASKS_MAX {
+            let all = before + count;
+            let message = format!("the workflow has {all} tasks, of {PLAN_TASKS_MAX} allowed");
+            let mend = "make items of those that are alike, with for_each";
+            self.note(&item, Kind::TooLarge, message, mend);
+            return Vec::new();
+        }
+        let mut drafts = Vec::with_capacity(count);
+        for (name, value, position) in self.entries(&item, TASKS_MEND) {
+            self.key_name(name, &value, position);
+            if let Some(mut draft) = self.workflow_task(name, &value, layers) {
+                draft.place.position = position.or(draft.place.position);
+                drafts.push(draft);
+            }
+        }
+        drafts
+    }
+
+    pub(super) fn key_name(&mut self, name: &str, item: &Item<'_>, position: Option<Position>) {
+        if let Some(why) = bad_name(name) {
+            let message = format!("{} is no name: {why}", quote(name));
+            let mut problem = item.problem(Kind::BadName, message, NAME_MEND);
+            problem.position = position;
+            self.problems.push(problem);
+        }
+    }
+
+    fn workflow_task(
+        &mut self,
+        name: &str,
+        item: &Item<'_>,
+        layers: &mut Layers<'_>,
+    ) -> Option<DraftTask> {
+        let template = item
+            .tree
+            .entries()
+            .iter()
+            .find(|entry| entry.key == "template");
+        let template = template.map(|entry| Item {
+            tree: &entry.value,
+            path: format!("{}.template", item.path),
+        });
+        let pool = template.and_then(|item| self.use_template(&item, layers));
+        let below: Vec<&Layer<'_>> = [
+            pool.as_ref()
+                .and_then(|(name, _)| layers.templates[*name].layer.as_ref()),
+            layers.defaults.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        self.totals.taken_bytes += below.iter().map(|layer| layer.bytes).sum::<usize>();
+        if self.totals.taken_bytes > WORKFLOW_TAKEN_BYTES_MAX {
+            self.note(
+                item,
+                Kind::TooLarge,
+                format!("up to this task, all have taken more than {WORKFLOW_TAKEN_BYTES_MAX} bytes from defaults and templates"),
+                "use smaller ones, or make items of tasks that are alike, with for_each",
+            );
+            return None;
+        }
+        let tree = match below.is_empty() {
+            true => Cow::Borrowed(item.tree),
+            false => Cow::Owned(layers::merged(item.tree, &below)),
+        };
+        let item = Item {
+            tree: &tree,
+            path: item.path.clone(),
+        };
+        let known = match layers.has_templates {
+            true => TASK_FIELDS,
+            false => &TASK_FIELDS[..TEMPLATE_COUNT],
+        };
+        let fields = self.fields(&item, "a task of a workflow", known, |key| match key {
+            "template" => Some("remove it: a part of a workflow has no templates".to_owned()),
+            key => beside_workflow_task(key),
+        })?;
+        // What is missing may stand in a template that is wrong or unknown, which was told.
+        let is_made =
+            item.tree.has("template") && below.len() == usize::from(layers.defaults.is_some());
+        let whole = if is_made { Whole::No } else { Whole::Yes };
+        let mut draft = self.draft(&fields, name.to_owned(), whole);
+        if is_made {
+            draft.items.keys = Keys::Unknown;
+        }
+        draft.pool = pool.and_then(|(_, pool)| pool);
+        Some(draft)
+    }
+
+    /// A task, or what one is made from.
+    pub(super) fn draft(&mut self, fields: &Fields<'_>, name: String, whole: Whole) -> DraftTask {
+        let mut body = self.body(fields, Some(name.clone()), whole);
+        body.spec.name = name;
+        let policy = self.policy(fields, &body.spec);
+        DraftTask {
+            body,
+            policy,
+            place: fields.item.place(),
+            at: 0,
+            items: self.items(fields),
+            after: match fields.get("after") {
+                Some(item) => self.after_in_workflow(&item),
+                None => Vec::new(),
+            },
+            when: fields.get("when").and_then(|item| self.when(&item)),
+            max_concurrent: fields
+                .get("max_concurrent")
+                .and_then(|item| self.count(&item, 1)),
+            pool: None,
+        }
+    }
+}

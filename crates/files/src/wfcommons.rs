@@ -1,0 +1,416 @@
+//! Workflows that others have recorded, as workflow files: WfFormat 1.4, 1.5 and 1.6.
+//!
+//! Each task of a trace becomes a task that takes as long, by sleeping or by burning a
+//! processor; what it read and wrote is left out. Names are made of the ids: what no name
+//! holds becomes `-`, and whoever would be called like another gets a number.
+//!
+//! | version | structure | measurements |
+//! |---|---|---|
+//! | 1.4 | `workflow.tasks` | beside it |
+//! | 1.5, 1.6 | `workflow.specification.tasks` | `workflow.execution.tasks`, by `id` |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::limits::PLAN_TASKS_MAX;
+use serde_json::{Map, Value, json};
+
+use crate::error::{Place, quote};
+use crate::graph;
+use crate::limits::{CPU_MILLI_MAX, SIZE_BYTES_MAX};
+use crate::read::bad_name;
+
+/// What to make of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Import {
+    /// How many times faster than it was.
+    pub speed: f64,
+    /// What a task does for its time.
+    pub work: Work,
+    /// The name of the workflow; that of the trace unless it is given.
+    pub name: Option<String>,
+    /// Whether tasks ask for the processors and the memory that the trace says they had.
+    /// Otherwise one that sleeps asks for a tenth of a processor, so that many fit beside each
+    /// other, and one that burns asks for one.
+    pub resources: bool,
+}
+
+impl Default for Import {
+    fn default() -> Self {
+        Self {
+            speed: 1.0,
+            work: Work::Sleep,
+            name: None,
+            resources: false,
+        }
+    }
+}
+
+/// What a task does for its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing.
+    #[default]
+    Sleep,
+    /// Keeps one processor busy for about that much processor time.
+    Cpu,
+}
+
+/// What a task that sleeps asks for.
+const SLEEP_CPU: f64 = 0.1;
+
+/// Burns processor time until the shell itself has used TICKS hundredths of a second: the
+/// fields 14 and 15 of its own line of statistics. So it takes longer on a busy host, as any
+/// work does.
+const BURN: &str = "while read -ra stat < /proc/self/stat && (( stat[13] + stat[14] < TICKS )); do \
+                    for (( i = 0; i < 5000; i++ )); do :; done; done";
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The longest that a task may take, in seconds: what the bounds of files allow anything to.
+const SECONDS_MAX: f64 = 3_650.0 * 24.0 * 3_600.0;
+
+/// Bytes of a name that is made of an id; a number may follow.
+const NAME_BYTES_MAX: usize = 120;
+
+/// A task of a trace.
+struct Traced<'a> {
+    /// Which field it is.
+    path: String,
+    name: String,
+    json: &'a Map<String, Value>,
+    /// What was measured, which may stand elsewhere, and where.
+    measured: &'a Map<String, Value>,
+    measured_path: String,
+    /// Those that it comes after, by their places.
+    parents: BTreeSet<usize>,
+}
+
+/// Makes a workflow file of a trace; [`crate::workflow_from_json`] reads it.
+///
+/// # Errors
+/// What is wrong with the trace, with the name of the field, or with the options.
+pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
+    if !(options.speed.is_finite() && options.speed > 0.0) {
+        return Err(format!("speed: {} is no positive number", options.speed));
+    }
+    let version = text(trace, "schemaVersion", "")?;
+    let workflow = object(trace, "workflow", "")?;
+    let mut tasks = match version {
+        "1.4" => together(workflow)?,
+        "1.5" | "1.6" => apart(workflow)?,
+        other => {
+            return Err(format!(
+                "schemaVersion: {} is not known; 1.4, 1.5 and 1.6 are",
+                quote(other)
+            ));
+        }
+    };
+    if tasks.is_empty() {
+        return Err("the trace has no tasks".to_owned());
+    }
+    if tasks.len() > PLAN_TASKS_MAX {
+        let count = tasks.len();
+        return Err(format!(
+            "the trace has {count} tasks, of {PLAN_TASKS_MAX} allowed"
+        ));
+    }
+    connect(&mut tasks)?;
+    no_circle(&tasks)?;
+    let name = match &options.name {
+        Some(name) => name.clone(),
+        None => clean(text(trace, "name", "")?),
+    };
+    if let Some(why) = bad_name(&name) {
+        return Err(format!("name: {} is no name: {why}", quote(&name)));
+    }
+    file(&name, &tasks, options)
+}
+
+fn file(name: &str, tasks: &[Traced<'_>], options: &Import) -> Result<Value, String> {
+    let mut made = Map::new();
+    for task in tasks {
+        let seconds = seconds(task)? / options.speed;
+        let mut json = Map::new();
+        match options.work {
+            Work::Sleep => json.insert("run".to_owned(), json!(["sleep", format!("{seconds:.3}")])),
+            Work::Cpu => {
+                json.insert("template".to_owned(), "burn".into());
+                let ticks = format!("{:.0}", seconds * TICKS_PER_SECOND);
+                json.insert("env".to_owned(), json!({ "TICKS": ticks }))
+            }
+        };
+        if !task.parents.is_empty() {
+            let parents = task.parents.iter().map(|at| tasks[*at].name.as_str());
+            json.insert("after".to_owned(), parents.collect());
+        }
+        let resources = match options.resources {
+            true => resources(task)?,
+            false => Map::new(),
+        };
+        if !resources.is_empty() {
+            json.insert("resources".to_owned(), resources.into());
+        }
+        made.insert(task.name.clone(), json.into());
+    }
+    let cpu = match options.work {
+        Work::Sleep => json!(SLEEP_CPU),
+        Work::Cpu => json!(1),
+    };
+    let mut file = json!({
+        "workflow": name,
+        "defaults": { "resources": { "cpu": cpu } },
+        "tasks": made,
+    });
+    if options.work == Work::Cpu {
+        file["templates"] = json!({ "burn": { "run": BURN } });
+    }
+    Ok(file)
+}
+
+/// 1.4: everything about a task stands in one place.
+fn together(workflow: &Value) -> Result<Vec<Traced<'_>>, String> {
+    let path = "workflow.tasks";
+    let mut names = Names::new();
+    let mut tasks = Vec::new();
+    for (index, task) in list(workflow, "tasks", "workflow")?.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        let json = map(task, &path)?;
+        tasks.push(Traced {
+            name: unique(id(json, &path)?, &mut names),
+            json,
+            measured: json,
+            measured_path: path.clone(),
+            parents: BTreeSet::new(),
+            path,
+        });
+    }
+    Ok(tasks)
+}
+
+/// 1.5: what was measured stands apart from what was to be done.
+fn apart(workflow: &Value) -> Result<Vec<Traced<'_>>, String> {
+    let specification = object(workflow, "specification", "workflow")?;
+    let execution = object(workflow, "execution", "workflow")?;
+    let mut measured = BTreeMap::new();
+    let listed = list(execution, "tasks", "workflow.execution")?;
+    for (index, task) in listed.iter().enumerate() {
+        let path = format!("workflow.execution.tasks[{index}]");
+        let json = map(task, &path)?;
+        measured.insert(id(json, &path)?, (json, path));
+    }
+    let mut names = Names::new();
+    let mut tasks = Vec::new();
+    let listed = list(specification, "tasks", "workflow.specification")?;
+    for (index, task) in listed.iter().enumerate() {
+        let path = format!("workflow.specification.tasks[{index}]");
+        let json = map(task, &path)?;
+        let id = id(json, &path)?;
+        let Some((measured, measured_path)) = measured.get(id) else {
+            return Err(format!(
+                "{path}: workflow.execution.tasks does not have {}",
+                quote(id)
+            ));
+        };
+        tasks.push(Traced {
+            name: unique(id, &mut names),
+            json,
+            measured,
+            measured_path: measured_path.clone(),
+            parents: BTreeSet::new(),
+            path,
+        });
+    }
+    Ok(tasks)
+}
+
+/// Finds out who comes after whom. What only one of two says counts.
+fn connect(tasks: &mut [Traced<'_>]) -> Result<(), String> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    // Some traces of 1.4 refer to names, which go behind ids.
+    for key in ["name", "id"] {
+        for (at, task) in tasks.iter().enumerate() {
+            if let Some(Value::String(text)) = task.json.get(key)
+                && let Some(other) = places.insert(text, at)
+                && key == "id"
+                && other != at
+                && tasks[other].json.get(key) == task.json.get(key)
+            {
+                return Err(format!(
+                    "{}.id: {} is taken by {}",
+                    task.path,
+                    quote(text),
+                    tasks[other].path
+                ));
+            }
+        }
+    }
+    let mut arrows = Vec::new();
+    for (at, task) in tasks.iter().enumerate() {
+        for field in ["parents", "children"] {
+            let listed = match task.json.get(field) {
+                None | Some(Value::Null) => &[][..],
+                Some(Value::Array(listed)) => listed,
+                Some(_) => return Err(format!("{}.{field}: a list is expected", task.path)),
+            };
+            for (index, other) in listed.iter().enumerate() {
+                let path = format!("{}.{field}[{index}]", task.path);
+                let other = other
+                    .as_str()
+                    .ok_or_else(|| format!("{path}: a text is expected"))?;
+                let place = places.get(other);
+                let place =
+                    place.ok_or_else(|| format!("{path}: there is no task {}", quote(other)))?;
+                arrows.push(match field {
+                    "parents" => (at, *place),
+                    _ => (*place, at),
+                });
+            }
+        }
+    }
+    for (at, parent) in arrows {
+        tasks[at].parents.insert(parent);
+    }
+    Ok(())
+}
+
+fn no_circle(tasks: &[Traced<'_>]) -> Result<(), String> {
+    let places: Vec<Place> = tasks
+        .iter()
+        .map(|task| Place {
+            path: format!("{}.parents", task.path),
+            position: None,
+        })
+        .collect();
+    let arrows: Vec<Vec<(usize, &Place)>> = tasks
+        .iter()
+        .zip(&places)
+        .map(|(task, place)| task.parents.iter().map(|at| (*at, place)).collect())
+        .collect();
+    let mut problems = Vec::new();
+    graph::circles(
+        "tasks",
+        &arrows,
+        |at| tasks[at].name.as_str(),
+        &mut problems,
+    );
+    match problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(format!("{}: {}", problem.path, problem.message)),
+    }
+}
+
+/// How long a task took.
+fn seconds(task: &Traced<'_>) -> Result<f64, String> {
+    const FIELD: &str = "runtimeInSeconds";
+    let path = &task.measured_path;
+    match task.measured.get(FIELD).map(Value::as_f64) {
+        None => Err(format!("{path}: the field `{FIELD}` is missing")),
+        Some(Some(seconds)) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
+        Some(_) => Err(format!(
+            "{path}.{FIELD}: a number of seconds is expected, of ten years at most"
+        )),
+    }
+}
+
+/// What a task had, within what a file may ask for.
+fn resources(task: &Traced<'_>) -> Result<Map<String, Value>, String> {
+    let mut resources = Map::new();
+    let number = |field: &str| match task.measured.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_f64().filter(|number| *number >= 0.0) {
+            Some(number) => Ok(Some(number)),
+            None => Err(format!(
+                "{}.{field}: a number is expected",
+                task.measured_path
+            )),
+        },
+    };
+    // As 1.5 and 1.4 call it.
+    let cores = match number("coreCount")? {
+        None => number("cores")?,
+        cores => cores,
+    };
+    if let Some(cores) = cores {
+        let milli = (cores * 1e3).round().min(CPU_MILLI_MAX as f64);
+        resources.insert("cpu".to_owned(), json!(milli / 1e3));
+    }
+    if let Some(bytes) = number("memoryInBytes")? {
+        let bytes = bytes.ceil().min(SIZE_BYTES_MAX as f64);
+        resources.insert("memory".to_owned(), json!(format!("{bytes:.0}..")));
+    }
+    Ok(resources)
+}
+
+fn path_of(parent: &str, field: &str) -> String {
+    match parent {
+        "" => field.to_owned(),
+        parent => format!("{parent}.{field}"),
+    }
+}
+
+fn field<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a Value, String> {
+    json.get(name)
+        .ok_or_else(|| format!("{}: the field is missing", path_of(parent, name)))
+}
+
+fn object<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a Value, String> {
+    let value = field(json, name, parent)?;
+    match value.is_object() {
+        true => Ok(value),
+        false => Err(format!("{}: an object is expected", path_of(parent, name))),
+    }
+}
+
+fn list<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a [Value], String> {
+    let value = field(json, name, parent)?;
+    let list = value.as_array().map(Vec::as_slice);
+    list.ok_or_else(|| format!("{}: a list is expected", path_of(parent, name)))
+}
+
+fn text<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a str, String> {
+    let value = field(json, name, parent)?.as_str();
+    value.ok_or_else(|| format!("{}: a text is expected", path_of(parent, name)))
+}
+
+fn map<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, String> {
+    value
+        .as_object()
+        .ok_or_else(|| format!("{path}: an object is expected"))
+}
+
+/// What a task is called by others.
+fn id<'a>(task: &'a Map<String, Value>, path: &str) -> Result<&'a str, String> {
+    let id = task.get("id").or_else(|| task.get("name"));
+    let id = id.ok_or_else(|| format!("{path}: the field `id` is missing"))?;
+    let id = id.as_str().filter(|id| !id.is_empty());
+    id.ok_or_else(|| format!("{path}.id: a text is expected"))
+}
+
+/// A name that a file may have.
+fn clean(text: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let chars = text.chars().take(NAME_BYTES_MAX);
+    let name: String = chars.map(|c| if fits(c) { c } else { '-' }).collect();
+    match name.strip_prefix('.') {
+        Some(rest) => format!("-{rest}"),
+        None => name,
+    }
+}
+
+/// The names that were given, each with the number that its next namesake may have.
+type Names = BTreeMap<String, u32>;
+
+fn unique(id: &str, names: &mut Names) -> String {
+    let name = clean(id);
+    let Some(number) = names.get(&name).copied() else {
+        names.insert(name.clone(), 2);
+        return name;
+    };
+    let mut free = number;
+    while names.contains_key(&format!("{name}-{free}")) {
+        free += 1;
+    }
+    let numbered = format!("{name}-{free}");
+    names.insert(numbered.clone(), 2);
+    names.insert(name, free + 1);
+    numbered
+}
