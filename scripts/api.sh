@@ -15,6 +15,8 @@ done
 dir=$(mktemp -d)
 # What schemathesis remembers from one run to the next would change the requests.
 cd "$dir"
+# Before the server is there to write it: it is read at once.
+: >server.log
 "$baton" up --data "$dir/data" --listen 127.0.0.1:0 --worker-listen 127.0.0.1:0 \
     >server.log 2>&1 &
 server=$!
@@ -43,7 +45,11 @@ id=$("$baton" submit --url "$url" --wait "$hello" 2>submit.log) || { cat submit.
 # A task of the library, called like the worker: both are a `name` in a path.
 printf 'task: local\nowner: demo\nrun: "true"\ntrigger: { remote: true, schedule: every second }\n' >task.yaml
 "$baton" library put --url "$url" task.yaml >submit.log 2>&1 || { cat submit.log >&2; exit 1; }
-printf '[parameters]\n"path.id" = "%s"\n"path.name" = "local"\n"path.owner" = "demo"\n' "$id" >known.toml
+# A run that has failed: it has errors, and can go on.
+printf 'workflow: w\ntasks: { a: { run: "true" }, b: { run: "false", after: [a] } }\n' >workflow.yaml
+run=$("$baton" submit --url "$url" --wait workflow.yaml 2>submit.log) || [[ $run == r1 ]] || { cat submit.log >&2; exit 1; }
+printf '[parameters]\n"path.id" = "%s"\n"path.name" = "local"\n"path.owner" = "demo"\n"path.run" = "%s"\n' \
+    "$id" "$run" >known.toml
 touch anything.toml
 
 checks=not_a_server_error,status_code_conformance,content_type_conformance

@@ -14,7 +14,7 @@ use crate::Client;
 use crate::error::ClientError;
 
 /// No body.
-const NOTHING: Option<&()> = None;
+pub(crate) const NOTHING: Option<&()> = None;
 
 /// Instances from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

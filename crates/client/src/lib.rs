@@ -20,6 +20,7 @@ mod events;
 mod instances;
 mod library;
 mod lists;
+mod runs;
 mod tokens;
 mod transport;
 mod usage;
@@ -29,6 +30,7 @@ pub use events::{EventWish, Events, Told};
 pub use instances::{LogPiece, LogWish, Span, Stream};
 pub use library::{Condition, Launch};
 pub use lists::{Filter, Pages, View};
+pub use runs::{GoOn, ItemFilter, RunFilter};
 pub use usage::UsageWish;
 
 use baton_model::token::Secret;

@@ -1,21 +1,24 @@
 //! A store for tests that fails when it is told to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use baton_core::leader::Row;
+use baton_core::ledger::KeptRun;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
+use baton_model::workflow::Plan;
 use baton_store::facts::{FactQuery, Facts};
 use baton_store::usage::{Usage, UsagePlace, UsageQuery};
 use baton_store::view::{
-    Counts, Entry, Page, Query, Record, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 use baton_store::{Done, MemoryStore, Pruned, Retention, Store, StoreError, Taken};
 
@@ -143,6 +146,30 @@ impl Store for Faulty {
 
     fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
         self.inner.ticks(query)
+    }
+
+    fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.inner.run(run)
+    }
+
+    fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
+        self.inner.runs(query)
+    }
+
+    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+        self.inner.kept_run(run)
+    }
+
+    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
+        self.inner.plan(run)
+    }
+
+    fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
+        self.inner.run_items(query)
+    }
+
+    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {
+        self.inner.run_errors(run)
     }
 
     fn prune(&self, _: Epoch, _: Wall, _: &Retention, _: usize) -> Result<Pruned, StoreError> {

@@ -98,6 +98,9 @@ pub const EPOCHS_SKIPPED_MAX: u64 = 1_000;
 /// Bytes of a request's body: a large task file with all its parameters.
 pub const BODY_BYTES_MAX: usize = 8 << 20;
 
+/// Bytes of a workflow: one of a million items with three edges each has some fifteen million.
+pub const WORKFLOW_BYTES_MAX: usize = 64 << 20;
+
 /// How long a request waits for a scheduler that has much to do.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(60);
 

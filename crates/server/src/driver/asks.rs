@@ -69,6 +69,10 @@ impl Driver {
                 self.pending.add(request, Awaited::Fire(reply));
                 self.input(Input::Fire { request, wish });
             }
+            Ask::Run { wish, reply } => {
+                self.pending.add(request, Awaited::Run(reply));
+                self.input(Input::Run { request, wish });
+            }
             Ask::Logs {
                 worker,
                 query,
@@ -81,7 +85,11 @@ impl Driver {
                     query,
                 });
             }
-            Ask::Explain { .. } | Ask::Workers { .. } | Ask::Watch { .. } => self.look_up(ask),
+            Ask::Explain { .. }
+            | Ask::Workers { .. }
+            | Ask::Watch { .. }
+            | Ask::RunView { .. }
+            | Ask::RunLive { .. } => self.look_up(ask),
         }
     }
 
@@ -96,6 +104,25 @@ impl Driver {
             }
             Ask::Workers { name, reply } => {
                 let _ = reply.send(Ok(leading.workers(name.as_ref())));
+            }
+            Ask::RunView {
+                run,
+                from,
+                limit,
+                reply,
+            } => {
+                let view = leading.core.run_view(run, from, limit, clock::now());
+                let _ = reply.send(Ok(view));
+            }
+            Ask::RunLive {
+                run,
+                task,
+                after,
+                limit,
+                reply,
+            } => {
+                let live = leading.core.run_live(run, task, after);
+                let _ = reply.send(Ok(live.take(limit).collect()));
             }
             Ask::Watch { first, last, reply } => {
                 let ledger = leading.core.ledger();
@@ -155,6 +182,9 @@ impl Driver {
             Ask::Define { reply, .. } => drop(reply.send(Err(why))),
             Ask::Remove { reply, .. } => drop(reply.send(Err(why))),
             Ask::Fire { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Run { reply, .. } => drop(reply.send(Err(why))),
+            Ask::RunView { reply, .. } => drop(reply.send(Err(why))),
+            Ask::RunLive { reply, .. } => drop(reply.send(Err(why))),
             Ask::Logs { reply, .. } => drop(reply.send(Err(why))),
             Ask::Explain { reply, .. } => drop(reply.send(Err(why))),
             Ask::Workers { reply, .. } => drop(reply.send(Err(why))),

@@ -9,11 +9,11 @@ use std::sync::mpsc;
 use baton_core::ledger::{Instance, Ledger};
 use baton_core::scheduler::{
     Cancelled, Define, Defined, Fire, FireError, Fired, LibraryError, Reason, Remove, RetryError,
-    SubmitError,
+    RunError, RunView, RunWish, SubmitError,
 };
 use baton_core::step::Receipt;
 use baton_model::api::Worker;
-use baton_model::ids::{Epoch, InstanceId, Revision, WorkerName};
+use baton_model::ids::{Epoch, Generation, InstanceId, Revision, RunId, WorkerName};
 use baton_model::message::{LogAnswer, LogQuery, ToScheduler};
 use baton_model::spec::InstanceSpec;
 use baton_store::StoreError;
@@ -101,6 +101,26 @@ pub(crate) enum Ask {
     Fire {
         wish: Fire,
         reply: Reply<Result<Fired, FireError>>,
+    },
+    /// Something of a run.
+    Run {
+        wish: Box<RunWish>,
+        reply: Reply<Result<(RunId, Generation), RunError>>,
+    },
+    /// How a run stands that is not over, with so many of its tasks from this one on.
+    RunView {
+        run: RunId,
+        from: u32,
+        limit: usize,
+        reply: Reply<Option<RunView>>,
+    },
+    /// What of a run is on its way, by task and item, behind this one.
+    RunLive {
+        run: RunId,
+        task: Option<u32>,
+        after: Option<(u32, u32)>,
+        limit: usize,
+        reply: Reply<Vec<(u32, u32, InstanceId)>>,
     },
     /// A piece of a log.
     Logs {

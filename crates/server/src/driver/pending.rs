@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use baton_core::scheduler::{
-    Cancelled, Defined, Effect, FireError, Fired, LibraryError, RetryError, SubmitError,
+    Cancelled, Defined, Effect, FireError, Fired, LibraryError, RetryError, RunError, SubmitError,
 };
-use baton_model::ids::{InstanceId, RequestId, Revision};
+use baton_model::ids::{Generation, InstanceId, RequestId, Revision, RunId};
 use baton_model::message::LogAnswer;
 
 use super::mail::{Reply, StoreFailed};
@@ -26,6 +26,7 @@ pub(super) enum Awaited {
     Define(Reply<Result<Defined, LibraryError>>),
     Remove(Reply<Result<Revision, LibraryError>>),
     Fire(Reply<Result<Fired, FireError>>),
+    Run(Reply<Result<(RunId, Generation), RunError>>),
     Logs(Reply<LogAnswer>),
 }
 
@@ -50,6 +51,7 @@ impl Pending {
             | Effect::Defined(request, _)
             | Effect::Removed(request, _)
             | Effect::Fired(request, _)
+            | Effect::Run(request, _)
             | Effect::Logs(request, _) => *request,
             Effect::Send(..) | Effect::EpochOvertaken(_) => return,
         };
@@ -81,6 +83,9 @@ impl Pending {
             (Some(Awaited::Fire(reply)), Effect::Fired(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
+            (Some(Awaited::Run(reply)), Effect::Run(_, result)) => {
+                let _ = reply.send(Ok(result));
+            }
             (Some(Awaited::Logs(reply)), Effect::Logs(_, answer)) => {
                 let _ = reply.send(Ok(answer));
             }
@@ -103,6 +108,7 @@ impl Pending {
                 Awaited::Define(reply) => drop(reply.send(Err(why))),
                 Awaited::Remove(reply) => drop(reply.send(Err(why))),
                 Awaited::Fire(reply) => drop(reply.send(Err(why))),
+                Awaited::Run(reply) => drop(reply.send(Err(why))),
                 Awaited::Logs(reply) => drop(reply.send(Err(why))),
             }
         }

@@ -152,7 +152,8 @@ async fn bytes(request: Request) -> Answer<Bytes> {
         StatusCode::PAYLOAD_TOO_LARGE => Fault::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",
-            "the body has more than 8 MiB; move data into files",
+            "the body has more bytes than are read here; move data into files, or send a \
+             workflow in parts",
         ),
         _ => Fault::bad_request("the body ended too early"),
     })

@@ -12,6 +12,7 @@
 //! | `given` | paths, queries and bodies as they come in |
 //! | `instances` | submissions, single instances and ranges of them |
 //! | `library` | tasks of the library, and what launches them |
+//! | `runs` | runs of workflows |
 //! | `lists` | bullpen, arena, history, timelines |
 //! | `logs` | what attempts have written |
 //! | `events` | facts as they become durable |
@@ -44,6 +45,7 @@ mod peer;
 mod problem;
 pub(crate) mod roles;
 mod routes;
+mod runs;
 mod shape;
 mod streams;
 #[cfg(test)]
@@ -74,7 +76,7 @@ use crate::driver::mail::{Ask, Inbox, Mail, Reply};
 use crate::ends;
 use crate::entrance::Entrance;
 use crate::library::Problems;
-use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, STREAMS_MAX};
+use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, STREAMS_MAX, WORKFLOW_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
 use crate::rates::Rates;
@@ -99,6 +101,7 @@ struct Inner {
     follow_readers: Arc<Semaphore>,
     /// Places of those whose answers go on.
     streams: Arc<Semaphore>,
+    last_ended: runs::LastEnded,
 }
 
 /// What an [`App`] is made of.
@@ -136,6 +139,7 @@ impl App {
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             follow_readers: Arc::new(Semaphore::new(FOLLOW_READERS_MAX)),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            last_ended: runs::LastEnded::default(),
         }))
     }
 
@@ -234,6 +238,16 @@ fn routes() -> Routes {
         .delete(library::change::remove);
     let revisions = get(library::read::revisions);
     let ticks = get(library::ticks::of_task);
+    // A workflow of a million items is larger than anything else that comes in.
+    let large = DefaultBodyLimit::max(WORKFLOW_BYTES_MAX);
+    let runs = get(runs::read::list)
+        .post(runs::change::submit)
+        .layer(large);
+    let run = get(runs::read::show).delete(runs::change::kill);
+    let run_tasks = get(runs::read::tasks)
+        .post(runs::change::extend)
+        .layer(large);
+    let resume = post(runs::change::resume).layer(large);
     Routes::default()
         .route("/", get(root))
         .route("/healthz", get(health))
@@ -248,6 +262,18 @@ fn routes() -> Routes {
         .route("/instances/{id}/timeline", get(lists::timeline))
         .route("/instances/{id}/explain", get(instances::explain))
         .route("/instances/{id}/logs/{stream}", get(logs::read))
+        .route("/runs", runs.clone())
+        .route("/runs/", runs)
+        .route("/runs/{run}", run)
+        .route("/runs/{run}/tasks", run_tasks.clone())
+        .route("/runs/{run}/tasks/", run_tasks)
+        .route("/runs/{run}/items", get(runs::read::items))
+        .route("/runs/{run}/items/", get(runs::read::items))
+        .route("/runs/{run}/errors", get(runs::read::errors))
+        .route("/runs/{run}/start", post(runs::change::start))
+        .route("/runs/{run}/halt", post(runs::change::halt))
+        .route("/runs/{run}/resume", resume)
+        .route("/runs/{run}/retry", post(runs::change::retry))
         .route("/bullpen", get(lists::bullpen))
         .route("/bullpen/", get(lists::bullpen))
         .route("/arena", get(lists::arena))
@@ -304,6 +330,7 @@ async fn root() -> Response {
     let links = [
         ("self", "/"),
         ("submit", "POST /instances/"),
+        ("runs", "/runs/"),
         ("bullpen", "/bullpen/"),
         ("arena", "/arena/"),
         ("history", "/history/"),

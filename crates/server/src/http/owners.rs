@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::given::Target;
 use super::problem::{Answer, Fault};
 use super::roles::Route;
-use super::{App, shape};
+use super::{App, runs, shape};
 
 /// Whose things a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ enum Reach {
     Named,
     /// An instance, or a range of them.
     Instance,
+    /// A run.
+    Run,
     /// A list that can be asked for the things of one owner.
     List,
     /// What is submitted: its handler knows whose that is.
@@ -41,7 +43,9 @@ fn reach(line: &Route) -> Reach {
         "/healthz" | "/readyz" | "" | "/openapi.json" | "/docs" => Reach::Nobody,
         "/workers" | "/workers/{name}" if looks => Reach::Nobody,
         "/bullpen" | "/arena" | "/history" | "/library" | "/usage" | "/events" => Reach::List,
-        "/instances" => Reach::Submission,
+        "/runs" if looks => Reach::List,
+        "/instances" | "/runs" => Reach::Submission,
+        path if path.starts_with("/runs/{run}") => Reach::Run,
         path if path.starts_with("/instances/{id}") => Reach::Instance,
         path if path.starts_with("/{owner}/tasks") => Reach::Named,
         _ => Reach::Server,
@@ -64,6 +68,13 @@ pub(super) async fn check(
             true => Ok(()),
             false => Err(foreign(owner)),
         },
+        Reach::Run => {
+            let run = runs::id(&parameter(request, "run").await?)?;
+            match app.run_record(run).await?.head.owner == owner {
+                true => Ok(()),
+                false => Err(Fault::not_found(format!("there is no run {run}"))),
+            }
+        }
         Reach::Instance => {
             let target = Target::parse(&parameter(request, "id").await?)?;
             own(app, owner, target).await

@@ -94,7 +94,7 @@ impl From<Errors> for Fault {
             message: problem.message,
             mend: problem.mend,
         });
-        let detail = format!("{count} {things} wrong with the task; nothing was changed");
+        let detail = format!("{count} {things} wrong with the file; nothing was changed");
         Self::unusable(detail, at.collect())
     }
 }

@@ -55,6 +55,7 @@ pub(super) fn instance(record: &Record) -> Instance {
         owner: it.spec.owner.clone(),
         state: it.state,
         array_index: index.map(|array| array.index(it.id)),
+        run: it.spec.part.map(|part| part.run.to_string()),
         attempts: it.attempts.0,
         failures: it.failures,
         losses: it.losses,
@@ -84,6 +85,9 @@ fn instance_links(record: &Record, last: InstanceId) -> Links {
     if it.spec.origin.is_some() {
         add("task", task_path(&it.spec.owner, &it.spec.name));
     }
+    if let Some(part) = it.spec.part {
+        add("run", format!("/runs/{}", part.run));
+    }
     let single = record.span.is_none();
     if single {
         add("timeline", format!("{path}/timeline"));
@@ -97,7 +101,7 @@ fn instance_links(record: &Record, last: InstanceId) -> Links {
         add("cancel", format!("DELETE {path}"));
     }
     let again = matches!(it.state, UniversalState::Failed | UniversalState::Halted);
-    if single && again {
+    if single && again && it.spec.part.is_none() {
         add("retry", format!("POST {path}/retry"));
     }
     links

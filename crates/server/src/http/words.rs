@@ -9,6 +9,7 @@ use baton_model::library::By;
 use baton_model::schedule::Verdict;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
+use baton_model::workflow::{Halt, HaltCause};
 use baton_store::view::Record;
 
 use super::shape;
@@ -64,6 +65,33 @@ pub(super) fn fact(fact: &Fact) -> String {
         }
         Fact::TaskRemoved { .. } => "a task was taken out of the library".to_owned(),
         Fact::TickRecorded { verdict, count, .. } => tick(*verdict, *count),
+        Fact::RunRegistered {
+            run, plan, open, ..
+        } => match open {
+            true => format!("run {run} of {} is being defined", plan.name),
+            false => format!("run {run} of {} was accepted", plan.name),
+        },
+        Fact::RunExtended { run, .. } => format!("run {run} was given more tasks"),
+        Fact::RunDefined { run, .. } => format!("run {run} is defined"),
+        Fact::RunAdvanced { run, to } => format!("run {run} is {}", to.word()),
+        Fact::RunHalting { run, how, cause } => {
+            let why = match cause {
+                HaltCause::Requested => "somebody wants it",
+                HaltCause::TimedOut => "it took too long",
+            };
+            match how {
+                Halt::Drain => format!("run {run} lets nothing more begin: {why}"),
+                Halt::Kill => format!("run {run} is killed: {why}"),
+            }
+        }
+        Fact::RunEnded {
+            run,
+            generation,
+            state,
+        } => format!("run {run} is {}, generation {}", state.word(), generation.0),
+        Fact::RunResumed {
+            run, generation, ..
+        } => format!("run {run} goes on, generation {}", generation.0),
     }
 }
 
@@ -122,7 +150,7 @@ pub(super) fn ended(record: &Record) -> Explanation {
 fn given_up(record: &Record) -> String {
     let it = &record.instance;
     let end = record.last.as_ref().map(|last| triage::charge(last.end));
-    let budget = it.spec.retry;
+    let budget = &it.spec.retry;
     match (it.state, end) {
         (UniversalState::Failed, Some(Charge::Loss)) => format!(
             "; its worker was lost {}, and `retry.losses` forgives {}",

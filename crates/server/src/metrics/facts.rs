@@ -19,10 +19,17 @@ pub(super) const WORDS: [&str; COUNT] = [
     "task-removed",
     "tick-recorded",
     "instance-triggered",
+    "run-registered",
+    "run-extended",
+    "run-defined",
+    "run-advanced",
+    "run-halting",
+    "run-ended",
+    "run-resumed",
 ];
 
 /// How many kinds there are.
-pub(super) const COUNT: usize = 15;
+pub(super) const COUNT: usize = 22;
 
 /// The word for the kind of a fact.
 pub(crate) const fn word(fact: &Fact) -> &'static str {
@@ -47,6 +54,13 @@ const fn place(fact: &Fact) -> usize {
         Fact::TaskRemoved { .. } => 12,
         Fact::TickRecorded { .. } => 13,
         Fact::InstanceTriggered { .. } => 14,
+        Fact::RunRegistered { .. } => 15,
+        Fact::RunExtended { .. } => 16,
+        Fact::RunDefined { .. } => 17,
+        Fact::RunAdvanced { .. } => 18,
+        Fact::RunHalting { .. } => 19,
+        Fact::RunEnded { .. } => 20,
+        Fact::RunResumed { .. } => 21,
     }
 }
 

@@ -31,6 +31,23 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/instances/{id}/timeline", "viewer"),
     ("GET", "/instances/{id}/explain", "viewer"),
     ("GET", "/instances/{id}/logs/{stream}", "viewer"),
+    ("GET", "/runs", "viewer"),
+    ("GET", "/runs/", "viewer"),
+    ("POST", "/runs", "operator"),
+    ("POST", "/runs/", "operator"),
+    ("GET", "/runs/{run}", "viewer"),
+    ("DELETE", "/runs/{run}", "operator"),
+    ("GET", "/runs/{run}/tasks", "viewer"),
+    ("GET", "/runs/{run}/tasks/", "viewer"),
+    ("POST", "/runs/{run}/tasks", "operator"),
+    ("POST", "/runs/{run}/tasks/", "operator"),
+    ("GET", "/runs/{run}/items", "viewer"),
+    ("GET", "/runs/{run}/items/", "viewer"),
+    ("GET", "/runs/{run}/errors", "viewer"),
+    ("POST", "/runs/{run}/start", "operator"),
+    ("POST", "/runs/{run}/halt", "operator"),
+    ("POST", "/runs/{run}/resume", "operator"),
+    ("POST", "/runs/{run}/retry", "operator"),
     ("GET", "/bullpen", "viewer"),
     ("GET", "/bullpen/", "viewer"),
     ("GET", "/arena", "viewer"),
@@ -159,7 +176,8 @@ async fn ask(server: &Server, method: &str, path: &str, shown: Option<&str>) -> 
         .replace("/events", "/events?follow=false")
         .replace("{name}", "nobody")
         .replace("/tokens/{id}", "/tokens/t999")
-        .replace("{id}", "i999");
+        .replace("{id}", "i999")
+        .replace("{run}", "r999");
     let method = Method::from_bytes(method.as_bytes()).expect("a method");
     let mut request = server.request(method, &path);
     if let Some(shown) = shown {
@@ -481,7 +499,13 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
     };
     let submission = |owner: &str| json!({"file": {"task": "t", "owner": owner, "run": ["true"]}});
     let task = json!({"task": "nobody", "run": ["true"], "trigger": {"remote": true}});
+    let workflow = |owner: &str| {
+        let tasks = json!({"a": {"run": ["true"]}});
+        json!({"file": {"workflow": "w", "owner": owner, "tasks": tasks}, "open": true})
+    };
     for owner in ["lab", "somebody"] {
+        let run = send(&admin, Method::POST, "/runs/", workflow(owner)).await;
+        assert_eq!(run.status, StatusCode::CREATED, "{run:?}");
         let submitted = send(&admin, Method::POST, "/instances/", submission(owner)).await;
         assert_eq!(submitted.status, StatusCode::CREATED);
         let path = format!("/{owner}/tasks/");
@@ -493,19 +517,21 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
         if *least == "admin" {
             continue;
         }
-        // The second instance is somebody's.
-        let foreign = path.replace("{id}", "i2");
+        // The second instance is somebody's, and so is the second run.
+        let foreign = path.replace("{id}", "i2").replace("{run}", "r2");
         let answer = ask(&server, method, &foreign, Some(&bearer)).await;
         let what = format!("{method} {foreign}: {answer:?}");
         let lists = [
-            "/bullpen", "/arena", "/history", "/library", "/usage", "/events",
+            "/bullpen", "/arena", "/history", "/library", "/usage", "/events", "/runs",
         ];
+        let lists = |path: &str| *method == "GET" && lists.contains(&path);
         if path.contains("{owner}") || path.ends_with("/drained") || path.contains("ticks") {
             answer.is_problem(StatusCode::FORBIDDEN, "owner");
             assert!(answer.detail().contains("lab"), "{what}");
-        } else if path.contains("{id}") {
+        } else if path.contains("{id}") || path.contains("{run}") {
             assert_eq!(answer.status, StatusCode::NOT_FOUND, "{what}");
-        } else if lists.contains(&path.trim_end_matches('/')) {
+            assert!(!answer.detail().contains("somebody"), "{what}");
+        } else if lists(path.trim_end_matches('/')) {
             assert_eq!(answer.status, StatusCode::OK, "{what}");
             let text = answer.body.to_string();
             assert!(!text.contains("somebody"), "{what}");
@@ -521,6 +547,17 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
     both.is_problem(StatusCode::FORBIDDEN, "owner");
     let theirs = own(Method::POST, "/instances/", submission("somebody")).await;
     theirs.is_problem(StatusCode::FORBIDDEN, "owner");
+    let theirs = own(Method::POST, "/runs/", workflow("somebody")).await;
+    theirs.is_problem(StatusCode::FORBIDDEN, "owner");
+    let runs = own(Method::GET, "/runs/", json!(null)).await.body;
+    assert_eq!(runs["items"][0]["id"], "r1", "{runs}");
+    assert_eq!(runs["items"][1], json!(null));
+    let halted = own(Method::DELETE, "/runs/r1", json!(null)).await;
+    assert_eq!(halted.status, StatusCode::ACCEPTED, "{halted:?}");
+    // A run stays its owner's, whatever file it goes on with.
+    let taken = json!({"file": workflow("somebody")["file"]});
+    let taken = own(Method::POST, "/runs/r1/resume", taken).await;
+    taken.is_problem(StatusCode::FORBIDDEN, "owner");
     let mine = json!({"file": {"task": "t", "run": ["true"]}, "array": {"from": 1, "to": 9}});
     let mine = own(Method::POST, "/instances/", mine).await;
     assert_eq!(mine.status, StatusCode::CREATED, "{mine:?}");

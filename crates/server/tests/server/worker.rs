@@ -249,7 +249,11 @@ impl Body {
             cpu: Millis(250),
             memory_peak: 4_096,
         };
-        let ran = Some(ran);
-        self.input(Input::Ended(lease, Report { outcome, ran }));
+        let report = Report {
+            outcome,
+            ran: Some(ran),
+            outputs: None,
+        };
+        self.input(Input::Ended(lease, report));
     }
 }

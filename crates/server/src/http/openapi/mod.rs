@@ -18,7 +18,9 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{IntoResponses, OpenApi as _};
 
-use super::{conditional, events, fleet, instances, library, lists, logs, metrics, tokens, usage};
+use super::{
+    conditional, events, fleet, instances, library, lists, logs, metrics, runs, tokens, usage,
+};
 use answers::Guarded;
 
 /// What utoipa says of anything that is no plain text.
@@ -51,6 +53,18 @@ const JSON: &str = "application/json";
         instances::retry,
         instances::explain,
         lists::timeline,
+        runs::change::submit,
+        runs::change::extend,
+        runs::change::start,
+        runs::change::halt,
+        runs::change::kill,
+        runs::change::resume,
+        runs::change::retry,
+        runs::read::list,
+        runs::read::show,
+        runs::read::tasks,
+        runs::read::items,
+        runs::read::errors,
         logs::read,
         lists::bullpen,
         lists::arena,
@@ -80,6 +94,7 @@ const JSON: &str = "application/json";
     components(schemas(Problem, Event, Lost)),
     tags(
         (name = "instances", description = "Requested executions of tasks."),
+        (name = "runs", description = "Executions of workflows, each of many instances."),
         (name = "views", description = "Instances by where they stand, in pages."),
         (name = "library", description = "Stored tasks, when they are due, and what launches them."),
         (name = "workers", description = "Who runs them."),

@@ -1,0 +1,164 @@
+//! Runs in the words of the API.
+
+use std::collections::BTreeMap;
+
+use baton_core::ledger::RunHead;
+use baton_core::workflow::{ItemState, Planned, Tally};
+use baton_model::api::{ItemCounts, Links, Run, RunAccepted, RunEdge, RunItem, RunTask};
+use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::state::UniversalState;
+use baton_model::workflow::{Edges, HaltCause, ItemEnd};
+use baton_store::view::{ItemRecord, Record, RunRecord};
+
+use super::super::shape;
+
+/// In which an instance of a run finds the value of its item.
+const ITEM: &str = "BATON_ITEM";
+
+/// Where a run is.
+pub(super) fn path(run: RunId) -> String {
+    format!("/runs/{run}")
+}
+
+pub(super) fn accepted(run: RunId, generation: Generation) -> RunAccepted {
+    RunAccepted {
+        id: run.to_string(),
+        generation: generation.0,
+        links: shape::links([("control", path(run))]),
+    }
+}
+
+/// A run; in lists without its plan.
+pub(super) fn run(record: &RunRecord, planned: Option<&Planned>) -> Run {
+    let head = &record.head;
+    let over = head.state.is_terminal();
+    Run {
+        id: head.id.to_string(),
+        name: head.name.clone(),
+        owner: head.owner.clone(),
+        state: head.state,
+        generation: head.generation.0,
+        halting: head.halting.map(|(how, _)| how).filter(|_| !over),
+        timed_out: matches!(head.halting, Some((_, HaltCause::TimedOut))),
+        submitted_at: head.submitted.0,
+        begun_at: head.begun.0,
+        ended_at: over.then_some(record.changed_at.0),
+        params: planned.map_or_else(BTreeMap::new, |it| it.plan.params.clone()),
+        tasks: planned.map(|it| it.plan.tasks.len() as u64),
+        items: None,
+        problems: Vec::new(),
+        links: links(head),
+    }
+}
+
+fn links(head: &RunHead) -> Links {
+    let path = path(head.id);
+    let mut links = shape::links([
+        ("self", path.clone()),
+        ("tasks", format!("{path}/tasks/")),
+        ("items", format!("{path}/items/")),
+        ("errors", format!("{path}/errors")),
+    ]);
+    let mut add = |relation: &str| {
+        links.insert(relation.to_owned(), format!("POST {path}/{relation}"));
+    };
+    match head.state {
+        UniversalState::Registering => {
+            add("start");
+            links.insert("extend".to_owned(), format!("POST {path}/tasks"));
+        }
+        UniversalState::Failed | UniversalState::Halted => {
+            add("resume");
+            add("retry");
+        }
+        UniversalState::Done | UniversalState::Aborted => {}
+        _ => add("halt"),
+    }
+    links
+}
+
+/// How many are where.
+pub(super) fn counts(tally: &Tally, leased: u32) -> ItemCounts {
+    let of = |state| u64::from(tally.of(state));
+    let live = of(ItemState::Live);
+    let running = u64::from(leased).min(live);
+    ItemCounts {
+        waiting: of(ItemState::Waiting),
+        ready: of(ItemState::Ready),
+        queued: live - running,
+        running,
+        done: of(ItemState::Done),
+        failed: of(ItemState::Failed),
+        halted: of(ItemState::Halted),
+        skipped: of(ItemState::Skipped),
+        blocked: of(ItemState::Blocked),
+    }
+}
+
+/// A task without what it waits for.
+pub(super) fn task(planned: &Planned, at: u32, items: ItemCounts, mapped: bool) -> RunTask {
+    let own = &planned.plan.tasks[at as usize];
+    let edges = own.after.iter().map(|after| RunEdge {
+        task: planned.plan.tasks[after.task as usize].name.clone(),
+        condition: after.condition,
+        by_item: after.edges != Edges::All,
+    });
+    RunTask {
+        name: own.name.clone(),
+        index: at,
+        items,
+        unmapped: !mapped,
+        after: edges.collect(),
+        when: own.when.clone(),
+        reason: None,
+        mean_seconds: None,
+    }
+}
+
+/// An item that has ended.
+pub(super) fn ended(planned: &Planned, item: &ItemRecord) -> RunItem {
+    let state = match item.end {
+        ItemEnd::Done => UniversalState::Done,
+        ItemEnd::Failed => UniversalState::Failed,
+        ItemEnd::Halted => UniversalState::Halted,
+    };
+    let place = (item.task, item.item);
+    let mut shown = row(planned, place, item.instance, state, item.record.as_ref());
+    shown.generation = item.generation.0;
+    shown.outputs = item.outputs.as_deref().map(str::to_owned);
+    shown
+}
+
+/// An item that is on its way.
+pub(super) fn live(planned: &Planned, place: (u32, u32), record: &Record) -> RunItem {
+    let it = &record.instance;
+    let mut shown = row(planned, place, it.id, it.state, Some(record));
+    shown.generation = it.spec.part.map_or(0, |part| part.generation.0);
+    shown
+}
+
+fn row(
+    planned: &Planned,
+    (task, item): (u32, u32),
+    instance: InstanceId,
+    state: UniversalState,
+    record: Option<&Record>,
+) -> RunItem {
+    let named = planned.plan.tasks.get(task as usize);
+    let it = record.map(shape::instance);
+    let ran = record.and_then(|record| record.last.as_ref()?.ran);
+    RunItem {
+        task: named.map_or_else(String::new, |task| task.name.clone()),
+        item,
+        value: record.and_then(|record| record.instance.spec.env.get(ITEM).cloned()),
+        instance: instance.to_string(),
+        state,
+        generation: 0,
+        started_at: ran.map(|ran| ran.started.0),
+        ended_at: ran.map(|ran| ran.ended.0),
+        worker: it.as_ref().and_then(|it| it.worker.clone()),
+        end_text: it.and_then(|it| it.end_text),
+        outputs: None,
+        links: shape::links([("instance", shape::path(instance, instance))]),
+    }
+}
