@@ -7,6 +7,8 @@
 //! | [`up`], [`scheduler`], [`worker`] | a server and its halves, each for as long as it runs |
 //! | [`remote`] | what clients say to a scheduler |
 //! | [`schedule`] | when a schedule is due |
+//! | [`import`] | workflows of others |
+//! | [`views`] | how a run looks |
 //! | [`token`] | tokens made and revoked |
 //! | [`credentials`] | what is shown to a scheduler, and whom it is trusted to be |
 //! | [`mod@bench`] | what Baton costs on this machine |
@@ -27,6 +29,7 @@ mod bench;
 mod credentials;
 mod diary;
 mod fetch;
+mod import;
 mod local;
 mod output;
 mod remote;
@@ -37,6 +40,7 @@ mod table;
 mod time;
 mod token;
 mod up;
+mod views;
 mod worker;
 
 use std::ffi::OsString;
@@ -69,6 +73,7 @@ enum Command {
     Token(token::Token),
     Local(local::Local),
     Schedule(schedule::Schedule),
+    Import(import::Import),
     Bench(bench::Bench),
 }
 
@@ -88,6 +93,7 @@ fn main() -> ExitCode {
         Command::Token(command) => token::run(&command, url, given),
         Command::Local(command) => local::run(&command),
         Command::Schedule(command) => schedule::run(&command),
+        Command::Import(command) => import::run(&command),
         Command::Bench(command) => bench::run(&command),
     };
     output::exit_code(ended)

@@ -93,7 +93,8 @@ pub(crate) struct Output {
     out: BufWriter<Stdout>,
     /// A person reads along.
     pub(crate) terminal: bool,
-    colours: bool,
+    /// Styles are shown.
+    pub(crate) colours: bool,
 }
 
 impl Output {
@@ -111,10 +112,7 @@ impl Output {
 
     /// The text in a style, if this output shows any.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
-        match style.code() {
-            Some(code) if self.colours => format!("\x1b[{code}m{text}\x1b[0m"),
-            _ => text.to_owned(),
-        }
+        style.paint(text, self.colours)
     }
 
     /// One value for programs, over several lines.
@@ -163,6 +161,14 @@ impl Style {
             Self::Bad => Some("31"),
             Self::Busy => Some("36"),
             Self::Odd => Some("33"),
+        }
+    }
+
+    /// The text in this style, or as it is without colours.
+    pub(crate) fn paint(self, text: &str, colours: bool) -> String {
+        match self.code() {
+            Some(code) if colours => format!("\x1b[{code}m{text}\x1b[0m"),
+            _ => text.to_owned(),
         }
     }
 

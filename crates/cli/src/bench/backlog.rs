@@ -190,10 +190,11 @@ impl Pair {
                 cpu: Millis(0),
                 memory_peak: 0,
             }),
+            outputs: None,
         };
         let mut said = Vec::new();
         for lease in held {
-            let input = worker_io::Input::Ended(lease, report);
+            let input = worker_io::Input::Ended(lease, report.clone());
             said.extend(self.worker.handle(self.now.mono, input));
         }
         self.carry(said);

@@ -11,11 +11,15 @@
 //! | `trigger` | tasks of the library, launched over HTTP |
 //! | `backlog` | decisions a second, with little and with much waiting |
 //! | `scale` | a million instances, accepted and taken over |
+//! | `dag` | tasks of a workflow, from a thousand to a million |
 //! | `local` | the runner and its coordinator |
 //! | `cluster`, `rig` | what the others start and stop |
+//! | `instant` | a worker that finishes everything at once |
 
 mod backlog;
 mod cluster;
+mod dag;
+mod instant;
 mod latency;
 mod local;
 mod peers;
@@ -43,6 +47,7 @@ enum Command {
     Backlog(backlog::Backlog),
     Submit(scale::SubmitArray),
     Recovery(scale::Recovery),
+    Dag(dag::Dag),
     Local(local::Local),
 }
 
@@ -55,6 +60,7 @@ pub(crate) fn run(bench: &Bench) -> Ended {
         Command::Backlog(command) => backlog::run(command),
         Command::Submit(command) => scale::submitted(command),
         Command::Recovery(command) => scale::recovered(command),
+        Command::Dag(command) => dag::run(command),
         Command::Local(command) => local::run(command),
     }
 }

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use baton_client::Client;
-use baton_model::ids::InstanceId;
 use clap::Args;
 
-use super::{ids, refused, rows};
+use super::ids::Which;
+use super::{ids, refused, rows, runs};
 use crate::output::{Ended, Output, Style, clean};
 
-/// Tell why an instance is where it is, and what to do about it
+/// Tell why an instance or a run is where it is, and what to do about it
 ///
 /// With --json, an object: id, state, reason (a word), text, and what it is about: worker, resource,
 /// short, until.
@@ -17,18 +17,23 @@ use crate::output::{Ended, Output, Style, clean};
 #[command(after_help = "\
 Examples:
   baton explain i12
-  baton explain i12 --json | jq -r .reason")]
+  baton explain i12 --json | jq -r .reason
+  baton explain r3                   what each task of a run waits for")]
 pub(crate) struct Explain {
-    /// Which
-    #[arg(value_name = "ID", value_parser = ids::one)]
-    id: InstanceId,
+    /// Which: i12, or a run r3
+    #[arg(value_name = "ID", value_parser = ids::one_or_run)]
+    which: Which,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn run(command: &Explain, client: &Client) -> Ended {
-    let explanation = client.explain(command.id).await.map_err(refused)?;
+    let id = match command.which {
+        Which::Run(id) => return runs::show::explain(id, command.json, client).await,
+        Which::Instances(span) => span.first,
+    };
+    let explanation = client.explain(id).await.map_err(refused)?;
     let mut out = Output::new();
     if command.json {
         out.json(&explanation)?;

@@ -1,7 +1,7 @@
 //! How people name instances: `i12`, `12`, `i1..i9`.
 
 use baton_client::Span;
-use baton_model::ids::InstanceId;
+use baton_model::ids::{InstanceId, RunId};
 
 /// One instance.
 pub(crate) fn one(text: &str) -> Result<InstanceId, String> {
@@ -32,6 +32,37 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
         false => Err(format!(
             "the range ends before it begins: write {last}..{first}"
         )),
+    }
+}
+
+/// Instances, or a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// One, or a range of them.
+    Instances(Span),
+    /// A run of a workflow.
+    Run(RunId),
+}
+
+/// One instance, a range of them, or a run.
+pub(crate) fn which(text: &str) -> Result<Which, String> {
+    if text.starts_with('r') {
+        return super::runs::id(text).map(Which::Run);
+    }
+    let wrong = |error: String| match error.starts_with("write") {
+        true => format!("{error}; or a run such as r12"),
+        false => error,
+    };
+    span(text).map(Which::Instances).map_err(wrong)
+}
+
+/// One instance, or a run.
+pub(crate) fn one_or_run(text: &str) -> Result<Which, String> {
+    match which(text)? {
+        Which::Instances(span) if span.count() > 1 => {
+            Err("write one id such as i12, or a run such as r12".to_owned())
+        }
+        which => Ok(which),
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `usage` | what was used, by owner and time |
 //! | `ends` | cancel and retry |
 //! | `library`, `trigger`, `ticks` | stored tasks, launched, and what became of due times |
+//! | `runs` | runs of workflows |
 //! | `workers` | the workers; drain and forget |
 //!
 //! Beside them: `ids`, how instances are named; `rows`, how they are shown; `waiting`,
@@ -28,6 +29,7 @@ mod library;
 mod list;
 mod logs;
 pub(crate) mod rows;
+pub(crate) mod runs;
 mod show;
 mod submit;
 mod ticks;
@@ -60,11 +62,15 @@ pub(crate) enum Remote {
     Bullpen(list::Bullpen),
     Arena(list::Arena),
     History(list::History),
+    Runs(runs::list::Runs),
+    Watch(runs::follow::Watch),
     Show(show::Show),
     Explain(explain::Explain),
     Logs(logs::Logs),
     Events(events::Follow),
     Usage(usage::Used),
+    Halt(runs::change::HaltCommand),
+    Resume(runs::change::ResumeCommand),
     Cancel(ends::Cancel),
     Retry(ends::Retry),
     Workers(workers::Workers),
@@ -85,11 +91,15 @@ pub(crate) fn run(command: &Remote, url: Option<&str>, given: &Given) -> Ended {
             Remote::Bullpen(command) => list::bullpen(command, &client).await,
             Remote::Arena(command) => list::arena(command, &client).await,
             Remote::History(command) => list::history(command, &client).await,
+            Remote::Runs(command) => runs::list::run(command, &client).await,
+            Remote::Watch(command) => runs::follow::run(command, &client).await,
             Remote::Show(command) => show::run(command, &client).await,
             Remote::Explain(command) => explain::run(command, &client).await,
             Remote::Logs(command) => logs::run(command, &client).await,
             Remote::Events(command) => events::run(command, &client).await,
             Remote::Usage(command) => usage::run(command, &client).await,
+            Remote::Halt(command) => runs::change::halt(command, &client).await,
+            Remote::Resume(command) => runs::change::resume(command, &client).await,
             Remote::Cancel(command) => ends::cancel(command, &client).await,
             Remote::Retry(command) => ends::retry(command, &client).await,
             Remote::Workers(command) => workers::workers(command, &client).await,

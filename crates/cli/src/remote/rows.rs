@@ -140,6 +140,7 @@ pub(crate) mod tests {
             owner: "default".to_owned(),
             state: UniversalState::Queued,
             array_index: None,
+            run: None,
             attempts: 0,
             failures: 0,
             losses: 0,

@@ -1,4 +1,4 @@
-//! `baton show`: all about an instance, or what becomes of a range.
+//! `baton show`: all about an instance, what becomes of a range, or how a run stands.
 
 use std::io::Write;
 
@@ -8,12 +8,17 @@ use baton_model::time::Wall;
 use clap::Args;
 use serde::Serialize;
 
-use super::{ids, refused, rows};
-use crate::output::{Ended, Output, Style, clean};
+use super::ids::Which;
+use super::runs::show::Shape;
+use super::{ids, refused, rows, runs};
+use crate::output::{Ended, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, size, span, stamp};
 
-/// Show all about an instance, with everything that happened to it
+/// Show all about an instance or a run
+///
+/// Of an instance with everything that happened to it; of a run its tasks, its graph, or when what
+/// ran.
 ///
 /// With --json, an object: instance and timeline, as the scheduler's API has them; of a range, its
 /// first, last and counts by state.
@@ -22,11 +27,17 @@ use crate::time::{between, now, since, size, span, stamp};
 Examples:
   baton show i12
   baton show i1..i1000               how many of them are in which state
-  baton show i12 --json | jq .instance.state")]
+  baton show i12 --json | jq .instance.state
+  baton show r3                      a run
+  baton show r3 --graph
+  baton show r3 --svg > graph.svg
+  baton show r3 --timeline")]
 pub(crate) struct Show {
-    /// Which: i12, or a range i1..i9
-    #[arg(value_name = "ID", value_parser = ids::span)]
-    which: Span,
+    /// Which: i12, a range i1..i9, or a run r3
+    #[arg(value_name = "ID", value_parser = ids::which)]
+    which: Which,
+    #[command(flatten)]
+    shape: Shape,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -39,16 +50,25 @@ struct Whole<'a> {
 }
 
 pub(super) async fn run(command: &Show, client: &Client) -> Ended {
+    let which = match command.which {
+        Which::Run(id) => return runs::show::run(id, &command.shape, command.json, client).await,
+        Which::Instances(_) if command.shape.is_some() => {
+            return Err(Failure::usage(
+                "--graph, --dot, --svg and --timeline are for runs: r12",
+            ));
+        }
+        Which::Instances(span) => span,
+    };
     let mut out = Output::new();
-    if command.which.count() > 1 {
-        let summary = client.range(command.which).await.map_err(refused)?;
+    if which.count() > 1 {
+        let summary = client.range(which).await.map_err(refused)?;
         match command.json {
             true => out.json(&summary)?,
-            false => range(&summary, command.which).print(&mut out)?,
+            false => range(&summary, which).print(&mut out)?,
         }
         return out.done();
     }
-    let id = command.which.first;
+    let id = which.first;
     let instance = client.instance(id).await.map_err(refused)?;
     let timeline = client.timeline(id).await.map_err(refused)?;
     if command.json {
@@ -84,6 +104,9 @@ fn facts(instance: &Instance, now: Wall) -> Table {
     add("id", Cell::new(rows::id(instance), Style::Strong));
     add("name", clean(&instance.name).into());
     add("owner", clean(&instance.owner).into());
+    if let Some(run) = &instance.run {
+        add("run", clean(run).into());
+    }
     let state = match instance.stopping && !instance.state.is_terminal() {
         true => format!("{}, being stopped", instance.state),
         false => instance.state.to_string(),

@@ -5,6 +5,7 @@
 //! | `children` | the scheduler and the worker, as child processes |
 //! | `memory` | which instance this is, across our own deaths |
 //! | `live` | what the task prints |
+//! | `workflow` | the same for a workflow: a run instead of an instance |
 //!
 //! The scheduler and the worker are those of a cluster, only their ports and their data
 //! are nobody else's. The instance lives in the scheduler's store: whoever runs the same
@@ -14,6 +15,7 @@
 mod children;
 mod live;
 mod memory;
+mod workflow;
 
 use std::fs;
 use std::io;
@@ -22,7 +24,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use baton_client::Client;
-use baton_files::Binding;
+use baton_files::{AnyFile, Binding, TaskFile};
 use baton_model::api::{Instance, Submit};
 use baton_model::ids::InstanceId;
 use baton_model::spec::Work;
@@ -61,18 +63,20 @@ Examples:
   baton run report.yaml              the same again: goes on with it, or says how it ended
   baton run report.yaml --again      from the beginning
   baton run report.yaml --quiet      without what it prints
+  baton run etl.yaml                 a workflow
 
 Exit status: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled, or ended
 with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an error of Baton itself.
 ^C stops the task; run again, it goes on with a new attempt. A second ^C does not wait for it.";
 
-/// Run a task here, with a scheduler and a worker of its own
+/// Run a task or a workflow here, with a scheduler and a worker of its own
 ///
-/// Killed and run again, it goes on with the same instance.
+/// Killed and run again, it goes on with the same instance or run. Of a workflow that had failed or
+/// was halted, what is not DONE runs; and what has changed in its file, with all that comes after it.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// The file of the task
+    /// The file of the task or workflow
     file: PathBuf,
     /// A parameter instead of its default; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
@@ -89,7 +93,13 @@ pub(crate) struct Run {
 }
 
 /// What is to be run.
-struct Wanted {
+enum Wanted {
+    Task(WantedTask),
+    Workflow(workflow::Wanted),
+}
+
+/// A task that is to be run.
+struct WantedTask {
     /// It has more than one process.
     several: bool,
     submit: Submit<serde_json::Value>,
@@ -98,7 +108,10 @@ struct Wanted {
 }
 
 pub(crate) fn run(command: &Run) -> Ended {
-    let wanted = wanted(command)?;
+    let wanted = match baton_files::load_any(&command.file).map_err(Failure::usage)? {
+        AnyFile::Task(file) => Wanted::Task(wanted(command, &file)?),
+        AnyFile::Workflow(file) => Wanted::Workflow(workflow::wanted(&file, &command.params)?),
+    };
     let data = match &command.data {
         Some(data) => data.clone(),
         None => default_data(&command.file)?,
@@ -111,8 +124,7 @@ pub(crate) fn run(command: &Run) -> Ended {
     block_on(supervise(command, &wanted, &memory, &data))
 }
 
-fn wanted(command: &Run) -> Result<Wanted, Failure> {
-    let file = baton_files::load(&command.file).map_err(Failure::usage)?;
+fn wanted(command: &Run, file: &TaskFile) -> Result<WantedTask, Failure> {
     let submit = Submit {
         file: file.to_json(),
         params: command.params.iter().cloned().collect(),
@@ -125,7 +137,7 @@ fn wanted(command: &Run) -> Result<Wanted, Failure> {
     };
     let spec = file.instance(&binding).map_err(Failure::usage)?;
     let text = serde_json::to_string(&submit)?;
-    Ok(Wanted {
+    Ok(WantedTask {
         several: matches!(&spec.work, Work::Task(task) if task.processes.len() > 1),
         submit,
         hash: hash(text.as_bytes()),
@@ -192,6 +204,12 @@ async fn watch(
     client: &Client,
     worker: &Path,
 ) -> Ended {
+    let wanted = match wanted {
+        Wanted::Task(wanted) => wanted,
+        Wanted::Workflow(wanted) => {
+            return workflow::watch(command, wanted, memory, client, worker).await;
+        }
+    };
     let (id, known) = choose(command, wanted, memory, client).await?;
     let before = client.instance(id).await.map_err(refused)?;
     if known && before.state.is_terminal() {
@@ -216,7 +234,7 @@ async fn watch(
 /// The instance of this run, and whether an earlier one began it.
 async fn choose(
     command: &Run,
-    wanted: &Wanted,
+    wanted: &WantedTask,
     memory: &Memory,
     client: &Client,
 ) -> Result<(InstanceId, bool), Failure> {
@@ -266,7 +284,7 @@ async fn began(
 }
 
 async fn submit(
-    wanted: &Wanted,
+    wanted: &WantedTask,
     memory: &Memory,
     client: &Client,
     above: u64,

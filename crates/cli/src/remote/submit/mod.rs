@@ -6,9 +6,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use baton_client::{Client, Span};
+use baton_files::{AnyFile, WorkflowFile};
 use baton_model::api::{self, Indices, Submitted};
 use clap::{Args, ValueEnum};
 
+use super::runs::submit::Then;
 use super::{ids, refused, waiting};
 use crate::local::{pair, variable};
 use crate::output::{Ended, Failure, Output, clean, note};
@@ -16,6 +18,7 @@ use crate::output::{Ended, Failure, Output, clean, note};
 const EXAMPLES: &str = "\
 Examples:
   baton submit report.yaml -p day=2026-11-15 --wait
+  baton submit etl.yaml --watch      a workflow
   baton submit --cpu 2 --memory 1GiB..4GiB --retries 3 -- ./train.sh --epochs 3
   baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'    one word is a shell command
   baton submit --label zone=eu --timeout 1h --json -- make
@@ -24,14 +27,14 @@ Exit status, with --wait: 0 all DONE; the exit code of the command, if it is one
 exited with a code; 130 cancelled; 1 failed otherwise. 2 wrong usage, 3 the scheduler cannot be
 reached, or refuses.";
 
-/// Submit a task to the scheduler, from a file or as a command
+/// Submit a task or a workflow to the scheduler, from a file or as a command
 ///
 /// Prints the id, or the range of ids, once the scheduler has it for good. Options change what the
 /// file says.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Submit {
-    /// The file of the task
+    /// The file of the task or workflow
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// A parameter instead of its default; may be repeated
@@ -45,6 +48,9 @@ pub(crate) struct Submit {
     /// Wait for the end, and exit with the status of the work
     #[arg(long)]
     wait: bool,
+    /// Of a workflow: watch it until it is over
+    #[arg(long)]
+    watch: bool,
     /// Print JSON: what was submitted and, with --wait, how it ended, one object on a line
     #[arg(long)]
     json: bool,
@@ -54,7 +60,7 @@ pub(crate) struct Submit {
 }
 
 /// What a task says, from the command line.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 struct Wishes {
     /// What to call it
     #[arg(long, value_name = "NAME")]
@@ -114,6 +120,14 @@ fn indices(text: &str) -> Result<Indices, String> {
 }
 
 pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
+    if let (Some(path), []) = (&command.file, &*command.command)
+        && let AnyFile::Workflow(file) = baton_files::load_any(path).map_err(Failure::usage)?
+    {
+        return workflow(command, &file, client).await;
+    }
+    if command.watch {
+        return Err(Failure::usage("--watch is for workflows; use --wait"));
+    }
     let file = match (&command.file, &*command.command) {
         (Some(_), [_, ..]) => {
             return Err(Failure::usage("name a file or a command, not both"));
@@ -181,6 +195,21 @@ pub(super) async fn wait(client: &Client, span: Span, json: bool, mut out: Outpu
         0 => Ok(()),
         code => Err(Failure::Silent(code)),
     }
+}
+
+async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> Ended {
+    if command.array.is_some() || command.wishes != Wishes::default() {
+        return Err(Failure::usage(
+            "a workflow says in its file what its tasks need; only -p, --wait, --watch and --json \
+             go with it",
+        ));
+    }
+    let then = Then {
+        wait: command.wait,
+        watch: command.watch,
+        json: command.json,
+    };
+    super::runs::submit::run(file, &command.params, then, client).await
 }
 
 pub(super) fn line(out: &mut Output, value: &impl serde::Serialize) -> Ended {

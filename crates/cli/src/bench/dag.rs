@@ -1,0 +1,264 @@
+//! `baton bench dag`: what a finished task of a workflow costs, from a thousand to a million;
+//! and how long a hop of a chain takes on an idle system.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use baton_client::{Client, ItemFilter};
+use baton_model::api::SubmitRun;
+use baton_model::ids::RunId;
+use baton_model::state::UniversalState;
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::cluster::{PATIENCE, Place, Scheduler, Worker, healthy, runtime};
+use super::instant::Instantly;
+use crate::output::{Ended, Failure, Output};
+use crate::remote::ids;
+use crate::remote::runs::accepted;
+use crate::table::Table;
+
+/// How many the worker takes at once.
+const SLOTS: u32 = 4_096;
+
+/// Tasks of a workflow a second, each after three others, on workers that finish at once; and how
+/// long a hop of a chain of `true` takes on a real one
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  baton bench dag\n  baton bench dag -n 1000 -n 1000000 --json")]
+pub(crate) struct Dag {
+    /// So many tasks; may be repeated [default: 1000, 10000, 100000, 1000000]
+    #[arg(short = 'n', long = "tasks", value_name = "N")]
+    sizes: Vec<u64>,
+    /// The length of the chain; 0 for none
+    #[arg(long, default_value_t = 100)]
+    chain: u64,
+    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    place: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    graphs: Vec<Graph>,
+    chain: Option<Chain>,
+}
+
+#[derive(Debug, Serialize)]
+struct Graph {
+    tasks: u64,
+    layers: u64,
+    /// Until the submission was durable.
+    submit_seconds: f64,
+    /// From there until all were DONE.
+    run_seconds: f64,
+    /// Of that, for each task.
+    microseconds_per_task: f64,
+    /// Of the scheduler's time on processors, for each task.
+    scheduler_microseconds_per_task: f64,
+    scheduler_peak_mib: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Chain {
+    hops: u64,
+    /// From the submission until all were DONE, for each hop.
+    milliseconds_per_hop: f64,
+}
+
+/// Measures, and prints.
+pub(super) fn run(command: &Dag) -> Ended {
+    let place = Place::new(command.place.as_deref())?;
+    let sizes = match &*command.sizes {
+        [] => &[1_000, 10_000, 100_000, 1_000_000],
+        sizes => sizes,
+    };
+    let mut graphs = Vec::new();
+    for (at, tasks) in sizes.iter().enumerate() {
+        let data = place.path().join(format!("graph-{at}"));
+        graphs.push(graph(&data, (*tasks).max(1))?);
+        // What was measured is not needed, and the next one is large.
+        let _ = std::fs::remove_dir_all(&data);
+    }
+    let chain = match command.chain {
+        0 => None,
+        hops => Some(chain(place.path(), hops)?),
+    };
+    let measured = Measured { graphs, chain };
+    let mut out = Output::new();
+    if command.json {
+        out.json(&measured)?;
+        return out.done();
+    }
+    shown(&measured).print(&mut out)?;
+    if let Some(chain) = &measured.chain {
+        let (hops, each) = (chain.hops, chain.milliseconds_per_hop);
+        writeln!(
+            out,
+            "chain of {hops} `true`: {each:.2} ms for each hop, end to end"
+        )?;
+    }
+    out.flush()?;
+    out.done()
+}
+
+fn shown(measured: &Measured) -> Table {
+    let mut table = Table::indented(0);
+    let heads = [
+        "tasks",
+        "submission",
+        "run",
+        "each",
+        "scheduler cpu",
+        "scheduler memory",
+    ];
+    table.row(heads.map(Into::into));
+    for graph in &measured.graphs {
+        table.row([
+            ids::count(graph.tasks).into(),
+            format!("{:.2} s", graph.submit_seconds).into(),
+            format!("{:.1} s", graph.run_seconds).into(),
+            format!("{:.0} us", graph.microseconds_per_task).into(),
+            format!("{:.0} us", graph.scheduler_microseconds_per_task).into(),
+            format!("{:.0} MiB", graph.scheduler_peak_mib).into(),
+        ]);
+    }
+    table
+}
+
+fn graph(data: &Path, tasks: u64) -> Result<Graph, Failure> {
+    let (file, layers) = layered(tasks);
+    let scheduler = Scheduler::start(data)?;
+    let _worker = Instantly::start(&scheduler.workers, SLOTS)?;
+    runtime()?.block_on(async {
+        let client = &scheduler.client;
+        healthy(client).await?;
+        let cpu = scheduler.cpu();
+        let begun = Instant::now();
+        let run = submit(client, file).await?;
+        let submitted = begun.elapsed();
+        finish(client, run).await?;
+        let ran = begun.elapsed() - submitted;
+        let cpu = scheduler.cpu() - cpu;
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / tasks as f64;
+        Ok(Graph {
+            tasks,
+            layers,
+            submit_seconds: submitted.as_secs_f64(),
+            run_seconds: ran.as_secs_f64(),
+            microseconds_per_task: each(ran),
+            scheduler_microseconds_per_task: each(cpu),
+            scheduler_peak_mib: scheduler.memory()?.1 as f64 / f64::from(1 << 20),
+        })
+    })
+}
+
+/// Layers as many as wide, as nearly as that goes. Each item comes after three of the layer
+/// before, which are neither all the same nor all beside each other.
+fn layered(tasks: u64) -> (Value, u64) {
+    let layers = (tasks as f64).sqrt().round().max(1.0) as u64;
+    let width = tasks.div_ceil(layers);
+    let mut file = Map::new();
+    let mut left = tasks;
+    let mut before = 0;
+    for layer in 0..layers {
+        let count = width.min(left);
+        left -= count;
+        let mut task = json!({
+            "run": ["true"],
+            "for_each": { "range": [0, count] },
+            "resources": { "cpu": 1 },
+        });
+        if layer > 0 && before > 0 {
+            let mut edges = String::new();
+            for item in 0..count {
+                let separator = if item > 0 { ";" } else { "" };
+                let of = |step: u64| (item + step * 37) % before;
+                let (a, b, c) = (of(0), of(1), of(2));
+                // Writing to a string does not fail.
+                let _ = write!(edges, "{separator}{a},{b},{c}");
+            }
+            let name = format!("layer-{}", layer - 1);
+            task["after"] = json!([{ "task": name, "items": edges }]);
+        }
+        file.insert(format!("layer-{layer}"), task);
+        before = count;
+        if left == 0 {
+            return (json!({ "workflow": "dag", "tasks": file }), layer + 1);
+        }
+    }
+    (json!({ "workflow": "dag", "tasks": file }), layers)
+}
+
+fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
+    let mut tasks = Map::new();
+    for hop in 0..hops {
+        let after: Vec<String> = hop
+            .checked_sub(1)
+            .map(|it| format!("t{it}"))
+            .into_iter()
+            .collect();
+        tasks.insert(
+            format!("t{hop}"),
+            json!({ "run": ["true"], "after": after }),
+        );
+    }
+    let file = json!({ "workflow": "chain", "tasks": tasks });
+    let scheduler = Scheduler::start(&place.join("chain"))?;
+    let _worker = Worker::start(&scheduler, &place.join("worker"), 2)?;
+    runtime()?.block_on(async {
+        let client = &scheduler.client;
+        healthy(client).await?;
+        // The first one warms everything up.
+        let warm = json!({ "workflow": "warm", "tasks": { "t": { "run": ["true"] } } });
+        let warm = submit(client, warm).await?;
+        finish(client, warm).await?;
+        let run = submit(client, file).await?;
+        finish(client, run).await?;
+        let seen = client.run(run).await.map_err(Failure::failed)?;
+        let items = client
+            .run_items(run, &ItemFilter::default(), usize::MAX)
+            .await;
+        let items = items.map_err(Failure::failed)?;
+        if items.len() as u64 != hops {
+            return Err(Failure::failed("not every hop is there"));
+        }
+        let ended = seen.ended_at.unwrap_or(seen.begun_at);
+        Ok(Chain {
+            hops,
+            milliseconds_per_hop: (ended - seen.begun_at) as f64 / hops as f64,
+        })
+    })
+}
+
+async fn submit(client: &Client, file: Value) -> Result<RunId, Failure> {
+    let submit = SubmitRun {
+        file,
+        ..SubmitRun::default()
+    };
+    let answer = client.submit_run(&submit).await.map_err(Failure::failed)?;
+    accepted(&answer)
+}
+
+async fn finish(client: &Client, run: RunId) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let seen = client.wait_run(run, Duration::from_secs(30)).await;
+        let seen = seen.map_err(Failure::failed)?;
+        match seen.state {
+            UniversalState::Done => return Ok(()),
+            state if state.is_terminal() => {
+                return Err(Failure::failed(format!("{run} is {state}")));
+            }
+            _ => {}
+        }
+    }
+    Err(Failure::failed(format!(
+        "{run} takes too long to be measured"
+    )))
+}

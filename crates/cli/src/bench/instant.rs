@@ -1,0 +1,228 @@
+//! A worker that finishes everything at once: the protocol's machine over a real connection,
+//! without processes. What it costs is left out of what a scheduler costs.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use baton_core::bugs::Bugs;
+use baton_core::protocol::frame::{PREAMBLE, decode_to_worker, encode_to_scheduler};
+use baton_core::protocol::worker::Worker as Machine;
+use baton_core::protocol::worker::io::{Effect, Input};
+use baton_model::fact::Holder;
+use baton_model::ids::{
+    Association, BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName,
+};
+use baton_model::message::{LaunchVerdict, Status, ToScheduler};
+use baton_model::outcome::{Outcome, Ran, Report};
+use baton_model::placement::{Capacity, Offer};
+use baton_model::time::{Millis, Mono, Wall};
+
+use super::rig::trouble;
+use crate::output::Failure;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// A worker, until it is dropped.
+pub(super) struct Instantly {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Instantly {
+    /// Starts one that has room for so many at once.
+    pub(super) fn start(address: &str, slots: u32) -> Result<Self, Failure> {
+        let stream = TcpStream::connect(address);
+        let stream = stream.map_err(|error| trouble("reach the scheduler", &error))?;
+        let over = Arc::new(AtomicBool::new(false));
+        let body = Body {
+            machine: machine(slots),
+            begun: Instant::now(),
+            over: Arc::clone(&over),
+            verdicts: Vec::new(),
+            statuses: Vec::new(),
+            under: None,
+            out: Vec::new(),
+        };
+        let thread = thread::spawn(move || {
+            // A scheduler that is killed ends it; whoever measures notices by itself.
+            let _ = body.talk(stream);
+        });
+        Ok(Self {
+            over,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Instantly {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // If it has panicked, that was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn machine(slots: u32) -> Machine {
+    let me = Holder {
+        worker: WorkerName::new("instantly"),
+        incarnation: Incarnation {
+            lineage: Lineage(7),
+            life: Life(1),
+        },
+        host: HostId(7),
+        boot: BootId(7),
+    };
+    let offer = Offer {
+        capacity: Capacity {
+            cpu_milli: u64::from(slots) * 1_000,
+            ..Capacity::default()
+        },
+        ..Offer::default()
+    };
+    Machine::begin(me, slots, Arc::new(offer), Bugs::NONE, Vec::new(), Mono(1))
+}
+
+struct Body {
+    machine: Machine,
+    begun: Instant,
+    over: Arc<AtomicBool>,
+    /// What is said in one message, as an agent says it.
+    verdicts: Vec<(LeaseId, LaunchVerdict)>,
+    statuses: Vec<(LeaseId, Status)>,
+    under: Option<Association>,
+    out: Vec<u8>,
+}
+
+impl Body {
+    fn now(&self) -> Mono {
+        let passed = u64::try_from(self.begun.elapsed().as_millis());
+        Mono(passed.unwrap_or(u64::MAX - 1) + 1)
+    }
+
+    fn talk(mut self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        stream.write_all(&PREAMBLE)?;
+        let mut preamble = PREAMBLE;
+        stream.read_exact(&mut preamble)?;
+        let mut bytes = Vec::new();
+        let mut chunk = vec![0; READ_BYTES];
+        while !self.over.load(Ordering::Relaxed) {
+            let due = self.machine.next_due();
+            let wait = due.map_or(100, |due| due.since(self.now()).0.clamp(1, 100));
+            stream.set_read_timeout(Some(Duration::from_millis(wait)))?;
+            match stream.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+                Err(error) if is_pause(&error) => {}
+                Err(error) => return Err(error),
+            }
+            self.take(&mut bytes)?;
+            if self.machine.next_due().is_some_and(|due| due <= self.now()) {
+                self.input(Input::Tick)?;
+            }
+            self.gathered()?;
+            stream.write_all(&self.out)?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+
+    /// Takes in every message that is complete.
+    fn take(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let mut at = 0;
+        loop {
+            let read = decode_to_worker(&bytes[at..]).map_err(io::Error::other)?;
+            let Some((message, taken)) = read else {
+                break;
+            };
+            at += taken;
+            self.input(Input::Message(message))?;
+        }
+        bytes.drain(..at);
+        Ok(())
+    }
+
+    fn input(&mut self, input: Input) -> io::Result<()> {
+        for effect in self.machine.handle(self.now(), input) {
+            match effect {
+                Effect::Send(ToScheduler::RunTaskReply {
+                    association,
+                    verdicts,
+                }) => {
+                    self.under = Some(association);
+                    self.verdicts.extend(verdicts);
+                }
+                Effect::Send(ToScheduler::UpdateStatus {
+                    association,
+                    statuses,
+                }) => {
+                    self.under = Some(association);
+                    self.statuses.extend(statuses);
+                }
+                Effect::Send(message) => self.say(&message)?,
+                Effect::Launch(launch) => {
+                    self.input(Input::Launched(launch.lease))?;
+                    self.input(Input::Ended(launch.lease, report()))?;
+                }
+                Effect::RunCheck(check) => self.input(Input::CheckDone(check, true))?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Says what was gathered.
+    fn gathered(&mut self) -> io::Result<()> {
+        let Some(association) = self.under.take() else {
+            return Ok(());
+        };
+        let verdicts = std::mem::take(&mut self.verdicts);
+        if !verdicts.is_empty() {
+            self.say(&ToScheduler::RunTaskReply {
+                association,
+                verdicts,
+            })?;
+        }
+        let statuses = std::mem::take(&mut self.statuses);
+        if !statuses.is_empty() {
+            self.say(&ToScheduler::UpdateStatus {
+                association,
+                statuses,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, message: &ToScheduler) -> io::Result<()> {
+        encode_to_scheduler(message, &mut self.out).map_err(io::Error::other)
+    }
+}
+
+fn report() -> Report {
+    Report {
+        outcome: Outcome::Exited(0),
+        ran: Some(Ran {
+            started: Wall(1),
+            ended: Wall(2),
+            elapsed: Millis(1),
+            cpu: Millis(1),
+            memory_peak: 0,
+        }),
+        outputs: None,
+    }
+}
+
+/// True if there was nothing to read for a while.
+fn is_pause(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,212 @@
+//! `baton halt`, `baton resume`, and `baton retry` of a run.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use baton_client::{Client, GoOn};
+use baton_model::api::{HaltRun, ResumePreview, ResumeRun, RetryRun};
+use baton_model::ids::RunId;
+use baton_model::workflow::Halt;
+use clap::Args;
+
+use super::super::{ids, refused};
+use super::follow::{How, ended, follow};
+use super::{accepted, id};
+use crate::local::pair;
+use crate::output::{Ended, Failure, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+
+/// Let nothing more of a run begin
+///
+/// What has begun ends by itself; with --kill it is killed. The run is HALTED when nothing of it
+/// is left, and goes on with `baton resume`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton halt r12                     drain: what runs may end
+  baton halt r12 --kill
+  baton halt r12 --wait && baton resume r12 etl.yaml")]
+pub(crate) struct HaltCommand {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = id)]
+    run: RunId,
+    /// Kill what runs
+    #[arg(long)]
+    kill: bool,
+    /// Wait until nothing of it is left
+    #[arg(long)]
+    wait: bool,
+    /// Only if this generation of it is the live one
+    #[arg(long, value_name = "N")]
+    generation: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Let a run go on with what is not DONE
+///
+/// Without a file it goes on with the workflow that it has. With one, what has changed runs again
+/// with all that comes after it, and what is DONE and has not changed does not.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton resume r12
+  baton resume r12 etl.yaml --dry-run      what would run, and why
+  baton resume r12 etl.yaml -p day=2026-11-15 --watch")]
+pub(crate) struct ResumeCommand {
+    /// Which run
+    #[arg(value_name = "RUN", value_parser = id)]
+    run: RunId,
+    /// The workflow, if it has changed
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// A parameter instead of its default; may be repeated
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair, requires = "file")]
+    params: Vec<(String, String)>,
+    #[command(flatten)]
+    more: More,
+}
+
+/// How a run goes on.
+#[derive(Debug, Args)]
+pub(in super::super) struct More {
+    /// Only show what would run
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait for its end, and exit with its status
+    #[arg(long)]
+    wait: bool,
+    /// Watch it until it is over
+    #[arg(long)]
+    watch: bool,
+    /// Only if this generation of it is the last one
+    #[arg(long, value_name = "N")]
+    generation: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub(in super::super) json: bool,
+}
+
+impl More {
+    /// True if something was asked for that only runs have.
+    pub(in super::super) const fn is_for_runs(&self) -> bool {
+        self.dry_run || self.wait || self.watch || self.generation.is_some()
+    }
+}
+
+/// What of a run is done again.
+#[derive(Debug, Args)]
+pub(in super::super) struct Again {
+    /// Of a run: do this task again, also what is DONE of it
+    #[arg(long, value_name = "TASK")]
+    pub(in super::super) task: Option<String>,
+    /// Of a run: and everything that comes after it
+    #[arg(long, requires = "task")]
+    pub(in super::super) downstream: bool,
+}
+
+pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> Ended {
+    let halt = HaltRun {
+        how: match command.kill {
+            true => Halt::Kill,
+            false => Halt::Drain,
+        },
+        generation: command.generation,
+    };
+    let answer = client.halt_run(command.run, &halt).await.map_err(refused)?;
+    let mut out = Output::new();
+    if command.wait {
+        follow(client, command.run, How::Quiet).await?;
+    }
+    match (command.json, command.wait) {
+        (true, _) => out.json(&answer)?,
+        (false, true) => writeln!(out, "{}: nothing of it is left", command.run)?,
+        (false, false) => writeln!(out, "{}: nothing more begins", command.run)?,
+    }
+    out.done()
+}
+
+pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -> Ended {
+    let file = match &command.file {
+        None => None,
+        Some(path) => {
+            let file = baton_files::load_workflow(path).map_err(Failure::usage)?;
+            let params: BTreeMap<_, _> = command.params.iter().cloned().collect();
+            file.plan(&params).map_err(Failure::usage)?;
+            Some(file.to_json())
+        }
+    };
+    let how = GoOn::Resume(ResumeRun {
+        file,
+        params: command.params.iter().cloned().collect(),
+        generation: command.more.generation,
+    });
+    go_on(command.run, &how, &command.more, client).await
+}
+
+pub(in super::super) async fn retry(
+    run: RunId,
+    again: &Again,
+    more: &More,
+    client: &Client,
+) -> Ended {
+    let how = GoOn::Retry(RetryRun {
+        task: again.task.clone(),
+        downstream: again.downstream,
+        generation: more.generation,
+    });
+    go_on(run, &how, more, client).await
+}
+
+async fn go_on(run: RunId, how: &GoOn, more: &More, client: &Client) -> Ended {
+    let mut out = Output::new();
+    if more.dry_run {
+        let preview = client.preview(run, how).await.map_err(refused)?;
+        match more.json {
+            true => out.json(&preview)?,
+            false => shown(&preview).print(&mut out)?,
+        }
+        return out.done();
+    }
+    let answer = client.go_on(run, how).await.map_err(refused)?;
+    let run = accepted(&answer)?;
+    match more.json {
+        true => out.json(&answer)?,
+        false => writeln!(out, "{run}: goes on, generation {}", answer.generation)?,
+    }
+    out.done()?;
+    if !(more.wait || more.watch) {
+        return Ok(());
+    }
+    let how = match more.watch || !more.json {
+        true => How::Shown,
+        false => How::Quiet,
+    };
+    ended(&follow(client, run, how).await?)
+}
+
+/// One line for each task: what stays, what runs, and why.
+fn shown(preview: &ResumePreview) -> Table {
+    let mut table = Table::default();
+    table.row(["TASK", "KEPT", "RUNS", "WHY"].map(|it| Cell::new(it, Style::Faint)));
+    for task in &preview.tasks {
+        let style = match task.why {
+            Some(_) => Style::Strong,
+            None => Style::Plain,
+        };
+        let runs = task.runs.map_or_else(|| "?".to_owned(), ids::count);
+        table.row([
+            Cell::new(clean(&task.name), style),
+            ids::count(task.kept).into(),
+            runs.into(),
+            task.why.as_deref().map(clean).unwrap_or_default().into(),
+        ]);
+    }
+    if !preview.removed.is_empty() {
+        let names: Vec<_> = preview.removed.iter().map(|it| clean(it)).collect();
+        note(&format!("no longer there: {}", names.join(", ")));
+    }
+    table
+}

@@ -1,0 +1,91 @@
+//! `baton runs`.
+
+use baton_client::{Client, RunFilter};
+use baton_model::api::Run;
+use baton_model::time::Wall;
+use clap::Args;
+
+use super::super::{refused, rows};
+use crate::output::{Ended, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+use crate::time::{between, now, span};
+
+/// Show runs of workflows, the latest first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton runs
+  baton runs --state FAILED --json | jq -r '.[].id'")]
+pub(crate) struct Runs {
+    /// At most so many rows
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    number: usize,
+    /// Only runs in this state, such as RUNNING or FAILED
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    /// Only runs of this owner
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Only runs of this workflow
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Print an array of objects, as the scheduler's API has them
+    #[arg(long)]
+    json: bool,
+}
+
+pub(in super::super) async fn run(command: &Runs, client: &Client) -> Ended {
+    let filter = RunFilter {
+        state: command.state.as_ref().map(|it| it.to_ascii_uppercase()),
+        owner: command.owner.clone(),
+        name: command.name.clone(),
+    };
+    let runs = client
+        .runs(&filter, command.number)
+        .await
+        .map_err(refused)?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&runs)?;
+        return out.done();
+    }
+    if runs.is_empty() {
+        note("no runs; `baton submit workflow.yaml` starts one");
+        return out.done();
+    }
+    let mut table = Table::default();
+    table.row(
+        [
+            "RUN",
+            "WORKFLOW",
+            "OWNER",
+            "STATE",
+            "GENERATION",
+            "AGE",
+            "TOOK",
+        ]
+        .map(|it| Cell::new(it, Style::Faint)),
+    );
+    for run in &runs {
+        table.row(row(run, now()));
+    }
+    table.print(&mut out)?;
+    out.done()
+}
+
+fn row(run: &Run, now: Wall) -> [Cell; 7] {
+    let until = run.ended_at.map_or(now, Wall);
+    let state = match run.halting {
+        Some(_) => format!("{}, halting", run.state),
+        None => run.state.to_string(),
+    };
+    [
+        Cell::new(clean(&run.id), Style::Strong),
+        clean(&run.name).into(),
+        clean(&run.owner).into(),
+        Cell::new(state, rows::style(run.state)),
+        run.generation.to_string().into(),
+        span(between(Wall(run.submitted_at), now)).into(),
+        span(between(Wall(run.begun_at), until)).into(),
+    ]
+}

@@ -1,0 +1,56 @@
+//! Commands about runs of workflows.
+//!
+//! | module | command |
+//! |---|---|
+//! | `list` | `baton runs` |
+//! | `follow` | `baton watch`, and whoever waits for a run |
+//! | `change` | `baton halt`, `resume`, and `retry` of a run |
+//! | `show` | `baton show RUN`, as text, graph, timeline or picture; `baton explain RUN` |
+//! | `submit` | `baton submit` of a workflow |
+//!
+//! How runs look is [`crate::views`].
+
+pub(super) mod change;
+pub(crate) mod follow;
+pub(super) mod list;
+pub(super) mod show;
+pub(crate) mod submit;
+
+use baton_model::api::RunAccepted;
+use baton_model::ids::RunId;
+
+use crate::output::{Failure, clean};
+
+/// An error of Baton itself.
+const INTERNAL: u8 = 5;
+
+/// `r12`. The letter is needed wherever instances could be meant.
+pub(crate) fn id(text: &str) -> Result<RunId, String> {
+    let digits = text.strip_prefix('r').unwrap_or_default();
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| plain);
+    number
+        .map(RunId)
+        .ok_or_else(|| "write a run such as r12".to_owned())
+}
+
+/// The run that an answer speaks of.
+pub(crate) fn accepted(accepted: &RunAccepted) -> Result<RunId, Failure> {
+    id(&accepted.id).map_err(|_| {
+        let id = clean(&accepted.id);
+        Failure::Told(INTERNAL, format!("the scheduler calls it `{id}`"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_its_letter() {
+        assert_eq!(id("r12"), Ok(RunId(12)));
+        for bad in ["", "r", "12", "i12", "r-1", "rr1", "r99999999999999999999"] {
+            assert!(id(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What comes after what, by number.
+//!
+//! Built from what the API says, which may be a part of a run: a task that is not there is
+//! left out. Edges always lead forward in [`Dag::order`], so that nobody who walks along
+//! them can go round in circles, whatever was received.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::api::{RunEdge, RunTask};
+
+/// Tasks and edges. A task is its place in the list that this was built from.
+#[derive(Debug)]
+pub(super) struct Dag<'a> {
+    pub(super) tasks: &'a [RunTask],
+    /// Each task after all that it comes after; otherwise as they were given.
+    pub(super) order: Vec<usize>,
+    /// By task: what it comes after.
+    pub(super) before: Vec<Vec<usize>>,
+    /// By task: what comes after it.
+    pub(super) behind: Vec<Vec<usize>>,
+    /// By task: how many tasks at most are before it, one after another.
+    pub(super) layer: Vec<usize>,
+    /// By task: what it comes after, and how; the same may be there more than once.
+    pub(super) edges: Vec<Vec<(usize, &'a RunEdge)>>,
+}
+
+impl<'a> Dag<'a> {
+    pub(super) fn new(tasks: &'a [RunTask]) -> Self {
+        let names: BTreeMap<&str, usize> = tasks
+            .iter()
+            .enumerate()
+            .map(|(place, task)| (task.name.as_str(), place))
+            .collect();
+        let known = |task: &'a RunTask| {
+            let edges = task.after.iter();
+            edges.filter_map(|edge| Some((*names.get(edge.task.as_str())?, edge)))
+        };
+        let mut edges: Vec<Vec<(usize, &RunEdge)>> =
+            tasks.iter().map(|task| known(task).collect()).collect();
+        let order = order(&edges);
+        let mut place = vec![0; tasks.len()];
+        for (at, task) in order.iter().enumerate() {
+            place[*task] = at;
+        }
+        let mut before = vec![Vec::new(); tasks.len()];
+        let mut behind = vec![Vec::new(); tasks.len()];
+        for (to, edges) in edges.iter_mut().enumerate() {
+            edges.retain(|(from, _)| place[*from] < place[to]);
+            let distinct: BTreeSet<usize> = edges.iter().map(|(from, _)| *from).collect();
+            for from in distinct {
+                before[to].push(from);
+                behind[from].push(to);
+            }
+        }
+        let mut layer = vec![0; tasks.len()];
+        for task in &order {
+            let after = before[*task].iter().map(|from| layer[*from] + 1);
+            layer[*task] = after.max().unwrap_or(0);
+        }
+        Self {
+            tasks,
+            order,
+            before,
+            behind,
+            layer,
+            edges,
+        }
+    }
+
+    /// The tasks by layer.
+    pub(super) fn layers(&self) -> Vec<Vec<usize>> {
+        let count = self.layer.iter().max().map_or(0, |last| last + 1);
+        let mut layers = vec![Vec::new(); count];
+        for (task, layer) in self.layer.iter().enumerate() {
+            layers[*layer].push(task);
+        }
+        layers
+    }
+}
+
+/// Every task once. Where tasks wait for each other in a circle, the first of them goes on.
+fn order(edges: &[Vec<(usize, &RunEdge)>]) -> Vec<usize> {
+    let count = edges.len();
+    let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
+    let mut behind = vec![Vec::new(); count];
+    for (to, edges) in edges.iter().enumerate() {
+        for (from, _) in edges {
+            behind[*from].push(to);
+        }
+    }
+    let mut left: BTreeSet<usize> = (0..count).collect();
+    let mut ready: BTreeSet<usize> = (0..count).filter(|task| missing[*task] == 0).collect();
+    let mut order = Vec::with_capacity(count);
+    while let Some(task) = ready.pop_first().or_else(|| left.first().copied()) {
+        left.remove(&task);
+        order.push(task);
+        for to in &behind[task] {
+            missing[*to] = missing[*to].saturating_sub(1);
+            if missing[*to] == 0 && left.contains(to) {
+                ready.insert(*to);
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,63 @@
+//! The tasks of a run for Graphviz.
+
+use baton_model::api::{Run, RunEdge, RunTask};
+use baton_model::workflow::Condition;
+
+use super::dag::Dag;
+use super::standing::{self, Standing};
+use crate::output::is_unsafe;
+
+/// A digraph in DOT.
+pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
+    let dag = Dag::new(tasks);
+    let title = quote(&format!("{} {}", run.name, run.id));
+    let mut text = format!(
+        "digraph {title} {{\n  rankdir=LR;\n  label={title};\n  fontname=\"sans-serif\";\n"
+    );
+    for (place, task) in tasks.iter().enumerate() {
+        let (fill, border) = Standing::of(task).colours();
+        let label = quote(&format!("{}\n{}", task.name, standing::sentence(task)));
+        text += &format!(
+            "  t{place} [label={label}, shape=box, style=\"rounded,filled\", \
+             fontname=\"sans-serif\", fillcolor=\"{fill}\", color=\"{border}\"];\n"
+        );
+    }
+    for (to, edges) in dag.edges.iter().enumerate() {
+        for (from, edge) in edges {
+            text += &format!("  t{from} -> t{to}{};\n", attributes(edge));
+        }
+    }
+    text + "}\n"
+}
+
+fn attributes(edge: &RunEdge) -> String {
+    let style = match edge.condition {
+        Condition::Success => None,
+        Condition::Failure => Some("style=dashed, color=\"#c62828\", label=\"failure\""),
+        Condition::End => Some("style=dotted, label=\"end\""),
+    };
+    // A hollow head: it does not wait for all.
+    let head = edge.by_item.then_some("arrowhead=empty");
+    let all: Vec<&str> = style.into_iter().chain(head).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(" [{}]", all.join(", ")),
+    }
+}
+
+/// A quoted string. Graphviz reads backslash escapes and HTML entities in labels; neither is
+/// meant in a name.
+fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '&' => quoted.push_str("&amp;"),
+            '\n' => quoted.push_str("\\n"),
+            c if is_unsafe(c) => quoted.push('\u{fffd}'),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}

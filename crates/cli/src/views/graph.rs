@@ -1,0 +1,167 @@
+//! The tasks of a run and what comes after what, as text.
+//!
+//! From top to bottom, each task on a line of its own, edges in lanes at the left:
+//!
+//! ```text
+//! ✓     fetch  1/1
+//! ├─╮
+//! ✓ │   left   1/1
+//! │ ●   right  0/1  1 running
+//! ├─╯
+//! ·     join   0/1
+//! ```
+//!
+//! How to read the lanes is told in [`lanes`]. Graphs that are too large or too
+//! wide for that are listed by layers.
+
+use baton_model::api::RunTask;
+use baton_model::workflow::Condition;
+
+use super::dag::Dag;
+use super::lanes::{self, Row};
+use super::standing::{self, Standing};
+use super::text::{Line, columns, count, fit};
+use crate::output::{Style, clean};
+
+/// More tasks than this are easier to find in a list.
+const TASKS_MAX: usize = 50;
+/// More lanes than these are not followed by eye: two columns each.
+const LANES_WIDTH_MAX: usize = 2 * 16;
+/// What a name and its counts need at least beside the lanes.
+const TEXT_WIDTH_MIN: usize = 24;
+const NAME_WIDTH_MAX: usize = 32;
+/// How many of the tasks that one comes after a list names.
+const AFTER_MAX: usize = 4;
+
+/// The graph, in lines of at most `width` columns.
+pub(crate) fn render(tasks: &[RunTask], width: usize, colour: bool) -> Vec<String> {
+    let dag = Dag::new(tasks);
+    let rows = (tasks.len() <= TASKS_MAX).then(|| lanes::draw(&dag));
+    let room = LANES_WIDTH_MAX.min(width.saturating_sub(TEXT_WIDTH_MIN));
+    let lines = match rows {
+        Some(rows) if lanes_width(&rows) <= room => beside(&dag, &rows, width),
+        _ => layers(&dag, width),
+    };
+    lines.iter().map(|line| line.paint(width, colour)).collect()
+}
+
+fn lanes_width(rows: &[Row]) -> usize {
+    let widths = rows.iter().map(|row| row.cells.chars().count());
+    widths.max().unwrap_or(0)
+}
+
+fn beside(dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
+    let left = lanes_width(rows);
+    let texts = Texts::new(dag, width.saturating_sub(left));
+    let line = |row: &Row| {
+        let mut line = Line::new();
+        let Some((task, column)) = row.task else {
+            line.add(Style::Faint, row.cells.clone());
+            return line;
+        };
+        let standing = Standing::of(&dag.tasks[task]);
+        let before: String = row.cells.chars().take(column * 2).collect();
+        let behind: String = row.cells.chars().skip(column * 2 + 1).collect();
+        line.add(Style::Faint, before)
+            .add(standing.style(), standing.mark())
+            .add(Style::Faint, behind)
+            .pad(left + 2);
+        texts.add(&mut line, task);
+        standing::add_remarks(&mut line, conditions(dag, task));
+        line
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Names and counts, in columns.
+struct Texts<'a> {
+    dag: &'a Dag<'a>,
+    names: usize,
+    numbers: usize,
+}
+
+impl<'a> Texts<'a> {
+    fn new(dag: &'a Dag<'a>, width: usize) -> Self {
+        let names: Vec<String> = dag.tasks.iter().map(|task| clean(&task.name)).collect();
+        let max = NAME_WIDTH_MAX.min(width * 3 / 5);
+        let numbers = dag.tasks.iter().map(|task| standing::fraction(task).len());
+        Self {
+            dag,
+            names: standing::names_width(names.iter().map(String::as_str), max),
+            numbers: numbers.max().unwrap_or(0),
+        }
+    }
+
+    /// Adds the name and the counts of a task, and what follows them.
+    fn add(&self, line: &mut Line, task: usize) {
+        let task = &self.dag.tasks[task];
+        let name = fit(&clean(&task.name), self.names);
+        let fraction = standing::fraction(task);
+        let padding = " ".repeat(self.names.saturating_sub(columns(&name)));
+        line.add(Style::Plain, name + &padding)
+            .add(Style::Plain, format!("  {fraction:>0$}  ", self.numbers));
+        let remarks = standing::task_remarks(task);
+        let some = !remarks.is_empty();
+        standing::add_remarks(line, remarks);
+        if some {
+            line.add(Style::Plain, "  ");
+        }
+    }
+}
+
+/// What is special about the edges that lead to a task, and its own condition.
+fn conditions(dag: &Dag<'_>, task: usize) -> Vec<(String, Style)> {
+    let mut remarks = Vec::new();
+    for (from, edge) in &dag.edges[task] {
+        let name = clean(&dag.tasks[*from].name);
+        match edge.condition {
+            Condition::Success => {}
+            Condition::Failure => remarks.push((format!("if {name} fails"), Style::Faint)),
+            Condition::End => remarks.push((format!("however {name} ends"), Style::Faint)),
+        }
+        if edge.by_item {
+            remarks.push((format!("with each item of {name}"), Style::Faint));
+        }
+    }
+    if let Some(when) = &dag.tasks[task].when {
+        remarks.push((format!("when {}", clean(when)), Style::Faint));
+    }
+    remarks
+}
+
+/// One layer after another, each task with what it comes after.
+fn layers(dag: &Dag<'_>, width: usize) -> Vec<Line> {
+    let texts = Texts::new(dag, width.saturating_sub(4));
+    let mut lines = Vec::new();
+    for (number, layer) in dag.layers().into_iter().enumerate() {
+        let size = count(layer.len() as u64, "task", "tasks");
+        let mut head = Line::new();
+        head.add(Style::Strong, format!("layer {}", number + 1))
+            .add(Style::Faint, format!(" · {size}"));
+        lines.push(head);
+        for task in layer {
+            let standing = Standing::of(&dag.tasks[task]);
+            let mut line = Line::new();
+            line.add(standing.style(), format!("  {} ", standing.mark()));
+            texts.add(&mut line, task);
+            let mut remarks = conditions(dag, task);
+            remarks.extend(after(dag, task).map(|text| (text, Style::Faint)));
+            standing::add_remarks(&mut line, remarks);
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// `after a, b and 7 more`.
+fn after(dag: &Dag<'_>, task: usize) -> Option<String> {
+    let before = &dag.before[task];
+    let named = before.iter().take(AFTER_MAX);
+    let names: Vec<String> = named.map(|from| clean(&dag.tasks[*from].name)).collect();
+    let more = before.len().saturating_sub(AFTER_MAX);
+    match (names.is_empty(), more) {
+        (true, _) => None,
+        (false, 0) => Some(format!("after {}", names.join(", "))),
+        (false, more) => Some(format!("after {} and {more} more", names.join(", "))),
+    }
+}

@@ -1,0 +1,284 @@
+//! The edges of a graph as lanes of box characters, a row for each task.
+//!
+//! A lane leads to one task. A task that several come after forks into lanes; lanes that
+//! lead to the same task meet above it, or where a fork reaches one that leads there
+//! already. Rows that meet have an end (`┴ ╯ ╰`), rows that fork have none, and start below
+//! their task: so a reader can tell them apart. Tasks right above each other are a chain. A
+//! line that passes under a lane leaves it whole (`─│─`).
+
+use super::dag::Dag;
+
+/// The lanes of one line, and the task on it with its column.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) cells: String,
+    pub(super) task: Option<(usize, usize)>,
+}
+
+/// Every task in a row of its own, and what leads from one to the next.
+pub(super) fn draw(dag: &Dag<'_>) -> Vec<Row> {
+    Lanes::new(dag).draw()
+}
+
+/// Draws task by task, and knows what each lane leads to.
+struct Lanes<'a> {
+    dag: &'a Dag<'a>,
+    leads_to: Vec<Option<usize>>,
+    /// By task: what it still waits for above.
+    missing: Vec<usize>,
+    drawn: Vec<bool>,
+    rows: Vec<Row>,
+}
+
+/// Where a line ends or forks: whether that column has a lane above and below it.
+#[derive(Clone, Copy)]
+struct Joint {
+    column: usize,
+    above: bool,
+    below: bool,
+}
+
+impl<'a> Lanes<'a> {
+    fn new(dag: &'a Dag<'a>) -> Self {
+        Self {
+            dag,
+            leads_to: Vec::new(),
+            missing: dag.before.iter().map(Vec::len).collect(),
+            drawn: vec![false; dag.tasks.len()],
+            rows: Vec::new(),
+        }
+    }
+
+    fn draw(mut self) -> Vec<Row> {
+        while let Some(task) = self.next() {
+            self.drawn[task] = true;
+            let column = self.meet(task);
+            let cells = self.cells(&[]);
+            let task_at = Some((task, column));
+            self.rows.push(Row {
+                cells,
+                task: task_at,
+            });
+            self.fork(task, column);
+            for to in &self.dag.behind[task] {
+                self.missing[*to] -= 1;
+            }
+        }
+        self.rows
+    }
+
+    /// The task of the leftmost lane that can be drawn, so that a chain stays together; or
+    /// the first that nothing leads to.
+    fn next(&self) -> Option<usize> {
+        let ready = |task: &usize| self.missing[*task] == 0 && !self.drawn[*task];
+        let led = self.leads_to.iter().flatten().copied().find(ready);
+        led.or_else(|| self.dag.order.iter().copied().find(ready))
+    }
+
+    /// Brings the lanes that lead to a task together. Returns its column.
+    fn meet(&mut self, task: usize) -> usize {
+        let lanes = self.leads_to.iter().enumerate();
+        let columns: Vec<usize> = lanes
+            .filter(|(_, to)| **to == Some(task))
+            .map(|(column, _)| column)
+            .collect();
+        let Some((first, others)) = columns.split_first() else {
+            return self.begin(task);
+        };
+        if !others.is_empty() {
+            let joints: Vec<Joint> = columns
+                .iter()
+                .map(|column| Joint {
+                    column: *column,
+                    above: true,
+                    below: column == first,
+                })
+                .collect();
+            self.rail(&joints);
+        }
+        for column in others {
+            self.leads_to[*column] = None;
+        }
+        *first
+    }
+
+    /// Leads from a task to what comes after it.
+    fn fork(&mut self, task: usize, column: usize) {
+        let dag = self.dag;
+        self.leads_to[column] = None;
+        let is_new = |lanes: &Self, to: &usize| !lanes.leads_to.contains(&Some(*to));
+        let targets = &dag.behind[task];
+        let new = targets.iter().find(|to| is_new(self, to));
+        let Some(straight) = new.or(targets.first()).copied() else {
+            return;
+        };
+        self.leads_to[column] = Some(straight);
+        let mut joints = vec![Joint {
+            column,
+            above: true,
+            below: true,
+        }];
+        for to in targets.iter().filter(|to| **to != straight) {
+            let lane = self.leads_to.iter().position(|lane| *lane == Some(*to));
+            let above = lane.is_some();
+            let column = lane.unwrap_or_else(|| self.open(column, *to));
+            joints.push(Joint {
+                column,
+                above,
+                below: true,
+            });
+        }
+        if joints.len() > 1 {
+            self.rail(&joints);
+        }
+    }
+
+    /// A lane for a task that comes after nothing. It does not stand right below the end of
+    /// another: that would look like a chain.
+    fn begin(&mut self, task: usize) -> usize {
+        let column = self.free(0);
+        let above = self.rows.last().and_then(|row| row.task);
+        if above.is_some_and(|(_, last)| last == column) {
+            self.rail(&[]);
+        }
+        self.lead(column, task);
+        column
+    }
+
+    /// A lane to a task, at or after a column.
+    fn open(&mut self, from: usize, task: usize) -> usize {
+        let column = self.free(from);
+        self.lead(column, task);
+        column
+    }
+
+    /// A free column at or after one, or else the next beyond all.
+    fn free(&self, from: usize) -> usize {
+        let count = self.leads_to.len();
+        let free = (from..count).find(|column| self.leads_to[*column].is_none());
+        free.unwrap_or(count)
+    }
+
+    fn lead(&mut self, column: usize, task: usize) {
+        let count = self.leads_to.len().max(column + 1);
+        self.leads_to.resize(count, None);
+        self.leads_to[column] = Some(task);
+    }
+
+    fn rail(&mut self, joints: &[Joint]) {
+        let cells = self.cells(joints);
+        self.rows.push(Row { cells, task: None });
+    }
+
+    /// The lanes, with a line from the first joint to the last.
+    fn cells(&self, joints: &[Joint]) -> String {
+        let columns = || joints.iter().map(|joint| joint.column);
+        let from = columns().min().unwrap_or(usize::MAX);
+        let to = columns().max().unwrap_or(0);
+        let mut cells = String::new();
+        for (column, lane) in self.leads_to.iter().enumerate() {
+            let (left, right) = (from < column && column <= to, from <= column && column < to);
+            let joint = joints.iter().find(|joint| joint.column == column);
+            cells.push(match (joint, lane) {
+                (Some(joint), _) => glyph(joint.above, joint.below, left, right),
+                (None, Some(_)) => '│',
+                (None, None) if left && right => '─',
+                (None, None) => ' ',
+            });
+            cells.push(if right { '─' } else { ' ' });
+        }
+        cells.truncate(cells.trim_end().len());
+        cells
+    }
+}
+
+const fn glyph(above: bool, below: bool, left: bool, right: bool) -> char {
+    match (above, below, left, right) {
+        (true, true, false, false) => '│',
+        (true, true, false, true) => '├',
+        (true, true, true, false) => '┤',
+        (true, true, true, true) => '┼',
+        (true, false, true, true) => '┴',
+        (false, true, true, true) => '┬',
+        (true, false, true, false) => '╯',
+        (true, false, false, true) => '╰',
+        (false, true, true, false) => '╮',
+        (false, true, false, true) => '╭',
+        _ => '─',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::tests::random;
+    use super::*;
+
+    /// Follows the lanes from top to bottom, as a reader does.
+    fn read(rows: &[Row]) -> BTreeSet<(usize, usize)> {
+        let mut carried: Vec<BTreeSet<usize>> = Vec::new();
+        let mut edges = BTreeSet::new();
+        let mut last = None;
+        for row in rows {
+            let cells: Vec<char> = row.cells.chars().step_by(2).collect();
+            carried.resize(carried.len().max(cells.len()), BTreeSet::new());
+            for (column, carried) in carried.iter_mut().enumerate() {
+                if cells.get(column).is_none_or(|cell| " ─".contains(*cell)) {
+                    carried.clear();
+                }
+            }
+            let joints: Vec<usize> = (0..cells.len())
+                .filter(|column| "├┤┼┴┬╯╰╮╭".contains(cells[*column]))
+                .collect();
+            let ends = |column: &usize| "┴╯╰".contains(cells[*column]);
+            match (row.task, last) {
+                (Some((task, column)), _) => {
+                    let from = std::mem::take(&mut carried[column]);
+                    edges.extend(from.into_iter().map(|from| (from, task)));
+                    carried[column].insert(task);
+                    last = row.task;
+                }
+                // Lanes meet.
+                (None, _) if joints.iter().any(ends) => {
+                    let mut all = BTreeSet::new();
+                    for column in &joints {
+                        all.append(&mut carried[*column]);
+                    }
+                    let on = joints.iter().find(|column| !ends(column));
+                    carried[*on.expect("one of them goes on")] = all;
+                }
+                (None, _) if joints.is_empty() => {}
+                // The task above forks.
+                (None, Some((task, column))) => {
+                    assert!(joints.contains(&column), "{}", row.cells);
+                    for column in joints {
+                        let new = "┬╮╭".contains(cells[column]);
+                        if new {
+                            carried[column].clear();
+                        }
+                        carried[column].insert(task);
+                    }
+                }
+                (None, None) => panic!("a line before the first task: {}", row.cells),
+            }
+        }
+        edges
+    }
+
+    #[test]
+    fn who_follows_the_lanes_finds_every_edge_and_no_other() {
+        for seed in 0..200 {
+            let case = random::case(seed);
+            let dag = Dag::new(&case.tasks);
+            let rows = draw(&dag);
+            let shown = read(&rows);
+            let before = dag.before.iter().enumerate();
+            let there = before.flat_map(|(to, from)| from.iter().map(move |from| (*from, to)));
+            let text: Vec<&str> = rows.iter().map(|row| row.cells.as_str()).collect();
+            assert_eq!(shown, there.collect(), "seed {seed}\n{}", text.join("\n"));
+            let tasks = rows.iter().filter(|row| row.task.is_some()).count();
+            assert_eq!(tasks, case.tasks.len());
+        }
+    }
+}

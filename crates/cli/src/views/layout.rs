@@ -1,0 +1,286 @@
+//! Where the tasks of a graph stand in a picture.
+//!
+//! Layers by the longest path; an edge that spans several gets a bend in each between, so
+//! that it runs around boxes and not through them. Order within a layer by the mean place
+//! of the neighbours, forth and back, the order with the fewest crossings kept. Then each
+//! moves as near to its neighbours as the order and the distances allow. The same graph
+//! always gives the same picture.
+
+use super::dag::Dag;
+
+/// Forth and back so many times.
+const SWEEPS: usize = 12;
+/// Above this edges go straight: their bends would cost more than they give.
+const BENDS_MAX: usize = 4_000;
+/// Between an edge's bend and what is next to it, in boxes.
+const BEND_SPACE: f64 = 0.45;
+
+/// Places by layer (to the right) and by height in boxes (down): the middle of a box at the
+/// very top is 0.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// By task.
+    pub(super) places: Vec<Place>,
+    /// By task: from, and the way from there to it, both ends included.
+    pub(super) ways: Vec<Vec<(usize, Vec<Place>)>>,
+    pub(super) layers: usize,
+    /// The height of all, in boxes.
+    pub(super) height: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place {
+    pub(super) layer: usize,
+    pub(super) y: f64,
+}
+
+pub(super) fn layout(dag: &Dag<'_>) -> Layout {
+    let mut points = Points::new(dag);
+    points.sort();
+    points.settle();
+    let ends = |point: usize| {
+        let half = points.half(point);
+        (points.y[point] - half, points.y[point] + half)
+    };
+    let all = (0..points.y.len())
+        .map(ends)
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    let (top, bottom) = all.unwrap_or_default();
+    let place = |point: usize| Place {
+        layer: points.layer[point],
+        y: points.y[point] - top - 0.5,
+    };
+    let way = |(from, way): &(usize, Vec<usize>)| (*from, way.iter().copied().map(place).collect());
+    let ways = points
+        .ways
+        .iter()
+        .map(|ways| ways.iter().map(way).collect());
+    Layout {
+        places: (0..dag.tasks.len()).map(place).collect(),
+        ways: ways.collect(),
+        layers: points.rows.len(),
+        height: bottom - top,
+    }
+}
+
+/// Tasks first, then bends.
+struct Points {
+    tasks: usize,
+    layer: Vec<usize>,
+    left: Vec<Vec<usize>>,
+    right: Vec<Vec<usize>>,
+    /// By layer: its points from top to bottom.
+    rows: Vec<Vec<usize>>,
+    y: Vec<f64>,
+    /// As in [`Layout`], by point.
+    ways: Vec<Vec<(usize, Vec<usize>)>>,
+}
+
+impl Points {
+    fn new(dag: &Dag<'_>) -> Self {
+        let count = dag.tasks.len();
+        let mut points = Self {
+            tasks: count,
+            layer: dag.layer.clone(),
+            left: vec![Vec::new(); count],
+            right: vec![Vec::new(); count],
+            rows: dag.layers(),
+            y: Vec::new(),
+            ways: vec![Vec::new(); count],
+        };
+        let pairs = || (0..count).flat_map(|to| dag.before[to].iter().map(move |from| (*from, to)));
+        let bends: usize = pairs()
+            .map(|(from, to)| dag.layer[to] - dag.layer[from] - 1)
+            .sum();
+        for (from, to) in pairs() {
+            let mut way = vec![from];
+            if bends <= BENDS_MAX {
+                way.extend((dag.layer[from] + 1..dag.layer[to]).map(|layer| points.bend(layer)));
+            }
+            way.push(to);
+            for pair in way.windows(2) {
+                points.right[pair[0]].push(pair[1]);
+                points.left[pair[1]].push(pair[0]);
+            }
+            points.ways[to].push((from, way));
+        }
+        points.y = vec![0.0; points.layer.len()];
+        points
+    }
+
+    fn bend(&mut self, layer: usize) -> usize {
+        let point = self.layer.len();
+        self.layer.push(layer);
+        self.left.push(Vec::new());
+        self.right.push(Vec::new());
+        self.rows[layer].push(point);
+        point
+    }
+
+    fn sort(&mut self) {
+        let mut best = (self.crossings(), self.rows.clone());
+        for sweep in 0..SWEEPS {
+            let forth = sweep % 2 == 0;
+            for step in 0..self.rows.len() {
+                let row = if forth {
+                    step
+                } else {
+                    self.rows.len() - 1 - step
+                };
+                let ranks = self.ranks();
+                let neighbours = if forth { &self.left } else { &self.right };
+                let mean = |point: &usize| {
+                    let around = neighbours[*point].iter().map(|other| ranks[*other]);
+                    mean(around).unwrap_or(ranks[*point])
+                };
+                let mut sorted: Vec<(f64, usize)> = self.rows[row]
+                    .iter()
+                    .map(|point| (mean(point), *point))
+                    .collect();
+                sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+                self.rows[row] = sorted.into_iter().map(|(_, point)| point).collect();
+            }
+            let crossings = self.crossings();
+            if crossings < best.0 {
+                best = (crossings, self.rows.clone());
+            }
+        }
+        self.rows = best.1;
+    }
+
+    /// By point: its place in its row, from 0 to 1 so that short and long rows compare.
+    fn ranks(&self) -> Vec<f64> {
+        let mut ranks = vec![0.0; self.layer.len()];
+        for row in &self.rows {
+            for (place, point) in row.iter().enumerate() {
+                ranks[*point] = (place as f64 + 0.5) / row.len() as f64;
+            }
+        }
+        ranks
+    }
+
+    /// How often edges between neighbouring layers cross: for the edges in the order of their
+    /// left ends, how many right ends before are lower; counted in a Fenwick tree.
+    fn crossings(&self) -> u64 {
+        let mut place = vec![0; self.layer.len()];
+        for row in &self.rows {
+            for (at, point) in row.iter().enumerate() {
+                place[*point] = at;
+            }
+        }
+        let mut crossings = 0;
+        for row in &self.rows {
+            let mut seen = Vec::new();
+            let mut all = 0_u64;
+            for point in row {
+                let mut ends: Vec<usize> = self.right[*point].iter().map(|to| place[*to]).collect();
+                ends.sort_unstable();
+                for end in &ends {
+                    crossings += all - until(&seen, *end);
+                }
+                for end in ends {
+                    all += 1;
+                    enter(&mut seen, end, self.layer.len());
+                }
+            }
+        }
+        crossings
+    }
+
+    /// Heights: first as close as can be, then towards the neighbours.
+    fn settle(&mut self) {
+        for row in self.rows.clone() {
+            let wanted = vec![0.0; row.len()];
+            self.place(&row, &wanted);
+        }
+        for sweep in 0..SWEEPS {
+            // At last by both sides, so that forks and joins stand in the middle.
+            let sides = (sweep % 2 == 0, sweep % 2 == 1 || sweep + 2 >= SWEEPS);
+            for step in 0..self.rows.len() {
+                let at = if sides.0 {
+                    step
+                } else {
+                    self.rows.len() - 1 - step
+                };
+                let row = self.rows[at].clone();
+                let wanted: Vec<f64> = row.iter().map(|point| self.wanted(*point, sides)).collect();
+                self.place(&row, &wanted);
+            }
+        }
+    }
+
+    fn wanted(&self, point: usize, sides: (bool, bool)) -> f64 {
+        let left = self.left[point].iter().filter(|_| sides.0);
+        let right = self.right[point].iter().filter(|_| sides.1);
+        mean(left.chain(right).map(|other| self.y[*other])).unwrap_or(self.y[point])
+    }
+
+    /// Puts a row as near to the wanted heights as its order and distances allow: points
+    /// that would come too close move as a block, by the mean of what they want.
+    fn place(&mut self, row: &[usize], wanted: &[f64]) {
+        let mut offsets = vec![0.0; row.len()];
+        for at in 1..row.len() {
+            offsets[at] = offsets[at - 1] + self.distance(row[at - 1], row[at]);
+        }
+        // Sum, and number of points.
+        let mut blocks: Vec<(f64, usize)> = Vec::new();
+        for (wanted, offset) in wanted.iter().zip(&offsets) {
+            let mut block = (wanted - offset, 1);
+            while let Some(last) = blocks.last().copied() {
+                if last.0 / last.1 as f64 <= block.0 / block.1 as f64 {
+                    break;
+                }
+                block = (last.0 + block.0, last.1 + block.1);
+                blocks.pop();
+            }
+            blocks.push(block);
+        }
+        let heights = blocks
+            .iter()
+            .flat_map(|(sum, size)| std::iter::repeat_n(sum / *size as f64, *size));
+        for ((point, offset), height) in row.iter().zip(&offsets).zip(heights) {
+            self.y[*point] = height + offset;
+        }
+    }
+
+    fn distance(&self, a: usize, b: usize) -> f64 {
+        self.half(a) + self.half(b)
+    }
+
+    /// Half of what a point takes of the height.
+    fn half(&self, point: usize) -> f64 {
+        match point < self.tasks {
+            true => 0.5,
+            false => BEND_SPACE / 2.0,
+        }
+    }
+}
+
+fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = numbers.fold((0.0, 0_u32), |(sum, count), number| {
+        (sum + number, count + 1)
+    });
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// How many were entered at a place or before it.
+fn until(tree: &[u64], place: usize) -> u64 {
+    let mut at = place + 1;
+    let mut sum = 0;
+    while at > 0 {
+        sum += tree.get(at).copied().unwrap_or(0);
+        at &= at - 1;
+    }
+    sum
+}
+
+fn enter(tree: &mut Vec<u64>, place: usize, places: usize) {
+    if tree.is_empty() {
+        tree.resize(places + 1, 0);
+    }
+    let mut at = place + 1;
+    while at <= places {
+        tree[at] += 1;
+        at += at & at.wrapping_neg();
+    }
+}

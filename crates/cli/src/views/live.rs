@@ -1,0 +1,277 @@
+//! A run under way: one picture at a time, or one line per change.
+//!
+//! A picture has at most as many lines as it may: how the run stands, its tasks, and what
+//! failed most. Where not all tasks find room, those stay that matter most (what runs, what
+//! has failed, what could begin), in the order of the plan so that they do not jump about;
+//! the others are counted. Who ends each line with a line feed asks for one line less than
+//! the terminal has.
+
+use std::collections::BTreeMap;
+
+use baton_model::api::{ErrorGroup, ItemCounts, Run, RunTask};
+use baton_model::time::{Millis, Wall};
+use baton_model::workflow::Halt;
+
+use super::estimate;
+use super::standing::{self, Standing};
+use super::text::{self, Line, fit};
+use crate::output::{Style, clean};
+use crate::remote::ids::count;
+use crate::remote::rows;
+use crate::time::{between, span};
+
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const SPINNER_MS: u64 = 100;
+const NAME_WIDTH_MAX: usize = 24;
+const BAR_WIDTH: usize = 24;
+const ERRORS_MAX: usize = 3;
+
+/// What there is to draw at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    /// The run.
+    pub(crate) run: &'a Run,
+    /// Its tasks, in the order of its plan.
+    pub(crate) tasks: &'a [RunTask],
+    /// What failed, the most frequent first.
+    pub(crate) errors: &'a [ErrorGroup],
+    /// The time.
+    pub(crate) now: Wall,
+}
+
+/// The picture: at most `height` lines of at most `width` columns.
+pub(crate) fn render(frame: &Frame<'_>, width: usize, height: usize, colour: bool) -> Vec<String> {
+    let mut lines = vec![header(frame), overall(frame, width)];
+    let room = height.saturating_sub(lines.len());
+    // What failed may take a half, and never the place of the only line for tasks.
+    let errors = errors(frame.errors, ERRORS_MAX.min(room / 2));
+    lines.extend(rows(frame, width, room - errors.len()));
+    lines.extend(errors);
+    lines.truncate(height);
+    lines.iter().map(|line| line.paint(width, colour)).collect()
+}
+
+fn header(frame: &Frame<'_>) -> Line {
+    let run = frame.run;
+    let mut line = Line::new();
+    line.add(Style::Strong, clean(&run.name))
+        .add(Style::Faint, format!(" {} ", clean(&run.id)))
+        .add(rows::style(run.state), run.state.word());
+    let halting = run.halting.filter(|_| !run.state.is_terminal());
+    match (run.timed_out, halting) {
+        (true, _) => line.add(Style::Odd, ", out of time"),
+        (false, Some(Halt::Drain)) => line.add(Style::Odd, ", draining"),
+        (false, Some(Halt::Kill)) => line.add(Style::Odd, ", being killed"),
+        (false, None) => &mut line,
+    };
+    if run.generation > 1 {
+        line.add(Style::Faint, format!(" · generation {}", run.generation));
+    }
+    line.add(Style::Faint, format!(" · {}", span(elapsed(frame))));
+    if let Some(seconds) = estimate::seconds_left(run, frame.tasks) {
+        line.add(Style::Faint, format!(" · {}", estimate::words(seconds)));
+    }
+    line
+}
+
+/// In whole seconds: it is drawn a few times in one.
+fn elapsed(frame: &Frame<'_>) -> Millis {
+    let end = frame.run.ended_at.map_or(frame.now, Wall);
+    Millis::from_secs(between(Wall(frame.run.begun_at), end).0 / 1_000)
+}
+
+fn overall(frame: &Frame<'_>, width: usize) -> Line {
+    let items = frame.run.items.unwrap_or_else(|| sum(frame.tasks));
+    let total = standing::total(&items);
+    let mut line = Line::new();
+    line.add(Style::Plain, "  ");
+    for (piece, style) in standing::bar(&items, bar_width(width)) {
+        line.add(style, piece);
+    }
+    let words = format!(" {}/{} items", count(items.done), count(total));
+    line.add(Style::Plain, words);
+    let remarks = standing::remarks(&items);
+    if !remarks.is_empty() {
+        line.add(Style::Faint, " · ");
+        standing::add_remarks(&mut line, remarks);
+    }
+    line
+}
+
+fn sum(tasks: &[RunTask]) -> ItemCounts {
+    let of = |field: fn(&ItemCounts) -> u64| standing::add(tasks.iter().map(|t| field(&t.items)));
+    ItemCounts {
+        waiting: of(|items| items.waiting),
+        ready: of(|items| items.ready),
+        queued: of(|items| items.queued),
+        running: of(|items| items.running),
+        done: of(|items| items.done),
+        failed: of(|items| items.failed),
+        halted: of(|items| items.halted),
+        skipped: of(|items| items.skipped),
+        blocked: of(|items| items.blocked),
+    }
+}
+
+/// The narrower the terminal, the shorter the bar: words say more.
+fn bar_width(width: usize) -> usize {
+    (width / 4).clamp(4, BAR_WIDTH)
+}
+
+fn rows(frame: &Frame<'_>, width: usize, room: usize) -> Vec<Line> {
+    let mut shown: Vec<usize> = (0..frame.tasks.len()).collect();
+    // A run may have more tasks than were asked for.
+    let all = frame.run.tasks.unwrap_or_default().max(shown.len() as u64);
+    if all <= room as u64 && all == shown.len() as u64 {
+        return aligned(frame, &shown, width);
+    }
+    shown.sort_by_key(|place| (rank(&frame.tasks[*place]), *place));
+    let hidden = shown.split_off(shown.len().min(room.saturating_sub(1)));
+    shown.sort_unstable();
+    let number = all - shown.len() as u64;
+    let mut lines = aligned(frame, &shown, width);
+    lines.extend((room > 0).then(|| more(frame.tasks, &hidden, number)));
+    lines
+}
+
+/// What is shown first where not everything can be.
+fn rank(task: &RunTask) -> u8 {
+    let open = standing::open(&task.items) > 0;
+    match Standing::of(task) {
+        Standing::Running => 0,
+        Standing::Failed if open => 0,
+        Standing::Failed => 1,
+        Standing::Ready => 2,
+        Standing::Waiting => 3,
+        Standing::Halted | Standing::Blocked => 4,
+        Standing::Done | Standing::Skipped | Standing::Empty => 5,
+    }
+}
+
+/// `… 37 more tasks: 30 waiting, 7 done`.
+fn more(tasks: &[RunTask], hidden: &[usize], number: u64) -> Line {
+    let kinds = Standing::ALL.into_iter().filter_map(|kind| {
+        let alike = |place: &&usize| Standing::of(&tasks[**place]) == kind;
+        let number = hidden.iter().filter(alike).count() as u64;
+        (number > 0).then(|| format!("{} {}", count(number), kind.word()))
+    });
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    let colon = if kinds.is_empty() { "" } else { ": " };
+    let number = text::count(number, "more task", "more tasks");
+    let mut line = Line::new();
+    line.add(Style::Faint, format!("  … {number}{colon}{kinds}"));
+    line
+}
+
+fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
+    let tasks = || shown.iter().map(|place| &frame.tasks[*place]);
+    let names: Vec<String> = tasks().map(|task| clean(&task.name)).collect();
+    let names_max = NAME_WIDTH_MAX.min(width * 3 / 10);
+    let names_width = standing::names_width(names.iter().map(String::as_str), names_max);
+    let fractions: Vec<String> = tasks().map(standing::fraction).collect();
+    let numbers = fractions.iter().map(String::len).max().unwrap_or(0);
+    let spinner = SPINNER[(frame.now.0 / SPINNER_MS % SPINNER.len() as u64) as usize];
+    let row = |((task, name), fraction): ((&RunTask, &String), &String)| {
+        let standing = Standing::of(task);
+        let mark = match standing {
+            Standing::Running => spinner,
+            other => other.mark(),
+        };
+        let bar_from = 4 + names_width + 2;
+        let bar_to = bar_from + bar_width(width);
+        let mut line = Line::new();
+        line.add(standing.style(), format!("  {mark} "))
+            .add(Style::Plain, fit(name, names_width))
+            .pad(bar_from);
+        for (piece, style) in standing::bar(&task.items, bar_to - bar_from) {
+            line.add(style, piece);
+        }
+        line.add(Style::Plain, format!(" {fraction:>numbers$}  "));
+        standing::add_remarks(&mut line, remarks(task));
+        line
+    };
+    tasks().zip(&names).zip(&fractions).map(row).collect()
+}
+
+/// What its items do, and why they do not: the reason right after what is most urgent, where
+/// it is not cut away.
+fn remarks(task: &RunTask) -> Vec<(String, Style)> {
+    let mut remarks = standing::task_remarks(task);
+    let waits = standing::unbegun(&task.items) > 0 || task.unmapped;
+    if let Some(reason) = task.reason.as_ref().filter(|_| waits) {
+        let urgent = |(_, style): &(String, Style)| matches!(style, Style::Bad | Style::Busy);
+        let place = remarks.iter().take_while(|remark| urgent(remark)).count();
+        remarks.insert(place, (clean(reason), Style::Faint));
+    }
+    remarks
+}
+
+fn errors(groups: &[ErrorGroup], room: usize) -> Vec<Line> {
+    let mut shown: Vec<Line> = groups.iter().take(room).map(error).collect();
+    if let Some(last) = shown.last_mut()
+        && groups.len() > room
+    {
+        let more = groups.len() - room;
+        last.add(Style::Faint, format!(" · and {more} other kinds"));
+    }
+    shown
+}
+
+/// `✗ 2× extract: exit code 1 (i5)`.
+pub(super) fn error(group: &ErrorGroup) -> Line {
+    let mut line = Line::new();
+    line.add(Style::Bad, format!("  ✗ {}× ", count(group.count)))
+        .add(Style::Plain, format!("{}: ", clean(&group.task)))
+        .add(Style::Plain, clean(&group.end_text))
+        .add(Style::Faint, format!(" ({})", clean(&group.example)));
+    line
+}
+
+/// A run line by line, for where nothing can be drawn over: a line for each change since
+/// the frame before, with the time of the day (UTC).
+#[derive(Debug, Default)]
+pub(crate) struct Plain {
+    run: String,
+    tasks: BTreeMap<String, String>,
+}
+
+impl Plain {
+    /// What is new. Tasks that have not begun are no news.
+    pub(crate) fn lines(&mut self, frame: &Frame<'_>) -> Vec<String> {
+        let at = time_of_day(frame.now);
+        let mut lines = Vec::new();
+        let over = frame.run.state.is_terminal();
+        let run = format!("{} {}", clean(&frame.run.id), frame.run.state);
+        let news = self.run != run;
+        if news && !over {
+            lines.push(format!("{at} {run}"));
+        }
+        for task in frame.tasks {
+            let Some(text) = standing(task) else {
+                continue;
+            };
+            if self.tasks.get(&task.name) != Some(&text) {
+                lines.push(format!("{at} {} {text}", clean(&task.name)));
+                self.tasks.insert(task.name.clone(), text);
+            }
+        }
+        // The last word comes last.
+        if news && over {
+            lines.push(format!("{at} {run}"));
+        }
+        self.run = run;
+        lines
+    }
+}
+
+fn standing(task: &RunTask) -> Option<String> {
+    let begun = standing::total(&task.items) > task.items.waiting;
+    let known_empty = standing::total(&task.items) == 0 && !task.unmapped;
+    (begun || known_empty).then(|| standing::sentence(task))
+}
+
+fn time_of_day(wall: Wall) -> String {
+    let seconds = wall.0 / 1_000 % 86_400;
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}", seconds % 60)
+}

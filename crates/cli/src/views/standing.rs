@@ -1,0 +1,257 @@
+//! Where a task stands as a whole, and how its items are counted in words, marks and bars.
+
+use baton_model::api::{ItemCounts, RunTask};
+
+use super::text::{self, Line};
+use crate::output::Style;
+use crate::remote::ids::count;
+
+/// Where a task stands, by the item that matters most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    Failed,
+    Running,
+    Ready,
+    Waiting,
+    Halted,
+    Blocked,
+    Done,
+    Skipped,
+    /// It has no items, and that is known.
+    Empty,
+}
+
+impl Standing {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Failed,
+        Self::Running,
+        Self::Ready,
+        Self::Waiting,
+        Self::Halted,
+        Self::Blocked,
+        Self::Done,
+        Self::Skipped,
+        Self::Empty,
+    ];
+
+    pub(super) fn of(task: &RunTask) -> Self {
+        let items = &task.items;
+        match () {
+            () if items.failed > 0 => Self::Failed,
+            () if items.running > 0 => Self::Running,
+            () if items.ready > 0 || items.queued > 0 => Self::Ready,
+            () if items.waiting > 0 || task.unmapped => Self::Waiting,
+            () if items.halted > 0 => Self::Halted,
+            () if items.blocked > 0 => Self::Blocked,
+            () if items.done > 0 => Self::Done,
+            () if items.skipped > 0 => Self::Skipped,
+            () => Self::Empty,
+        }
+    }
+
+    pub(super) const fn mark(self) -> &'static str {
+        match self {
+            Self::Failed => "✗",
+            Self::Running => "●",
+            Self::Ready => "○",
+            Self::Waiting => "·",
+            Self::Halted => "■",
+            Self::Blocked => "⊘",
+            Self::Done => "✓",
+            Self::Skipped | Self::Empty => "-",
+        }
+    }
+
+    pub(super) const fn style(self) -> Style {
+        match self {
+            Self::Failed => Style::Bad,
+            Self::Running => Style::Busy,
+            Self::Ready => Style::Plain,
+            Self::Halted => Style::Odd,
+            Self::Done => Style::Good,
+            Self::Waiting | Self::Blocked | Self::Skipped | Self::Empty => Style::Faint,
+        }
+    }
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Running => "running",
+            Self::Ready => "ready",
+            Self::Waiting => "waiting",
+            Self::Halted => "halted",
+            Self::Blocked => "blocked",
+            Self::Done => "done",
+            Self::Skipped => "skipped",
+            Self::Empty => "empty",
+        }
+    }
+
+    /// The colours of a box in a picture: inside, and its border.
+    pub(super) const fn colours(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Failed => ("#fdecea", "#c62828"),
+            Self::Running => ("#e3f2fd", "#1565c0"),
+            Self::Ready => ("#fffde7", "#b28900"),
+            Self::Waiting => ("#f5f5f5", "#9e9e9e"),
+            Self::Halted => ("#fff3e0", "#e65100"),
+            Self::Blocked => ("#f3e5f5", "#7b1fa2"),
+            Self::Done => ("#e8f5e9", "#2e7d32"),
+            Self::Skipped | Self::Empty => ("#ffffff", "#bdbdbd"),
+        }
+    }
+}
+
+/// How many items there are.
+pub(super) fn total(items: &ItemCounts) -> u64 {
+    let ended = [
+        items.done,
+        items.failed,
+        items.halted,
+        items.skipped,
+        items.blocked,
+    ];
+    add(ended).saturating_add(open(items))
+}
+
+/// How many have not ended.
+pub(super) fn open(items: &ItemCounts) -> u64 {
+    unbegun(items).saturating_add(items.running)
+}
+
+/// How many are still to begin.
+pub(super) fn unbegun(items: &ItemCounts) -> u64 {
+    add([items.waiting, items.ready, items.queued])
+}
+
+/// A sum of numbers that others sent.
+pub(super) fn add(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
+/// `3/10`, or what stands for it where there is nothing to count.
+pub(super) fn fraction(task: &RunTask) -> String {
+    match (total(&task.items), task.unmapped) {
+        (0, true) => "?".to_owned(),
+        (0, false) => "0".to_owned(),
+        (total, _) => format!("{}/{}", count(task.items.done), count(total)),
+    }
+}
+
+/// What is to be said of the items that are neither done nor merely waiting:
+/// `2 failed · 3 running`.
+pub(super) fn remarks(items: &ItemCounts) -> Vec<(String, Style)> {
+    let kinds = [
+        (items.failed, "failed", Style::Bad),
+        (items.running, "running", Style::Busy),
+        (items.queued, "queued", Style::Faint),
+        (items.ready, "held back", Style::Faint),
+        (items.halted, "halted", Style::Odd),
+        (items.blocked, "blocked", Style::Odd),
+        (items.skipped, "skipped", Style::Faint),
+    ];
+    let some = kinds.into_iter().filter(|(number, ..)| *number > 0);
+    some.map(|(number, word, style)| (format!("{} {word}", count(number)), style))
+        .collect()
+}
+
+/// The same for a task, which may have no items, or none yet.
+pub(super) fn task_remarks(task: &RunTask) -> Vec<(String, Style)> {
+    match (total(&task.items), task.unmapped) {
+        (0, true) => vec![("items not known yet".to_owned(), Style::Faint)],
+        (0, false) => vec![("no items".to_owned(), Style::Faint)],
+        _ => remarks(&task.items),
+    }
+}
+
+/// Adds remarks with dots between them.
+pub(super) fn add_remarks(line: &mut Line, remarks: Vec<(String, Style)>) {
+    for (place, (text, style)) in remarks.into_iter().enumerate() {
+        if place > 0 {
+            line.add(Style::Faint, " · ");
+        }
+        line.add(style, text);
+    }
+}
+
+/// In words, for where there are no columns: `3/10 done, 1 failed`.
+pub(super) fn sentence(task: &RunTask) -> String {
+    let counted = total(&task.items) > 0;
+    let first = counted.then(|| format!("{} done", fraction(task)));
+    let rest = task_remarks(task).into_iter().map(|(text, _)| text);
+    let all: Vec<String> = first.into_iter().chain(rest).collect();
+    all.join(", ")
+}
+
+/// A bar: done, failed, ended otherwise, running, and what is still to begin. The pieces
+/// differ in their glyphs, too, so that it can be read without colours. Whatever there is
+/// of a kind can be seen as long as the bar has room for all kinds.
+pub(super) fn bar(items: &ItemCounts, width: usize) -> Vec<(String, Style)> {
+    let kinds = [
+        (items.done, "━", Style::Good),
+        (items.failed, "×", Style::Bad),
+        (add([items.halted, items.blocked]), "╌", Style::Odd),
+        (items.skipped, "╌", Style::Faint),
+        (items.running, "╍", Style::Busy),
+        (unbegun(items), "─", Style::Faint),
+    ];
+    let cells = share(&kinds.map(|(number, ..)| number), width);
+    let pieces = kinds.into_iter().zip(cells);
+    let mut pieces: Vec<(String, Style)> = pieces
+        .filter(|(_, cells)| *cells > 0)
+        .map(|((_, glyph, style), cells)| (glyph.repeat(cells), style))
+        .collect();
+    if pieces.is_empty() {
+        pieces.push(("┄".repeat(width), Style::Faint));
+    }
+    pieces
+}
+
+/// Shares out cells in proportion, at least one to each that is not zero where there are
+/// enough. The sum is `width`, or nothing if everything is zero.
+pub(super) fn share<const N: usize>(numbers: &[u64; N], width: usize) -> [usize; N] {
+    let total: u128 = numbers.iter().map(|number| u128::from(*number)).sum();
+    let mut cells = [0; N];
+    if total == 0 {
+        return cells;
+    }
+    for (cell, number) in cells.iter_mut().zip(numbers) {
+        let exact = u128::from(*number) * width as u128 / total;
+        *cell = usize::try_from(exact).unwrap_or(width);
+        if *number > 0 {
+            *cell = (*cell).max(1);
+        }
+    }
+    loop {
+        let sum: usize = cells.iter().sum();
+        // The largest takes what is missing, and gives what is too much: there it shows least.
+        let largest = (0..N).max_by_key(|place| (cells[*place], N - place));
+        match (sum.cmp(&width), largest) {
+            (std::cmp::Ordering::Less, Some(place)) => cells[place] += width - sum,
+            (std::cmp::Ordering::Greater, Some(place)) => cells[place] -= 1,
+            _ => return cells,
+        }
+    }
+}
+
+/// The widest name, within a bound.
+pub(super) fn names_width<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> usize {
+    names.map(text::columns).max().unwrap_or(0).min(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_shared_out_and_nothing_that_is_there_is_hidden() {
+        assert_eq!(share(&[999_999, 1, 0], 10), [9, 1, 0]);
+        assert_eq!(share(&[1, 1, 1], 10), [4, 3, 3]);
+        assert_eq!(share(&[0, 0, 0], 10), [0, 0, 0]);
+        assert_eq!(share(&[u64::MAX, u64::MAX, 1], 3), [1, 1, 1]);
+        for width in 0..20 {
+            let cells = share(&[5, 1, 9, 0, 70, 2], width);
+            assert_eq!(cells.iter().sum::<usize>(), width);
+        }
+    }
+}

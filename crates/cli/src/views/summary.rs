@@ -1,0 +1,194 @@
+//! The last word about a run: how it ended, what is not done, why, and what to do next.
+
+use baton_model::api::{ErrorGroup, Run, RunProblem, RunTask};
+use baton_model::state::UniversalState;
+use baton_model::time::{Millis, Wall};
+
+use super::live;
+use super::standing::{self, Standing};
+use super::text::{Line, columns, count, fit, shell};
+use crate::output::{Style, clean};
+use crate::remote::{ids, rows};
+use crate::time::{between, span};
+
+const NAME_WIDTH_MAX: usize = 32;
+/// Of each kind: a summary is read, not searched.
+const TASKS_MAX: usize = 20;
+const ERRORS_MAX: usize = 5;
+const PROBLEMS_MAX: usize = 5;
+/// What is said about a command takes at most so much.
+const COMMENT_WIDTH: usize = 32;
+
+/// What there is to sum up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary<'a> {
+    /// The run.
+    pub(crate) run: &'a Run,
+    /// Its tasks, in the order of its plan.
+    pub(crate) tasks: &'a [RunTask],
+    /// What failed, the most frequent first.
+    pub(crate) errors: &'a [ErrorGroup],
+    /// The command that goes on with it, where no scheduler is left that others would ask.
+    pub(crate) again: Option<&'a str>,
+    /// The time, for a run that has not ended.
+    pub(crate) now: Wall,
+}
+
+/// The summary, in lines of at most `width` columns; commands to copy are never cut.
+pub(crate) fn render(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
+    let mut lines = headline(summary).wrap(width, 4);
+    lines.extend(tasks(summary.tasks, width));
+    lines.extend(problems(&summary.run.problems, width));
+    let mut lines: Vec<String> = lines.iter().map(|line| line.paint(width, colour)).collect();
+    lines.extend(errors(summary, width, colour));
+    lines.extend(next(summary, width, colour));
+    lines
+}
+
+/// `FAILED etl r1 in 2m05s: 3 tasks, 40/45 items done, 2 failed`.
+fn headline(summary: &Summary<'_>) -> Line {
+    let run = summary.run;
+    let end = run.ended_at.map_or(summary.now, Wall);
+    let took = span(between(Wall(run.begun_at), end));
+    let so_far = if run.ended_at.is_some() { "in" } else { "for" };
+    let mut line = Line::new();
+    line.add(rows::style(run.state), run.state.word())
+        .add(Style::Strong, format!(" {}", clean(&run.name)))
+        .add(Style::Plain, format!(" {} {so_far} {took}", clean(&run.id)));
+    if run.generation > 1 {
+        line.add(Style::Plain, format!(" (generation {})", run.generation));
+    }
+    line.add(
+        Style::Plain,
+        format!(
+            ": {}",
+            count(run.tasks.unwrap_or_default(), "task", "tasks")
+        ),
+    );
+    if let Some(items) = &run.items {
+        let all = count(standing::total(items), "item", "items");
+        let done = ids::count(items.done);
+        line.add(Style::Plain, format!(", {done}/{all} done"));
+        for (text, style) in standing::remarks(items) {
+            line.add(Style::Plain, ", ").add(style, text);
+        }
+    }
+    if run.timed_out {
+        line.add(Style::Odd, ", out of time");
+    }
+    line
+}
+
+/// A row for each task that is not plainly done.
+fn tasks(tasks: &[RunTask], width: usize) -> Vec<Line> {
+    let odd = |task: &&RunTask| standing::total(&task.items) != task.items.done || task.unmapped;
+    let mut shown: Vec<&RunTask> = tasks.iter().filter(odd).collect();
+    let number = shown.len();
+    if number > TASKS_MAX {
+        shown.sort_by_key(|task| Standing::of(task));
+        shown.truncate(TASKS_MAX);
+    }
+    let names: Vec<String> = shown.iter().map(|task| clean(&task.name)).collect();
+    let names_max = NAME_WIDTH_MAX.min(width / 2);
+    let names_width = standing::names_width(names.iter().map(String::as_str), names_max);
+    let fractions: Vec<String> = shown.iter().map(|task| standing::fraction(task)).collect();
+    let numbers = fractions.iter().map(String::len).max().unwrap_or(0);
+    let row = |((task, name), fraction): ((&&RunTask, &String), &String)| {
+        let standing = Standing::of(task);
+        let mut line = Line::new();
+        line.add(standing.style(), format!("  {} ", standing.mark()))
+            .add(Style::Plain, fit(name, names_width))
+            .pad(4 + names_width + 2)
+            .add(Style::Plain, format!("{fraction:>numbers$}  "));
+        let mut remarks = standing::task_remarks(task);
+        if let Some(mean) = task.mean_seconds {
+            let mean = span(Millis((mean * 1_000.0) as u64));
+            remarks.push((format!("{mean} each"), Style::Faint));
+        }
+        standing::add_remarks(&mut line, remarks);
+        line
+    };
+    let rows = shown.iter().zip(&names).zip(&fractions);
+    let mut lines: Vec<Line> = rows.map(row).collect();
+    lines.extend(rest(number, TASKS_MAX, "task", "tasks"));
+    lines
+}
+
+/// `  … 3 more tasks`.
+fn rest(number: usize, shown: usize, one: &str, many: &str) -> Option<Line> {
+    let more = number.checked_sub(shown).filter(|more| *more > 0)?;
+    let (one, many) = (format!("more {one}"), format!("more {many}"));
+    let mut line = Line::new();
+    let text = format!("  … {}", count(more as u64, &one, &many));
+    line.add(Style::Faint, text);
+    Some(line)
+}
+
+/// What could not begin for a reason of its own.
+fn problems(problems: &[RunProblem], width: usize) -> Vec<Line> {
+    let line = |problem: &RunProblem| {
+        let mut line = Line::new();
+        let place = format!("{}[{}]: ", clean(&problem.task), problem.item);
+        line.add(Style::Bad, "  ! ")
+            .add(Style::Plain, place)
+            .add(Style::Plain, clean(&problem.text));
+        line.wrap(width, 6)
+    };
+    let shown = problems.iter().take(PROBLEMS_MAX).flat_map(line);
+    let rest = rest(problems.len(), PROBLEMS_MAX, "problem", "problems");
+    shown.chain(rest).collect()
+}
+
+/// What failed, and where to read more.
+fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
+    let groups = summary.errors;
+    let mut lines = Vec::new();
+    for group in groups.iter().take(ERRORS_MAX) {
+        let words = live::error(group).wrap(width, 6);
+        lines.extend(words.iter().map(|line| line.paint(width, colour)));
+        if summary.again.is_some() {
+            continue;
+        }
+        let command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
+        lines.push(format!("      {}", Style::Faint.paint(&command, colour)));
+    }
+    let rest = rest(
+        groups.len(),
+        ERRORS_MAX,
+        "kind of failure",
+        "kinds of failure",
+    );
+    lines.extend(rest.map(|line| line.paint(width, colour)));
+    lines
+}
+
+/// The commands that make sense now.
+fn next(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
+    let run = summary.run;
+    let id = shell(&clean(&run.id));
+    if !matches!(run.state, UniversalState::Failed | UniversalState::Halted) {
+        return Vec::new();
+    }
+    let again = summary.again.map(ToOwned::to_owned);
+    let resume = again.unwrap_or_else(|| format!("baton resume {id}"));
+    let mut commands = vec![(resume, "does what is not done")];
+    if let Some(group) = summary.errors.first().filter(|_| summary.again.is_none()) {
+        let command = format!("baton retry {id} --task {}", shell(&clean(&group.task)));
+        commands.push((command, "does all of that task again"));
+    }
+    let longest = commands.iter().map(|(command, _)| columns(command));
+    let longest = longest.max().unwrap_or(0);
+    let head = "  next: ";
+    let commented = head.len() + longest + COMMENT_WIDTH <= width;
+    let line = |(place, (command, what)): (usize, (String, &str))| {
+        let head = if place == 0 { head } else { "        " };
+        let mut line = Line::new();
+        line.add(Style::Plain, head).add(Style::Plain, command);
+        if commented {
+            line.pad(head.len() + longest + 2)
+                .add(Style::Faint, format!("# {what}"));
+        }
+        line.paint(usize::MAX, colour)
+    };
+    commands.into_iter().enumerate().map(line).collect()
+}

@@ -1,0 +1,219 @@
+//! The tasks of a run as a picture: boxes from left to right, edges between them.
+//!
+//! One file that needs nothing else. What is cut or left out in a box is in its tooltip.
+
+use baton_model::api::{Run, RunEdge, RunTask};
+use baton_model::workflow::Condition;
+
+use super::dag::Dag;
+use super::layout::{Layout, Place, layout};
+use super::standing::{self, Standing};
+use super::text::fit;
+use super::xml::{document, escape, line, n};
+use crate::output::clean;
+
+const BOX_WIDTH: f64 = 190.0;
+const BOX_HEIGHT: f64 = 48.0;
+/// From one layer to the next, and from one box to the one below it.
+const STEP_X: f64 = BOX_WIDTH + 64.0;
+const STEP_Y: f64 = BOX_HEIGHT + 18.0;
+const MARGIN: f64 = 20.0;
+const HEAD: f64 = 34.0;
+/// What fits into a box.
+const NAME_WIDTH: usize = 20;
+const COUNTS_WIDTH: usize = 26;
+const BAR_HEIGHT: f64 = 4.0;
+/// What the head of an arrow takes of the gap.
+const ARROW: f64 = 7.0;
+
+const STYLE: &str = "\
+.n{font-weight:600}.c{font-size:11px;fill:#616161}.h{font-size:15px;font-weight:600}\
+.e{fill:none;stroke:#9e9e9e;stroke-width:1.4}.failure{stroke:#c62828;stroke-dasharray:6 4}\
+.end{stroke-dasharray:2 3}.item{stroke:#5c6bc0}";
+
+/// The picture, as the text of an SVG file.
+pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
+    let dag = Dag::new(tasks);
+    let layout = layout(&dag);
+    let title = format!("{} {} {}", run.name, run.id, run.state);
+    let mut body = String::from(ARROWS);
+    line(
+        &mut body,
+        format_args!(
+            "<text class=\"h\" x=\"{MARGIN}\" y=\"28\">{}</text>",
+            escape(&title)
+        ),
+    );
+    // Edges first: boxes lie over them.
+    for (to, ways) in layout.ways.iter().enumerate() {
+        for (from, way) in ways {
+            for (_, edge) in dag.edges[to].iter().filter(|(other, _)| other == from) {
+                draw_edge(&mut body, &tasks[to].name, edge, way);
+            }
+        }
+    }
+    for (task, place) in tasks.iter().zip(&layout.places) {
+        draw_task(&mut body, task, *place);
+    }
+    let (width, height) = size(&layout, &title);
+    document(width, height, &title, STYLE, &body)
+}
+
+/// One head for each colour: they do not take that of their edge everywhere.
+const ARROWS: &str = "\
+<defs>
+<marker id=\"a\" viewBox=\"0 0 8 8\" refX=\"1\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
+markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#9e9e9e\"/></marker>
+<marker id=\"f\" viewBox=\"0 0 8 8\" refX=\"1\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
+markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#c62828\"/></marker>
+<marker id=\"i\" viewBox=\"0 0 8 8\" refX=\"1\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
+markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#5c6bc0\"/></marker>
+</defs>
+";
+
+fn size(layout: &Layout, title: &str) -> (f64, f64) {
+    let columns = layout.layers.max(1) as f64;
+    let boxes = columns * STEP_X - (STEP_X - BOX_WIDTH);
+    let title = super::text::columns(title) as f64 * 9.5;
+    let rows = layout.height.max(1.0) * STEP_Y - (STEP_Y - BOX_HEIGHT);
+    (2.0 * MARGIN + boxes.max(title), HEAD + 2.0 * MARGIN + rows)
+}
+
+/// The left end of a layer.
+fn x(place: Place) -> f64 {
+    MARGIN + place.layer as f64 * STEP_X
+}
+
+/// The middle of a box.
+fn y(place: Place) -> f64 {
+    HEAD + MARGIN + place.y * STEP_Y + BOX_HEIGHT / 2.0
+}
+
+fn draw_edge(body: &mut String, to: &str, edge: &RunEdge, way: &[Place]) {
+    let Some((start, rest)) = way.split_first() else {
+        return;
+    };
+    let (mut from_x, mut from_y) = (x(*start) + BOX_WIDTH, y(*start));
+    let mut path = format!("M{} {}", n(from_x), n(from_y));
+    for (at, place) in rest.iter().enumerate() {
+        let last = at + 1 == rest.len();
+        let (to_x, to_y) = (x(*place) - if last { ARROW } else { 0.0 }, y(*place));
+        let middle = n((from_x + to_x) / 2.0);
+        path += &format!(
+            "C{middle} {} {middle} {} {} {}",
+            n(from_y),
+            n(to_y),
+            n(to_x),
+            n(to_y)
+        );
+        // Past the boxes of a layer it goes straight on.
+        if !last {
+            path += &format!("H{}", n(to_x + BOX_WIDTH));
+        }
+        (from_x, from_y) = (to_x + BOX_WIDTH, to_y);
+    }
+    let (class, head) = match (edge.condition, edge.by_item) {
+        (Condition::Failure, _) => ("e failure", "f"),
+        (Condition::End, _) => ("e end", "a"),
+        (Condition::Success, true) => ("e item", "i"),
+        (Condition::Success, false) => ("e", "a"),
+    };
+    let how = match edge.condition {
+        Condition::Success => "",
+        Condition::Failure => " if that fails",
+        Condition::End => " however that ends",
+    };
+    let items = if edge.by_item { ", item by item" } else { "" };
+    let words = escape(&format!("{to} after {}{how}{items}", edge.task));
+    line(
+        body,
+        format_args!(
+            "<path class=\"{class}\" d=\"{path}\" marker-end=\"url(#{head})\"><title>{words}</title></path>"
+        ),
+    );
+}
+
+fn draw_task(body: &mut String, task: &RunTask, place: Place) {
+    let standing = Standing::of(task);
+    let (fill, border) = standing.colours();
+    let (left, top) = (x(place), y(place) - BOX_HEIGHT / 2.0);
+    let counts = standing::sentence(task);
+    line(
+        body,
+        format_args!("<g><title>{}</title>", escape(&tooltip(task, &counts))),
+    );
+    line(
+        body,
+        format_args!(
+            "<rect x=\"{}\" y=\"{}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"{border}\" stroke-width=\"1.5\"/>",
+            n(left),
+            n(top)
+        ),
+    );
+    line(
+        body,
+        format_args!(
+            "<text class=\"n\" x=\"{}\" y=\"{}\"><tspan fill=\"{border}\">{}</tspan> {}</text>",
+            n(left + 10.0),
+            n(top + 18.0),
+            standing.mark(),
+            escape(&fit(&clean(&task.name), NAME_WIDTH))
+        ),
+    );
+    line(
+        body,
+        format_args!(
+            "<text class=\"c\" x=\"{}\" y=\"{}\">{}</text>",
+            n(left + 10.0),
+            n(top + 33.0),
+            escape(&fit(&counts, COUNTS_WIDTH))
+        ),
+    );
+    draw_bar(body, task, left + 10.0, top + BOX_HEIGHT - 9.0);
+    line(body, format_args!("</g>"));
+}
+
+fn tooltip(task: &RunTask, counts: &str) -> String {
+    let mut text = format!("{}\n{counts}", task.name);
+    if let Some(reason) = &task.reason {
+        text += &format!("\nwaits: {reason}");
+    }
+    if let Some(when) = &task.when {
+        text += &format!("\nwhen {when}");
+    }
+    if let Some(mean) = task.mean_seconds {
+        text += &format!("\n{mean:.1} s each");
+    }
+    text
+}
+
+fn draw_bar(body: &mut String, task: &RunTask, left: f64, top: f64) {
+    let items = &task.items;
+    let kinds = [
+        (items.done, "#43a047"),
+        (items.failed, "#e53935"),
+        (standing::add([items.halted, items.blocked]), "#ab47bc"),
+        (items.running, "#42a5f5"),
+        (
+            standing::add([standing::unbegun(items), items.skipped]),
+            "#e0e0e0",
+        ),
+    ];
+    let width = BOX_WIDTH - 20.0;
+    // Whole units: what is there can be seen.
+    let shares = standing::share(&kinds.map(|(number, _)| number), width as usize);
+    let mut from = left;
+    for ((_, colour), share) in kinds.iter().zip(shares) {
+        if share > 0 {
+            line(
+                body,
+                format_args!(
+                    "<rect x=\"{}\" y=\"{}\" width=\"{share}\" height=\"{BAR_HEIGHT}\" fill=\"{colour}\"/>",
+                    n(from),
+                    n(top)
+                ),
+            );
+        }
+        from += share as f64;
+    }
+}

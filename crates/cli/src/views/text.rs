@@ -1,0 +1,215 @@
+//! Text by the columns that it takes on a terminal.
+//!
+//! Widths are an estimate that errs to the wide side: a line may come out short of its
+//! bound, never over it. Everything is counted by the same rule, so columns stay in line.
+
+use crate::output::Style;
+
+/// One line: pieces with their style.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    pieces: Vec<(String, Style)>,
+    columns: usize,
+}
+
+impl Line {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn add(&mut self, style: Style, text: impl Into<String>) -> &mut Self {
+        let text = text.into();
+        self.columns += columns(&text);
+        self.pieces.push((text, style));
+        self
+    }
+
+    /// Spaces up to a column, if it is not there yet.
+    pub(super) fn pad(&mut self, to: usize) -> &mut Self {
+        let missing = to.saturating_sub(self.columns);
+        self.add(Style::Plain, " ".repeat(missing))
+    }
+
+    /// The line broken into lines of a width between its words, all but the first so far
+    /// from the left.
+    pub(super) fn wrap(&self, width: usize, indent: usize) -> Vec<Self> {
+        let indent = if indent < width { indent } else { 0 };
+        let mut lines = Vec::new();
+        let mut line = Self::new();
+        let mut begun = false;
+        for (piece, style) in &self.pieces {
+            for word in piece.split_inclusive(' ') {
+                if begun && line.columns + columns(word.trim_end()) > width {
+                    lines.push(std::mem::take(&mut line));
+                    line.pad(indent);
+                    begun = false;
+                }
+                begun |= !blank(word);
+                line.add(*style, word);
+            }
+        }
+        lines.push(line);
+        lines
+    }
+
+    /// The line, cut to a width; without spaces at its end.
+    pub(super) fn paint(&self, width: usize, colour: bool) -> String {
+        let mut text = String::new();
+        let last = self.pieces.iter().rposition(|(piece, _)| !blank(piece));
+        let used = &self.pieces[..last.map_or(0, |last| last + 1)];
+        let columns: usize = used.iter().map(|(piece, _)| columns(piece)).sum();
+        let mut left = width;
+        for (place, (piece, style)) in used.iter().enumerate() {
+            let rest = place + 1 == used.len();
+            let piece = if rest { piece.trim_end() } else { piece };
+            let fitted = if columns <= width {
+                piece.to_owned()
+            } else {
+                cut(piece, left, !rest)
+            };
+            left = left.saturating_sub(self::columns(&fitted));
+            if !fitted.is_empty() {
+                text += &style.paint(&fitted, colour && !blank(&fitted));
+            }
+            if fitted != piece {
+                break;
+            }
+        }
+        text
+    }
+}
+
+fn blank(text: &str) -> bool {
+    text.chars().all(|c| c == ' ')
+}
+
+/// How many columns a text takes.
+pub(super) fn columns(text: &str) -> usize {
+    text.chars().map(width).sum()
+}
+
+/// Cuts a text to a width.
+pub(super) fn fit(text: &str, width: usize) -> String {
+    cut(text, width, false)
+}
+
+/// Cuts a text to a width; with `more` to come, also one that would fill it.
+fn cut(text: &str, width: usize, more: bool) -> String {
+    let room = width.saturating_sub(usize::from(more));
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut kept = String::new();
+    for c in text.chars() {
+        let Some(rest) = left.checked_sub(self::width(c)) else {
+            break;
+        };
+        left = rest;
+        kept.push(c);
+    }
+    if width > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// `1 task`, `1,200 tasks`.
+pub(super) fn count(number: u64, one: &str, many: &str) -> String {
+    let word = if number == 1 { one } else { many };
+    format!("{} {word}", crate::remote::ids::count(number))
+}
+
+/// A word of a command for a shell, quoted where it needs to be.
+pub(crate) fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    match !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Joined to the character before it, wide as in East Asian scripts and emoji, or neither.
+const fn width(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{231a}'..='\u{231b}'
+        | '\u{23e9}'..='\u{23f3}'
+        | '\u{25fd}'..='\u{25fe}'
+        | '\u{2600}'..='\u{26ff}'
+        | '\u{2705}'
+        | '\u{270a}'..='\u{270b}'
+        | '\u{2728}'
+        | '\u{274c}'
+        | '\u{274e}'
+        | '\u{2753}'..='\u{2757}'
+        | '\u{2795}'..='\u{2797}'
+        | '\u{27b0}'
+        | '\u{27bf}'
+        | '\u{2b1b}'..='\u{2b1c}'
+        | '\u{2b50}'
+        | '\u{2b55}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{a960}'..='\u{a97c}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe10}'..='\u{fe19}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{16fe0}'..='\u{18cff}'
+        | '\u{1b000}'..='\u{1b2ff}'
+        | '\u{1f000}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_to_its_columns() {
+        assert_eq!(fit("abc", 3), "abc");
+        assert_eq!(fit("abcd", 3), "ab…");
+        assert_eq!(fit("数据清洗", 5), "数据…");
+        assert_eq!(fit("数据清洗", 4), "数…");
+        assert_eq!(fit("abcd", 1), "…");
+        assert_eq!(fit("abcd", 0), "");
+    }
+
+    #[test]
+    fn a_line_says_that_it_was_cut_also_between_two_pieces() {
+        let mut line = Line::new();
+        line.add(Style::Good, "abc").add(Style::Bad, "def");
+        assert_eq!(line.paint(6, false), "abcdef");
+        assert_eq!(line.paint(3, false), "ab…");
+        assert_eq!(line.paint(4, false), "abc…");
+        assert_eq!(line.paint(0, false), "");
+        assert_eq!(line.paint(3, true), "\u{1b}[32mab…\u{1b}[0m");
+    }
+
+    #[test]
+    fn a_line_is_broken_between_words() {
+        let mut line = Line::new();
+        line.add(Style::Bad, "  ! ")
+            .add(Style::Plain, "one two three abcdefghijklm x");
+        let lines = line.wrap(10, 4);
+        let text: Vec<String> = lines.iter().map(|line| line.paint(10, false)).collect();
+        assert_eq!(
+            text,
+            ["  ! one", "    two", "    three", "    abcde…", "    x"]
+        );
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell_where_they_need_to_be() {
+        assert_eq!(shell("fit-model.v2"), "fit-model.v2");
+        assert_eq!(shell("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(shell("-f"), "'-f'");
+        assert_eq!(shell(""), "''");
+    }
+}
