@@ -2,7 +2,7 @@
 # A long simulation: SEEDS seeds of the real system, which must all hold, and
 # then BUG_SEEDS seeds of each seeded bug, every one of which must be caught. Then the
 # runner on real processes: KILLS random kill -9, three times, and a log torn at every byte; and a
-# cluster, CLUSTER_KILLS of each of its parts.
+# cluster, CLUSTER_KILLS of each of its parts, and WORKFLOW_KILLS of anything while a workflow runs.
 #
 # The simulator exits with 0 if every checker held on every seed, with 1 if one
 # did not, and with anything else if it could not do its work. For a seeded bug,
@@ -21,6 +21,7 @@ cargo build --quiet --release --package baton-sim
 
 echo "== $seeds seeds"
 sim --seeds "$seeds"
+sim --seeds "$seeds" --workflows
 sim --seeds "$seeds" --schedules
 
 bugs=$(sim --list-bugs | awk 'NF { print $1 }')
@@ -56,14 +57,19 @@ fi
 kills=${KILLS:-300}
 for seed in 1 2 3; do
     echo "== $kills kills on real processes, seed $seed"
-    BATON_SEED=$seed BATON_KILLS=$kills cargo test --quiet --package baton-cli --test local_kill_loop
+    BATON_SEED=$seed BATON_KILLS=$kills cargo test --quiet --package baton-cli --test local local_kill_loop
 done
 echo "== a minute of kills while schedules are due"
-BATON_CHRONOS_SECONDS=60 cargo test --quiet --package baton-cli --test schedules
+BATON_CHRONOS_SECONDS=60 cargo test --quiet --package baton-cli --test cluster schedules
 echo "== a log torn at every byte"
-BATON_ALL=1 cargo test --quiet --package baton-cli --test local_crashes torn
-
-echo "soak passed"
+BATON_ALL=1 cargo test --quiet --package baton-cli --test local torn
 cluster_kills=${CLUSTER_KILLS:-100}
 echo "== $cluster_kills kills of a cluster's scheduler, agent, coordinator, and of all at once"
-BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster_kill_loop
+BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster cluster_kill_loop
+workflow_kills=${WORKFLOW_KILLS:-50}
+for seed in 1 2; do
+    echo "== $workflow_kills kills while a workflow runs, is halted and goes on, seed $seed"
+    BATON_SEED=$seed BATON_KILLS=$workflow_kills cargo test --quiet --package baton-cli --test workflows kills
+done
+
+echo "soak passed"

@@ -1,6 +1,6 @@
 //! Disks that are full, of the scheduler and of a worker.
 
-mod cluster_support;
+use crate::cluster_support;
 
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 //! case. Random deaths in a loop are `cluster_kill_loop.rs`'s; a scheduler that is killed is
 //! `cluster_restart.rs`'s.
 
-mod cluster_support;
+use crate::cluster_support;
 
 use std::time::{Duration, Instant};
 

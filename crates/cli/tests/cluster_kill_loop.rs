@@ -7,7 +7,7 @@
 //! `BATON_SEED`, `BATON_KILLS` and `BATON_INSTANCES` choose another or a longer run;
 //! `make soak` does.
 
-mod cluster_support;
+use crate::cluster_support;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

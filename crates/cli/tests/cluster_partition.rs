@@ -4,7 +4,7 @@
 //! Scheduler and worker live in network namespaces of their own, joined by one cable. The
 //! test's own thread moves into the scheduler's, so that it is a client on the same machine.
 
-mod cluster_support;
+use crate::cluster_support;
 
 use std::fs::File;
 use std::os::fd::AsFd as _;

@@ -1,6 +1,6 @@
 //! `kill -9` of the scheduler while its workers go on.
 
-mod cluster_support;
+use crate::cluster_support;
 
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};

@@ -3,8 +3,7 @@
 //!
 //! `BATON_SEED` and `BATON_ROUNDS` choose another or a longer run.
 
-mod cluster_support;
-mod strangers;
+use crate::{cluster_support, strangers};
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};

@@ -1,7 +1,7 @@
 //! The coordinator by itself, spoken to as a runner or an agent would: one launch for one
 //! order, one connection at a time, and the dead-man timer.
 
-mod coordinator_support;
+use crate::coordinator_support;
 
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Millis;

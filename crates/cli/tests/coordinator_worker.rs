@@ -1,7 +1,7 @@
 //! The coordinator of a worker: attempts of many tasks, which wait for what is occupied, have
 //! a home each, and are over when nothing of them is left.
 
-mod coordinator_support;
+use crate::coordinator_support;
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `baton events` and `baton usage`, against real processes that are killed meanwhile.
 
-mod cluster_support;
+use crate::cluster_support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};

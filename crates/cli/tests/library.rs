@@ -1,6 +1,6 @@
 //! `baton library`, `trigger` and `ticks`, against a real scheduler with a real worker.
 
-mod remote_support;
+use crate::remote_support;
 
 use remote_support::{Cluster, until};
 use serde_json::{Value, json};

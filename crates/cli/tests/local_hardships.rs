@@ -1,7 +1,7 @@
 //! What goes wrong around a task and must not go wrong with it: strangers beside the runner,
 //! processes that hide, somebody who does not read, somebody who is not allowed to.
 
-mod support;
+use crate::support;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

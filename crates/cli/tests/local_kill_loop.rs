@@ -4,7 +4,7 @@
 //! `BATON_KILLS` says how many kills to make, `BATON_SEED` with which random numbers. A seed
 //! gives the same victims and pauses; the machine adds its own chance.
 
-mod crash_support;
+use crate::crash_support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ fn a_task_succeeds_whoever_is_killed_whenever() {
         if let Err(panic) = result {
             println!(
                 "with seed {seed}, in task {}, after {} kills. Again: BATON_SEED={seed} \
-                 BATON_KILLS={kills} cargo test -p baton-cli --test local_kill_loop -- --nocapture",
+                 BATON_KILLS={kills} cargo test -p baton-cli --test local local_kill_loop -- --nocapture",
                 score.tasks + 1,
                 score.kills()
             );

@@ -1,7 +1,7 @@
 //! The commands of `baton local` that only look, or clear away: the real binary over
 //! roots that were written as a runner writes them.
 
-mod local_reading_support;
+use crate::local_reading_support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

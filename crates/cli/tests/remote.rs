@@ -1,6 +1,6 @@
 //! The commands of a scheduler's clients, against a real scheduler with a real worker.
 
-mod remote_support;
+use crate::remote_support;
 
 use std::io::{BufRead, BufReader};
 

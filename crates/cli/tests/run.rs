@@ -1,6 +1,6 @@
 //! `baton run` of the real binary: what it shows, how it ends, and what it survives.
 
-mod remote_support;
+use crate::remote_support;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

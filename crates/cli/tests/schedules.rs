@@ -5,7 +5,7 @@
 //! The tasks are put into the store before the scheduler starts. `BATON_CHRONOS_SECONDS` and
 //! `BATON_SEED` choose a longer or another run.
 
-mod cluster_support;
+use crate::cluster_support;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! TLS with the real binary: servers, workers and commands, with certificates made here.
 
-mod remote_support;
+use crate::remote_support;
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};

@@ -1,6 +1,6 @@
 //! Tokens with the real binary: the first one, what it opens, and what it must not leave behind.
 
-mod remote_support;
+use crate::remote_support;
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};

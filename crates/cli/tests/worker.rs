@@ -1,6 +1,6 @@
 //! `baton worker` against a real scheduler machine: what it runs, and what it says about it.
 
-mod worker_support;
+use crate::worker_support;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -77,6 +77,66 @@ fn failures_are_told_as_they_were() {
         };
         let text = String::from_utf8_lossy(&text.bytes).into_owned();
         assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn what_an_attempt_puts_out_is_told_with_its_end() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    rig.submit(1, 1, script("test ! -e \"$BATON_OUTPUT\""));
+    rig.submit(
+        2,
+        1,
+        script("echo rows=12 > $BATON_OUTPUT; echo name=a b >> $BATON_OUTPUT"),
+    );
+    rig.submit(
+        3,
+        1,
+        script("echo '{\"b\": [1], \"a\": null}' > $BATON_OUTPUT"),
+    );
+    rig.submit(4, 1, script("echo rows=12 > $BATON_OUTPUT; exit 3"));
+    rig.submit(
+        5,
+        1,
+        task(&["echo a=1 >> $BATON_OUTPUT", "echo b=2 >> $BATON_OUTPUT"]),
+    );
+    assert_eq!(rig.outcome(1), Outcome::Exited(0));
+    assert_eq!(rig.outputs(1), None);
+    assert_eq!(
+        rig.outputs(2).as_deref(),
+        Some(r#"{"name":"a b","rows":12}"#)
+    );
+    assert_eq!(rig.outputs(3).as_deref(), Some(r#"{"a":null,"b":[1]}"#));
+    assert_eq!(rig.outcome(4), Outcome::Exited(3));
+    assert_eq!(rig.outputs(4), None);
+    assert_eq!(rig.outputs(5).as_deref(), Some(r#"{"a":1,"b":2}"#));
+}
+
+#[test]
+fn an_attempt_whose_outputs_cannot_be_read_has_failed_and_its_log_says_why() {
+    let rig = Rig::new(patient());
+    let _worker = rig.worker();
+    let bad = [
+        ("head -c 70000 /dev/zero > $BATON_OUTPUT", "longer"),
+        ("echo what > $BATON_OUTPUT", "KEY=VALUE"),
+        ("echo before >&2; ln -s /etc/hostname $BATON_OUTPUT", "link"),
+        ("mkfifo $BATON_OUTPUT", "plain file"),
+    ];
+    for (instance, (text, why)) in (1..).zip(bad) {
+        rig.submit(instance, 1, script(text));
+        assert_eq!(rig.outcome(instance), Outcome::BadOutput, "{text}");
+        assert_eq!(rig.outputs(instance), None);
+        // What was left empty would be another's log by now.
+        rig.submit(instance + 10, 1, script("echo other >&2"));
+        assert_eq!(rig.outcome(instance + 10), Outcome::Exited(0));
+        let LogAnswer::Chunk(log) = rig.logs(instance, LogStream::Stderr, None) else {
+            panic!("no reason for {text}");
+        };
+        let log = String::from_utf8_lossy(&log.bytes).into_owned();
+        assert!(log.contains("$BATON_OUTPUT") && log.contains(why), "{log}");
+        let others = rig.logs(instance + 10, LogStream::Stderr, None);
+        assert_eq!(others, LogAnswer::Chunk(LogChunk::whole("other\n")));
     }
 }
 

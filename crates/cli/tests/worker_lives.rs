@@ -1,6 +1,6 @@
 //! What survives the death of an agent, of its coordinator, and of the scheduler.
 
-mod worker_support;
+use crate::worker_support;
 
 use baton_model::fact::Fact;
 use baton_model::ids::Life;
@@ -51,6 +51,30 @@ fn a_killed_agent_is_followed_by_one_of_the_same_life_and_the_exit_code_is_true(
     assert_eq!(rig.outcome(1), Outcome::Exited(7));
     one_life(&rig, 1);
     assert!(rig.said().contains("going on as"));
+}
+
+#[test]
+fn what_was_put_out_survives_an_agent_that_is_killed_before_it_could_tell() {
+    let rig = Rig::new(patient());
+    let worker = rig.worker();
+    let gated = "touch begun; while [ ! -e go ]; do sleep 0.02; done; ";
+    rig.submit(1, 1, script(&format!("{gated} echo a=1 > $BATON_OUTPUT")));
+    rig.submit(2, 1, script(&format!("{gated} echo what > $BATON_OUTPUT")));
+    for instance in [1, 2] {
+        begun(&rig, instance);
+        confirmed(&rig, instance);
+    }
+    rig.scheduler.silent(true);
+    for instance in [1, 2] {
+        touch(&rig.work(instance).join("go"));
+    }
+    until("they are over", || rig.attempts().is_empty());
+    worker.kill();
+    let _next = rig.worker();
+    rig.scheduler.silent(false);
+    assert_eq!(rig.outputs(1).as_deref(), Some(r#"{"a":1}"#));
+    assert_eq!(rig.outcome(2), Outcome::BadOutput);
+    one_life(&rig, 1);
 }
 
 #[test]

@@ -166,6 +166,11 @@ impl Cluster {
         self.dir.path().join(name)
     }
 
+    /// Where clients find the scheduler.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// A command in the background.
     pub(crate) fn begin(&self, args: &[&str]) -> Child {
         let mut command = baton(self.dir.path(), args);

@@ -192,6 +192,20 @@ impl Rig {
         self.ends(instance)[0]
     }
 
+    /// Waits for the end of the first attempt, and gives what it has put out.
+    pub(crate) fn outputs(&self, instance: u64) -> Option<Arc<str>> {
+        self.end(instance);
+        let facts = self.scheduler.facts();
+        facts.into_iter().find_map(|fact| match fact {
+            Fact::AttemptEnded { lease, outputs, .. }
+                if lease.attempt.instance == InstanceId(instance) =>
+            {
+                Some(outputs)
+            }
+            _ => None,
+        })?
+    }
+
     /// Waits for an end that the worker saw.
     pub(crate) fn outcome(&self, instance: u64) -> Outcome {
         match self.end(instance).0 {

@@ -1,0 +1,265 @@
+//! Runs that stop and go on, and what of them is done again.
+
+use serde_json::{Value, json};
+
+use crate::place::{Place, here, lines, over, write};
+
+/// Two items run until they are let go; then there is more to do.
+const HELD: &str = "workflow: held
+tasks:
+  before: { run: 'echo before >> DIR/ran' }
+  held:
+    for_each: '0..2'
+    after: [before]
+    run: |
+      echo begun {{ item }} >> DIR/begun
+      until test -e DIR/go; do sleep 0.02; done
+      echo held {{ item }} >> DIR/ran
+  after: { run: 'echo after >> DIR/ran', after: [held] }
+";
+
+fn until_held(place: &Place, begun: usize) {
+    crate::remote_support::until("both have begun", || place.lines("begun").len() == begun);
+}
+
+#[test]
+fn a_run_that_drains_lets_end_what_has_begun_and_goes_on_with_the_rest() {
+    let place = Place::start();
+    let run = place.submit(HELD);
+    until_held(&place, 2);
+    let told = place.run(&["halt", &run]).good();
+    assert!(told.contains("nothing more begins"), "{told}");
+    assert_eq!(place.show(&run)["run"]["halting"], "drain");
+    // Halted twice is halted.
+    assert_eq!(place.run(&["halt", &run]).code, Some(0));
+    place.touch("go");
+    let over = place.wait(&run);
+    assert_eq!(
+        (over.code, &over.run["state"]),
+        (Some(130), &json!("HALTED"))
+    );
+    assert_eq!(place.sorted("ran"), ["before", "held 0", "held 1"]);
+    let resumed = place.run(&["resume", &run, "--wait", "--json"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert_eq!(place.sorted("ran"), ["after", "before", "held 0", "held 1"]);
+    let items = place.items(&run);
+    let generations: Vec<_> = items.iter().map(|it| it["generation"].clone()).collect();
+    assert_eq!(generations, [1, 1, 1, 2]);
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_running_and_does_again_what_was_killed() {
+    let place = Place::start();
+    let run = place.submit(HELD);
+    until_held(&place, 2);
+    let told = place.run(&["halt", &run, "--kill", "--wait"]).good();
+    assert!(told.contains("nothing of it is left"), "{told}");
+    assert_eq!(place.show(&run)["run"]["state"], "HALTED");
+    assert_eq!(place.task(&run, "held"), "2 halted");
+    place.touch("go");
+    place.run(&["resume", &run]).good();
+    place.wait(&run).is_done();
+    assert_eq!(place.sorted("ran"), ["after", "before", "held 0", "held 1"]);
+    assert_eq!(place.lines("begun").len(), 4, "both began again");
+}
+
+#[test]
+fn a_run_that_is_cancelled_can_go_on() {
+    let place = Place::start();
+    let run = place.submit(HELD);
+    until_held(&place, 2);
+    place.run(&["cancel", &run]).good();
+    let over = place.wait(&run);
+    assert_eq!(over.run["state"], "HALTED", "{over:?}");
+    place.touch("go");
+    let resumed = place.run(&["resume", &run, "--wait"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert!(resumed.err.contains("DONE held"), "{resumed:?}");
+}
+
+/// Two chains; the second one ends badly unless its last command is mended.
+fn chains(second: &str, last: &str) -> String {
+    format!(
+        "workflow: chains
+tasks:
+  a1: {{ run: 'echo a1 >> DIR/ran' }}
+  a2: {{ run: 'echo a2 >> DIR/ran', after: [a1] }}
+  b1: {{ run: 'echo b1 >> DIR/ran' }}
+  b2: {{ run: '{second}', after: [b1] }}
+  b3: {{ run: 'echo b3 >> DIR/ran', after: [b2] }}
+  end: {{ run: '{last}', after: [a2, b3] }}
+"
+    )
+}
+
+/// `task: kept/runs why`, of those that run.
+fn runs(preview: &Value) -> Vec<String> {
+    let tasks = preview["tasks"].as_array().expect("a list").iter();
+    let again = tasks.filter(|task| task["runs"] != 0);
+    again
+        .map(|task| format!("{} {}", task["name"], task["why"]).replace('"', ""))
+        .collect()
+}
+
+#[test]
+fn with_a_changed_file_only_what_changed_and_what_comes_after_it_runs_again() {
+    let place = Place::start();
+    let first = place.over(&chains("echo b2 >> DIR/ran", "exit 1"));
+    first.has_failed();
+    let run = first.id();
+    assert_eq!(place.sorted("ran"), ["a1", "a2", "b1", "b2", "b3"]);
+    std::fs::remove_file(place.path("ran")).expect("written");
+    place.write(
+        "new.yaml",
+        &chains("echo other >> DIR/ran", "echo end >> DIR/ran"),
+    );
+    let dry = ["resume", run, "new.yaml", "--dry-run", "--json"];
+    let preview = place.run(&dry).json();
+    let wanted = ["b2 changed", "b3 downstream of a change", "end changed"];
+    assert_eq!(runs(&preview), wanted, "{preview}");
+    let table = place.run(&["resume", run, "new.yaml", "--dry-run"]).good();
+    assert!(table.contains("b2") && table.contains("changed"), "{table}");
+    assert_eq!(place.lines("ran"), [""; 0], "only looked at");
+    assert_eq!(place.show(run)["run"]["generation"], 1);
+    let resumed = place.run(&["resume", run, "new.yaml", "--wait"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert_eq!(place.lines("ran"), ["other", "b3", "end"]);
+    let shown = place.show(run);
+    assert_eq!(shown["run"]["generation"], 2);
+    assert_eq!(place.task(run, "a1"), "1 done");
+}
+
+#[test]
+fn without_a_file_a_failed_run_does_what_is_not_done() {
+    let place = Place::start();
+    let mended = "test -e DIR/mended && echo b2 >> DIR/ran";
+    let first = place.over(&chains(mended, "echo end >> DIR/ran"));
+    first.has_failed();
+    place.touch("mended");
+    let run = first.id();
+    let preview = place.run(&["resume", run, "--dry-run", "--json"]).json();
+    let wanted = ["b2 unfinished", "b3 unfinished", "end unfinished"];
+    assert_eq!(runs(&preview), wanted);
+    place.run(&["resume", run, "--wait"]).good();
+    assert_eq!(place.sorted("ran"), ["a1", "a2", "b1", "b2", "b3", "end"]);
+    // It is DONE: there is nothing to go on with, and what to do is said.
+    let refused = place.run(&["resume", run]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(
+        refused.err.contains("is DONE") && refused.err.contains("submit"),
+        "{refused:?}"
+    );
+    let dry = place.run(&["resume", run, "--dry-run"]);
+    assert_eq!(dry.code, Some(3), "{dry:?}");
+}
+
+#[test]
+fn a_retry_does_a_task_again_and_downstream_what_comes_after_it() {
+    let place = Place::start();
+    let failing = "echo end >> DIR/ran; exit 1";
+    let run = place.over(&chains("echo b2 >> DIR/ran", failing));
+    let run = run.id();
+    let forget = || std::fs::remove_file(place.path("ran")).expect("written");
+    forget();
+    let retried = place.run(&["retry", run, "--task", "b1", "--wait", "--json"]);
+    assert_eq!(retried.code, Some(1), "{retried:?}");
+    assert_eq!(
+        place.sorted("ran"),
+        ["b1", "end"],
+        "the task, and what was not done"
+    );
+    forget();
+    let down = ["retry", run, "--task", "b1", "--downstream"];
+    let preview = place
+        .run(&[&down[..], &["--dry-run", "--json"]].concat())
+        .json();
+    let wanted: Vec<_> = ["b1", "b2", "b3", "end"]
+        .map(|it| format!("{it} asked for"))
+        .into();
+    assert_eq!(runs(&preview), wanted);
+    place.run(&[&down[..], &["--wait"]].concat());
+    assert_eq!(place.lines("ran"), ["b1", "b2", "b3", "end"]);
+    forget();
+    place.run(&["retry", run, "--wait"]);
+    assert_eq!(place.lines("ran"), ["end"], "what was not done");
+    let nobody = place.run(&["retry", run, "--task", "nobody"]);
+    assert_eq!(nobody.code, Some(2), "{nobody:?}");
+    assert!(nobody.err.contains("nobody"), "{nobody:?}");
+    assert_eq!(place.show(run)["run"]["generation"], 4);
+}
+
+#[test]
+fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    let ran = || lines(&dir.join("ran"));
+    write(dir, "wf.yaml", &chains("exit 4", "echo end >> DIR/ran"));
+    let failed = here(dir, &["run", "wf.yaml"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert_eq!(ran().len(), 3, "{:?}", ran());
+    write(
+        dir,
+        "wf.yaml",
+        &chains("echo b2 >> DIR/ran", "echo end >> DIR/ran"),
+    );
+    let done = here(dir, &["run", "wf.yaml"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(
+        done.err.contains("r1 was FAILED; going on, generation 2"),
+        "{done:?}"
+    );
+    assert_eq!(&ran()[3..], ["b2", "b3", "end"]);
+    write(
+        dir,
+        "wf.yaml",
+        &chains("echo new >> DIR/ran", "echo end >> DIR/ran"),
+    );
+    let changed = here(dir, &["run", "wf.yaml"]);
+    assert_eq!(changed.code, Some(2), "{changed:?}");
+    assert!(changed.err.contains("--again"), "{changed:?}");
+    assert_eq!(ran().len(), 6, "nothing ran");
+}
+
+#[test]
+fn baton_run_that_died_before_it_went_on_with_a_changed_file_goes_on_with_that_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path();
+    let noted = |data: &str| -> Value {
+        let text = std::fs::read(dir.join(data).join("run.json")).expect("noted");
+        serde_json::from_slice(&text).expect("JSON")
+    };
+    let end = "echo end >> DIR/ran";
+    write(dir, "wf.yaml", &chains("exit 4", end));
+    let failed = here(dir, &["run", "wf.yaml", "--data", "one"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    write(dir, "wf.yaml", &chains("echo b2 >> DIR/ran", end));
+    here(dir, &["run", "wf.yaml", "--data", "two", "--quiet"]).good();
+    // As if it had died with the new file noted and not sent.
+    let mut half = noted("one");
+    assert_ne!(half["hash"], noted("two")["hash"]);
+    half["hash"] = noted("two")["hash"].take();
+    std::fs::write(dir.join("one/run.json"), half.to_string()).expect("writable");
+    std::fs::remove_file(dir.join("ran")).expect("written");
+    let done = here(dir, &["run", "wf.yaml", "--data", "one"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(lines(&dir.join("ran")), ["b2", "b3", "end"]);
+}
+
+#[test]
+fn whoever_waits_may_die_once_the_submission_is_acknowledged() {
+    let place = Place::start();
+    place.write("wf.yaml", HELD);
+    let mut child = place.begin(&["submit", "wf.yaml", "--wait", "--json"]);
+    let mut out = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).expect("readable");
+    child.kill().expect("ours");
+    child.wait().expect("ours");
+    let accepted: Value = serde_json::from_str(&line).expect("it was acknowledged");
+    let run = accepted["id"].as_str().expect("an id");
+    place.touch("go");
+    place.wait(run).is_done();
+    assert_eq!(place.sorted("ran"), ["after", "before", "held 0", "held 1"]);
+    let watched = over(&place.run(&["submit", "wf.yaml", "--watch", "--json"]));
+    watched.is_done();
+}

@@ -1,0 +1,380 @@
+//! `kill -9` of anything, at any time, in a loop, while a workflow of 61 items runs, is halted
+//! and goes on. What each item leaves behind is told in [`layers`].
+//!
+//! `BATON_SEED` and `BATON_KILLS` choose another or a longer run; `make soak` does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::cluster_support::rng::Rng;
+use crate::cluster_support::{Cluster, PATIENCE, effects, id, lines, processes, signal};
+use crate::layers::{self, ITEMS, wanted};
+use crate::place::write;
+use crate::remote_support::{Ended, baton, send};
+
+fn number(name: &str, default: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// So long that the run is still there when the last one is killed.
+fn sleep_ms(kills: u64) -> u64 {
+    (kills * 12).clamp(40, 1_000)
+}
+
+/// What was done to a run.
+#[derive(Debug, Default)]
+struct Blows {
+    kills: BTreeMap<&'static str, u64>,
+    halts: u64,
+}
+
+impl Blows {
+    fn count(&self) -> u64 {
+        self.kills.values().sum()
+    }
+
+    fn killed(&mut self, what: &'static str) {
+        *self.kills.entry(what).or_default() += 1;
+    }
+}
+
+/// A cluster and the run in it.
+struct Struck {
+    cluster: Cluster,
+    rng: Rng,
+    blows: Blows,
+    /// Who may be killed.
+    victims: &'static [&'static str],
+}
+
+/// While these die, the coordinator lives, and sees how everything ends.
+const SEEN: &[&str] = &["scheduler", "agent"];
+const ANYTHING: &[&str] = &["scheduler", "agent", "coordinator", "everything"];
+const OF_RUN: &[&str] = &[
+    "run",
+    "scheduler",
+    "agent",
+    "coordinator",
+    "everything",
+    "interrupt",
+];
+
+const WORKER: &[&str] = &["--resources", "cpu=4"];
+
+impl Struck {
+    /// A command against the scheduler.
+    fn run(&self, args: &[&str]) -> Ended {
+        let url = format!("http://{}", self.cluster.clients_at());
+        let mut command = baton(&self.cluster.path(""), args);
+        command.env("BATON_URL", url);
+        command.output().expect("it ends").into()
+    }
+
+    fn choose(&mut self) -> &'static str {
+        let count = self.victims.len() as u64;
+        let chosen = usize::try_from(self.rng.below(count)).expect("a few");
+        self.victims[chosen]
+    }
+
+    /// Kills, and starts again what was killed.
+    fn strike(&mut self) {
+        let pause = self.rng.below(250);
+        std::thread::sleep(Duration::from_millis(pause));
+        let what = self.choose();
+        let all = what == "everything";
+        let coordinator = self.cluster.coordinator_pid("w");
+        if (all || what == "coordinator")
+            && let Some(pid) = coordinator
+        {
+            signal(pid, Signal::KILL);
+        }
+        if all || what == "agent" {
+            self.cluster.kill_worker("w");
+        }
+        if all || what == "scheduler" {
+            self.cluster.kill_scheduler();
+            self.cluster.start_scheduler();
+        }
+        if all || what == "agent" {
+            self.cluster.start_worker("w", WORKER);
+        }
+        self.blows.killed(what);
+    }
+
+    /// Halts the run and lets it go on, unless it is over. The scheduler dies in between.
+    fn halt(&mut self, run: &str) {
+        // What is killed as it ends may have finished without anybody knowing.
+        let kill = self.victims == ANYTHING && self.rng.below(2) == 1;
+        let how: &[&str] = match kill {
+            false => &["halt", run],
+            true => &["halt", run, "--kill"],
+        };
+        if self.run(how).code == Some(3) {
+            let state = self.state(run);
+            assert_eq!(state, "DONE", "a live run can be halted");
+            return;
+        }
+        self.strike();
+        let halted = ["halt", run, "--wait"];
+        let ended = self.run(&halted);
+        assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}");
+        let state = self.state(run);
+        if state == "DONE" {
+            return;
+        }
+        assert_eq!(state, "HALTED", "{ended:?}");
+        self.blows.halts += 1;
+        let file = match self.rng.below(2) {
+            0 => &["resume", run][..],
+            // The same file: nothing has changed, so nothing that is DONE runs again.
+            _ => &["resume", run, "wf.yaml"],
+        };
+        let resumed = self.run(file);
+        assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    }
+
+    fn state(&self, run: &str) -> String {
+        let shown = self.run(&["show", run, "--json"]).json();
+        shown["run"]["state"].as_str().expect("a state").to_owned()
+    }
+}
+
+#[test]
+fn a_workflow_is_done_exactly_once_when_anything_is_killed_at_any_moment() {
+    // Where both the agent and the coordinator die, or work is killed as it ends, nobody is left
+    // to whom the kernel would tell how an attempt ended: it is tried again, and only its last
+    // end is recorded.
+    cluster(ANYTHING, number("BATON_KILLS", 12));
+}
+
+#[test]
+fn nothing_finishes_twice_while_somebody_lives_who_sees_it_end() {
+    let doubled = cluster(SEEN, number("BATON_KILLS", 8));
+    assert_eq!(doubled, 0);
+}
+
+/// A run in a cluster whose parts are killed so often; says how many of its items finished more
+/// than once.
+fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
+    let seed = number("BATON_SEED", 1);
+    let mut cluster = Cluster::new(&[]);
+    cluster.start_worker("w", WORKER);
+    cluster.healthy("w");
+    let mut it = Struck {
+        cluster,
+        rng: Rng(seed ^ ((victims.len() as u64) << 32)),
+        blows: Blows::default(),
+        victims,
+    };
+    let dir = it.cluster.path("");
+    prepare(&dir, kills);
+    let submitted = it.run(&["submit", "wf.yaml", "--json"]).json();
+    let run = submitted["id"].as_str().expect("an id").to_owned();
+    while it.blows.count() < kills && it.state(&run) != "DONE" {
+        match it.rng.below(6) {
+            0 => it.halt(&run),
+            _ => it.strike(),
+        }
+    }
+    let watched = it.run(&["watch", &run]);
+    assert_eq!(
+        watched.code,
+        Some(0),
+        "seed {seed}, {:?}: {watched:?}",
+        it.blows
+    );
+    let doubled = check(&it, &run);
+    report(&it, seed, kills, doubled);
+    leave_nothing(it.cluster);
+    doubled
+}
+
+fn report(it: &Struck, seed: u64, kills: u64, doubled: usize) {
+    let blows = &it.blows;
+    eprintln!("seed {seed}: {blows:?}, {doubled} ran again because nobody saw their end");
+    assert!(blows.count() > kills / 4, "it was over too soon: {blows:?}");
+}
+
+#[test]
+fn baton_run_ends_a_workflow_exactly_once_whatever_of_it_is_killed() {
+    let kills = number("BATON_KILLS", 6);
+    let seed = number("BATON_SEED", 1);
+    let mut it = Struck {
+        cluster: Cluster::idle(&[]),
+        rng: Rng(seed ^ (1 << 32)),
+        blows: Blows::default(),
+        victims: OF_RUN,
+    };
+    let dir = it.cluster.path("");
+    prepare(&dir, kills);
+    let begun = Instant::now();
+    let mut child = begin(&dir);
+    let code = loop {
+        assert!(
+            begun.elapsed() < 4 * PATIENCE,
+            "seed {seed}: {:?}",
+            it.blows
+        );
+        let over = match it.blows.count() < kills {
+            true => strike_here(&mut it, &child),
+            false => true,
+        };
+        if !over && matches!(child.try_wait(), Ok(None)) {
+            continue;
+        }
+        // Ended, killed, or left alone from now on.
+        let code = child.wait().expect("ours").code();
+        if matches!(code, Some(0 | 1)) {
+            break code;
+        }
+        child = begin(&dir);
+    };
+    let blows = &it.blows;
+    let log = || lines(&dir.join("err")).join("\n");
+    assert_eq!(code, Some(0), "seed {seed}, {blows:?}: {}", log());
+    // Whoever asks about it afterwards is told by a scheduler on the same data.
+    it.cluster.start_scheduler();
+    let doubled = check(&it, "r1");
+    report(&it, seed, kills, doubled);
+}
+
+fn prepare(dir: &Path, kills: u64) {
+    std::fs::create_dir(dir.join("out")).expect("made");
+    write(dir, "wf.yaml", &layers::workflow(sleep_ms(kills)));
+}
+
+fn begin(dir: &Path) -> Child {
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join("err"));
+    let mut command = baton(dir, &["run", "wf.yaml", "--data", "data"]);
+    command.stdout(Stdio::null()).stderr(log.expect("a log"));
+    command.spawn().expect("it starts")
+}
+
+/// Kills a part of `baton run`; true if that was `baton run` itself.
+fn strike_here(it: &mut Struck, child: &Child) -> bool {
+    let pause = it.rng.below(600);
+    std::thread::sleep(Duration::from_millis(pause));
+    let data: PathBuf = it.cluster.path("data");
+    let is_of = |word: &'static str| {
+        let data = data.display().to_string();
+        processes(move |line| line.contains(word) && line.contains(&data))
+    };
+    let what = it.choose();
+    let mut killed = true;
+    match what {
+        "run" => send(child, Signal::KILL),
+        "interrupt" => send(child, Signal::INT),
+        "everything" => {
+            send(child, Signal::KILL);
+            for pid in is_of("baton") {
+                signal(pid, Signal::KILL);
+            }
+        }
+        _ => {
+            let found = match what {
+                "scheduler" => is_of("baton scheduler "),
+                "agent" => is_of("baton worker "),
+                _ => is_of("__coordinator"),
+            };
+            killed = !found.is_empty();
+            for pid in found {
+                signal(pid, Signal::KILL);
+            }
+        }
+    }
+    if killed {
+        it.blows.killed(what);
+    }
+    matches!(what, "run" | "interrupt" | "everything")
+}
+
+/// Looks at what each item has written and at what is recorded of it; says how many finished
+/// more than once.
+fn check(it: &Struck, run: &str) -> usize {
+    let shown = it.run(&["show", run, "--json"]).json();
+    assert_eq!(shown["run"]["items"]["done"], ITEMS, "{}", shown["run"]);
+    let items = it.run(&["show", run, "--timeline", "--json"]).json();
+    let items = items.as_array().expect("a list");
+    assert_eq!(items.len(), ITEMS, "one for each item");
+    let done = done(it, run);
+    let out = it.cluster.path("out");
+    let mut doubled = 0;
+    for item in items {
+        let name = format!(
+            "{}.{}",
+            item["task"].as_str().expect("a name"),
+            item["item"]
+        );
+        let of = |what: &str| lines(&out.join(format!("{name}.{what}")));
+        assert_eq!(of("overlap"), [""; 0], "{name}: two at once");
+        let instance = item["instance"].as_str().expect("an id");
+        assert!(done.contains(instance), "{name}: {instance}");
+        let finished = of("done");
+        let (last, before) = finished.split_last().expect("it has finished");
+        assert_eq!(recorded(it, last), Some(true), "{name}: {finished:?}");
+        assert!(
+            last.starts_with(&format!("{instance} ")),
+            "{name}: {finished:?}"
+        );
+        for line in before {
+            assert_eq!(recorded(it, line), Some(false), "{name}: {finished:?}");
+        }
+        doubled += usize::from(!before.is_empty());
+    }
+    assert_eq!(lines(&out.join("all.0")), [wanted()]);
+    doubled
+}
+
+/// Whether the attempt of an instance that a line names is the one that is recorded as having
+/// succeeded; `None` if several are.
+fn recorded(it: &Struck, line: &str) -> Option<bool> {
+    let (instance, attempt) = line.split_once(' ').expect("two words");
+    let attempt: u32 = attempt.parse().expect("a number");
+    let ends = effects::recorded(&it.cluster, id(instance)).into_iter();
+    let good: Vec<u32> = ends
+        .filter(|(_, end)| *end == effects::SUCCESS)
+        .map(|(number, _)| number)
+        .collect();
+    match &*good {
+        [] => Some(false),
+        [number] => Some(*number == attempt),
+        _ => None,
+    }
+}
+
+/// The instances of a run that are DONE, of everything that is kept: one for each item, whose
+/// name it has.
+fn done(it: &Struck, run: &str) -> BTreeSet<String> {
+    let kept = it
+        .run(&["history", "--state", "DONE", "--json", "--all"])
+        .json();
+    let mut found = BTreeMap::new();
+    let kept = kept.as_array().expect("a list").iter();
+    for instance in kept.filter(|instance| instance["run"] == run) {
+        let word = |key: &str| instance[key].as_str().expect("a word").to_owned();
+        let another = found.insert(word("name"), word("id"));
+        assert_eq!(another, None, "twice DONE: {instance}");
+    }
+    assert_eq!(found.len(), ITEMS, "{found:?}");
+    found.into_values().collect()
+}
+
+/// Ends the cluster as a person would, and looks whether anybody is left.
+fn leave_nothing(mut cluster: Cluster) {
+    signal(cluster.worker_pid("w"), Signal::INT);
+    cluster.until("the worker leaves nobody", || {
+        let scheduler = cluster.scheduler_pid();
+        let mut left = cluster.left();
+        left.retain(|pid| *pid != scheduler);
+        left.is_empty().then_some(())
+    });
+    cluster.kill_scheduler();
+}
