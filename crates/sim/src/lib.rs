@@ -7,6 +7,7 @@
 //! | [`world`] | the cluster: network, store, schedulers, hosts, clients, faults |
 //! | [`checkers`] | what must be true, judged from what really happened |
 //! | [`chronos`] | the schedules of a library, over years, and whether every due time is accounted for |
+//! | `plans` | small workflows for it to carry out |
 //! | [`campaign`] | many seeds, and what came of them |
 //! | [`trace`] | what happened, as a hash and as text |
 //! | [`time`], [`rng`] | virtual time and drifting clocks; the one source of chance |
@@ -18,6 +19,7 @@
 pub mod campaign;
 pub mod checkers;
 pub mod chronos;
+mod plans;
 pub mod rng;
 pub mod swarm;
 pub mod time;

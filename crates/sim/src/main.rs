@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use baton_core::bugs::{Bug, Bugs};
 use baton_sim::campaign::{Outcome, Totals, run_seed};
-use baton_sim::checkers::Violation;
+use baton_sim::checkers::{self, Violation};
 use baton_sim::chronos;
 use baton_sim::swarm::Shape;
 use baton_sim::trace::Detail;
@@ -21,6 +21,7 @@ use serde_json::json;
   baton-sim --seeds 1000 --workers 10 --instances 200
   baton-sim --bug sequence-unchecked --seeds 2000
   baton-sim --seed 17 --trace
+  baton-sim --workflows --seeds 1000
   baton-sim --schedules --seeds 5000
 
 Exit status: 0 clean, 1 a promise was broken, 2 bad usage."
@@ -38,8 +39,11 @@ struct Args {
     /// Exactly this many instances, instead of what the seed draws.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     instances: Option<u32>,
+    /// Let people also submit, stop and resume workflows.
+    #[arg(long)]
+    workflows: bool,
     /// Instead of a cluster, try the schedules of a library, over years.
-    #[arg(long, conflicts_with_all = ["workers", "instances"])]
+    #[arg(long, conflicts_with_all = ["workers", "instances", "workflows"])]
     schedules: bool,
     /// Make this known mistake; the run stops at the first seed that notices.
     #[arg(long, value_name = "NAME", value_parser = parse_bug)]
@@ -85,16 +89,23 @@ fn main() -> ExitCode {
 }
 
 impl Args {
-    const fn shape(&self) -> Shape {
+    fn shape(&self) -> Shape {
         Shape {
             workers: self.workers,
             instances: self.instances,
+            workflows: self.has_workflows(),
         }
     }
 
     /// A mistake about schedules is looked for among schedules, said or not.
     fn is_about_schedules(&self) -> bool {
         self.schedules || self.bug.is_some_and(|bug| chronos::BUGS.contains(&bug))
+    }
+
+    /// A mistake about runs is looked for where there are some, said or not.
+    fn has_workflows(&self) -> bool {
+        let about_runs = |bug| checkers::runs::BUGS.contains(&bug);
+        self.workflows || self.bug.is_some_and(about_runs)
     }
 
     fn run_seed(&self, seed: u64, detail: Detail) -> Outcome {
@@ -175,6 +186,9 @@ fn replay_command(args: &Args, seed: u64) -> String {
     }
     if let Some(instances) = args.instances {
         command += &format!(" --instances {instances}");
+    }
+    if args.workflows {
+        command += " --workflows";
     }
     if args.schedules {
         command += " --schedules";

@@ -15,6 +15,8 @@ pub struct Shape {
     pub workers: Option<u32>,
     /// Exactly this many instances.
     pub instances: Option<u32>,
+    /// Whether there are workflows too.
+    pub workflows: bool,
 }
 
 /// The kinds of faults that strike from time to time.
@@ -166,6 +168,8 @@ pub struct Mix {
     pub slots: u32,
     /// How many instances.
     pub instances: u32,
+    /// How many workflows.
+    pub runs: u32,
     /// Strict ones, of a thousand.
     pub strict: u64,
     /// Attempts that fail, of a thousand.
@@ -206,6 +210,7 @@ impl Mix {
             workers: shape.workers.unwrap_or(workers),
             slots: rng.within(1, 6) as u32,
             instances: shape.instances.unwrap_or(instances),
+            runs: 0,
             strict: if durable {
                 rng.pick(&[0, 300, 300, 1_000])
             } else {
@@ -226,6 +231,20 @@ impl Mix {
             freeze_one: rng.chance(200),
         }
         .with_theme(rng, shape)
+        .with_runs(rng, shape)
+    }
+
+    /// Where there are workflows, there is less of the rest, and their instances are short, so
+    /// that runs get far between two faults.
+    fn with_runs(mut self, rng: &mut Rng, shape: Shape) -> Self {
+        if !shape.workflows {
+            return self;
+        }
+        self.runs = rng.within(2, 10) as u32;
+        self.instances = shape.instances.unwrap_or(self.instances % 20);
+        self.failing = rng.pick(&[0, 50, 150, 300]);
+        self.work_max = rng.pick(&[2, 20, 60, 180]) * SECOND;
+        self
     }
 
     /// Some dangers need several things to happen close together, more often than

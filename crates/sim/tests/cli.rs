@@ -143,3 +143,19 @@ fn schedules_are_a_campaign_of_their_own_and_their_mistakes_are_looked_for_there
     let both = sim(&["--schedules", "--workers", "3"]);
     assert_eq!(both.status.code(), Some(2));
 }
+
+#[test]
+fn workflows_join_a_cluster_when_asked_for_and_their_mistakes_are_looked_for_with_them() {
+    let plain = json(&["--seeds", "2", "--json"]);
+    let with = json(&["--seeds", "2", "--workflows", "--json"]);
+    assert_eq!(with["violations"], 0, "{with}");
+    assert_ne!(plain["trace_hash"], with["trace_hash"]);
+    let output = sim(&["--bug", "resume-keeps-nothing", "--seeds", "50"]);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    for needle in ["checker: resume-unasked", "store: RunResumed", "--trace"] {
+        assert!(told.contains(needle), "no {needle:?} in:\n{told}");
+    }
+    let both = sim(&["--schedules", "--workflows"]);
+    assert_eq!(both.status.code(), Some(2));
+}

@@ -6,10 +6,10 @@
 
 use baton_core::bugs::{Bug, Bugs};
 use baton_sim::campaign::{Totals, run_seed};
-use baton_sim::chronos;
 use baton_sim::swarm::Shape;
 use baton_sim::time::SECOND;
 use baton_sim::trace::Detail;
+use baton_sim::{checkers, chronos};
 
 /// How far to look for each mistake: more than the slowest of them needs, and well
 /// below the 2,000 within which each must be found.
@@ -24,6 +24,7 @@ fn a_cluster_of_ten_workers_keeps_its_promises() {
     let shape = Shape {
         workers: Some(10),
         instances: Some(200),
+        ..Shape::default()
     };
     for seed in 0..15 {
         let outcome = run_seed(seed, shape, Bugs::NONE, Detail::Hash);
@@ -35,6 +36,24 @@ fn a_cluster_of_ten_workers_keeps_its_promises() {
             outcome.elapsed
         );
     }
+}
+
+fn run_with_workflows(seed: u64, bugs: Bugs) -> baton_sim::campaign::Outcome {
+    let shape = Shape {
+        workflows: true,
+        ..Shape::default()
+    };
+    run_seed(seed, shape, bugs, Detail::Hash)
+}
+
+#[test]
+fn runs_of_workflows_keep_their_promises() {
+    for seed in 0..120 {
+        let outcome = run_with_workflows(seed, Bugs::NONE);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
+    let [once, again] = [3, 3].map(|seed| run_with_workflows(seed, Bugs::NONE));
+    assert_eq!(once.trace_hash, again.trace_hash);
 }
 
 /// Each of these once broke a promise. The number alone does not keep the
@@ -106,6 +125,11 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::SyntheticBeatsReal
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
         Bug::StatusEpochUnchecked => &["broken-promise", "false-result", "overlap"],
+        Bug::RunEndsEarly => &["generation"],
+        Bug::ResumeKeepsNothing => &["resume-unasked"],
+        Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],
+        Bug::GateIgnored => &["too-early"],
+        Bug::HaltForgets => &["halt-broken"],
         // See `tests/chronos.rs`.
         Bug::AccountedNotAdvanced
         | Bug::TickWithoutInstance
@@ -120,6 +144,10 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
 fn every_seeded_bug_is_found_by_its_checker() {
     let of_a_cluster = Bug::ALL.iter().filter(|bug| !chronos::BUGS.contains(bug));
     for bug in of_a_cluster {
+        let run = match checkers::runs::BUGS.contains(bug) {
+            true => run_with_workflows,
+            false => run,
+        };
         let found = (0..BUG_SEEDS_MAX)
             .find_map(|seed| run(seed, Bugs::only(*bug)).violation.map(|it| (seed, it)));
         let Some((seed, violation)) = found else {

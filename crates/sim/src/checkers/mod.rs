@@ -9,6 +9,7 @@
 //! | `unleased-start` | a process starts only under a lease that is open in the store |
 //! | `broken-promise` | what was closed as not running or never started has not run, and never will |
 //! | `false-result` | an accepted result is the true end of that very execution |
+//! | `lost-outputs` | what a success has put out is kept with it, however its end was told |
 //! | `released-alive` | a lease is not given up while its process lives |
 //! | `lost-acknowledged` | what was acknowledged (a submission, a status) is in the store |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
@@ -16,8 +17,13 @@
 //! | `stuck` | once the faults are over, every instance ends within the bound |
 //! | `diverged` | at the end, scheduler and workers agree that nothing runs |
 //! | `panic` | no invariant of our own broke |
+//!
+//! [`runs`] has those of workflows.
 
+pub mod runs;
 mod truth;
+
+use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Incarnation, InstanceId, LeaseId};
@@ -26,6 +32,7 @@ use baton_model::spec::Exclusive;
 
 use crate::time::{SECOND, Time};
 
+pub use runs::{Asked, Row, RunChecks};
 pub use truth::{Execution, Truth};
 
 /// How long a leader may take to answer a condemned worker.
@@ -45,6 +52,8 @@ pub struct Violation {
 pub struct Checkers {
     /// What really happened.
     pub truth: Truth,
+    /// Those of workflows.
+    pub runs: RunChecks,
     /// The first violation; the run ends with it.
     pub violation: Option<Violation>,
 }
@@ -53,6 +62,13 @@ impl Checkers {
     /// Reports a violation; only the first one counts, later ones follow from it.
     pub fn violate(&mut self, checker: &'static str, what: String) {
         self.violation.get_or_insert(Violation { checker, what });
+    }
+
+    /// Reports what does not hold.
+    pub fn hold(&mut self, checked: Result<(), Violation>) {
+        if let Err(Violation { checker, what }) = checked {
+            self.violate(checker, what);
+        }
     }
 
     /// A process was started. `leased` says whether the store knows its lease.
@@ -79,12 +95,35 @@ impl Checkers {
             }
         }
         self.truth.start(lease, execution);
+        let checked = self.runs.started(instance, &self.truth);
+        self.hold(checked);
     }
 
     /// A fact became durable (or, without a store, was decided).
     pub fn committed(&mut self, fact: &Fact) {
-        if let Fact::AttemptEnded { lease, end, .. } = fact {
+        if let Fact::AttemptEnded {
+            lease,
+            end,
+            outputs,
+            ..
+        } = fact
+        {
             self.attempt_ended(*lease, *end);
+            self.outputs_kept(*lease, *end, outputs.as_deref());
+        }
+        let checked = self.runs.committed(fact, &self.truth);
+        self.hold(checked);
+    }
+
+    /// What a success has put out is kept with it, however its end was told.
+    fn outputs_kept(&mut self, lease: LeaseId, end: AttemptEnd, kept: Option<&str>) {
+        let AttemptEnd::Real(outcome) = end else {
+            return;
+        };
+        let truth = outputs_of(lease.attempt.instance, outcome);
+        if kept != truth.as_deref() {
+            let what = format!("{lease} has put out {truth:?}, and {kept:?} is kept");
+            self.violate("lost-outputs", what);
         }
     }
 
@@ -183,4 +222,11 @@ impl Checkers {
             );
         }
     }
+}
+
+/// What a success puts out here: some do, and some do not.
+#[must_use]
+pub fn outputs_of(instance: InstanceId, outcome: Outcome) -> Option<Arc<str>> {
+    let some = outcome.is_success() && instance.0 % 2 == 1;
+    some.then(|| format!("{{\"instance\":{}}}", instance.0).into())
 }

@@ -164,6 +164,7 @@ fn done(id: u64) -> Fact {
         verdict: End::Done,
         ran: None,
         again: None,
+        outputs: None,
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(mix: &Mix, rng: &mut Rng) -> Self {
-        let wishes = (1..=u64::from(mix.instances))
+        let mut wishes: BTreeMap<_, _> = (1..=u64::from(mix.instances))
             .map(|id| {
                 let strict = rng.chance(mix.strict);
                 let spec = InstanceSpec {
@@ -62,6 +62,7 @@ impl Client {
                             max: Millis(3_000),
                         },
                         scale: Scale::default(),
+                        fallback: Vec::new(),
                     },
                     ..InstanceSpec::default()
                 };
@@ -79,12 +80,27 @@ impl Client {
                 (InstanceId(id), wish)
             })
             .collect();
+        if let (true, Some(mut last)) = (mix.runs > 0, wishes.last_entry()) {
+            last.get_mut().from = Time(0);
+        }
         Self {
             wishes,
             open: BTreeMap::new(),
             last_request: RequestId(0),
             told: None,
         }
+    }
+
+    /// Instances of runs get the ids behind all that are known: once the last of ours is, the
+    /// two never meet.
+    pub(super) fn ids_are_apart(&self) -> bool {
+        let last = self.wishes.last_key_value();
+        last.is_none_or(|(_, wish)| wish.acknowledged || wish.ended)
+    }
+
+    pub(super) const fn new_request(&mut self) -> RequestId {
+        self.last_request = self.last_request.next();
+        self.last_request
     }
 
     /// Somebody reads the history.
@@ -135,6 +151,7 @@ impl World {
         self.submit_due(leader);
         self.cancel_due(leader);
         self.operate(leader);
+        self.flows_round();
     }
 
     fn submit_due(&mut self, leader: usize) {
@@ -149,8 +166,7 @@ impl World {
         if due.is_empty() {
             return;
         }
-        self.client.last_request = self.client.last_request.next();
-        let request = self.client.last_request;
+        let request = self.client.new_request();
         let ids = due.iter().map(|range| range.first).collect();
         self.client.open.insert(request, ids);
         self.scheduler_input(
@@ -183,8 +199,7 @@ impl World {
             .map(|(id, _)| *id)
             .collect();
         for instance in due {
-            self.client.last_request = self.client.last_request.next();
-            let request = self.client.last_request;
+            let request = self.client.new_request();
             let (first, last) = (instance, instance);
             self.scheduler_input(
                 leader,
@@ -222,6 +237,7 @@ impl World {
     /// True when everything that was wished for has ended and nothing is left over.
     pub(super) fn is_settled(&self) -> bool {
         self.client.wishes.values().all(|wish| wish.ended)
+            && self.unfinished_run().is_none()
             && self
                 .leader()
                 .is_some_and(|(_, core)| core.ledger().is_settled())
@@ -241,6 +257,9 @@ impl World {
                 None => format!("{id} has not ended: nobody leads"),
                 Some((_, core)) => format!("{id} has not ended: {:?}", core.ledger().find(id)),
             };
+            return self.checkers.violate("stuck", what);
+        }
+        if let Some(what) = self.unfinished_run() {
             return self.checkers.violate("stuck", what);
         }
         if let Some(lease) = self.checkers.truth.any_live() {

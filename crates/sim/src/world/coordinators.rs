@@ -16,7 +16,7 @@ use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Mono, Wall};
 
 use super::{Event, World};
-use crate::checkers::Execution;
+use crate::checkers::{Execution, outputs_of};
 use crate::time::{MILLI, SECOND};
 
 /// An attempt in the coordinator's log.
@@ -221,8 +221,9 @@ impl World {
             let report = Report {
                 outcome,
                 ran: Some(ran),
+                outputs: outputs_of(lease.attempt.instance, outcome),
             };
-            record.ended = Some(report);
+            record.ended = Some(report.clone());
             self.agent_input(index, Input::Ended(lease, report));
         }
     }

@@ -123,7 +123,7 @@ impl World {
             .map(|(lease, disk)| Record {
                 lease: *lease,
                 spec: disk.spec.clone(),
-                ended: disk.ended,
+                ended: disk.ended.clone(),
             })
             .collect();
         let slots = self.mix.slots;

@@ -8,6 +8,8 @@
 //! | `hosts` | machines: boots, agents, their restarts and lives |
 //! | `coordinators` | coordinators and the processes they started |
 //! | `client` | whoever submits, cancels, and runs the machines |
+//! | `flows` | whoever submits, stops and resumes workflows |
+//! | `rebuilt` | the ledger of a new leader, put together from rows |
 //! | `faults` | what goes wrong |
 //!
 //! Everything that decides is the real core; this module only plays the world
@@ -17,8 +19,10 @@
 mod client;
 mod coordinators;
 mod faults;
+mod flows;
 mod hosts;
 mod network;
+mod rebuilt;
 mod schedulers;
 mod store;
 
@@ -26,8 +30,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use baton_core::bugs::Bugs;
-use baton_core::scheduler::{Config, StoreMode};
-use baton_model::ids::{LeaseId, Lineage};
+use baton_core::scheduler::{Config, RunWish, StoreMode};
+use baton_model::ids::{LeaseId, Lineage, RequestId};
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
 use crate::checkers::Checkers;
@@ -37,6 +41,7 @@ use crate::time::{Clock, Micros, SECOND, Time};
 use crate::trace::{Detail, Trace};
 
 use client::Client;
+use flows::Flows;
 use hosts::Host;
 use network::Links;
 use schedulers::SchedulerProcess;
@@ -47,6 +52,9 @@ pub const SAFETY_PHASE: Micros = 3_600 * SECOND;
 /// How long everything due may take once they are over: three leases of 90 s for
 /// a loss to be noticed and made good, twice that without a store, and the work.
 pub const LIVENESS_BOUND: Micros = 1_200 * SECOND;
+/// How much longer it takes with workflows: ten minutes until a plan that nobody completes is
+/// given up, by a clock that may run at half speed.
+pub const REGISTERING_BOUND: Micros = 1_200 * SECOND;
 
 /// What can come up.
 #[derive(Debug)]
@@ -121,6 +129,10 @@ enum Event {
     },
     ClientWake,
     ClientNotices,
+    RunRequest {
+        request: RequestId,
+        wish: Box<RunWish>,
+    },
     Calm,
 }
 
@@ -163,6 +175,7 @@ pub struct World {
     hosts: Vec<Host>,
     by_lineage: BTreeMap<Lineage, usize>,
     client: Client,
+    flows: Flows,
     /// The faults are over.
     calm: bool,
     /// Without a store: the epoch of the latest scheduler.
@@ -199,6 +212,8 @@ impl World {
             hosts: Vec::new(),
             by_lineage: BTreeMap::new(),
             client: Client::new(&mix, &mut rng),
+            // A stream of their own: without workflows a seed means what it always meant.
+            flows: Flows::new(&mix, Rng::new(!seed)),
             mix,
             calm: false,
             memory_epoch: 0,
@@ -259,7 +274,11 @@ impl World {
 
     /// True once the liveness phase has nothing more to wait for.
     fn is_over(&self, at: Time) -> bool {
-        self.calm && (at.0 > SAFETY_PHASE + LIVENESS_BOUND || self.is_settled())
+        let bound = match self.mix.runs {
+            0 => LIVENESS_BOUND,
+            _ => LIVENESS_BOUND + REGISTERING_BOUND,
+        };
+        self.calm && (at.0 > SAFETY_PHASE + bound || self.is_settled())
     }
 
     /// Puts an event `span` from now into the queue.
@@ -344,6 +363,7 @@ impl World {
             }
             Event::ClientWake => self.client_wake(),
             Event::ClientNotices => self.client_round(),
+            Event::RunRequest { request, wish } => self.run_request(request, wish),
             Event::Calm => self.become_calm(),
         }
     }

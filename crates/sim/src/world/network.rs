@@ -91,7 +91,7 @@ impl World {
     }
 
     /// The delays of each copy that arrives: none if the message is lost.
-    fn draw_copies(&mut self) -> Vec<u64> {
+    pub(super) fn draw_copies(&mut self) -> Vec<u64> {
         let mix = self.network_mix();
         let rng = &mut self.network_rng;
         let copies = match (rng.chance(mix.loss), rng.chance(mix.duplication)) {

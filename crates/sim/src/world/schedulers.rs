@@ -13,6 +13,7 @@ use baton_model::state::WorkerState;
 
 use super::store::{StoreOp, StoreReply};
 use super::{Event, World};
+use crate::checkers::RunChecks;
 use crate::time::{Clock, SECOND, Time};
 
 /// What waits for a process that is stopped.
@@ -75,6 +76,14 @@ impl World {
             .max_by_key(|(_, core)| core.epoch())
     }
 
+    /// The core of a leader whose every decision is in the store, and nothing else is.
+    pub(super) fn leading_core(&self, index: usize) -> Option<&Scheduler> {
+        let process = &self.schedulers[index];
+        let landed = process.ops_sent == process.ops_landed;
+        let core = &process.leading.as_ref().filter(|_| landed)?.core;
+        (core.epoch() == self.store.row.epoch).then_some(core)
+    }
+
     pub(super) fn scheduler_start(&mut self, index: usize) {
         if self.schedulers[index].up {
             return;
@@ -89,6 +98,7 @@ impl World {
         } else {
             self.memory_epoch += 1;
             self.store.ledger = Ledger::default();
+            self.checkers.runs = RunChecks::default();
             self.lead(index, Epoch(self.memory_epoch), Ledger::default());
             self.at(SECOND / 2, Event::ClientNotices);
         }
@@ -289,6 +299,7 @@ impl World {
                 self.checkers
                     .violate("panic", format!("{request} was refused: {error}"));
             }
+            Effect::Run(request, answer) => self.run_answered(request, answer),
             // No client of the simulation asks for these.
             Effect::Cancelled(..)
             | Effect::Retried(..)
@@ -348,6 +359,7 @@ impl World {
                     leading.outbox.release(receipt);
                 }
                 self.perform_ready(index);
+                self.check_live_runs(index);
             }
             StoreReply::Failed => self.step_down(index),
         }

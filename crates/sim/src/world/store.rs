@@ -39,7 +39,7 @@ pub(super) enum StoreReply {
 /// The one truth that survives everybody.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    row: Row,
+    pub(super) row: Row,
     pub(super) ledger: Ledger,
     pub(super) failing: bool,
     /// Per scheduler and ended term: the last operation that still lands.
@@ -116,7 +116,7 @@ impl World {
                     epoch: expected.next(),
                     renewals: 0,
                 };
-                StoreReply::Won(expected.next(), Box::new(self.store.ledger.clone()))
+                StoreReply::Won(expected.next(), Box::new(self.ledger_for_leader()))
             }
             StoreOp::Renew(epoch) if self.store.row.epoch == epoch => {
                 self.store.row.renewals += 1;
@@ -135,11 +135,12 @@ impl World {
     /// A fact is durable, or as durable as it gets.
     pub(super) fn land(&mut self, fact: &Fact) {
         self.note(fact, || format!("store: {fact}"));
+        // First by its meaning: a checker says more than that a fact does not fit.
+        self.checkers.committed(fact);
         if let Err(error) = self.store.ledger.apply(fact) {
             self.checkers
                 .violate("panic", format!("the store cannot take {fact}: {error}"));
         }
-        self.checkers.committed(fact);
         self.client.observe(fact);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn to_scheduler(message: &ToScheduler) -> String {
             statuses,
         } => {
             let all = list(statuses, |(lease, status)| {
-                format!("{lease} {}", self::status(*status))
+                format!("{lease} {}", self::status(status))
             });
             format!("updateStatus {all} under {association}")
         }
@@ -174,7 +174,7 @@ fn worker_set(known: Option<KnownSet>) -> String {
     })
 }
 
-fn status(status: Status) -> String {
+fn status(status: &Status) -> String {
     match status {
         Status::Ended(outcome) => format!("ended ({outcome})"),
         Status::WasNotRunning => "was not running".to_owned(),

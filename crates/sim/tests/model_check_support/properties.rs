@@ -124,7 +124,7 @@ pub(crate) const WAS_NOT_RUNNING: Named =
     ("a notify is answered with was not running", |_, cluster| {
         any_status(cluster, |lease, status| {
             let closed = cluster.store.closed.get(&lease).map(|closed| closed.end);
-            status == Status::WasNotRunning
+            *status == Status::WasNotRunning
                 && closed == Some(AttemptEnd::Synthetic(Synthetic::WasNotRunning))
         })
     });
@@ -256,11 +256,11 @@ fn was_refused(cluster: &Cluster, why: LaunchRefusal) -> bool {
     })
 }
 
-fn any_status(cluster: &Cluster, wanted: impl Fn(LeaseId, Status) -> bool) -> bool {
+fn any_status(cluster: &Cluster, wanted: impl Fn(LeaseId, &Status) -> bool) -> bool {
     cluster.network.iter().any(|message| match &**message {
         Message::ToScheduler(ToScheduler::UpdateStatus { statuses, .. }) => statuses
             .iter()
-            .any(|(lease, status)| wanted(*lease, *status)),
+            .any(|(lease, status)| wanted(*lease, status)),
         _ => false,
     })
 }

@@ -1,0 +1,396 @@
+//! What must be true of runs, judged from facts and from what really happened on the hosts.
+//!
+//! | checker | says |
+//! |---|---|
+//! | `generation` | instances are made, leased and alive only in the generation that lives; what is over has nothing alive |
+//! | `done-again` | what is DONE is not begun again, unless a resume asked for it; and nothing begins twice in a generation |
+//! | `too-early` | an item begins when all that it waits for is settled as it needs it, and nothing keeps it |
+//! | `halt-broken` | a run that is being stopped begins nothing and tries nothing again; nothing is stopped that nobody wanted stopped |
+//! | `limit` | no more is on its way than the plan allows |
+//! | `run-end` | a run ends as its items say, and no earlier |
+//! | `resume-unasked` | a generation begins as somebody has asked who had seen the one before |
+//! | `resumed-twice` | of all who resume one generation, one is told yes |
+//! | `stale-accepted` | who speaks of a generation is answered about that one |
+//! | `rebuilt` | a leader has the runs that a store would put together again |
+//!
+//! `oracle` and `kept` say what is right, `rows` what is on record.
+
+mod kept;
+mod oracle;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use baton_core::bugs::Bug;
+use baton_model::fact::{Fact, Verdict};
+use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::spec::Exclusive;
+use baton_model::state::UniversalState;
+use baton_model::workflow::{Halt, HaltCause, ItemEnd, Part, Plan};
+
+use super::{Truth, Violation};
+use oracle::Fate;
+
+pub use rows::{Row, Rows};
+
+/// The mistakes that are found only where there are workflows.
+pub const BUGS: &[Bug] = &[
+    Bug::RunEndsEarly,
+    Bug::ResumeKeepsNothing,
+    Bug::ResumeStaleAccepted,
+    Bug::GateIgnored,
+    Bug::HaltForgets,
+];
+
+/// A task, and which of its items.
+type Place = (u32, u32);
+
+/// Whether something holds, and if not, what does not.
+type Check = Result<(), Violation>;
+
+/// A resume that somebody has sent.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Which run.
+    pub run: RunId,
+    /// The generation that they had seen the end of.
+    pub seen: Generation,
+    /// Another plan.
+    pub plan: Option<Arc<Plan>>,
+    /// A task that is done again, and whether whatever comes after it is.
+    pub again: Option<(String, bool)>,
+}
+
+/// The checkers of runs.
+#[derive(Debug, Default)]
+pub struct RunChecks {
+    /// What is on record.
+    pub rows: Rows,
+    asked: Vec<Asked>,
+    resumed: BTreeSet<(RunId, Generation)>,
+}
+
+fn broken(checker: &'static str, what: String) -> Check {
+    Err(Violation { checker, what })
+}
+
+impl RunChecks {
+    /// Somebody sends a resume.
+    pub fn asks(&mut self, asked: Asked) {
+        self.asked.push(asked);
+    }
+
+    /// Somebody is told that a resume is carried out.
+    ///
+    /// # Errors
+    /// If that cannot be true, or somebody else was told the same.
+    pub fn resume_answered(&mut self, run: RunId, seen: Generation, now: Generation) -> Check {
+        if now != seen.next() {
+            return broken(
+                "stale-accepted",
+                format!("a resume of {run} {seen} was answered with {now}"),
+            );
+        }
+        if !self.resumed.insert((run, now)) {
+            return broken("resumed-twice", format!("{run} {now} was begun twice"));
+        }
+        self.answered(run, now)
+    }
+
+    /// Somebody is told that something was done to a generation of a run.
+    ///
+    /// # Errors
+    /// If nobody recorded it.
+    pub fn answered(&self, run: RunId, generation: Generation) -> Check {
+        match self.rows.run(run) {
+            Some(row) if row.generation >= generation => Ok(()),
+            _ => broken(
+                "lost-acknowledged",
+                format!("{run} {generation} was acknowledged but is not in the store"),
+            ),
+        }
+    }
+
+    /// A fact became durable.
+    ///
+    /// # Errors
+    /// If it must not have.
+    pub fn committed(&mut self, fact: &Fact, truth: &Truth) -> Check {
+        match fact {
+            Fact::InstancesSubmitted { first, last, spec } => {
+                let Some(part) = spec.part else {
+                    return Ok(());
+                };
+                let checked = match first == last {
+                    true => self.may_begin(part),
+                    false => broken("done-again", format!("{part:?} has two instances")),
+                };
+                self.rows.began(*first, part);
+                checked
+            }
+            Fact::LeaseGranted { lease, .. } => {
+                let id = lease.attempt.instance;
+                self.rows.leased(id, true);
+                self.may_be_leased(id)
+            }
+            Fact::AttemptEnded { lease, verdict, .. } => {
+                self.attempt_ended(lease.attempt.instance, *verdict)
+            }
+            Fact::InstancesHalted { first, last } => {
+                let mut checked = Ok(());
+                for (id, part) in self.rows.waiting(*first, *last) {
+                    checked = checked.and(self.may_be_halted(id, part));
+                    self.rows.ended(id, part, ItemEnd::Halted);
+                }
+                checked
+            }
+            Fact::RunEnded { run, state, .. } => {
+                let checked = self.may_end(*run, *state, truth);
+                self.rows.apply(fact);
+                checked
+            }
+            Fact::RunResumed { .. } => self.resumed(fact, truth),
+            _ => {
+                self.rows.apply(fact);
+                Ok(())
+            }
+        }
+    }
+
+    /// A process of an instance was started.
+    ///
+    /// # Errors
+    /// If another generation of its run is alive.
+    pub fn started(&self, id: InstanceId, truth: &Truth) -> Check {
+        let Some(member) = self.rows.member(id) else {
+            return Ok(());
+        };
+        let Some(row) = self.rows.run(member.part.run) else {
+            return Ok(());
+        };
+        let others = row.instances.iter().filter(|other| {
+            let other = self.rows.member(**other);
+            other.is_some_and(|other| other.part.generation != member.part.generation)
+        });
+        nothing_lives(member.part.run, others, truth)
+    }
+
+    fn row(&self, part: Part) -> Result<&Row, Violation> {
+        self.rows.run(part.run).ok_or_else(|| Violation {
+            checker: "generation",
+            what: format!("{part:?} is of a run that does not exist"),
+        })
+    }
+
+    fn may_begin(&self, part: Part) -> Check {
+        let row = self.row(part)?;
+        let place = (part.task, part.item);
+        if row.open || row.over.is_some() || row.generation != part.generation {
+            let (now, over) = (row.generation, row.over);
+            let what = format!(
+                "{part:?} begins where {now} is, open: {}, {over:?}",
+                row.open
+            );
+            return broken("generation", what);
+        }
+        if let Some(end) = row.ends.get(&place) {
+            return broken("done-again", format!("{part:?} begins, and is {end:?}"));
+        }
+        if row.live.contains_key(&place) {
+            return broken("done-again", format!("{part:?} begins while it lives"));
+        }
+        if row.halting.is_some() {
+            let what = format!("{part:?} begins while its run is stopped");
+            return broken("halt-broken", what);
+        }
+        match row.oracle().fate(place) {
+            Fate::Ready => within_limits(row, part),
+            fate => {
+                let what = format!("{part:?} is {fate:?}, and begins: {}", row.told());
+                broken("too-early", what)
+            }
+        }
+    }
+
+    fn may_be_leased(&self, id: InstanceId) -> Check {
+        let Some(part) = self.rows.member(id).map(|it| it.part) else {
+            return Ok(());
+        };
+        let row = self.row(part)?;
+        if row.generation != part.generation || row.over.is_some() {
+            return broken("generation", format!("{id}, {part:?}, is leased too late"));
+        }
+        if row.halting.is_some() || row.oracle().is_closed(part.task) {
+            let what = format!("{id}, {part:?}, is leased while its run is stopped");
+            return broken("halt-broken", what);
+        }
+        Ok(())
+    }
+
+    fn attempt_ended(&mut self, id: InstanceId, verdict: Verdict) -> Check {
+        let Some(part) = self.rows.member(id).map(|it| it.part) else {
+            return Ok(());
+        };
+        let end = match verdict {
+            Verdict::Requeued => {
+                self.rows.leased(id, false);
+                return Ok(());
+            }
+            Verdict::Done => ItemEnd::Done,
+            Verdict::GaveUp => ItemEnd::Failed,
+            Verdict::Stopped => ItemEnd::Halted,
+        };
+        let halting = self.row(part)?.halting;
+        let checked = match (end, halting) {
+            (ItemEnd::Halted, Some((Halt::Kill, _))) | (ItemEnd::Done | ItemEnd::Failed, _) => {
+                Ok(())
+            }
+            _ => broken("halt-broken", format!("{id}, {part:?}, was killed unasked")),
+        };
+        self.rows.ended(id, part, end);
+        checked
+    }
+
+    fn may_be_halted(&self, id: InstanceId, part: Part) -> Check {
+        let row = self.row(part)?;
+        if row.halting.is_some() || row.oracle().is_closed(part.task) {
+            return Ok(());
+        }
+        broken(
+            "halt-broken",
+            format!("{id}, {part:?}, was stopped unasked"),
+        )
+    }
+
+    fn may_end(&self, run: RunId, state: UniversalState, truth: &Truth) -> Check {
+        let Some(row) = self.rows.run(run) else {
+            return broken("run-end", format!("{run} ends, and never was"));
+        };
+        if let Some((place, id)) = row.live.first_key_value() {
+            let what = format!("{run} ends while {id}, {place:?}, is on its way");
+            return broken("generation", what);
+        }
+        nothing_lives(run, row.instances.iter(), truth)?;
+        let fates = match row.open {
+            true => Vec::new(),
+            false => row.oracle().all(),
+        };
+        let good = fates.iter().all(|(_, fate)| fate.is_good());
+        let settled = fates.iter().all(|(_, fate)| fate.is_settled());
+        let cause = row.halting.map(|it| it.1);
+        let right = match state {
+            UniversalState::Aborted => row.open,
+            UniversalState::Done => !row.open && good,
+            UniversalState::Halted => !row.open && !good && cause == Some(HaltCause::Requested),
+            UniversalState::Failed => {
+                let timed_out = cause == Some(HaltCause::TimedOut);
+                !row.open && !good && (timed_out || cause.is_none() && settled)
+            }
+            _ => false,
+        };
+        match right && row.over.is_none() {
+            true => Ok(()),
+            false => broken(
+                "run-end",
+                format!(
+                    "{run} ends {}, halting {cause:?}: {fates:?} of {}",
+                    state.word(),
+                    row.told()
+                ),
+            ),
+        }
+    }
+
+    fn resumed(&mut self, fact: &Fact, truth: &Truth) -> Check {
+        let Fact::RunResumed {
+            run,
+            generation,
+            plan,
+            ..
+        } = fact
+        else {
+            return Ok(());
+        };
+        let Some(before) = self.rows.run(*run).cloned() else {
+            return broken("generation", format!("{run} goes on, and never was"));
+        };
+        self.rows.apply(fact);
+        let ended = matches!(
+            before.over,
+            Some(UniversalState::Halted | UniversalState::Failed)
+        );
+        if !ended || *generation != before.generation.next() {
+            let (was, over) = (before.generation, before.over);
+            let what = format!("{run} {generation} begins after {was}, {over:?}");
+            return broken("generation", what);
+        }
+        nothing_lives(*run, before.instances.iter(), truth)?;
+        let stays: BTreeSet<Place> = match self.rows.run(*run) {
+            Some(row) => row.ends.keys().copied().collect(),
+            None => BTreeSet::new(),
+        };
+        let explains = |it: &&Asked| {
+            let about = it.run == *run && it.seen == before.generation && it.plan == *plan;
+            let right = || {
+                kept::done(
+                    &before.plan,
+                    &before.ends,
+                    plan.as_deref(),
+                    it.again.as_ref(),
+                )
+            };
+            about && right() == stays
+        };
+        match self.asked.iter().find(explains) {
+            Some(_) => Ok(()),
+            None => broken(
+                "resume-unasked",
+                format!("{run} {generation} keeps {stays:?} of {:?}", before.ends),
+            ),
+        }
+    }
+}
+
+/// No process of these lives, but where a frozen host or a wild clock excuses it.
+fn nothing_lives<'a>(
+    run: RunId,
+    mut instances: impl Iterator<Item = &'a InstanceId>,
+    truth: &Truth,
+) -> Check {
+    let alive = instances.find_map(|id| {
+        let (lease, excused) = truth.live_of(*id)?;
+        let strict = truth.live(lease)?.exclusive == Exclusive::Strict;
+        (strict || !excused).then_some(lease)
+    });
+    match alive {
+        None => Ok(()),
+        Some(lease) => broken("generation", format!("{lease} of {run} is still alive")),
+    }
+}
+
+/// Whether one more may be on its way.
+fn within_limits(row: &Row, part: Part) -> Check {
+    let plan = &row.plan;
+    let own = &plan.tasks[part.task as usize];
+    let live = |counts: &dyn Fn(u32) -> bool| {
+        let live = row.live.keys().filter(|(task, _)| counts(*task));
+        u32::try_from(live.count()).unwrap_or(u32::MAX)
+    };
+    let full = |limit: Option<u32>, counts: &dyn Fn(u32) -> bool| {
+        limit.is_some_and(|limit| live(counts) >= limit)
+    };
+    let shared = own
+        .pool
+        .map(|pool| plan.pools[pool as usize].max_concurrent);
+    let in_pool = |task: u32| plan.tasks[task as usize].pool == own.pool;
+    if full(plan.max_concurrent, &|_| true)
+        || full(own.max_concurrent, &|task| task == part.task)
+        || full(shared, &in_pool)
+    {
+        return broken("limit", format!("{part:?} is one too many"));
+    }
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! The oracle against the core, on plans of every shape; and the checkers against stories in
+//! which one thing is wrong.
+
+use baton_core::workflow::{Ended, ItemState, Planned, Progress};
+use baton_model::ids::{AttemptId, AttemptNo, Epoch, LeaseId};
+use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::spec::InstanceSpec;
+use baton_model::time::Wall;
+use baton_model::workflow::{After, Condition, Edges, PlanTask};
+
+use super::*;
+use crate::plans;
+use crate::rng::Rng;
+
+const R1: RunId = RunId(1);
+
+fn fate(state: ItemState) -> Fate {
+    match state {
+        ItemState::Waiting => Fate::Waits,
+        ItemState::Ready => Fate::Ready,
+        ItemState::Live => Fate::Live,
+        ItemState::Done => Fate::Done,
+        ItemState::Failed | ItemState::Halted => Fate::Bad,
+        ItemState::Skipped => Fate::Skipped,
+        ItemState::Blocked => Fate::Blocked,
+    }
+}
+
+/// Both say the same of every item, after every end, in whatever order things end, and after
+/// resumes with whatever is DONE by then.
+#[test]
+fn the_oracle_and_the_core_say_the_same_of_every_plan() {
+    let mut rng = Rng::new(11);
+    let mut compared = 0;
+    for at in 0..1_000 {
+        let plan = Arc::new(plans::draw(&mut rng, format!("flow{at}"), 0));
+        let planned = Planned::new(Arc::clone(&plan));
+        let mut row = Row::new(&plan, false);
+        for _ in 0..rng.within(1, 3) {
+            row.ends.retain(|_, end| *end == ItemEnd::Done);
+            carry_out(&mut rng, &planned, &mut row, &mut compared);
+        }
+    }
+    assert!(compared > 50_000, "{compared}");
+}
+
+fn carry_out(rng: &mut Rng, planned: &Planned, row: &mut Row, compared: &mut u64) {
+    let ended = |ends: &std::collections::BTreeMap<Place, ItemEnd>| -> Vec<Ended> {
+        let ends = ends.iter();
+        ends.map(|((task, item), end)| Ended {
+            task: *task,
+            item: *item,
+            end: *end,
+            outputs: None,
+        })
+        .collect()
+    };
+    let mut progress = Progress::new(planned, [], ended(&row.ends));
+    loop {
+        for ((task, item), said) in row.oracle().all() {
+            let state = progress.state(task, item).expect("an item of the plan");
+            assert_eq!(said, fate(state), "{task}.{item} of {}", row.told());
+            *compared += 1;
+        }
+        let live: Vec<_> = progress.live().collect();
+        let rebuilt = Progress::new(planned, live.clone(), ended(&row.ends));
+        assert_eq!(rebuilt, progress, "{}", row.told());
+        if let Some((task, item)) = progress.next(planned) {
+            let id = InstanceId(1 + u64::from(task) * 100 + u64::from(item));
+            assert!(progress.began(planned, task, item, id));
+            row.live.insert((task, item), id);
+            continue;
+        }
+        if live.is_empty() {
+            return;
+        }
+        let (task, item, _) = live[rng.below(live.len() as u64) as usize];
+        let end = rng.pick(&[
+            ItemEnd::Done,
+            ItemEnd::Done,
+            ItemEnd::Failed,
+            ItemEnd::Halted,
+        ]);
+        row.live.remove(&(task, item));
+        row.ends.insert((task, item), end);
+        let outputs = None;
+        let it = Ended {
+            task,
+            item,
+            end,
+            outputs,
+        };
+        progress.ended(planned, &it);
+    }
+}
+
+/// The core keeps of a plan that was changed what its meaning says, and not more.
+#[test]
+fn what_the_core_carries_over_is_what_stays_done() {
+    let mut rng = Rng::new(12);
+    for at in 0..1_000 {
+        let old = Arc::new(plans::draw(&mut rng, format!("flow{at}"), 0));
+        let new = Arc::new(plans::change(&mut rng, &old));
+        let mut row = Row::new(&old, false);
+        for (place, _) in row.clone().oracle().all() {
+            if rng.chance(700) {
+                row.ends.insert(place, ItemEnd::Done);
+            }
+        }
+        let right = kept::done(&old, &row.ends, Some(&new), None);
+        let (before, after) = (
+            Planned::new(Arc::clone(&old)),
+            Planned::new(Arc::clone(&new)),
+        );
+        let lengths = |task: u32| plans::count(&old.tasks[task as usize]);
+        let carried = baton_core::workflow::compare::compare(&before, &after, lengths).carried;
+        row.resume(Some(&new), &carried, &[]);
+        let stays: BTreeSet<Place> = row.ends.keys().copied().collect();
+        assert_eq!(stays, right, "{old:?} {new:?}");
+    }
+}
+
+/// Two tasks, the second after the first.
+fn pair() -> Arc<Plan> {
+    let task = |name: &str, after: Vec<After>| PlanTask {
+        name: name.to_owned(),
+        after,
+        ..PlanTask::default()
+    };
+    let after = After {
+        task: 0,
+        condition: Condition::Success,
+        edges: Edges::All,
+    };
+    Arc::new(Plan {
+        tasks: vec![task("a", vec![]), task("b", vec![after])],
+        ..Plan::default()
+    })
+}
+
+fn registered() -> Fact {
+    Fact::RunRegistered {
+        run: R1,
+        at: Wall(0),
+        plan: pair(),
+        open: false,
+    }
+}
+
+fn begins(id: u64, generation: u32, task: u32) -> Fact {
+    let part = Part {
+        run: R1,
+        generation: Generation(generation),
+        task,
+        item: 0,
+    };
+    Fact::InstancesSubmitted {
+        first: InstanceId(id),
+        last: InstanceId(id),
+        spec: Arc::new(InstanceSpec {
+            part: Some(part),
+            ..InstanceSpec::default()
+        }),
+    }
+}
+
+fn ends(id: u64, verdict: Verdict) -> Fact {
+    let attempt = AttemptId {
+        instance: InstanceId(id),
+        number: AttemptNo(1),
+    };
+    Fact::AttemptEnded {
+        lease: LeaseId {
+            attempt,
+            epoch: Epoch(1),
+        },
+        end: AttemptEnd::Real(Outcome::Exited(0)),
+        verdict,
+        ran: None,
+        again: None,
+        outputs: None,
+    }
+}
+
+fn over(generation: u32, state: UniversalState) -> Fact {
+    Fact::RunEnded {
+        run: R1,
+        generation: Generation(generation),
+        state,
+    }
+}
+
+fn goes_on() -> Fact {
+    Fact::RunResumed {
+        run: R1,
+        generation: Generation(2),
+        at: Wall(0),
+        plan: None,
+        carried: Vec::new(),
+        again: Vec::new(),
+    }
+}
+
+/// Which checker notices what is wrong with a story.
+fn noticed(checks: &mut RunChecks, story: &[Fact]) -> Option<&'static str> {
+    let truth = Truth::default();
+    let mut told = story.iter();
+    told.find_map(|fact| checks.committed(fact, &truth).err())
+        .map(|it| it.checker)
+}
+
+#[test]
+fn each_checker_notices_what_it_is_there_for() {
+    use UniversalState as S;
+    use Verdict as V;
+    let halting = Fact::RunHalting {
+        run: R1,
+        how: Halt::Drain,
+        cause: HaltCause::Requested,
+    };
+    let stories: &[(&[Fact], Option<&str>)] = &[
+        (
+            &[
+                begins(1, 1, 0),
+                ends(1, V::Done),
+                begins(2, 1, 1),
+                ends(2, V::Done),
+                over(1, S::Done),
+            ],
+            None,
+        ),
+        (&[begins(1, 1, 1)], Some("too-early")),
+        (
+            &[begins(1, 1, 0), ends(1, V::Done), begins(2, 1, 0)],
+            Some("done-again"),
+        ),
+        (&[begins(1, 1, 0), begins(2, 1, 0)], Some("done-again")),
+        (&[begins(1, 2, 0)], Some("generation")),
+        (&[begins(1, 1, 0), over(1, S::Failed)], Some("generation")),
+        (&[over(1, S::Done)], Some("run-end")),
+        (
+            &[begins(1, 1, 0), ends(1, V::GaveUp), over(1, S::Done)],
+            Some("run-end"),
+        ),
+        (
+            &[begins(1, 1, 0), ends(1, V::GaveUp), over(1, S::Halted)],
+            Some("run-end"),
+        ),
+        (
+            &[begins(1, 1, 0), ends(1, V::GaveUp), over(1, S::Failed)],
+            None,
+        ),
+        (
+            &[begins(1, 1, 0), ends(1, V::Done), over(1, S::Failed)],
+            Some("run-end"),
+        ),
+        (&[begins(1, 1, 0), ends(1, V::Stopped)], Some("halt-broken")),
+        (&[halting.clone(), begins(1, 1, 0)], Some("halt-broken")),
+        (&[halting, over(1, S::Halted)], None),
+        (
+            &[
+                begins(1, 1, 0),
+                ends(1, V::GaveUp),
+                over(1, S::Failed),
+                goes_on(),
+            ],
+            Some("resume-unasked"),
+        ),
+        (&[goes_on()], Some("generation")),
+    ];
+    for (story, by) in stories {
+        let mut checks = RunChecks::default();
+        assert_eq!(noticed(&mut checks, &[registered()]), None);
+        assert_eq!(noticed(&mut checks, story), *by, "{story:?}");
+    }
+}
+
+#[test]
+fn one_of_those_who_resume_a_generation_is_told_yes() {
+    let mut checks = RunChecks::default();
+    let story = [
+        registered(),
+        begins(1, 1, 0),
+        ends(1, Verdict::GaveUp),
+        over(1, UniversalState::Failed),
+    ];
+    assert_eq!(noticed(&mut checks, &story), None);
+    checks.asks(Asked {
+        run: R1,
+        seen: Generation(1),
+        plan: None,
+        again: None,
+    });
+    let (one, two) = (Generation(1), Generation(2));
+    let early = checks
+        .resume_answered(R1, one, two)
+        .expect_err("not recorded");
+    assert_eq!(early.checker, "lost-acknowledged");
+    checks.resumed.clear();
+    assert_eq!(noticed(&mut checks, &[goes_on()]), None);
+    checks.resume_answered(R1, one, two).expect("the first");
+    let twice = checks
+        .resume_answered(R1, one, two)
+        .expect_err("the second");
+    assert_eq!(twice.checker, "resumed-twice");
+    let stale = checks
+        .resume_answered(R1, one, Generation(3))
+        .expect_err("stale");
+    assert_eq!(stale.checker, "stale-accepted");
+}

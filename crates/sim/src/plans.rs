@@ -1,0 +1,269 @@
+//! Small plans for simulated runs, and what people change about them.
+//!
+//! A seed draws chains, diamonds, forks with a join and graphs without a shape, with every
+//! kind of edge and condition. Nothing here puts anything out: instances in this world have no
+//! outputs. The items of a task are the numbers from 0 on, so that an item's place is its value.
+
+use std::sync::Arc;
+
+use baton_model::placement::Ask;
+use baton_model::spec::{Exclusive, InstanceSpec, Rest, RetryBudget, Scale, Work};
+use baton_model::task::Resources;
+use baton_model::time::Millis;
+use baton_model::workflow::{After, Condition, Edges, Items, Lists, Plan, PlanTask, Pool};
+
+use crate::rng::Rng;
+
+/// How a `when` of this world begins; the number behind it is the item that is not wanted.
+pub(crate) const UNWANTED: &str = "item != ";
+
+/// Draws a plan; `strict` of a thousand tasks are.
+pub(crate) fn draw(rng: &mut Rng, name: String, strict: u64) -> Plan {
+    let upstream: Vec<Vec<u32>> = match rng.below(4) {
+        0 => chain(rng.within(2, 5) as u32),
+        1 => vec![vec![], vec![0], vec![0], vec![1, 2]],
+        2 => vec![vec![], vec![0], vec![1]],
+        _ => tangle(rng),
+    };
+    let pools = if rng.chance(300) {
+        vec![Pool {
+            name: "shared".to_owned(),
+            max_concurrent: rng.within(1, 2) as u32,
+        }]
+    } else {
+        Vec::new()
+    };
+    let mut plan = Plan {
+        name,
+        owner: format!("owner{}", rng.below(3)),
+        max_concurrent: rng.chance(250).then(|| rng.within(1, 3) as u32),
+        fail_fast: rng.chance(250),
+        timeout: rng.chance(150).then(|| Millis(1_000 * rng.within(60, 900))),
+        pools,
+        ..Plan::default()
+    };
+    for (at, upstream) in upstream.iter().enumerate() {
+        let task = task(rng, &plan, format!("t{at}"), upstream, strict);
+        plan.tasks.push(task);
+    }
+    plan
+}
+
+/// Cuts a plan into what a client sends one after the other.
+pub(crate) fn parts(rng: &mut Rng, mut plan: Plan) -> Vec<Arc<Plan>> {
+    let mut parts = Vec::new();
+    let mut rest = std::mem::take(&mut plan.tasks);
+    while !rest.is_empty() {
+        let tail = rest.split_off(rng.within(1, rest.len() as u64) as usize);
+        let head = if parts.is_empty() {
+            plan.clone()
+        } else {
+            Plan::default()
+        };
+        parts.push(Arc::new(Plan {
+            tasks: std::mem::replace(&mut rest, tail),
+            ..head
+        }));
+    }
+    parts
+}
+
+/// The plan as somebody would have it who has seen a run of it.
+pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    for _ in 0..rng.within(1, 2) {
+        match rng.below(6) {
+            0 => rework(rng, &mut plan),
+            1 => {
+                let upstream: Vec<u32> = (0..plan.tasks.len() as u32)
+                    .filter(|_| rng.chance(300))
+                    .collect();
+                let name = fresh_name(rng);
+                let task = task(rng, &plan, name, &upstream, 0);
+                plan.tasks.push(task);
+            }
+            2 if plan.tasks.len() > 1 => drop(plan.tasks.pop()),
+            3 => {
+                plan.max_concurrent = rng.chance(500).then(|| rng.within(1, 3) as u32);
+                plan.fail_fast = rng.chance(250);
+            }
+            4 => recount(rng, &mut plan),
+            _ => {
+                // Every place moves by one.
+                let name = fresh_name(rng);
+                let first = task(rng, &plan, name, &[], 0);
+                for after in plan.tasks.iter_mut().flat_map(|it| &mut it.after) {
+                    after.task += 1;
+                }
+                plan.tasks.insert(0, first);
+            }
+        }
+    }
+    plan
+}
+
+/// How many items a task of this world has.
+pub(crate) const fn count(task: &PlanTask) -> u32 {
+    match task.items {
+        Items::Range { count, .. } => count,
+        _ => 1,
+    }
+}
+
+fn chain(length: u32) -> Vec<Vec<u32>> {
+    (0..length)
+        .map(|at| at.checked_sub(1).into_iter().collect())
+        .collect()
+}
+
+fn tangle(rng: &mut Rng) -> Vec<Vec<u32>> {
+    let length = rng.within(2, 7) as u32;
+    (0..length)
+        .map(|at| (0..at).filter(|_| rng.chance(400)).collect())
+        .collect()
+}
+
+fn fresh_name(rng: &mut Rng) -> String {
+    format!("n{:08x}", rng.next() >> 32)
+}
+
+fn task(rng: &mut Rng, plan: &Plan, name: String, upstream: &[u32], strict: u64) -> PlanTask {
+    let items = match rng.below(20) {
+        0 => numbers(0),
+        1..=9 => numbers(rng.within(1, 4) as u32),
+        _ => Items::One,
+    };
+    let mut task = PlanTask {
+        spec: Arc::new(spec(rng, &name, strict)),
+        name,
+        max_concurrent: rng.chance(150).then(|| rng.within(1, 2) as u32),
+        pool: (!plan.pools.is_empty() && rng.chance(400)).then_some(0),
+        ..PlanTask::default()
+    };
+    if matches!(items, Items::Range { .. }) && rng.chance(150) {
+        task.when = Some(format!("{UNWANTED}{}", rng.below(4)));
+    }
+    task.items = items;
+    for at in upstream {
+        let theirs = count(&plan.tasks[*at as usize]);
+        let edges = edges(rng, count(&task), theirs);
+        let condition = match rng.below(8) {
+            0 => Condition::Failure,
+            1 => Condition::End,
+            _ => Condition::Success,
+        };
+        task.after.push(After {
+            task: *at,
+            condition,
+            edges,
+        });
+    }
+    task
+}
+
+const fn numbers(count: u32) -> Items {
+    Items::Range {
+        first: 0,
+        step: 1,
+        count,
+    }
+}
+
+fn edges(rng: &mut Rng, own: u32, theirs: u32) -> Edges {
+    if own == theirs && rng.chance(500) {
+        return Edges::Same;
+    }
+    if !rng.chance(250) {
+        return Edges::All;
+    }
+    let mut lists = Lists::default();
+    for _ in 0..own {
+        let list: Vec<u32> = (0..theirs).filter(|_| rng.chance(500)).collect();
+        // A list of this world is never so long that it could not be counted.
+        if lists.push(&list).is_err() {
+            return Edges::All;
+        }
+    }
+    Edges::Lists(lists)
+}
+
+fn spec(rng: &mut Rng, name: &str, strict: u64) -> InstanceSpec {
+    let request = Resources {
+        cpu_milli: 250 * rng.below(5),
+        ..Resources::default()
+    };
+    InstanceSpec {
+        work: Work::Command(vec![name.to_owned()]),
+        ask: Ask {
+            request,
+            ..Ask::default()
+        },
+        exclusive: if rng.chance(strict) {
+            Exclusive::Strict
+        } else {
+            Exclusive::Timed
+        },
+        retry: RetryBudget {
+            failures_max: rng.below(3) as u32,
+            losses_max: 1_000,
+            backoff: Rest {
+                first: Millis(rng.below(2_000)),
+                max: Millis(3_000),
+            },
+            scale: Scale::default(),
+            ..RetryBudget::default()
+        },
+        ..InstanceSpec::default()
+    }
+}
+
+/// A task does something else from now on.
+fn rework(rng: &mut Rng, plan: &mut Plan) {
+    let at = rng.below(plan.tasks.len() as u64) as usize;
+    let task = &mut plan.tasks[at];
+    let version = format!("{:08x}", rng.next() >> 32);
+    let words = vec![task.name.clone(), version];
+    Arc::make_mut(&mut task.spec).work = Work::Command(words);
+}
+
+/// A task has more items, or fewer, if no edge names them one by one.
+fn recount(rng: &mut Rng, plan: &mut Plan) {
+    let at = rng.below(plan.tasks.len() as u64) as usize;
+    let by_item = |after: &After| after.edges != Edges::All;
+    let named = plan
+        .tasks
+        .iter()
+        .flat_map(|task| &task.after)
+        .any(|after| after.task as usize == at && by_item(after));
+    let task = &mut plan.tasks[at];
+    let counted = matches!(task.items, Items::Range { .. });
+    if counted && !named && !task.after.iter().any(by_item) {
+        task.items = numbers(rng.below(6) as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_core::workflow::check::check;
+
+    #[test]
+    fn every_plan_that_is_drawn_or_changed_is_one_and_its_parts_make_it_up() {
+        let mut rng = Rng::new(7);
+        for at in 0..500 {
+            let plan = draw(&mut rng, format!("flow{at}"), 300);
+            assert_eq!(check(&plan), Ok(()), "{plan:?}");
+            let parts = parts(&mut rng, plan.clone());
+            let mut whole = (*parts[0]).clone();
+            for part in &parts[1..] {
+                whole.tasks.extend_from_slice(&part.tasks);
+            }
+            assert_eq!(whole, plan);
+            let mut changed = plan;
+            for _ in 0..4 {
+                changed = change(&mut rng, &changed);
+                assert_eq!(check(&changed), Ok(()), "{changed:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! People with workflows: whoever submits runs, in one piece or in parts, stops them, and lets
+//! them go on.
+//!
+//! They are many, and know nothing of each other. What they know of a run they have read from
+//! the store, and by the time their request arrives it may be old: it is lost, late, or comes
+//! twice, and sometimes again minutes later, from a client that was forgotten. Whoever gets no
+//! answer looks into the store and asks again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use baton_core::scheduler::{Input, Resume, RunError, RunWish};
+use baton_model::ids::{Generation, RequestId, RunId};
+use baton_model::state::UniversalState;
+use baton_model::workflow::{Halt, Plan};
+
+use super::{Event, SAFETY_PHASE, World};
+use crate::checkers::{Asked, Row};
+use crate::plans;
+use crate::rng::Rng;
+use crate::swarm::Mix;
+use crate::time::{Micros, SECOND, Time};
+
+/// How long somebody waits for an answer.
+const PATIENCE: Micros = 40 * SECOND;
+/// How late a request of a forgotten client may still come.
+const FORGOTTEN: u64 = 300 * SECOND;
+/// How often one run is begun by hand.
+const GENERATIONS_MAX: u32 = 6;
+
+/// A workflow that somebody wants carried out.
+#[derive(Debug)]
+struct Flow {
+    name: String,
+    /// What is sent one after the other.
+    parts: Vec<Arc<Plan>>,
+    /// Whether all of it is ever sent.
+    completes: bool,
+    from: Time,
+    /// When something was sent that has not been seen in the store.
+    sent: Option<Time>,
+}
+
+/// What an answer is held against.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    Register,
+    Define,
+    Halt(Option<Generation>),
+    Resume(Generation),
+}
+
+/// Everybody with a workflow.
+#[derive(Debug)]
+pub(super) struct Flows {
+    flows: Vec<Flow>,
+    open: BTreeMap<RequestId, Request>,
+    /// Runs that somebody stops, of a thousand, each time somebody looks.
+    halting: u64,
+    /// Runs that were stopped or failed and go on, of a thousand, likewise.
+    resuming: u64,
+    rng: Rng,
+}
+
+impl Flows {
+    pub(super) fn new(mix: &Mix, mut rng: Rng) -> Self {
+        let flows = (0..mix.runs)
+            .map(|at| {
+                let name = format!("flow{at}");
+                let plan = plans::draw(&mut rng, name.clone(), mix.strict);
+                let parts = match rng.chance(350) {
+                    true => plans::parts(&mut rng, plan),
+                    false => vec![Arc::new(plan)],
+                };
+                Flow {
+                    name,
+                    parts,
+                    completes: !rng.chance(100),
+                    from: Time(rng.below(SAFETY_PHASE * 8 / 10)),
+                    sent: None,
+                }
+            })
+            .collect();
+        Self {
+            flows,
+            open: BTreeMap::new(),
+            halting: rng.pick(&[0, 10, 40]),
+            resuming: rng.pick(&[30, 200]),
+            rng,
+        }
+    }
+
+    /// What a flow wants next, going by what the store has of it.
+    fn next(&self, at: usize, run: Option<(RunId, &Row)>) -> Option<RunWish> {
+        let flow = &self.flows[at];
+        let Some((run, row)) = run else {
+            return Some(RunWish::Register {
+                plan: Arc::clone(&flow.parts[0]),
+                open: flow.parts.len() > 1 || !flow.completes,
+            });
+        };
+        if !row.open || row.over.is_some() {
+            return None;
+        }
+        let mut there = row.plan.tasks.len();
+        for part in &flow.parts {
+            if there == 0 {
+                let plan = Arc::clone(part);
+                return Some(RunWish::Extend { run, plan });
+            }
+            there = there.saturating_sub(part.tasks.len());
+        }
+        flow.completes.then_some(RunWish::Start(run))
+    }
+}
+
+impl World {
+    /// Everybody with a workflow looks after it.
+    pub(super) fn flows_round(&mut self) {
+        if self.flows.flows.is_empty() || !self.client.ids_are_apart() {
+            return;
+        }
+        for at in 0..self.flows.flows.len() {
+            self.define(at);
+        }
+        let runs: Vec<RunId> = self.checkers.runs.rows.iter().map(|(id, _)| id).collect();
+        for run in runs {
+            self.meddle(run);
+        }
+    }
+
+    /// Sends what is next of a workflow, until the store has all of it.
+    fn define(&mut self, at: usize) {
+        let flow = &self.flows.flows[at];
+        let waits = flow.sent.is_some_and(|sent| self.now.0 - sent.0 < PATIENCE);
+        if flow.from > self.now || waits {
+            return;
+        }
+        let known = self.checkers.runs.rows.named(&flow.name);
+        let Some(wish) = self.flows.next(at, known) else {
+            return;
+        };
+        let request = match wish {
+            RunWish::Register { .. } => Request::Register,
+            _ => Request::Define,
+        };
+        self.flows.flows[at].sent = Some(self.now);
+        self.ask(request, wish);
+    }
+
+    /// Somebody stops a run, or lets it go on, or leaves it alone.
+    fn meddle(&mut self, run: RunId) {
+        let Some(row) = self.checkers.runs.rows.run(run) else {
+            return;
+        };
+        let (generation, over) = (row.generation, row.over);
+        match over {
+            None if !self.calm && self.flows.rng.chance(self.flows.halting) => {
+                let how = self.flows.rng.pick(&[Halt::Drain, Halt::Kill]);
+                let generation = self.flows.rng.chance(700).then_some(generation);
+                let wish = RunWish::Halt {
+                    run,
+                    how,
+                    generation,
+                };
+                self.ask(Request::Halt(generation), wish);
+            }
+            Some(UniversalState::Halted | UniversalState::Failed) => {
+                // Once the faults are over, what was stopped goes on to its end.
+                let stopped = over == Some(UniversalState::Halted);
+                let wanted = match self.calm {
+                    true => stopped,
+                    false => generation.0 < GENERATIONS_MAX,
+                };
+                if wanted && self.flows.rng.chance(self.flows.resuming) {
+                    for _ in 0..self.flows.rng.pick(&[1, 1, 2, 3]) {
+                        self.resume(run);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody reads a run, as a server does, and asks that it go on.
+    fn resume(&mut self, run: RunId) {
+        let row = self.checkers.runs.rows.run(run);
+        let head = self.store.ledger.runs().head(run);
+        let (Some(row), Some(head)) = (row, head) else {
+            return;
+        };
+        let (seen, kept) = (row.generation, row.kept(head.clone()));
+        let tasks = &row.plan.tasks;
+        let rng = &mut self.flows.rng;
+        let again = rng.chance(300).then(|| {
+            let at = rng.below(tasks.len() as u64) as usize;
+            (tasks[at].name.clone(), rng.chance(500))
+        });
+        let plan = rng
+            .chance(400)
+            .then(|| Arc::new(plans::change(rng, &row.plan)));
+        let generation = rng.chance(500).then_some(seen);
+        self.checkers.runs.asks(Asked {
+            run,
+            seen,
+            plan: plan.clone(),
+            again: again.clone(),
+        });
+        let wish = RunWish::Resume(Resume {
+            run: kept,
+            plan,
+            again,
+            generation,
+        });
+        self.ask(Request::Resume(seen), wish);
+    }
+
+    /// Sends a request on its way.
+    fn ask(&mut self, kind: Request, wish: RunWish) {
+        let request = self.client.new_request();
+        self.flows.open.insert(request, kind);
+        let mut delays = self.draw_copies();
+        if !self.calm && self.flows.rng.chance(100) {
+            delays.push(self.flows.rng.below(FORGOTTEN));
+        }
+        for delay in delays {
+            let wish = Box::new(wish.clone());
+            self.at(delay, Event::RunRequest { request, wish });
+        }
+    }
+
+    pub(super) fn run_request(&mut self, request: RequestId, wish: Box<RunWish>) {
+        let Some((leader, _)) = self.leader() else {
+            return;
+        };
+        self.note(&request, || {
+            format!("s{leader} <- {request}: {}", told(&wish))
+        });
+        self.scheduler_input(leader, Input::Run { request, wish });
+    }
+
+    pub(super) fn run_answered(
+        &mut self,
+        request: RequestId,
+        answer: Result<(RunId, Generation), RunError>,
+    ) {
+        self.note(&request, || format!("{request} -> {answer:?}"));
+        let Some(kind) = self.flows.open.get(&request) else {
+            return;
+        };
+        let checks = &mut self.checkers.runs;
+        let checked = match (kind, answer) {
+            (Request::Register, Err(error)) => {
+                let what = format!("{request} was refused: {error}");
+                return self.checkers.violate("panic", what);
+            }
+            (_, Err(_)) => return,
+            (Request::Resume(seen), Ok((run, now))) => checks.resume_answered(run, *seen, now),
+            (Request::Halt(Some(wanted)), Ok((run, now))) if now != *wanted => {
+                let what = format!("who would stop {run} {wanted} has stopped {now}");
+                return self.checkers.violate("stale-accepted", what);
+            }
+            (_, Ok((run, generation))) => checks.answered(run, generation),
+        };
+        self.checkers.hold(checked);
+    }
+
+    /// A workflow that is not carried out, or a run that is not over.
+    pub(super) fn unfinished_run(&self) -> Option<String> {
+        let rows = &self.checkers.runs.rows;
+        let mut flows = self.flows.flows.iter();
+        let lost = flows.find(|flow| rows.named(&flow.name).is_none());
+        if let Some(flow) = lost {
+            return Some(format!("{} was never accepted", flow.name));
+        }
+        let (run, row) = rows.iter().find(|(_, row)| row.over.is_none())?;
+        let live = self.leader().and_then(|it| it.1.ledger().runs().run(run));
+        Some(format!(
+            "{run} has not ended: {row:?}, and its leader has {:?}",
+            live.map(|it| (&it.head, it.progress.total()))
+        ))
+    }
+}
+
+fn told(wish: &RunWish) -> String {
+    match wish {
+        RunWish::Register { plan, open } => format!("register {}, open: {open}", plan.name),
+        RunWish::Extend { run, plan } => format!("extend {run} by {}", plan.tasks.len()),
+        RunWish::Start(run) => format!("start {run}"),
+        RunWish::Halt {
+            run,
+            how,
+            generation,
+        } => format!("halt {run} {generation:?} {how:?}"),
+        RunWish::Resume(resume) => {
+            let head = &resume.run.head;
+            let changed = resume.plan.is_some();
+            let again = &resume.again;
+            format!(
+                "resume {} {}, changed: {changed}, again: {again:?}",
+                head.id, head.generation
+            )
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a store that keeps rows would put together again, held against what the facts add up
+//! to: a leader that takes over must stand where the one before it stood.
+
+use baton_core::ledger::{Ledger, Parts};
+
+use super::World;
+
+impl World {
+    /// The ledger for a new leader. Where there are runs it is put together from rows.
+    pub(super) fn ledger_for_leader(&mut self) -> Ledger {
+        let mut straight = self.store.ledger.clone();
+        if self.mix.runs == 0 {
+            return straight;
+        }
+        straight.drop_all_ended();
+        straight.runs_mut().drop_all_ended();
+        let mut ledger = match Ledger::restore(self.parts(&straight)) {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                let what = format!("what the store has cannot be put together: {error}");
+                self.checkers.violate("rebuilt", what);
+                return straight;
+            }
+        };
+        ledger.settle();
+        if ledger != straight {
+            let (rebuilt, kept) = (ledger.runs(), straight.runs());
+            let what = format!("rebuilt: {rebuilt:?}\nfacts: {kept:?}");
+            self.checkers.violate("rebuilt", what);
+        }
+        ledger
+    }
+
+    fn parts(&self, straight: &Ledger) -> Parts {
+        let (mut runs, mut ended_runs) = (Vec::new(), Vec::new());
+        for (id, row) in self.checkers.runs.rows.iter() {
+            let Some(head) = straight.runs().head(id).cloned() else {
+                continue;
+            };
+            match row.over {
+                None => runs.push(row.kept(head)),
+                Some(_) => ended_runs.push(head),
+            }
+        }
+        Parts {
+            instances: straight.instances().map(|(_, it)| it.clone()).collect(),
+            waiting: straight.waiting().collect(),
+            known: straight.known().ranges().collect(),
+            condemned: straight.condemned().collect(),
+            drained: straight.drained().iter().cloned().collect(),
+            lease_time: straight.lease_time(),
+            runs,
+            ended_runs,
+            last_run: straight.runs().last(),
+            ..Parts::default()
+        }
+    }
+
+    /// A leader of whom the store has everything must have the runs that the store has.
+    pub(super) fn check_live_runs(&mut self, index: usize) {
+        let Some(core) = self.leading_core(index).filter(|_| self.mix.runs > 0) else {
+            return;
+        };
+        let (live, kept) = (core.ledger().runs(), self.store.ledger.runs());
+        let differs = live.iter().find(|run| kept.run(run.head.id) != Some(*run));
+        let mut others = kept.iter().filter(|run| !run.head.state.is_terminal());
+        let missing = others.find(|run| live.run(run.head.id).is_none());
+        if let Some(run) = differs.or(missing) {
+            let id = run.head.id;
+            let what = format!("a leader has {:?}\nfacts: {:?}", live.run(id), kept.run(id));
+            self.checkers.violate("rebuilt", what);
+        }
+    }
+}
