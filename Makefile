@@ -6,7 +6,7 @@ SHELL := bash
 # The steps share one target directory and its lock; running them side by side
 # would only mix their output.
 .NOTPARALLEL:
-.PHONY: help test tools fmt-check lint unit doctest doc xtask-checks api sim-smoke \
+.PHONY: help test tools fmt-check lint unit doctest doc xtask-checks api python sim-smoke \
         soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
@@ -18,7 +18,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-test: tools fmt-check lint unit doctest doc xtask-checks api sim-smoke ## everything that CI checks
+test: tools fmt-check lint unit doctest doc xtask-checks api python sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
 tools: ## install what the tests need, where it is missing
@@ -65,10 +65,16 @@ api: tools ## a real server against the description of its API
 	@cargo test --quiet --workspace --lib --bins --tests --no-run
 	@scripts/api.sh
 
+# The same.
+python: api ## the Python client against a real server
+	@echo "== python"
+	@scripts/python.sh
+
 sim-smoke: tools ## a short simulation; SEEDS=300
 	@echo "== simulation"
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS)
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --workers 10 --instances 200
+	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --workflows
 	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --schedules
 
 soak: tools ## a long simulation, every seeded bug, and hundreds of kills
@@ -76,7 +82,7 @@ soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 
 bench: tools ## what Baton costs on this machine
 	@cargo build --quiet --release
-	@for what in throughput latency backlog submit recovery local; do echo "== $$what"; target/release/baton bench $$what; done
+	@for what in throughput latency backlog submit recovery dag local; do echo "== $$what"; target/release/baton bench $$what; done
 
 fmt: tools ## format the code
 	@cargo fmt --all

@@ -1,0 +1,155 @@
+"""What a waiting person sees: one line that is drawn anew on a terminal, or a bar in a notebook.
+Programs see nothing.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import shutil
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, List, Optional, TextIO, Type
+
+from .shapes import ItemCounts
+
+if TYPE_CHECKING:
+    from .run import Run
+
+_BAR_CHARS = 24
+
+# Beyond what is done; in this order, where there are any.
+_OTHERS = ("failed", "halted", "blocked", "skipped", "running", "queued", "ready", "waiting")
+
+
+class Progress:
+    """Shows nothing; the others are made from it."""
+
+    is_seen = False
+
+    @staticmethod
+    def suitable(wanted: bool, stream: Optional[TextIO] = None) -> Progress:
+        """What suits where this program runs."""
+        if not wanted:
+            return Progress()
+        display = _notebook()
+        if display is not None:
+            return Notebook(display)
+        stream = stream if stream is not None else sys.stderr
+        return Terminal(stream) if stream is not None and stream.isatty() else Progress()
+
+    def show(self, run: Run) -> None:
+        """Shows how a run stands."""
+
+    def close(self, interrupted: bool) -> None:
+        """Shows nothing more."""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close(interrupted=kind is KeyboardInterrupt)
+
+
+class Terminal(Progress):
+    """One line, drawn in place."""
+
+    is_seen = True
+
+    def __init__(self, stream: TextIO, columns: Optional[int] = None) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._began = time.monotonic()
+        self._run: Optional[Run] = None
+
+    def show(self, run: Run) -> None:
+        """Draws the line anew."""
+        self._run = run
+        columns = self._columns or shutil.get_terminal_size().columns
+        text = line(run, time.monotonic() - self._began)
+        # A line that wraps cannot be drawn over.
+        self._stream.write("\r" + text[: max(columns - 1, 1)] + "\x1b[K")
+        self._stream.flush()
+
+    def close(self, interrupted: bool) -> None:
+        """Leaves the last line, and says how to come back if somebody went away."""
+        if self._run is None:
+            return
+        self._stream.write("\n")
+        if interrupted and not self._run.ended:
+            self._stream.write(f'the run goes on; find it with Client().run("{self._run.id}")\n')
+        self._stream.flush()
+
+
+class Notebook(Progress):
+    """A bar in the output of a cell."""
+
+    is_seen = True
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._began = time.monotonic()
+        self._handle: Any = None
+
+    def show(self, run: Run) -> None:
+        """Puts the bar there, or brings it up to date."""
+        shown = Shown(run, time.monotonic() - self._began)
+        if self._handle is None:
+            self._handle = self._display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+
+class Shown:
+    """How a run stands, as notebooks and terminals of IPython show things."""
+
+    def __init__(self, run: Run, seconds: float) -> None:
+        self._text = line(run, seconds)
+        counts = run.counts or ItemCounts()
+        self._over, self._total = _over(counts), counts.total
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self._over}" max="{max(self._total, 1)}"></progress>'
+        return f"{bar} <code>{html.escape(self._text)}</code>"
+
+
+def line(run: Run, seconds: float) -> str:
+    """How a run stands, in one line."""
+    parts: List[str] = [f"{run.name} {run.id} {run.state}"]
+    counts = run.counts
+    if counts is not None:
+        full = _BAR_CHARS * _over(counts) // max(counts.total, 1)
+        parts.append(f"[{'#' * full}{'.' * (_BAR_CHARS - full)}] {counts.done}/{counts.total} done")
+        parts += [f"{getattr(counts, word)} {word}" for word in _OTHERS if getattr(counts, word)]
+    parts.append(_time(seconds))
+    # Names are anybody's text, and a terminal acts upon some of it.
+    return "".join(letter if letter.isprintable() else "?" for letter in "  ".join(parts))
+
+
+def _over(counts: ItemCounts) -> int:
+    return counts.done + counts.failed + counts.halted + counts.skipped + counts.blocked
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _notebook() -> Any:
+    """IPython's `display`, in a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = getattr(ipython, "get_ipython", lambda: None)()
+    # The shell of a terminal has no kernel, and shows lines better.
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    return importlib.import_module("IPython.display").display

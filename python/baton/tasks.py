@@ -1,0 +1,179 @@
+"""Tasks of a workflow, their outputs, and templates of them.
+
+What goes into the file is decided when it is written, since a task may learn later what others
+want from it.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+
+from . import items as _items
+from .errors import WorkflowError
+from .items import Edges
+
+if TYPE_CHECKING:
+    from .functions import Call
+    from .workflow import Workflow
+
+#: A string runs in a shell, a list without one. A list may hold outputs of other tasks.
+Command = Union[str, Sequence[Union[str, "Output"]]]
+
+#: What a task comes after: a task, its name, or an entry of `after` as in workflow files.
+Before = Union["Task", str, Mapping[str, Any]]
+
+#: One of these, or several.
+Afters = Union[Before, Sequence[Before]]
+
+_CONDITIONS = ("success", "failure", "end")
+
+
+class Output:
+    """A value that a task puts out. As text it is the reference to it: f"./load
+    {extract.output('rows')}".
+    """
+
+    def __init__(self, task: Task, key: str) -> None:
+        self.task = task
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{{{{ tasks.{self.task.name}.outputs.{self.key} }}}}"
+
+    def __repr__(self) -> str:
+        return f"<output {self.key} of task {self.task.name}>"
+
+
+class Template:
+    """A named partial task. Its `max_concurrent` is shared by all tasks that are made from it."""
+
+    def __init__(self, name: str, fields: Dict[str, Any]) -> None:
+        self.name = name
+        self.fields = fields
+
+    def __repr__(self) -> str:
+        return f"<template {self.name}>"
+
+
+class Task:
+    """One task of a workflow. Made by `Workflow.task` and its relatives.
+
+    `a >> b` means that b comes after a; on both sides a list may stand.
+    """
+
+    def __init__(
+        self, workflow: Workflow, name: str, fields: Dict[str, Any], call: Optional[Call] = None
+    ) -> None:
+        self.workflow = workflow
+        self.name = name
+        self.fields = fields
+        #: The function that it calls, if it is made from one.
+        self.call = call
+        self._after: List[Dict[str, Any]] = []
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} of workflow {self.workflow.name}>"
+
+    @property
+    def has_items(self) -> bool:
+        """True if it has an instance for each of several values, and not one only."""
+        template = self.workflow.templates.get(self.fields.get("template", ""))
+        known = {*self.fields, *(template.fields if template else ())}
+        return not known.isdisjoint(("for_each", "matrix"))
+
+    @property
+    def count(self) -> Optional[int]:
+        """How many items it has; nothing where that is known only later."""
+        if "for_each" in self.fields:
+            return _items.count(self.fields["for_each"])
+        return None if self.has_items else 1
+
+    def output(self, key: str = "result") -> Output:
+        """What it puts out under this key."""
+        return Output(self, key)
+
+    def after(
+        self,
+        *others: Before,
+        on: str = "success",
+        each: bool = False,
+        items: Optional[Edges] = None,
+    ) -> Task:
+        """It comes after these: when they are DONE, or with `on` "failure" or "end".
+
+        With `each` an item waits only for that of the same place; with `items` for those that its
+        list names.
+        """
+        if on not in _CONDITIONS:
+            raise WorkflowError(f"on={on!r} is not known", f"write one of {', '.join(_CONDITIONS)}")
+        if each and items is not None:
+            raise WorkflowError("each and items exclude each other", "leave one of them away")
+        for other in others:
+            if isinstance(other, Mapping):
+                edge = dict(other)
+            else:
+                edge = {"task": self.workflow.name_of(other)}
+                if on != "success":
+                    edge["on"] = on
+                if each:
+                    edge["each"] = True
+                if items is not None:
+                    edge["items"] = _items.edges(items, self.count)
+            if edge not in self._after:
+                self._after.append(edge)
+        return self
+
+    def needs(self, other: Task) -> None:
+        """It uses something of the other, so it comes after it in some way."""
+        if all(edge.get("task") != other.name for edge in self._after):
+            self.after(other)
+
+    def __rshift__(self, other: Any) -> Any:
+        if isinstance(other, Task):
+            return other.after(self)
+        if not isinstance(other, (list, tuple)):
+            return NotImplemented
+        for each in other:
+            each.after(self)
+        return other
+
+    def __rrshift__(self, others: Iterable[Task]) -> Task:
+        return self.after(*others)
+
+    def __lshift__(self, other: Any) -> Any:
+        self.after(*(other if isinstance(other, (list, tuple)) else (other,)))
+        return other
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The task as workflow files have it."""
+        told = {name: plain(value) for name, value in self.fields.items()}
+        if self.call is not None:
+            told["run"] = self.call.words(self.workflow.python)
+            env = self.call.env(self.workflow)
+            if env:
+                told["env"] = {**env, **told.get("env", {})}
+        if self._after:
+            told["after"] = [
+                edge["task"] if set(edge) == {"task"} else edge for edge in self._after
+            ]
+        return told
+
+
+def listed(after: Afters) -> Sequence[Before]:
+    """What a task comes after, as a list."""
+    return [after] if isinstance(after, (str, Task, Mapping)) else after
+
+
+def plain(value: Any) -> Any:
+    """A value of a field as JSON has it."""
+    if isinstance(value, timedelta):
+        return f"{round(value.total_seconds() * 1000)}ms"
+    if isinstance(value, (Output, os.PathLike)):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return value

@@ -1,0 +1,278 @@
+"""Workflows, as they are defined.
+
+A workflow here is a way to write a workflow file: `to_dict` is that file, and the server judges it.
+Only what it could not see, or what would lead people astray, is refused here. Tasks are elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextvars import ContextVar, Token
+from datetime import timedelta
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    Union,
+    overload,
+)
+
+from . import items as _items
+from .errors import WorkflowError
+from .items import Edges
+from .tasks import Afters, Before, Command, Output, Task, Template, listed, plain
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .functions import TaskFunction
+    from .run import Run
+
+_current: ContextVar[Optional[Workflow]] = ContextVar("baton_workflow", default=None)
+
+
+class Workflow:
+    """A workflow: tasks, what each comes after, and limits.
+
+    `params` are parameters with their defaults. `defaults` are fields that every task has unless it
+    says otherwise. `python` is the interpreter that workers run functions with (this one),
+    `pythonpath` where it looks for modules (where they are here). `with Workflow(...) as wf:` makes
+    it the one that functions decorated with `@task` are added to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        owner: Optional[str] = None,
+        params: Optional[Mapping[str, Any]] = None,
+        max_concurrent: Optional[int] = None,
+        fail_fast: bool = False,
+        timeout: Union[str, timedelta, None] = None,
+        defaults: Optional[Mapping[str, Any]] = None,
+        python: Optional[str] = None,
+        pythonpath: Optional[Sequence[Union[str, os.PathLike[str]]]] = None,
+    ) -> None:
+        self.name = name
+        self.owner = owner
+        self.params = dict(params or {})
+        self.max_concurrent = max_concurrent
+        self.fail_fast = fail_fast
+        self.timeout = timeout
+        self.defaults = dict(defaults or {})
+        self.python = python or sys.executable
+        self.pythonpath = None if pythonpath is None else [os.fspath(each) for each in pythonpath]
+        self.templates: Dict[str, Template] = {}
+        self.tasks: Dict[str, Task] = {}
+        self._numbers: Dict[str, int] = {}
+        self._tokens: List[Token[Optional[Workflow]]] = []
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name} of {len(self.tasks)} tasks>"
+
+    def __enter__(self) -> Workflow:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        _current.reset(self._tokens.pop())
+
+    @overload
+    def task(self, name: Callable[..., Any]) -> TaskFunction: ...
+
+    @overload
+    def task(
+        self, name: str, run: Optional[Command] = None, after: Afters = (), **fields: Any
+    ) -> Task: ...
+
+    @overload
+    def task(
+        self, name: None = None, **fields: Any
+    ) -> Callable[[Callable[..., Any]], TaskFunction]: ...
+
+    def task(
+        self,
+        name: Union[str, Callable[..., Any], None] = None,
+        run: Optional[Command] = None,
+        after: Afters = (),
+        **fields: Any,
+    ) -> Any:
+        """Adds a task: `wf.task("extract", run="./extract", after=[...], retry={"attempts": 3})`.
+
+        The fields are those of workflow files. As a decorator, `@wf.task` or
+        `@wf.task(resources=...)`, it makes a function whose calls are tasks of this workflow.
+        """
+        if isinstance(name, str):
+            return self._add(name, run, after, fields)
+        from .functions import TaskFunction
+
+        if callable(name):
+            return TaskFunction(name, workflow=self)
+        if run is not None or after:
+            raise WorkflowError(
+                "a task with a command needs a name", 'write wf.task("name", run=...)'
+            )
+        return lambda function: TaskFunction(function, fields, workflow=self)
+
+    def for_each(
+        self,
+        name: str,
+        run: Optional[Command] = None,
+        items: Any = (),
+        after: Afters = (),
+        **fields: Any,
+    ) -> Task:
+        """Adds a task with an instance for each item: `{{ item }}` in its texts, or `{{ item.KEY
+        }}`.
+
+        `items` is a list, a range, a mapping of names to lists (every combination), or what another
+        task puts out.
+        """
+        upstream = items.output() if isinstance(items, Task) else items
+        given = str(upstream) if isinstance(upstream, Output) else _items.for_each(upstream)
+        task = self._add(name, run, after, {**fields, "for_each": given})
+        if isinstance(upstream, Output):
+            task.needs(upstream.task)
+        return task
+
+    def array(
+        self,
+        name: str,
+        run: Optional[Command] = None,
+        items: Any = None,
+        count: Optional[int] = None,
+        upstream: Union[Tuple[Before, Edges], Sequence[Tuple[Before, Edges]], None] = None,
+        after: Afters = (),
+        **fields: Any,
+    ) -> Task:
+        """Adds many tasks of a kind as one, with explicit edges between their items.
+
+        It has `count` items 0, 1, 2, ..., or those given. `upstream` is a task and, for each item
+        of this one, the list of the items of that one it waits for; or several such pairs. A name
+        of a template, in place of a command, goes as `template=`.
+        """
+        if (items is None) == (count is None):
+            raise WorkflowError(f"the array {name} needs either count or items", "give one of them")
+        task = self.for_each(
+            name, run, range(count) if count is not None else items, after, **fields
+        )
+        for other, edges in _pairs(upstream):
+            task.after(other, items=edges)
+        return task
+
+    def template(self, name: str, run: Optional[Command] = None, **fields: Any) -> Template:
+        """Adds a template; tasks are made from it with `template=`."""
+        if name in self.templates:
+            raise WorkflowError(f"there are two templates {name}", "call one of them differently")
+        self.templates[name] = Template(name, fields if run is None else {"run": run, **fields})
+        return self.templates[name]
+
+    def unique(self, name: str) -> str:
+        """The name, or with a number behind it the first that is not taken."""
+        number, taken = self._numbers.get(name, 1), name
+        while taken in self.tasks:
+            number += 1
+            taken = f"{name}-{number}"
+        # A function may be called very often: the search goes on where it ended.
+        self._numbers[name] = number
+        return taken
+
+    def add(self, task: Task) -> Task:
+        """Adds a task that was made for this workflow."""
+        if task.name in self.tasks:
+            raise WorkflowError(f"there are two tasks {task.name}", "call one of them differently")
+        self.tasks[task.name] = task
+        return task
+
+    def name_of(self, other: Union[Task, str]) -> str:
+        """The name of a task that may be referred to here."""
+        if isinstance(other, str):
+            return other
+        if not isinstance(other, Task):
+            raise WorkflowError(f"{other!r} is no task", "give a task, or the name of one")
+        if other.workflow is not self:
+            raise WorkflowError(
+                f"{other!r} is of another workflow than {self.name}",
+                "tasks wait within one workflow",
+            )
+        return other.name
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The workflow in the schema of workflow files."""
+        told: Dict[str, Any] = {"workflow": self.name}
+        limits = {
+            "owner": self.owner,
+            "max_concurrent": self.max_concurrent,
+            "timeout": plain(self.timeout),
+        }
+        told.update({name: value for name, value in limits.items() if value is not None})
+        if self.fail_fast:
+            told["fail_fast"] = True
+        if self.params:
+            told["params"] = self.params
+        if self.defaults:
+            told["defaults"] = plain(self.defaults)
+        if self.templates:
+            told["templates"] = {each.name: plain(each.fields) for each in self.templates.values()}
+        told["tasks"] = {task.name: task.to_dict() for task in self.tasks.values()}
+        return told
+
+    def run(
+        self, client: Optional[Client] = None, params: Optional[Mapping[str, Any]] = None
+    ) -> Run:
+        """Submits it, and returns its run as soon as that is durable. `params` are values of its
+        parameters.
+        """
+        from .client import Client
+        from .functions import phase
+
+        if phase() == "loading":
+            raise WorkflowError(
+                f"the workflow {self.name} would be run again by a worker that only loads its file",
+                'put the line with run() below `if __name__ == "__main__":`',
+            )
+        return (client or Client()).submit(self, params)
+
+    def _add(
+        self, name: str, run: Optional[Command], after: Afters, fields: Dict[str, Any]
+    ) -> Task:
+        known = dict(fields)
+        if isinstance(known.get("template"), Template):
+            known["template"] = known["template"].name
+        if run is not None:
+            known["run"] = run
+        task = self.add(Task(self, name, known))
+        task.after(*listed(after))
+        for word in run if isinstance(run, (list, tuple)) else ():
+            if isinstance(word, Output):
+                task.needs(word.task)
+        return task
+
+
+def current() -> Optional[Workflow]:
+    """The innermost workflow whose `with` block is open."""
+    return _current.get()
+
+
+def _pairs(upstream: Any) -> List[Tuple[Before, Edges]]:
+    if upstream is None:
+        return []
+    if (
+        isinstance(upstream, tuple)
+        and len(upstream) == 2
+        and isinstance(upstream[0], (Task, str, Mapping))
+    ):
+        return [upstream]
+    return list(upstream)

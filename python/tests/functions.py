@@ -1,0 +1,54 @@
+"""Functions that the tests make tasks of."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from baton import task
+
+
+@task
+def double(value: Any) -> Any:
+    """Twice the value; a text stays one."""
+    return value * 2
+
+
+@task
+def add(left: int, right: int = 0) -> int:
+    return left + right
+
+
+@task
+def kinds(values: List[Any], more: Any = None) -> List[str]:
+    """What arrived, as Python names it."""
+    return [type(value).__name__ for value in values] + [type(more).__name__]
+
+
+@task
+def texts() -> List[Any]:
+    """What could be mistaken for something else."""
+    return ["5", 5, "null", None, "{{ item }}", ["6"]]
+
+
+@task
+def kind(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}"
+
+
+@task
+def pair(value: Any) -> Dict[str, Any]:
+    return {"value": value}
+
+
+@task
+def nothing_to_tell() -> object:
+    return {1, 2}
+
+
+@task
+def fails(reason: str) -> None:
+    raise ValueError(reason)
+
+
+def plain(value: int) -> int:
+    return value + 1

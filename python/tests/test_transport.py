@@ -1,0 +1,265 @@
+"""Requests against servers that behave as a real one does not when asked to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Iterator, List, Optional, Tuple
+
+import pytest
+
+from baton import BatonError, Client, ConnectionFailed, Workflow
+from baton.transport import Transport
+
+#: A status and a body; nothing closes the connection without a word.
+Reply = Optional[Tuple[int, bytes]]
+
+
+class Odd:
+    """Answers one request after the other as it is told."""
+
+    def __init__(self) -> None:
+        self.replies: List[Reply] = []
+        self.seen: List[Tuple[str, str, Any]] = []
+        self.headers: List[Any] = []
+        odd = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                odd.seen.append((self.command, self.path, json.loads(body) if body else None))
+                odd.headers.append(self.headers)
+                reply = odd.replies.pop(0)
+                if reply is None:
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                self.send_response(reply[0])
+                self.end_headers()
+                self.wfile.write(reply[1])
+
+            do_GET = do_POST = do_DELETE = answer
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+
+@pytest.fixture
+def odd() -> Iterator[Odd]:
+    odd = Odd()
+    yield odd
+    odd.server.shutdown()
+    odd.server.server_close()
+
+
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def transport(url: str, **more: Any) -> Tuple[Transport, Clock]:
+    clock = Clock()
+    return Transport(url, sleep=clock.sleep, now=clock.now, **more), clock
+
+
+def silent_port() -> Tuple[socket.socket, str]:
+    """An address that nobody listens at while the socket lives."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    return held, f"http://127.0.0.1:{held.getsockname()[1]}"
+
+
+def test_reading_is_tried_again_until_it_is_answered(odd: Odd) -> None:
+    odd.replies = [(503, b"{}"), None, (429, b""), (200, b'{"a": 1}')]
+    way, clock = transport(odd.url)
+    assert way.get_json("/x") == {"a": 1}
+    assert len(odd.seen) == 4 and 0 < clock.at < 3
+
+
+def test_a_refusal_that_will_not_pass_is_told_at_once(odd: Odd) -> None:
+    odd.replies = [
+        (
+            404,
+            b'{"type":"not-found","title":"Not Found","status":404,"detail":"there is no run r9"}',
+        )
+    ]
+    way, clock = transport(odd.url)
+    with pytest.raises(BatonError) as caught:
+        way.get_json("/runs/r9")
+    assert (caught.value.status, caught.value.title, caught.value.detail) == (
+        404,
+        "Not Found",
+        "there is no run r9",
+    )
+    assert clock.at == 0 and str(caught.value) == "Not Found: there is no run r9"
+
+
+def test_patience_ends_and_is_short_where_nobody_was_ever_heard(odd: Odd) -> None:
+    held, url = silent_port()
+    with held:
+        way, clock = transport(url)
+        with pytest.raises(ConnectionFailed) as caught:
+            way.get("/runs/")
+        assert clock.at <= 3
+        assert str(caught.value) == (
+            f"cannot reach the scheduler at {url}: Connection refused; "
+            "start it with `baton up`, or name it with Client(url=...) or BATON_URL"
+        )
+        assert caught.value.url == url
+    odd.replies = [(200, b"{}"), *[(503, b'{"title":"busy"}')] * 100]
+    way, clock = transport(odd.url)
+    way.get("/x")
+    with pytest.raises(BatonError, match="busy"):
+        way.get("/x")
+    assert 20 < clock.at <= 30
+
+
+@pytest.mark.parametrize("reply", [None, (503, b'{"title":"store failed"}')])
+def test_a_submission_is_sent_once_whatever_comes_of_it(odd: Odd, reply: Reply) -> None:
+    odd.replies = [reply]
+    wf = Workflow("once")
+    wf.task("a", run="true")
+    with pytest.raises(BatonError) as caught:
+        wf.run(Client(odd.url))
+    assert [method for method, _, _ in odd.seen] == ["POST"]
+    if reply is None:
+        assert isinstance(caught.value, ConnectionFailed)
+        assert "may or may not have happened" in caught.value.detail
+
+
+def test_a_run_that_was_accepted_is_not_lost_where_it_cannot_be_looked_at(odd: Odd) -> None:
+    odd.replies = [(201, b'{"id":"r7","generation":1,"links":{}}'), (500, b"oops")]
+    run = Workflow("kept").run(Client(odd.url))
+    assert (run.id, run.name, run.state, run.generation) == ("r7", "kept", "QUEUED", 1)
+    odd.replies = [(200, b'{"id":"r7","generation":2,"links":{}}'), (500, b"oops")]
+    assert run.resume() is run and run.generation == 2
+
+
+def test_a_submission_to_nobody_says_so_and_that_it_did_not_happen() -> None:
+    held, url = silent_port()
+    with held, pytest.raises(ConnectionFailed) as caught:
+        Workflow("nobody").run(Client(url))
+    assert "start it with" in caught.value.detail
+
+
+def test_a_registration_that_fails_is_taken_back(odd: Odd, monkeypatch: pytest.MonkeyPatch) -> None:
+    accepted = b'{"id":"r7","generation":1,"links":{}}'
+    odd.replies = [(201, accepted), (422, b'{"title":"bad part","status":422}'), (202, b"{}")]
+    monkeypatch.setattr("baton.parts.cut.__defaults__", (300,))
+    wf = Workflow("parts")
+    for number in range(30):
+        wf.task(f"t{number}", run="true")
+    with pytest.raises(BatonError, match="bad part"):
+        wf.run(Client(odd.url))
+    assert [(method, path) for method, path, _ in odd.seen] == [
+        ("POST", "/runs/"),
+        ("POST", "/runs/r7/tasks"),
+        ("DELETE", "/runs/r7"),
+    ]
+
+
+def test_a_problem_names_each_field_and_its_mend(odd: Odd) -> None:
+    problem = {
+        "type": "invalid",
+        "title": "Unprocessable Entity",
+        "status": 422,
+        "detail": "1 thing is wrong",
+        "errors": [
+            {"field": "tasks.a.rum", "message": "no field `rum`", "mend": "did you mean `run`?"}
+        ],
+    }
+    odd.replies = [(422, json.dumps(problem).encode())]
+    with pytest.raises(BatonError) as caught:
+        transport(odd.url)[0].change("POST", "/runs/", b"{}")
+    assert caught.value.errors[0].field == "tasks.a.rum" and caught.value.problem.kind == "invalid"
+    assert str(caught.value) == (
+        "Unprocessable Entity: 1 thing is wrong\n\n"
+        "tasks.a.rum\n  no field `rum`\n  mend: did you mean `run`?"
+    )
+
+
+@pytest.mark.parametrize("body", [b"<html>proxy\n says no</html>", b"[1]", b"\xff", b""])
+def test_an_answer_of_somebody_else_is_shown_as_it_is(odd: Odd, body: bytes) -> None:
+    odd.replies = [(400, body), (200, body or b"<")]
+    way, _ = transport(odd.url)
+    with pytest.raises(BatonError, match="^400 "):
+        way.get("/x")
+    if body != b"[1]":
+        with pytest.raises(BatonError, match="does not speak like a scheduler"):
+            way.get_json("/x")
+
+
+def test_pages_follow_links_but_not_to_somebody_else(odd: Odd) -> None:
+    pages = [
+        {"items": [{}, {}], "links": {"next": "/runs/?cursor=a%2Bb"}},
+        {"items": [{"id": "r1"}], "links": {}},
+    ]
+    odd.replies = [(200, json.dumps(page).encode()) for page in pages]
+    client = Client(odd.url, token="baton_secret")
+    assert list(client.pages("/runs/", {"state": None, "limit": 2})) == [{}, {}, {"id": "r1"}]
+    assert [path for _, path, _ in odd.seen] == ["/runs/?limit=2", "/runs/?cursor=a%2Bb"]
+    assert odd.headers[0]["Authorization"] == "Bearer baton_secret" and "secret" not in repr(client)
+    odd.replies = [(200, b'{"items": [], "links": {"next": "http://elsewhere/runs/"}}')]
+    with pytest.raises(BatonError, match="leads to somebody else"):
+        list(client.pages("/runs/", {}))
+
+
+def test_settings_come_from_the_environment_unless_they_are_given(
+    odd: Odd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Client().url == "http://127.0.0.1:8080"
+    monkeypatch.setenv("BATON_URL", odd.url + "/prefix/")
+    monkeypatch.setenv("BATON_TOKEN", "baton_env\n")
+    odd.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 2
+    assert Client().run("r 1/").state == "DONE"
+    Client(url=odd.url, token="baton_given").run("r1")
+    assert [path for _, path, _ in odd.seen] == ["/prefix/runs/r%201%2F", "/runs/r1"]
+    assert [seen["Authorization"] for seen in odd.headers] == [
+        "Bearer baton_env",
+        "Bearer baton_given",
+    ]
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "127.0.0.1:8080", "http://", "http://x:port", "http://x?y=1"]
+)
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(BatonError, match="is no URL of a scheduler"):
+        Client(url)
+
+
+def test_a_bad_token_is_refused_and_not_repeated() -> None:
+    with pytest.raises(BatonError) as caught:
+        Client(token="baton_slip\nX-Evil: 1")
+    assert "slip" not in str(caught.value)
+
+
+def test_files_for_tls_that_cannot_be_used_are_told() -> None:
+    with pytest.raises(BatonError, match="files for TLS cannot be used"):
+        Client("https://127.0.0.1:1", ca="/nowhere.pem")
+    with pytest.raises(BatonError, match="files for TLS cannot be used"):
+        Client("https://127.0.0.1:1", cert=("/nowhere.pem", "/nowhere.key"))
+    # Without https they are not looked at.
+    Client("http://127.0.0.1:1", ca="/nowhere.pem")
+
+
+def test_https_where_it_is_not_spoken_is_told_at_once(odd: Odd) -> None:
+    way, clock = transport(odd.url.replace("http:", "https:"))
+    with pytest.raises(ConnectionFailed, match="check that it speaks https"):
+        way.get("/x")
+    assert clock.at == 0
+    assert isinstance(way._tls, ssl.SSLContext)
