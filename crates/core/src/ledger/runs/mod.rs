@@ -5,172 +5,33 @@
 //!
 //! Invariant: a run that is over has nothing on its way. Therefore only one generation of it
 //! ever lives: the next begins where the one before has ended.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `head` | where a run stands, and what may follow |
+//! | `unkept` | what a leader has to do, and what it has seen |
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
+mod head;
+mod unkept;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::ids::{InstanceId, RunId};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
-use baton_model::time::{Millis, Wall};
-use baton_model::workflow::{Carried, Halt, HaltCause, ItemEnd, ItemSpan, Part, Plan};
+use baton_model::time::Millis;
+use baton_model::workflow::{Carried, Halt, ItemEnd, ItemSpan, Part, Plan};
 
 use super::LedgerError;
-use crate::fsm::{Transition, Universal, UniversalEvent, transition};
 use crate::workflow::compare::Moves;
 use crate::workflow::{Ended, Planned, Progress};
 
-/// What is known of every run, also of those that are over.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RunHead {
-    /// Its id.
-    pub id: RunId,
-    /// The workflow.
-    pub name: String,
-    /// Whose it is.
-    pub owner: String,
-    /// Where it stands.
-    pub state: UniversalState,
-    /// How often it was begun.
-    pub generation: Generation,
-    /// Which generation brought the plan that is in force.
-    pub plan: Generation,
-    /// How it is being stopped, and why.
-    pub halting: Option<(Halt, HaltCause)>,
-    /// When it was accepted.
-    pub submitted: Wall,
-    /// When its present generation began, or the last part of its plan came.
-    pub begun: Wall,
-}
+pub use head::RunHead;
+pub use unkept::Stops;
 
-impl RunHead {
-    /// The head of a run that was just accepted, if the fact says that one was.
-    ///
-    /// # Errors
-    /// If it cannot have been.
-    pub fn registered(fact: &Fact) -> Option<Result<Self, LedgerError>> {
-        let Fact::RunRegistered {
-            run,
-            at,
-            plan,
-            open,
-        } = fact
-        else {
-            return None;
-        };
-        let mut head = Self {
-            id: *run,
-            name: plan.name.clone(),
-            owner: plan.owner.clone(),
-            state: UniversalState::Registering,
-            generation: Generation(1),
-            plan: Generation(1),
-            halting: None,
-            submitted: *at,
-            begun: *at,
-        };
-        let defined = match open {
-            true => Ok(()),
-            false => head.step(UniversalEvent::Defined),
-        };
-        Some(defined.map(|()| head))
-    }
-
-    /// Takes in one of the later facts about the run.
-    ///
-    /// # Errors
-    /// If it does not fit.
-    pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
-        use UniversalEvent as E;
-        match fact {
-            Fact::RunExtended { at, .. } if self.state == UniversalState::Registering => {
-                self.begun = *at;
-                Ok(())
-            }
-            Fact::RunDefined { at, .. } => {
-                self.step(E::Defined)?;
-                self.begun = *at;
-                Ok(())
-            }
-            Fact::RunAdvanced { to, .. } => match to {
-                UniversalState::Launched => {
-                    self.step(E::Claimed)?;
-                    self.step(E::LeaseGranted)
-                }
-                UniversalState::Running => self.step(E::Confirmed),
-                _ => Err(self.wrong("goes to a state that it does not pass by itself")),
-            },
-            Fact::RunHalting { how, cause, .. } if !self.state.is_terminal() => {
-                self.halting = Some((*how, *cause));
-                Ok(())
-            }
-            Fact::RunEnded {
-                generation, state, ..
-            } if *generation == self.generation => self.end(*state),
-            Fact::RunResumed {
-                generation,
-                at,
-                plan,
-                ..
-            } if *generation == self.generation.next() => {
-                self.step(match self.state {
-                    UniversalState::Halted => E::Resumed,
-                    _ => E::RetriedByHand,
-                })?;
-                self.generation = *generation;
-                self.begun = *at;
-                self.halting = None;
-                if plan.is_some() {
-                    self.plan = *generation;
-                }
-                Ok(())
-            }
-            _ => Err(self.wrong("cannot have had that happen to it where it stands")),
-        }
-    }
-
-    /// Goes to an end, through the states between.
-    fn end(&mut self, state: UniversalState) -> Result<(), LedgerError> {
-        use UniversalEvent as E;
-        match state {
-            UniversalState::Aborted => return self.step(E::DefinitionAbandoned),
-            UniversalState::Halted => return self.step(E::Stopped),
-            UniversalState::Done | UniversalState::Failed => {}
-            _ => return Err(self.wrong("ends in a state that is no end")),
-        }
-        if self.state == UniversalState::Queued {
-            self.step(E::Claimed)?;
-            self.step(E::LeaseGranted)?;
-        }
-        if self.state == UniversalState::Launched {
-            self.step(E::Confirmed)?;
-        }
-        if state == UniversalState::Done {
-            return self.step(E::Succeeded);
-        }
-        self.step(E::AttemptEnded)?;
-        self.step(E::GaveUp)
-    }
-
-    fn step(&mut self, event: UniversalEvent) -> Result<(), LedgerError> {
-        match transition::<Universal>(self.state, event) {
-            Ok(Transition::Moved(state)) => {
-                self.state = state;
-                Ok(())
-            }
-            _ => Err(self.wrong(&format!(
-                "is {}, where {event:?} cannot be",
-                self.state.word()
-            ))),
-        }
-    }
-
-    fn wrong(&self, why: &str) -> LedgerError {
-        LedgerError::Run(self.id, why.to_owned())
-    }
-}
+use unkept::{Restless, Times};
 
 /// A run as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,45 +66,6 @@ pub struct Run {
     times: Times,
 }
 
-/// By task how many instances are DONE, and how long they took together. For show: what facts
-/// add up to does not depend on it.
-#[derive(Clone, Debug, Default)]
-struct Times(BTreeMap<u32, (u64, Millis)>);
-
-impl PartialEq for Times {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Times {}
-
-impl Hash for Times {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
-/// Instances of a run that have to be stopped, in the step in which that was decided. What
-/// facts add up to does not depend on it.
-#[derive(Clone, Debug, Default)]
-pub struct Stops {
-    /// Everything that is on its way, or what of it has no worker.
-    pub sweep: Option<Halt>,
-    /// These, which are to be tried again.
-    pub again: BTreeSet<InstanceId>,
-}
-
-impl PartialEq for Stops {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Stops {}
-
-impl Hash for Stops {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
 /// All of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Runs {
@@ -259,23 +81,6 @@ pub struct Runs {
 struct Kept {
     ended: BTreeMap<RunId, Vec<Ended>>,
     live: Vec<(Part, InstanceId)>,
-}
-
-/// Runs that something has happened to since they were looked after. What facts add up to does
-/// not depend on it.
-#[derive(Clone, Debug, Default)]
-struct Restless(BTreeSet<RunId>);
-
-impl PartialEq for Restless {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Restless {}
-
-impl Hash for Restless {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Runs {

@@ -1,27 +1,19 @@
-//! The controller of runs: what people want of them, what of them may begin, and when they are
-//! over.
-//!
-//! A run is looked after in the same step in which something has happened to it. So the end of
-//! an instance and the beginning of what comes after it are one commit: a hop costs no poll.
+//! What people want of runs, and why they do not get it.
 
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Generation, InstanceId, RequestId, RunId};
-use baton_model::limits::REGISTERING_MS_MAX;
+use baton_model::ids::{Generation, RequestId, RunId};
 use baton_model::spec::Exclusive;
 use baton_model::state::UniversalState;
-use baton_model::time::{Millis, Mono, Now};
-use baton_model::workflow::{Edges, Halt, HaltCause, Part, Plan};
+use baton_model::workflow::{Halt, HaltCause, ItemSpan, Plan};
 
-use super::{requests, timetable};
+use super::Deadlines;
 use crate::bugs::Bug;
-use crate::ledger::{KeptRun, Ledger, Run, RunHead};
-use crate::protocol::scheduler::Protocol;
+use crate::ledger::{KeptRun, RunHead};
 use crate::protocol::scheduler::context::{Cx, Effect, StoreMode};
-use crate::timers::Timers;
 use crate::workflow::compare::{self, Comparison};
-use crate::workflow::{ItemState, Planned, bind, check};
+use crate::workflow::{Planned, check};
 
 /// Ids that leaders without a store may give out, each.
 const RUNS_PER_EPOCH: u64 = 1_000_000;
@@ -117,65 +109,13 @@ impl std::fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// When runs have taken too long.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Deadlines(Timers<RunId>);
-
-impl Deadlines {
-    pub(super) fn restore(ledger: &Ledger, now: Now) -> Self {
-        let mut deadlines = Self::default();
-        for run in ledger.runs().iter() {
-            deadlines.set(&run.head, run.planned.plan.timeout, now);
-        }
-        deadlines
-    }
-
-    /// Sets or moves the deadline of a run.
-    fn set(&mut self, head: &RunHead, timeout: Option<Millis>, now: Now) {
-        let after = match head.state {
-            UniversalState::Registering => Some(Millis(REGISTERING_MS_MAX)),
-            _ => timeout,
-        };
-        match after {
-            Some(after) => {
-                let passed = now.wall.since(head.begun);
-                let left = Millis(after.0.saturating_sub(passed.0));
-                self.0.arm(head.id, now.mono + left);
-            }
-            None => self.0.disarm(&head.id),
-        }
-    }
-
-    pub(super) fn next(&self) -> Option<Mono> {
-        self.0.next()
-    }
-
-    /// Stops what has taken too long.
-    pub(super) fn due(&mut self, cx: &mut Cx<'_>) {
-        while let Some(id) = self.0.pop_due(cx.now.mono) {
-            let Some(run) = cx.ledger.runs().run(id) else {
-                continue;
-            };
-            if run.head.state == UniversalState::Registering {
-                let generation = run.head.generation;
-                cx.commit(Fact::RunEnded {
-                    run: id,
-                    generation,
-                    state: UniversalState::Aborted,
-                });
-            } else {
-                cx.commit(Fact::RunHalting {
-                    run: id,
-                    how: Halt::Kill,
-                    cause: HaltCause::TimedOut,
-                });
-            }
-        }
-    }
-}
-
 /// Carries a wish out, or says why not.
-pub(super) fn wish(cx: &mut Cx<'_>, deadlines: &mut Deadlines, request: RequestId, wish: RunWish) {
+pub(in crate::scheduler) fn wish(
+    cx: &mut Cx<'_>,
+    deadlines: &mut Deadlines,
+    request: RequestId,
+    wish: RunWish,
+) {
     let done = match wish {
         RunWish::Register { plan, open } => register(cx, plan, open),
         RunWish::Extend { run, plan } => extend(cx, run, plan),
@@ -310,7 +250,7 @@ fn changes(
     run: RunId,
     plan: Option<&Arc<Plan>>,
     again: Option<&(String, bool)>,
-) -> Result<(Comparison, Vec<baton_model::workflow::ItemSpan>), RunError> {
+) -> Result<(Comparison, Vec<ItemSpan>), RunError> {
     let live = cx.ledger.runs().run(run).ok_or(RunError::Unknown(run))?;
     let lengths = |task| live.progress.length(task);
     let again = match again {
@@ -365,158 +305,4 @@ fn registering(cx: &Cx<'_>, run: RunId) -> Result<RunHead, RunError> {
 fn registered<'a>(cx: &'a Cx<'_>, run: RunId) -> Result<&'a Planned, RunError> {
     let found = cx.ledger.runs().run(run);
     found.map(|run| &*run.planned).ok_or(RunError::Unknown(run))
-}
-
-/// Lets begin what may, stops what must, and ends the run if nothing is left.
-pub(super) fn look_after(
-    cx: &mut Cx<'_>,
-    protocol: &mut Protocol,
-    deadlines: &mut Deadlines,
-    id: RunId,
-) {
-    let Some(head) = cx.ledger.runs().run(id).map(|run| run.head.clone()) else {
-        return;
-    };
-    if head.state == UniversalState::Registering {
-        return;
-    }
-    if head.state.is_terminal() {
-        forget(cx, deadlines, id);
-        return;
-    }
-    stop(cx, protocol, id);
-    if head.halting.is_none() {
-        release(cx, id);
-    }
-    advance(cx, id);
-    if let Some((generation, state)) = end(cx, id) {
-        cx.commit(Fact::RunEnded {
-            run: id,
-            generation,
-            state,
-        });
-        forget(cx, deadlines, id);
-    }
-    // What was done here is looked after.
-    cx.ledger.runs_mut().rest(id);
-}
-
-fn forget(cx: &mut Cx<'_>, deadlines: &mut Deadlines, id: RunId) {
-    deadlines.0.disarm(&id);
-    cx.ledger.runs_mut().drop_ended(id);
-}
-
-/// Makes instances of what is ready, as many as the limits allow.
-fn release(cx: &mut Cx<'_>, id: RunId) {
-    loop {
-        let Some(run) = cx.ledger.runs().run(id) else {
-            return;
-        };
-        let next = run.progress.next(&run.planned);
-        let early = cx.config.bugs.has(Bug::GateIgnored);
-        let Some((task, item)) = next.or_else(|| early.then(|| ungated(run)).flatten()) else {
-            return;
-        };
-        let part = Part {
-            run: id,
-            generation: run.head.generation,
-            task,
-            item,
-        };
-        let spec = bind::spec(&run.planned, &run.progress, part);
-        let instance = timetable::unused_id(cx);
-        timetable::submit(cx, instance, spec);
-    }
-}
-
-/// An item that waits for all items of a task of which one is over: what [`Bug::GateIgnored`]
-/// lets begin.
-fn ungated(run: &Run) -> Option<(u32, u32)> {
-    let gate_moves = |task: u32| {
-        let mut after = run.planned.plan.tasks[task as usize].after.iter();
-        after.any(|it| it.edges == Edges::All && run.progress.tally(it.task).settled() > 0)
-    };
-    let tasks = 0..u32::try_from(run.planned.plan.tasks.len()).unwrap_or(u32::MAX);
-    let mut items = tasks
-        .filter(|task| gate_moves(*task))
-        .flat_map(|task| (0..run.progress.length(task)).map(move |item| (task, item)));
-    items.find(|(task, item)| run.progress.state(*task, *item) == Some(ItemState::Waiting))
-}
-
-/// Says how far the run itself has come.
-fn advance(cx: &mut Cx<'_>, id: RunId) {
-    let Some(run) = cx.ledger.runs().run(id) else {
-        return;
-    };
-    let (state, still, begun) = (run.head.state, run.progress.is_still(), run.has_begun);
-    let to = match state {
-        UniversalState::Queued if !still => UniversalState::Launched,
-        UniversalState::Launched if begun => UniversalState::Running,
-        _ => return,
-    };
-    cx.commit(Fact::RunAdvanced { run: id, to });
-}
-
-/// How the run ends, if it does.
-fn end(cx: &Cx<'_>, id: RunId) -> Option<(Generation, UniversalState)> {
-    let run = cx.ledger.runs().run(id)?;
-    let early = cx.config.bugs.has(Bug::RunEndsEarly) && !run.progress.is_good();
-    let state = match run.head.halting {
-        None if early => UniversalState::Failed,
-        _ if run.progress.is_over() => match run.progress.is_good() {
-            true => UniversalState::Done,
-            false if matches!(run.head.halting, Some((_, HaltCause::Requested))) => {
-                UniversalState::Halted
-            }
-            false => UniversalState::Failed,
-        },
-        Some((_, cause)) if run.progress.is_still() => match cause {
-            HaltCause::Requested => UniversalState::Halted,
-            HaltCause::TimedOut => UniversalState::Failed,
-        },
-        _ => return None,
-    };
-    Some((run.head.generation, state))
-}
-
-/// Stops what has to be stopped, range by range.
-fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
-    let stops = cx.ledger.runs_mut().take_stops(id);
-    let Some(run) = cx.ledger.runs().run(id) else {
-        return;
-    };
-    let mut ids: Vec<_> = match stops.sweep {
-        None => Vec::new(),
-        Some(Halt::Kill) => run.progress.live().map(|(_, _, it)| it).collect(),
-        Some(Halt::Drain) => {
-            // Where nobody wants it halted, something has failed, and what is there for that
-            // goes on.
-            let failed = run.head.halting.is_none();
-            let live = run.progress.live();
-            let live = live.filter(|(task, ..)| !(failed && run.planned.is_handler(*task)));
-            let waiting = live.filter(|(_, _, it)| !is_leased(cx.ledger, *it));
-            waiting.map(|(_, _, it)| it).collect()
-        }
-    };
-    let again = stops.again.iter().filter(|it| !is_leased(cx.ledger, **it));
-    if !cx.config.bugs.has(Bug::HaltForgets) {
-        ids.extend(again);
-    }
-    ids.sort_unstable();
-    ids.dedup();
-    let mut ranges: Vec<(InstanceId, InstanceId)> = Vec::new();
-    for id in ids {
-        match ranges.last_mut() {
-            Some((_, last)) if last.next() == id => *last = id,
-            _ => ranges.push((id, id)),
-        }
-    }
-    for (first, last) in ranges {
-        requests::stop(cx, protocol, first, last);
-    }
-}
-
-fn is_leased(ledger: &Ledger, id: InstanceId) -> bool {
-    let instance = ledger.instance(id);
-    instance.is_some_and(|instance| instance.lease.is_some())
 }

@@ -1,0 +1,183 @@
+//! The controller of runs: what people want of them, what of them may begin, and when they are
+//! over.
+//!
+//! A run is looked after in the same step in which something has happened to it. So the end of
+//! an instance and the beginning of what comes after it are one commit: a hop costs no poll.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `wishes` | what people want of runs |
+//! | `deadlines` | what has taken too long |
+
+mod deadlines;
+mod wishes;
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::state::UniversalState;
+use baton_model::workflow::{Edges, Halt, HaltCause, Part};
+
+use super::{requests, timetable};
+use crate::bugs::Bug;
+use crate::ledger::{Ledger, Run};
+use crate::protocol::scheduler::Protocol;
+use crate::protocol::scheduler::context::Cx;
+use crate::workflow::{ItemState, bind};
+
+pub(crate) use deadlines::Deadlines;
+pub(super) use wishes::wish;
+pub use wishes::{Resume, RunError, RunWish};
+
+/// Lets begin what may, stops what must, and ends the run if nothing is left.
+pub(super) fn look_after(
+    cx: &mut Cx<'_>,
+    protocol: &mut Protocol,
+    deadlines: &mut Deadlines,
+    id: RunId,
+) {
+    let Some(head) = cx.ledger.runs().run(id).map(|run| run.head.clone()) else {
+        return;
+    };
+    if head.state == UniversalState::Registering {
+        return;
+    }
+    if head.state.is_terminal() {
+        forget(cx, deadlines, id);
+        return;
+    }
+    stop(cx, protocol, id);
+    if head.halting.is_none() {
+        release(cx, id);
+    }
+    advance(cx, id);
+    if let Some((generation, state)) = end(cx, id) {
+        cx.commit(Fact::RunEnded {
+            run: id,
+            generation,
+            state,
+        });
+        forget(cx, deadlines, id);
+    }
+    // What was done here is looked after.
+    cx.ledger.runs_mut().rest(id);
+}
+
+fn forget(cx: &mut Cx<'_>, deadlines: &mut Deadlines, id: RunId) {
+    deadlines.clear(id);
+    cx.ledger.runs_mut().drop_ended(id);
+}
+
+/// Makes instances of what is ready, as many as the limits allow.
+fn release(cx: &mut Cx<'_>, id: RunId) {
+    loop {
+        let Some(run) = cx.ledger.runs().run(id) else {
+            return;
+        };
+        let next = run.progress.next(&run.planned);
+        let early = cx.config.bugs.has(Bug::GateIgnored);
+        let Some((task, item)) = next.or_else(|| early.then(|| ungated(run)).flatten()) else {
+            return;
+        };
+        let part = Part {
+            run: id,
+            generation: run.head.generation,
+            task,
+            item,
+        };
+        let spec = bind::spec(&run.planned, &run.progress, part);
+        let instance = timetable::unused_id(cx);
+        timetable::submit(cx, instance, spec);
+    }
+}
+
+/// An item that waits for all items of a task of which one is over: what [`Bug::GateIgnored`]
+/// lets begin.
+fn ungated(run: &Run) -> Option<(u32, u32)> {
+    let gate_moves = |task: u32| {
+        let mut after = run.planned.plan.tasks[task as usize].after.iter();
+        after.any(|it| it.edges == Edges::All && run.progress.tally(it.task).settled() > 0)
+    };
+    let tasks = 0..u32::try_from(run.planned.plan.tasks.len()).unwrap_or(u32::MAX);
+    let mut items = tasks
+        .filter(|task| gate_moves(*task))
+        .flat_map(|task| (0..run.progress.length(task)).map(move |item| (task, item)));
+    items.find(|(task, item)| run.progress.state(*task, *item) == Some(ItemState::Waiting))
+}
+
+/// Says how far the run itself has come.
+fn advance(cx: &mut Cx<'_>, id: RunId) {
+    let Some(run) = cx.ledger.runs().run(id) else {
+        return;
+    };
+    let (state, still, begun) = (run.head.state, run.progress.is_still(), run.has_begun);
+    let to = match state {
+        UniversalState::Queued if !still => UniversalState::Launched,
+        UniversalState::Launched if begun => UniversalState::Running,
+        _ => return,
+    };
+    cx.commit(Fact::RunAdvanced { run: id, to });
+}
+
+/// How the run ends, if it does.
+fn end(cx: &Cx<'_>, id: RunId) -> Option<(Generation, UniversalState)> {
+    let run = cx.ledger.runs().run(id)?;
+    let early = cx.config.bugs.has(Bug::RunEndsEarly) && !run.progress.is_good();
+    let state = match run.head.halting {
+        None if early => UniversalState::Failed,
+        _ if run.progress.is_over() => match run.progress.is_good() {
+            true => UniversalState::Done,
+            false if matches!(run.head.halting, Some((_, HaltCause::Requested))) => {
+                UniversalState::Halted
+            }
+            false => UniversalState::Failed,
+        },
+        Some((_, cause)) if run.progress.is_still() => match cause {
+            HaltCause::Requested => UniversalState::Halted,
+            HaltCause::TimedOut => UniversalState::Failed,
+        },
+        _ => return None,
+    };
+    Some((run.head.generation, state))
+}
+
+/// Stops what has to be stopped, range by range.
+fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
+    let stops = cx.ledger.runs_mut().take_stops(id);
+    let Some(run) = cx.ledger.runs().run(id) else {
+        return;
+    };
+    let mut ids: Vec<_> = match stops.sweep {
+        None => Vec::new(),
+        Some(Halt::Kill) => run.progress.live().map(|(_, _, it)| it).collect(),
+        Some(Halt::Drain) => {
+            // Where nobody wants it halted, something has failed, and what is there for that
+            // goes on.
+            let failed = run.head.halting.is_none();
+            let live = run.progress.live();
+            let live = live.filter(|(task, ..)| !(failed && run.planned.is_handler(*task)));
+            let waiting = live.filter(|(_, _, it)| !is_leased(cx.ledger, *it));
+            waiting.map(|(_, _, it)| it).collect()
+        }
+    };
+    let again = stops.again.iter().filter(|it| !is_leased(cx.ledger, **it));
+    if !cx.config.bugs.has(Bug::HaltForgets) {
+        ids.extend(again);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    let mut ranges: Vec<(InstanceId, InstanceId)> = Vec::new();
+    for id in ids {
+        match ranges.last_mut() {
+            Some((_, last)) if last.next() == id => *last = id,
+            _ => ranges.push((id, id)),
+        }
+    }
+    for (first, last) in ranges {
+        requests::stop(cx, protocol, first, last);
+    }
+}
+
+fn is_leased(ledger: &Ledger, id: InstanceId) -> bool {
+    let instance = ledger.instance(id);
+    instance.is_some_and(|instance| instance.lease.is_some())
+}
