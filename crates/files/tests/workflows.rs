@@ -2,6 +2,8 @@
 //! `BATON_REWRITE=1` writes the texts of `tests/workflow-errors` anew; read the difference
 //! before committing it.
 
+mod golden;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -414,28 +416,7 @@ fn errors(path: &Path) -> Errors {
 
 #[test]
 fn every_bad_file_is_explained_as_it_was_agreed() {
-    let rewrite = std::env::var_os("BATON_REWRITE").is_some();
-    let mut wrong = Vec::new();
-    for path in cases() {
-        let found = format!("{}\n", errors(&path));
-        let beside = PathBuf::from(format!("{}.txt", path.display()));
-        if rewrite {
-            fs::write(&beside, found).expect("it is writable");
-            continue;
-        }
-        let expected = fs::read_to_string(&beside).unwrap_or_default();
-        if found != expected {
-            wrong.push(format!(
-                "{}\n--- expected\n{expected}--- found\n{found}",
-                path.display()
-            ));
-        }
-    }
-    assert!(
-        wrong.is_empty(),
-        "{}\nBATON_REWRITE=1 accepts this",
-        wrong.join("\n")
-    );
+    golden::explained(cases(), errors);
 }
 
 #[test]

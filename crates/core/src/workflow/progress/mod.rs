@@ -123,7 +123,8 @@ impl Progress {
             && self.tally(*from).of(ItemState::Live) == self.length(*from)
         {
             // It had items once: they are what they were, also if something else that it comes
-            // after is done again.
+            // after is done again. If there can be none any more, that is told when its turn
+            // comes, as for any other.
             let _ = self.assign(*task, *from, key);
         }
         for it in of_task {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses};
 
 /// The media type of every error.
@@ -104,6 +104,26 @@ fn problem(status: u16, text: &str) -> (String, RefOr<Response>) {
         response = response.header("retry-after", header);
     }
     (status.to_string(), response.build().into())
+}
+
+/// The run that a path names.
+pub(in crate::http) struct OfRun;
+
+impl IntoParams for OfRun {
+    fn into_params(_in: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let id = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^r?[0-9]{1,18}$"));
+        let run = ParameterBuilder::new()
+            .name("run")
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .description(Some("The run: `r12`, or `12`."))
+            .schema(Some(id))
+            .example(Some("r12".into()))
+            .build();
+        vec![run]
+    }
 }
 
 /// The parameters of a view.

@@ -18,7 +18,7 @@ use baton_model::workflow::{Halt, Plan};
 use serde_json::Value;
 
 use super::super::given::{self, Parameters};
-use super::super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable};
+use super::super::openapi::answers::{BadBody, BadRequest, NotFound, OfRun, PROBLEM, Unavailable};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, owners, shown};
 use super::{id, shape, unknown};
@@ -72,7 +72,7 @@ pub(in super::super) async fn submit(
     path = "/runs/{run}/tasks/",
     tag = "runs",
     operation_id = "extend-run",
-    params(("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12")),
+    params(OfRun),
     request_body(content = Object, description = "`{\"tasks\": {…}}`, as in a workflow file."),
     responses(
         (status = 200, description = "It is durable.", body = RunAccepted),
@@ -111,7 +111,7 @@ pub(in super::super) async fn extend(
     path = "/runs/{run}/start",
     tag = "runs",
     operation_id = "start-run",
-    params(("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12")),
+    params(OfRun),
     responses(
         (status = 200, description = "It is durable.", body = RunAccepted),
         (status = 409, description = "The run has begun, or is over.", body = Problem, content_type = PROBLEM),
@@ -137,7 +137,7 @@ pub(in super::super) async fn start(
     path = "/runs/{run}/halt",
     tag = "runs",
     operation_id = "halt-run",
-    params(("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12")),
+    params(OfRun),
     request_body = HaltRun,
     responses(
         (status = 202, description = "It is durable that it shall stop.", body = RunAccepted),
@@ -165,7 +165,7 @@ pub(in super::super) async fn halt(
     path = "/runs/{run}",
     tag = "runs",
     operation_id = "kill-run",
-    params(("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12")),
+    params(OfRun),
     responses(
         (status = 202, description = "It is durable that it shall stop.", body = RunAccepted),
         (status = 409, description = "It is over.", body = Problem, content_type = PROBLEM),
@@ -208,7 +208,7 @@ async fn stop(
     tag = "runs",
     operation_id = "resume-run",
     params(
-        ("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
+        OfRun,
         ("dryRun" = Option<bool>, Query, description = "Only say what would be done; the answer is then a preview."),
     ),
     request_body(content = ResumeRun<Value>, description = "May be left out."),
@@ -269,7 +269,7 @@ pub(in super::super) async fn resume(
     tag = "runs",
     operation_id = "retry-run",
     params(
-        ("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
+        OfRun,
         ("dryRun" = Option<bool>, Query, description = "Only say what would be done; the answer is then a preview."),
     ),
     request_body(content = Option<RetryRun>, description = "May be left out: what is not DONE is done."),

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::super::conditional::tagged;
 use super::super::given::Parameters;
 use super::super::lists::page_links;
-use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
+use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shape as shapes, words};
 use super::{id, shape};
@@ -83,7 +83,7 @@ fn state(word: &str) -> Answer<UniversalState> {
     tag = "runs",
     operation_id = "show-run",
     params(
-        ("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
+        OfRun,
         ("wait" = Option<u64>, Query, description = "Answer when it is over, or after so many seconds, at most 60."),
     ),
     responses(
@@ -119,7 +119,7 @@ pub(in super::super) async fn show(
     tag = "runs",
     operation_id = "run-tasks",
     params(
-        ("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
+        OfRun,
         ("cursor" = Option<u32>, Query, description = "From the task of this place on; links lead there."),
         ("limit" = Option<u64>, Query, description = "How many at most."),
     ),
@@ -164,7 +164,7 @@ pub(in super::super) async fn tasks(
     tag = "runs",
     operation_id = "run-items",
     params(
-        ("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
+        OfRun,
         ("task" = Option<String>, Query, description = "Of this task only."),
         ("item" = Option<u32>, Query, description = "This one only; with `task`."),
         ("state" = Option<String>, Query, description = "In this state only: QUEUED, LAUNCHED, RUNNING, DONE, FAILED or HALTED."),
@@ -249,7 +249,7 @@ fn place(text: &str) -> Answer<(u32, u32)> {
     path = "/runs/{run}/errors",
     tag = "runs",
     operation_id = "run-errors",
-    params(("run" = String, Path, description = "The run: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12")),
+    params(OfRun),
     responses(
         (status = 200, description = "Each kind of failure with one example.", body = List<ErrorGroup>),
         BadRequest,
