@@ -63,10 +63,12 @@ impl Deadlines {
                     state: UniversalState::Aborted,
                 });
             } else {
+                // Who has asked for its halt is not told that it took too long.
+                let cause = run.head.halting.map_or(HaltCause::TimedOut, |it| it.1);
                 cx.commit(Fact::RunHalting {
                     run: id,
                     how: Halt::Kill,
-                    cause: HaltCause::TimedOut,
+                    cause,
                 });
             }
         }
