@@ -3,8 +3,8 @@
 //!
 //! A number keeps its text in a tree, and `1.10` as a parameter means those four
 //! characters; JSON values keep only the number. So numbers become texts in the fields
-//! that take texts, and stay numbers elsewhere. What is written by [`of`] and read by
-//! [`tree`] is the same task.
+//! that take texts, and stay numbers elsewhere. As an item, one becomes a text only if it would
+//! read otherwise as a number. What is written by [`of`] and read by [`tree`] is the same task.
 
 use crate::TaskFile;
 use crate::error::Problem;
@@ -28,38 +28,52 @@ pub(crate) fn of(tree: &Tree) -> serde_json::Value {
 /// The tree of a workflow as JSON.
 pub(crate) fn of_workflow(tree: &Tree) -> serde_json::Value {
     json(tree, &mut Vec::new(), |path| match path {
-        ["defaults", rest @ ..] | ["tasks" | "templates", _, rest @ ..] => takes_text(rest),
+        ["defaults", rest @ ..] | ["tasks" | "templates", _, rest @ ..] => match rest {
+            ["for_each" | "matrix", ..] => Numbers::AsTyped,
+            rest => takes_text(rest),
+        },
         path => takes_text(path),
     })
 }
 
+/// What becomes of a number.
+enum Numbers {
+    Numbers,
+    Texts,
+    /// A number if it reads as it was typed, or else a text.
+    AsTyped,
+}
+
 /// A value that stands for nothing but itself as JSON.
 pub(crate) fn of_value(tree: &Tree) -> serde_json::Value {
-    json(tree, &mut Vec::new(), |_| false)
+    json(tree, &mut Vec::new(), |_| Numbers::AsTyped)
 }
 
 /// `path` are the keys on the way to it, without the places in lists.
 fn json<'a>(
     tree: &'a Tree,
     path: &mut Vec<&'a str>,
-    takes_text: fn(&[&str]) -> bool,
+    numbers: fn(&[&str]) -> Numbers,
 ) -> serde_json::Value {
     use serde_json::Value as Json;
     match &tree.value {
         Value::Null => Json::Null,
         Value::Bool(value) => Json::Bool(*value),
         Value::String(text) => Json::String(text.clone()),
-        Value::Number(text) if takes_text(path) => Json::String(text.clone()),
-        Value::Number(text) => number(text),
+        Value::Number(text) => match (numbers(path), number(text)) {
+            (Numbers::Texts, _) => Json::String(text.clone()),
+            (Numbers::AsTyped, number) if number.to_string() != *text => Json::String(text.clone()),
+            (_, number) => number,
+        },
         Value::List(items) => {
-            let items = items.iter().map(|item| json(item, path, takes_text));
+            let items = items.iter().map(|item| json(item, path, numbers));
             Json::Array(items.collect())
         }
         Value::Map(entries) => {
             let mut map = serde_json::Map::new();
             for entry in entries {
                 path.push(&entry.key);
-                map.insert(entry.key.clone(), json(&entry.value, path, takes_text));
+                map.insert(entry.key.clone(), json(&entry.value, path, numbers));
                 path.pop();
             }
             Json::Object(map)
@@ -67,8 +81,8 @@ fn json<'a>(
     }
 }
 
-/// True for the fields in which a number is what somebody typed.
-fn takes_text(path: &[&str]) -> bool {
+/// Texts in the fields in which a number is what somebody typed.
+fn takes_text(path: &[&str]) -> Numbers {
     let is_bound = matches!(path, ["params", _, "min" | "max"]);
     let takes = matches!(
         path,
@@ -76,7 +90,10 @@ fn takes_text(path: &[&str]) -> bool {
             | ["processes", "env" | "run" | "cwd", ..]
             | ["processes", "ready" | "health", "command", ..]
     );
-    takes && !is_bound
+    match takes && !is_bound {
+        true => Numbers::Texts,
+        false => Numbers::Numbers,
+    }
 }
 
 fn number(text: &str) -> serde_json::Value {
