@@ -124,7 +124,7 @@ fn a_workflow_becomes_a_plan_in_which_each_task_stands_behind_those_it_comes_aft
             r#"extract ["eu"|"us"|"apac"]"#,
             "transform [1] <- 0 max 2 pool 0",
             r#"each ["eu"|"us"|"apac"] <- 0 each"#,
-            "publish <- 1 <- 2 end when params.day != '' and tasks.extract.outputs.rows > 0",
+            "publish <- 1 <- 2 end <- 0 when params.day != '' and tasks.extract.outputs.rows > 0",
             "list",
             "mapped from 4.files <- 4",
             r#"grid (os="a"|"b" x py=3|4)"#,
@@ -198,7 +198,7 @@ fn small_files_become_the_plans_that_they_say() {
         ("a: { run: x, for_each: [] }", &["a []"]),
         (
             "a: { run: x, for_each: [1.50, +3, true, null, [1, a], { b: 1 }, 18446744073709551615] }",
-            &[r#"a [1.5|3|true|null|[1,"a"]|{"b":1}|18446744073709551615]"#],
+            &[r#"a ["1.50"|"+3"|true|null|[1,"a"]|{"b":1}|18446744073709551615]"#],
         ),
         (
             "a: { run: x, for_each: { range: [10, 0, -4] } }",
@@ -222,6 +222,16 @@ fn small_files_become_the_plans_that_they_say() {
         (
             "a: { run: x }\n  b: { run: x, for_each: \"{{ tasks.a.outputs.l }}\", after: [{ task: a, on: end }] }",
             &["a", "b from 0.l <- 0 end"],
+        ),
+        // Who refers to an output comes after it, item by item where everything between does.
+        (
+            "a: { run: x, for_each: [1, 2] }\n  b: { run: x, for_each: [1, 2], after: [{ task: a, each: true }] }\n  c: { run: 'x {{ tasks.a.outputs.k }}', for_each: [1, 2], after: [{ task: b, each: true }] }\n  d: { run: 'x {{ tasks.a.outputs.k }}', after: [c] }",
+            &[
+                "a [1|2]",
+                "b [1|2] <- 0 each",
+                "c [1|2] <- 1 each <- 0 each",
+                "d <- 2 <- 0",
+            ],
         ),
         ("a: { run: x, when: true }", &["a when true"]),
         ("a: { run: x, max_concurrent: 5 }", &["a max 5"]),
@@ -361,7 +371,7 @@ fn the_example_is_a_workflow_that_uses_most_of_it() {
             r#"transform ["eu"|"us"|"apac"] <- 0 each"#,
             "list <- 1",
             "load from 2.files <- 2",
-            "report <- 3 when params.rows > 0",
+            "report <- 3 <- 0 when params.rows > 0",
         ]
     );
 }
@@ -455,7 +465,7 @@ fn a_part_comes_behind_what_is_there() {
         shown(&added),
         [
             "c [3|4] <- 0 each",
-            "d <- 2 <- 1",
+            "d <- 2 <- 1 <- 0",
             "e from 1.list <- 1",
             "f from 3.list <- 3"
         ]

@@ -89,3 +89,10 @@ pub const OUTPUTS_BYTES_MAX: usize = 64 * 1_024;
 
 /// How long a plan that comes in parts may wait for its next one.
 pub const REGISTERING_MS_MAX: u64 = 10 * 60 * 1_000;
+
+/// Bytes of a condition: more than anybody reads.
+pub const WHEN_BYTES_MAX: usize = 4 * 1_024;
+
+/// Bytes that the texts of one task's instances may have grown by, of what others have put out,
+/// where all of them are on their way at once.
+pub const TASK_FILLED_BYTES_MAX: usize = 64 * 1_024 * 1_024;

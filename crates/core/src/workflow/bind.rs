@@ -3,7 +3,6 @@
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::{Check, Probe, ProcessSpec, Run};
 use baton_model::workflow::Part;
-use serde_json::Value;
 
 use super::template::{self, Piece, Reference};
 use super::{Planned, Progress, items};
@@ -25,15 +24,12 @@ pub fn spec(planned: &Planned, progress: &Progress, part: Part) -> InstanceSpec 
     let task = &planned.plan.tasks[part.task as usize];
     let value = progress.value(planned, part.task, part.item);
     let mut spec = (*task.spec).clone();
-    let mut known = |reference: &Reference| match reference {
-        Reference::Item => value.clone(),
-        Reference::ItemKey(key) => value.as_ref()?.get(key).cloned(),
-        Reference::Output { task, key } => progress.output(planned, planned.place(task)?, key),
-        Reference::Param(name) => planned.plan.params.get(name).cloned().map(Value::String),
-    };
+    let place = (part.task, part.item);
     texts(&mut spec, &mut |text| {
         if text.contains("{{") {
-            *text = template::render(text, &mut known);
+            *text = template::render(text, |reference| {
+                progress.filled(planned, place, value.as_ref(), reference)
+            });
         }
     });
     spec.name = items::label(task, part.item, value.as_ref());
@@ -43,7 +39,7 @@ pub fn spec(planned: &Planned, progress: &Progress, part: Part) -> InstanceSpec 
         (TASK, task.name.clone()),
     ];
     if let Some(value) = &value {
-        own.push((ITEM, template::plain(value)));
+        own.push((ITEM, template::plain(value).into_owned()));
         own.push((ITEM_INDEX, part.item.to_string()));
     }
     let own = own

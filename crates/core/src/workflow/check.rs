@@ -1,12 +1,15 @@
 //! Whether a plan is one. Whoever reads files says more, with places; this is what a leader
 //! holds every plan to before it becomes a fact.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use baton_model::limits::{PLAN_EDGES_MAX, PLAN_TASKS_MAX, RUN_ITEMS_MAX};
 use baton_model::workflow::{Edges, Items, Plan, PlanTask};
 
-use super::{items, when::When};
+use super::graph::output;
+use super::template::Reference;
+use super::when::When;
+use super::{bind, items};
 
 /// Looks for what is wrong with a plan.
 ///
@@ -18,10 +21,10 @@ pub fn check(plan: &Plan) -> Result<(), String> {
             "the workflow has more than {PLAN_TASKS_MAX} tasks; make items of those that are alike, with for_each"
         ));
     }
-    let mut names = BTreeSet::new();
+    let mut names = BTreeMap::new();
     let (mut all, mut edges) = (0_u64, 0_usize);
     for (task, at) in plan.tasks.iter().zip(0_u32..) {
-        if !names.insert(task.name.as_str()) {
+        if names.insert(task.name.clone(), at).is_some() {
             return Err(format!("two tasks are called `{}`", task.name));
         }
         all = all.saturating_add(items::count(&task.items).unwrap_or(1));
@@ -29,6 +32,7 @@ pub fn check(plan: &Plan) -> Result<(), String> {
             return Err(format!("the workflow has more than {RUN_ITEMS_MAX} items"));
         }
         edges = edges.saturating_add(one(plan, task, at)?);
+        outputs(plan, task, &names)?;
     }
     if edges > PLAN_EDGES_MAX {
         return Err(format!("the workflow has more than {PLAN_EDGES_MAX} edges"));
@@ -95,4 +99,30 @@ fn one(plan: &Plan, task: &PlanTask, at: u32) -> Result<usize, String> {
         }
     }
     Ok(edges)
+}
+
+/// Looks at whose outputs a task refers to. It must come after those themselves: something in
+/// between may be DONE since before they are done again.
+fn outputs(plan: &Plan, task: &PlanTask, names: &BTreeMap<String, u32>) -> Result<(), String> {
+    let mut referred = Vec::new();
+    bind::references(&task.spec, &mut |reference| referred.push(reference));
+    let when = task.when.as_deref().and_then(|text| When::parse(text).ok());
+    let asked = when.iter().flat_map(When::references).cloned();
+    referred.extend(asked);
+    for reference in &referred {
+        let Reference::Output { task: name, .. } = reference else {
+            continue;
+        };
+        let from = output(reference, names).map(|(from, _)| from);
+        let edge = task.after.iter().find(|it| Some(it.task) == from);
+        let one = |at: u32| plan.tasks[at as usize].items == Items::One;
+        let known = edge.is_some_and(|it| !matches!(it.edges, Edges::Lists(_)) || one(it.task));
+        if !known {
+            return Err(format!(
+                "the task `{}` refers to `{reference}`, and does not come after all of `{name}`",
+                task.name
+            ));
+        }
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use baton_model::workflow::{Carried, Edges, ItemSpan, Items, Plan, PlanTask};
 
-use super::{Planned, items};
+use super::{Ended, Planned, items};
 
 /// What becomes of a task under another plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,6 +168,18 @@ const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> Ca
 #[derive(Clone, Debug, Default)]
 pub struct Moves(BTreeMap<(u32, u32), Carried>);
 
+/// Where what is DONE is under another plan, if it stays that.
+#[must_use]
+pub fn moved(done: Vec<Ended>, carried: &[Carried]) -> Vec<Ended> {
+    let moves = Moves::new(carried);
+    let done = done.into_iter();
+    done.filter_map(|it| {
+        let (task, item) = moves.of(it.task, it.item)?;
+        Some(Ended { task, item, ..it })
+    })
+    .collect()
+}
+
 impl Moves {
     /// These.
     #[must_use]
@@ -185,38 +197,4 @@ impl Moves {
         let within = it.from.task == task && item <= it.from.last;
         within.then(|| (it.task, it.first + (item - it.from.first)))
     }
-}
-
-/// Every item of a task and, with `downstream`, of whatever comes after it. A task whose items
-/// are what another puts out is done again with that in any case.
-#[must_use]
-pub fn again(
-    planned: &Planned,
-    task: u32,
-    downstream: bool,
-    lengths: impl Fn(u32) -> u32,
-) -> Vec<ItemSpan> {
-    let count = planned.plan.tasks.len();
-    let mut marked = vec![false; count];
-    marked[task as usize] = true;
-    for at in 0..count {
-        let own = &planned.plan.tasks[at];
-        let mapped = match &own.items {
-            Items::Output { task, .. } => marked[*task as usize],
-            _ => false,
-        };
-        let after = downstream && own.after.iter().any(|it| marked[it.task as usize]);
-        marked[at] |= mapped || after;
-    }
-    let marked = marked.iter().zip(0_u32..).filter(|(marked, _)| **marked);
-    marked
-        .filter_map(|(_, task)| {
-            let last = lengths(task).checked_sub(1)?;
-            Some(ItemSpan {
-                task,
-                first: 0,
-                last,
-            })
-        })
-        .collect()
 }

@@ -1,6 +1,6 @@
 //! Who comes after whom, the other way round: what an end sets free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask};
 
@@ -8,15 +8,35 @@ use super::bind;
 use super::template::Reference;
 use super::when::When;
 
-/// What follows from the edges of a plan.
+/// What follows from the edges of a plan, and from what its texts and conditions refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Graph {
     /// For each task those that come after it.
     downstream: Vec<Vec<Down>>,
-    /// For each task what it has to know before it may begin.
-    needs: Vec<Vec<(u32, String)>>,
-    /// For each task whether somebody wants to know what it puts out.
-    wanted: Vec<bool>,
+    /// For each task what its texts and its condition refer to.
+    own: Vec<Own>,
+    /// For each task what others want to know of what it puts out.
+    wanted: Vec<Wanted>,
+}
+
+/// What a task refers to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Own {
+    /// Outputs, in its texts.
+    needs: Vec<(u32, String)>,
+    /// Parts of its items, in its texts.
+    keys: Vec<String>,
+    /// Tasks whose outputs it sees one by one: each item those of the item of the same place.
+    same: BTreeSet<u32>,
+    when: Option<When>,
+}
+
+/// What others want to know of what a task puts out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Wanted {
+    keys: BTreeSet<String>,
+    /// Those of them that somebody wants of all items at once.
+    joined: BTreeSet<String>,
 }
 
 /// A task that comes after another.
@@ -28,6 +48,8 @@ pub struct Down {
     pub condition: Condition,
     /// Which of its items wait for which.
     pub edges: DownEdges,
+    /// It cannot do without what the other puts out.
+    pub needed: bool,
 }
 
 /// Which items wait for an item.
@@ -93,10 +115,12 @@ impl Graph {
     pub fn new(plan: &Plan, names: &BTreeMap<String, u32>) -> Self {
         let mut graph = Self {
             downstream: vec![Vec::new(); plan.tasks.len()],
-            needs: Vec::with_capacity(plan.tasks.len()),
-            wanted: vec![false; plan.tasks.len()],
+            own: Vec::with_capacity(plan.tasks.len()),
+            wanted: vec![Wanted::default(); plan.tasks.len()],
         };
         for (task, at) in plan.tasks.iter().zip(0_u32..) {
+            let own = Own::new(task, names);
+            graph.want(plan, task, &own, names);
             for after in &task.after {
                 let upstream = &plan.tasks[after.task as usize];
                 let edges = match &after.edges {
@@ -107,31 +131,36 @@ impl Graph {
                         DownEdges::Lists(Reverse::new(lists, items as usize))
                     }
                 };
+                let source =
+                    matches!(&task.items, Items::Output { task, .. } if *task == after.task);
                 graph.downstream[after.task as usize].push(Down {
                     task: at,
                     condition: after.condition,
                     edges,
+                    needed: source || own.needs.iter().any(|(from, _)| *from == after.task),
                 });
             }
-            let needs = needs(task, names);
-            for (from, _) in &needs {
-                graph.wanted[*from as usize] = true;
-            }
-            if let Some(when) = task.when.as_deref().and_then(|text| When::parse(text).ok()) {
-                for reference in when.references() {
-                    if let Reference::Output { task, .. } = reference
-                        && let Some(from) = names.get(task)
-                    {
-                        graph.wanted[*from as usize] = true;
-                    }
-                }
-            }
-            if let Items::Output { task, .. } = &task.items {
-                graph.wanted[*task as usize] = true;
-            }
-            graph.needs.push(needs);
+            graph.own.push(own);
         }
         graph
+    }
+
+    /// Notes what a task wants to know of others.
+    fn want(&mut self, plan: &Plan, task: &PlanTask, own: &Own, names: &BTreeMap<String, u32>) {
+        let asked = own.when.iter().flat_map(When::references);
+        let asked = asked.filter_map(|reference| output(reference, names));
+        let needed = own.needs.iter().map(|(from, key)| (*from, key.clone()));
+        for (from, key) in needed.chain(asked) {
+            let one_by_one = own.same.contains(&from);
+            let wanted = &mut self.wanted[from as usize];
+            if !one_by_one && plan.tasks[from as usize].items != Items::One {
+                wanted.joined.insert(key.clone());
+            }
+            wanted.keys.insert(key);
+        }
+        if let Items::Output { task: from, key } = &task.items {
+            self.wanted[*from as usize].keys.insert(key.clone());
+        }
     }
 
     /// The tasks that come after this one.
@@ -143,28 +172,61 @@ impl Graph {
     }
 
     /// What must have been put out before an instance of this task can be made.
-    #[must_use]
-    pub fn needs(&self, task: u32) -> &[(u32, String)] {
-        self.needs.get(task as usize).map_or(&[], Vec::as_slice)
+    pub(super) fn needs(&self, task: u32) -> &[(u32, String)] {
+        &self.own[task as usize].needs
     }
 
-    /// Whether somebody wants to know what this task puts out.
-    #[must_use]
-    pub fn is_wanted(&self, task: u32) -> bool {
-        self.wanted.get(task as usize).copied().unwrap_or_default()
+    /// What its item must have before an instance of this task can be made.
+    pub(super) fn item_keys(&self, task: u32) -> &[String] {
+        &self.own[task as usize].keys
+    }
+
+    /// When an item of this task is wanted.
+    pub(super) fn when(&self, task: u32) -> Option<&When> {
+        self.own[task as usize].when.as_ref()
+    }
+
+    /// Whether items of this task see what the other puts out one by one.
+    pub(super) fn is_one_by_one(&self, task: u32, from: u32) -> bool {
+        self.own[task as usize].same.contains(&from)
+    }
+
+    /// What somebody wants to know of what this task puts out.
+    pub(super) fn wanted(&self, task: u32) -> &BTreeSet<String> {
+        &self.wanted[task as usize].keys
+    }
+
+    /// What somebody wants to know of all of its items at once.
+    pub(super) fn joined(&self, task: u32) -> &BTreeSet<String> {
+        &self.wanted[task as usize].joined
     }
 }
 
-fn needs(task: &PlanTask, names: &BTreeMap<String, u32>) -> Vec<(u32, String)> {
-    let mut needs = Vec::new();
-    bind::references(&task.spec, &mut |reference| {
-        if let Reference::Output { task, key } = reference
-            && let Some(from) = names.get(&task)
-        {
-            needs.push((*from, key));
-        }
-    });
-    needs.sort();
-    needs.dedup();
-    needs
+impl Own {
+    fn new(task: &PlanTask, names: &BTreeMap<String, u32>) -> Self {
+        let mut own = Self::default();
+        bind::references(&task.spec, &mut |reference| match reference {
+            Reference::ItemKey(key) => own.keys.push(key),
+            other => own.needs.extend(output(&other, names)),
+        });
+        own.needs.sort();
+        own.needs.dedup();
+        own.keys.sort();
+        own.keys.dedup();
+        let same = task.after.iter().filter(|it| it.edges == Edges::Same);
+        own.same = same.map(|it| it.task).collect();
+        own.when = task.when.as_deref().and_then(|text| When::parse(text).ok());
+        own
+    }
+}
+
+/// Which output of which task a reference is about.
+pub(super) fn output(
+    reference: &Reference,
+    names: &BTreeMap<String, u32>,
+) -> Option<(u32, String)> {
+    match reference {
+        Reference::Output { task, key } => Some((*names.get(task)?, key.clone())),
+        _ => None,
+    }
 }

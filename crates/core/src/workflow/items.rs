@@ -26,7 +26,8 @@ pub fn value(items: &Items, item: u32) -> Option<Value> {
         Items::One | Items::Output { .. } => None,
         Items::Values(values) => values.get(item as usize).map(|text| json(text)),
         Items::Range { first, step, count } => {
-            let value = first.checked_add(step.checked_mul(i64::from(item))?)?;
+            let value = i128::from(*first) + i128::from(*step) * i128::from(item);
+            let value = i64::try_from(value).ok()?;
             (item < *count).then(|| Value::from(value))
         }
         Items::Product(axes) => {
@@ -58,7 +59,7 @@ pub fn label(task: &PlanTask, item: u32, value: Option<&Value>) -> String {
             let values: Vec<_> = map.values().map(super::template::plain).collect();
             values.join(",")
         }
-        other => super::template::plain(other),
+        other => super::template::plain(other).into_owned(),
     };
     let clean = text.chars().filter(|c| !c.is_control());
     let short: String = clean.take(CHARS_MAX).collect();
@@ -105,5 +106,11 @@ mod tests {
         };
         let values: Vec<_> = (0..4).filter_map(|at| value(&items, at)).collect();
         assert_eq!(values, [10, 5, 0].map(Value::from));
+        let widest = Items::Range {
+            first: i64::MIN,
+            step: i64::MAX,
+            count: 3,
+        };
+        assert_eq!(value(&widest, 2), Some(Value::from(i64::MAX - 1)));
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Lanes {
     /// The same by shared limit.
     pooled: BTreeMap<u32, u32>,
     total: u32,
+    /// Limits of tasks whose instances have grown large.
+    narrow: BTreeMap<u32, u32>,
     /// By lane the tasks that have something ready and room of their own.
     tasks: BTreeMap<u64, BTreeSet<u32>>,
     /// Lanes that something can go from.
@@ -74,6 +76,11 @@ impl Lanes {
         self.look(plan, task);
     }
 
+    /// No more than so many instances of a task shall be on their way at once.
+    pub(super) fn narrow(&mut self, task: u32, limit: u32) {
+        self.narrow.insert(task, limit);
+    }
+
     /// What goes next.
     pub(super) fn next(&self, plan: &Plan) -> Option<(u32, u32)> {
         if self.total >= plan.max_concurrent.unwrap_or(RUN_RELEASED_MAX) {
@@ -99,7 +106,9 @@ impl Lanes {
     fn look(&mut self, plan: &Plan, task: u32) {
         let live = |counts: &BTreeMap<u32, u32>, key| counts.get(&key).copied().unwrap_or(0);
         let own = &plan.tasks[task as usize];
-        let room = live(&self.live, task) < own.max_concurrent.unwrap_or(TASK_RELEASED_MAX);
+        let limit = own.max_concurrent.unwrap_or(TASK_RELEASED_MAX);
+        let limit = limit.min(self.narrow.get(&task).copied().unwrap_or(u32::MAX));
+        let room = live(&self.live, task) < limit;
         let lane = lane(plan, task);
         let tasks = self.tasks.entry(lane).or_default();
         if room && self.ready.contains_key(&task) {

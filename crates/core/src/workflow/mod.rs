@@ -11,6 +11,7 @@
 //! | [`progress`] | what is ready, on its way, and over |
 //! | `lanes` | which of what is ready goes next, within the limits |
 //! | [`bind`] | what the instance of an item asks for |
+//! | [`again`] | what is done again when a run goes on |
 //! | [`compare`] | what stays DONE under another plan, and what runs again |
 //! | [`preview`] | the same, for people to see before it is done |
 //!
@@ -18,6 +19,7 @@
 //! that is learned: nothing else about it is kept. So a million items need no rows before they
 //! begin, and a leader that takes over stands where the one before it stood.
 
+pub mod again;
 pub mod bind;
 pub mod check;
 pub mod compare;

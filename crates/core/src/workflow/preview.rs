@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use baton_model::workflow::{ItemEnd, Plan};
 
-use super::compare::{self, Comparison, Fate, Moves};
+use super::again::{self, Spans};
+use super::compare::{self, Comparison, Fate};
 use super::progress::{Ended, ItemState};
 use super::{Planned, Progress};
 
@@ -21,6 +22,8 @@ pub enum Why {
     Downstream,
     /// Somebody asked for it.
     Asked,
+    /// It has answered to something that runs again.
+    Answers,
 }
 
 impl Why {
@@ -33,6 +36,7 @@ impl Why {
             Self::Changed => "changed",
             Self::Downstream => "downstream of a change",
             Self::Asked => "asked for",
+            Self::Answers => "answers to what runs again",
         }
     }
 }
@@ -83,27 +87,23 @@ pub fn preview(
         Some((task, downstream)) => {
             let place = before.place(task);
             let place = place.ok_or_else(|| format!("there is no task `{task}`"))?;
-            compare::again(&before, place, downstream, lengths)
+            again::asked(&before, place, downstream, lengths)
         }
     };
-    let asked = |task: u32| spans.iter().any(|span| span.task == task);
-    let mut done: Vec<_> = done.into_iter().filter(|it| !asked(it.task)).collect();
+    let asked = Spans::new(&spans);
+    let mut done = again::without(done, &spans);
     let (after, comparison) = match other {
         None => (before, Comparison::default()),
         Some(other) => {
             let after = Planned::new(Arc::clone(other));
             let comparison = compare::compare(&before, &after, lengths);
-            let moves = Moves::new(&comparison.carried);
-            done = done
-                .into_iter()
-                .filter_map(|it| {
-                    let (task, item) = moves.of(it.task, it.item)?;
-                    Some(Ended { task, item, ..it })
-                })
-                .collect();
+            done = compare::moved(done, &comparison.carried);
             (after, comparison)
         }
     };
+    let undone = again::undone(&after, &done);
+    let answers = Spans::new(&undone);
+    let done = again::without(done, &undone);
     let progress = Progress::new(&after, [], done);
     let tasks = after.plan.tasks.iter().zip(0_u32..).map(|(task, at)| {
         let tally = progress.tally(at);
@@ -113,7 +113,8 @@ pub fn preview(
             Some(Fate::New) => Some(Why::New),
             Some(Fate::Changed) => Some(Why::Changed),
             Some(Fate::Downstream) => Some(Why::Downstream),
-            _ if asked(at) => Some(Why::Asked),
+            None if asked.has_task(at) => Some(Why::Asked),
+            _ if answers.has_task(at) => Some(Why::Answers),
             _ => Some(Why::Unfinished),
         };
         TaskPreview {

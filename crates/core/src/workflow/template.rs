@@ -3,6 +3,8 @@
 //! Parameters are filled in before a plan is made. What is left is known only when an item is
 //! ready: its value, and what the tasks before it have put out. `{{{{` stands for `{{`.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// What a text of a plan may refer to.
@@ -112,9 +114,10 @@ pub fn escape(text: &str) -> String {
     text.replace("{{", "{{{{")
 }
 
-/// Fills in every reference. What is not known becomes nothing.
+/// Fills in every reference. What is not known becomes nothing: whoever asks for this has
+/// looked that everything is.
 #[must_use]
-pub fn render(text: &str, mut value: impl FnMut(&Reference) -> Option<Value>) -> String {
+pub fn render<'a>(text: &str, mut value: impl FnMut(&Reference) -> Option<Cow<'a, str>>) -> String {
     if !text.contains("{{") {
         return text.to_owned();
     }
@@ -123,9 +126,7 @@ pub fn render(text: &str, mut value: impl FnMut(&Reference) -> Option<Value>) ->
         match piece {
             Piece::Literal(literal) => filled.push_str(literal),
             Piece::Reference(reference) => {
-                if let Some(value) = value(&reference) {
-                    filled.push_str(&plain(&value));
-                }
+                filled.extend(value(&reference));
             }
         }
     }
@@ -134,10 +135,10 @@ pub fn render(text: &str, mut value: impl FnMut(&Reference) -> Option<Value>) ->
 
 /// A value as a command or a variable has it: a string as it is, others as JSON.
 #[must_use]
-pub fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
     }
 }
 
@@ -147,9 +148,9 @@ mod tests {
 
     fn shown(text: &str) -> String {
         render(text, |reference| match reference {
-            Reference::Item => Some(Value::from("eu")),
-            Reference::ItemKey(key) => Some(Value::from(key.len())),
-            Reference::Output { task, key } => Some(Value::from(vec![task.clone(), key.clone()])),
+            Reference::Item => Some(Cow::Borrowed("eu")),
+            Reference::ItemKey(key) => Some(Cow::Owned(key.len().to_string())),
+            Reference::Output { task, key } => Some(Cow::Owned(format!("{task}:{key}"))),
             Reference::Param(_) => None,
         })
     }
@@ -161,7 +162,7 @@ mod tests {
             ("a {{ item }} b", "a eu b"),
             ("{{item}}{{ item.four }}", "eu4"),
             ("{{ matrix.os }}", "2"),
-            ("{{ tasks.a.b.outputs.c }}", r#"["a.b","c"]"#),
+            ("{{ tasks.a.b.outputs.c }}", "a.b:c"),
             ("{{{{.Names}} {{ item }}", "{{.Names}} eu"),
             ("{{ open", "{{ open"),
             ("{{ what }} {{ item }}", "{{ what }} eu"),

@@ -9,6 +9,10 @@ use baton_model::workflow::{After, Axis, Edges, ItemEnd, Items, Lists, PlanTask,
 use super::compare::{self, Fate};
 use super::*;
 
+mod drawing;
+mod outputs;
+mod resuming;
+
 /// A task with its edges by name: `x` for success, `x?` for failure, `x!` for any end,
 /// `x=` item by item.
 fn task(name: &str, items: Items, after: &[&str], plan: &Plan) -> PlanTask {
@@ -121,6 +125,17 @@ impl Trial {
         assert_eq!(anew, self.progress);
     }
 
+    /// The next generation goes on with what stays DONE. Says how much of it does not.
+    fn resume(&mut self) -> usize {
+        self.ended.retain(|it| it.end == ItemEnd::Done);
+        let done = self.ended.len();
+        let undone = again::undone(&self.planned, &self.ended);
+        self.ended = again::without(std::mem::take(&mut self.ended), &undone);
+        self.progress = Progress::new(&self.planned, [], self.ended.clone());
+        self.restart();
+        done - self.ended.len()
+    }
+
     fn state(&self, name: &str, item: u32) -> ItemState {
         let task = self.planned.place(name).expect("a task");
         self.progress.state(task, item).expect("an item")
@@ -195,6 +210,41 @@ fn a_handler_of_what_went_well_is_skipped_and_so_is_what_needs_it() {
     assert_eq!(run.state("after", 0), ItemState::Skipped);
     run.done("end", 0);
     assert!(run.progress.is_over() && run.progress.is_good());
+}
+
+/// One of two branches is taken, and what joins them goes on.
+#[test]
+fn a_join_is_skipped_only_if_all_that_it_needs_was() {
+    let mut plan = plan(&[
+        ("full", 1, &[]),
+        ("fast", 1, &[]),
+        ("join", 1, &["full", "fast"]),
+        ("chain", 1, &["full"]),
+        ("end", 1, &["chain", "full"]),
+    ]);
+    plan.tasks[0].when = Some("false".to_owned());
+    let mut run = Trial::new(plan);
+    assert_eq!(run.release(), ["fast"]);
+    assert_eq!(run.done("fast", 0), ["join"]);
+    assert_eq!(run.state("chain", 0), ItemState::Skipped);
+    assert_eq!(run.state("end", 0), ItemState::Skipped);
+    run.done("join", 0);
+    assert!(run.progress.is_over() && run.progress.is_good());
+}
+
+#[test]
+fn what_is_there_for_failures_begins_with_one_and_still_needs_its_successes() {
+    let mut run = Trial::new(plan(&[
+        ("a", 1, &[]),
+        ("b", 1, &[]),
+        ("alarm", 1, &["a?", "b?"]),
+        ("both", 1, &["a", "b?"]),
+        ("neither", 1, &["a?", "b"]),
+    ]));
+    run.release();
+    run.done("a", 0);
+    assert_eq!(run.fails("b", 0), ["alarm", "both"]);
+    assert_eq!(run.state("neither", 0), ItemState::Blocked);
 }
 
 #[test]
@@ -289,31 +339,9 @@ fn a_task_without_items_hands_on_what_bars_it() {
     assert_eq!(run.state("tidy", 0), ItemState::Skipped);
 }
 
-/// A handler that is DONE since a generation in which it was wanted.
-#[test]
-fn what_is_done_stays_it_when_what_it_comes_after_ends_otherwise() {
-    let mut run = Trial::new(plan(&[
-        ("a", 1, &[]),
-        ("tidy", 1, &["a?"]),
-        ("b", 1, &["tidy"]),
-    ]));
-    run.ended.push(Ended {
-        task: 1,
-        item: 0,
-        end: ItemEnd::Done,
-        outputs: None,
-    });
-    run.progress = Progress::new(&run.planned, [], run.ended.clone());
-    assert_eq!(run.release(), ["a", "b"]);
-    run.done("a", 0);
-    assert_eq!(run.state("tidy", 0), ItemState::Done);
-    run.done("b", 0);
-    assert!(run.progress.is_over() && run.progress.is_good());
-}
-
 #[test]
 fn a_condition_is_answered_for_each_item_with_what_was_put_out() {
-    let mut plan = plan(&[("a", 1, &[]), ("b", 4, &["a"]), ("c", 1, &["b"])]);
+    let mut plan = plan(&[("a", 1, &[]), ("b", 4, &["a"]), ("c", 1, &["a", "b"])]);
     plan.tasks[1].when = Some("item < tasks.a.outputs.n".to_owned());
     plan.tasks[2].when = Some("tasks.a.outputs.unknown == 1".to_owned());
     let mut run = Trial::new(plan);
@@ -325,7 +353,7 @@ fn a_condition_is_answered_for_each_item_with_what_was_put_out() {
     assert_eq!(run.state("c", 0), ItemState::Failed);
     let problems: Vec<_> = run.progress.problems().collect();
     assert!(
-        problems[0].2.contains("tasks.a.outputs.unknown"),
+        problems[0].2.contains("`a` has not put out `unknown`"),
         "{problems:?}"
     );
 }
@@ -395,55 +423,6 @@ fn what_comes_of_a_failure_does_not_depend_on_what_was_listed_or_asked_before_it
     assert_eq!(run.state("some", 0), ItemState::Blocked);
     assert_eq!(run.state("some", 1), ItemState::Skipped);
     assert!(run.progress.is_over());
-}
-
-#[test]
-fn a_handler_that_is_done_stays_so_when_what_it_was_for_goes_well() {
-    let mut run = Trial::new(plan(&[("a", 1, &[]), ("tidy", 1, &["a!"])]));
-    run.release();
-    assert_eq!(run.fails("a", 0), ["tidy"]);
-    run.done("tidy", 0);
-    // The next generation: what is not DONE is done again.
-    run.ended.retain(|it| it.end == ItemEnd::Done);
-    run.progress = Progress::new(&run.planned, [], run.ended.clone());
-    assert_eq!(run.release(), ["a"]);
-    run.done("a", 0);
-    assert_eq!(run.state("tidy", 0), ItemState::Done);
-    assert!(run.progress.is_over() && run.progress.is_good());
-}
-
-/// `retry --task other` without what comes after it.
-#[test]
-fn items_of_a_map_stay_done_when_something_else_before_them_is_done_again() {
-    let mut plan = plan(&[
-        ("list", 1, &[]),
-        ("other", 1, &[]),
-        ("map", 1, &["list", "other"]),
-        ("join", 1, &["map"]),
-    ]);
-    plan.tasks[2].items = Items::Output {
-        task: 0,
-        key: "files".to_owned(),
-    };
-    let mut run = Trial::new(plan);
-    run.release();
-    run.end("list", 0, ItemEnd::Done, Some(r#"{"files": [1, 2]}"#));
-    run.done("other", 0);
-    run.done("map", 0);
-    run.done("map", 1);
-    assert!(run.fails("join", 0).is_empty());
-    run.ended
-        .retain(|it| it.end == ItemEnd::Done && it.task != 1);
-    run.progress = Progress::new(&run.planned, [], run.ended.clone());
-    assert_eq!(run.release(), ["other", "join"]);
-    assert!(run.done("other", 0).is_empty());
-    assert!(run.done("join", 0).is_empty());
-    assert!(run.progress.is_over() && run.progress.is_good());
-    // With a list that is made anew, its items are not what they were.
-    run.ended.retain(|it| it.task != 0);
-    run.progress = Progress::new(&run.planned, [], run.ended.clone());
-    assert_eq!(run.release(), ["list"]);
-    assert!(!run.progress.is_mapped(2));
 }
 
 #[test]
@@ -570,7 +549,7 @@ fn doing_a_task_again_takes_what_comes_after_it_along_only_if_asked() {
     let planned = Planned::new(Arc::new(plan));
     let lengths = |task| if task == 0 { 2 } else { 1 };
     let tasks = |downstream| {
-        let spans = compare::again(&planned, 0, downstream, lengths);
+        let spans = again::asked(&planned, 0, downstream, lengths);
         spans
             .iter()
             .map(|it| (it.task, it.last))
@@ -590,6 +569,11 @@ fn a_bad_plan_is_told_from_a_good_one() {
         Box::new(|plan| plan.tasks[0].after = plan.tasks[1].after.clone()),
         Box::new(|plan| plan.tasks[1].items = Items::One),
         Box::new(|plan| plan.tasks[1].when = Some("(".to_owned())),
+        Box::new(|plan| plan.tasks[1].when = Some("tasks.b.outputs.x".to_owned())),
+        Box::new(move |plan| {
+            plan.tasks[1].after[0].edges = edges("0;1");
+            plan.tasks[1].when = Some("tasks.a.outputs.x".to_owned());
+        }),
         Box::new(|plan| plan.tasks[1].pool = Some(0)),
         Box::new(|plan| plan.max_concurrent = Some(0)),
         Box::new(move |plan| plan.tasks[1].after[0].edges = edges("0")),
@@ -621,138 +605,5 @@ fn a_bad_plan_is_told_from_a_good_one() {
         let mut plan = good.clone();
         spoil(&mut plan);
         assert!(check::check(&plan).is_err(), "{at}");
-    }
-}
-
-/// A small source of numbers, the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % limit
-    }
-}
-
-fn drawn(dice: &mut Dice) -> Plan {
-    let mut plan = Plan {
-        fail_fast: dice.below(4) == 0,
-        max_concurrent: (dice.below(2) == 0).then_some(3),
-        ..Plan::default()
-    };
-    let count = 2 + dice.below(6);
-    for at in 0..count {
-        let items = match dice.below(3) {
-            0 => Items::One,
-            _ => Items::Range {
-                first: 0,
-                step: 1,
-                count: u32::try_from(dice.below(4)).expect("few"),
-            },
-        };
-        let mut own = PlanTask {
-            name: format!("t{at}"),
-            items,
-            ..PlanTask::default()
-        };
-        for before in 0..at {
-            if dice.below(3) > 0 {
-                continue;
-            }
-            let place = u32::try_from(before).expect("few");
-            let theirs = items::count(&plan.tasks[before as usize].items).expect("known");
-            let mine = items::count(&own.items).expect("known");
-            let edges = match dice.below(3) {
-                0 if theirs == mine => Edges::Same,
-                1 if theirs > 0 && mine > 0 => {
-                    let mut lists = Lists::default();
-                    for _ in 0..mine {
-                        let length = dice.below(3);
-                        let list: Vec<_> = (0..length)
-                            .map(|_| u32::try_from(dice.below(theirs)).expect("few"))
-                            .collect();
-                        lists.push(&list).expect("few");
-                    }
-                    Edges::Lists(lists)
-                }
-                _ => Edges::All,
-            };
-            let condition = match dice.below(6) {
-                0 => Condition::Failure,
-                1 => Condition::End,
-                _ => Condition::Success,
-            };
-            own.after.push(After {
-                task: place,
-                condition,
-                edges,
-            });
-        }
-        plan.tasks.push(own);
-    }
-    check::check(&plan).expect("a plan");
-    plan
-}
-
-/// Any plan, with ends in any order: it always comes to an end, no item runs twice, none before
-/// what it waits for, and a restart at any moment changes nothing (see [`Trial::restart`]).
-#[test]
-fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
-    let (mut failed, mut good) = (0, 0);
-    for seed in 0..600 {
-        let mut dice = Dice(seed);
-        let mut run = Trial::new(drawn(&mut dice));
-        let bad = dice.below(3) == 0;
-        run.release();
-        for _ in 0..1_000 {
-            let live: Vec<_> = run.progress.live().collect();
-            if live.is_empty() {
-                break;
-            }
-            let at = usize::try_from(dice.below(live.len() as u64)).expect("few");
-            let (task, item, _) = live[at];
-            waits_for_nothing(&run, task, item);
-            let end = match dice.below(8) {
-                0 if bad => ItemEnd::Failed,
-                1 if bad => ItemEnd::Halted,
-                _ => ItemEnd::Done,
-            };
-            let name = run.planned.plan.tasks[task as usize].name.clone();
-            run.end(&name, item, end, None);
-            run.release();
-        }
-        assert!(run.progress.is_over(), "seed {seed}");
-        assert!(run.progress.is_still(), "seed {seed}");
-        match run.progress.is_good() {
-            true => good += 1,
-            false => failed += 1,
-        }
-    }
-    assert!(good > 100 && failed > 50, "{good} {failed}");
-}
-
-fn waits_for_nothing(run: &Trial, task: u32, item: u32) {
-    for after in &run.planned.plan.tasks[task as usize].after {
-        let all = 0..run.progress.length(after.task);
-        let awaited: Vec<u32> = match &after.edges {
-            Edges::All => all.collect(),
-            Edges::Same => vec![item],
-            Edges::Lists(lists) => lists.of(item).to_vec(),
-        };
-        for upstream in awaited {
-            let state = run.progress.state(after.task, upstream).expect("an item");
-            assert!(
-                state.is_settled(),
-                "{task}.{item} runs before {}.{upstream}",
-                after.task
-            );
-            if after.condition == Condition::Success {
-                let fine = matches!(state, ItemState::Done | ItemState::Skipped);
-                assert!(fine, "{task}.{item} runs after {state:?}");
-            }
-        }
     }
 }

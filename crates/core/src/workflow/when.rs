@@ -4,14 +4,20 @@
 //!   or      = and { "or" and }
 //!   and     = not { "and" not }
 //!   not     = "not" not | compare
-//!   compare = value [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" ) value ]
-//!   value   = "(" or ")" | 'text' | "text" | number | true | false | null | reference
+//!   compare = "(" or ")" | value [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" ) value ]
+//!   value   = 'text' | "text" | number | true | false | null | reference
 //! ```
 //!
-//! Parameters are text; beside a number, text that is a number counts as one.
+//! Parameters are text; beside a number, text that is a number counts as one. Two texts are
+//! compared as texts.
+//!
+//! A condition is as deep as its brackets, however long it is: whoever looks at one may do so by
+//! calling itself.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use baton_model::limits::WHEN_BYTES_MAX;
 use serde_json::Value;
 
 use super::template::Reference;
@@ -20,12 +26,12 @@ use super::template::Reference;
 const DEPTH_MAX: usize = 64;
 
 /// A condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum When {
-    /// One of both.
-    Or(Box<When>, Box<When>),
-    /// Both.
-    And(Box<When>, Box<When>),
+    /// One of these.
+    Or(Vec<When>),
+    /// All of these.
+    And(Vec<When>),
     /// The opposite.
     Not(Box<When>),
     /// Two values beside each other.
@@ -35,7 +41,7 @@ pub enum When {
 }
 
 /// How two values are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `==`
     Equal,
@@ -54,7 +60,7 @@ pub enum Operator {
 }
 
 /// A value, or where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// As it stands.
     Literal(Value),
@@ -68,6 +74,9 @@ impl When {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > WHEN_BYTES_MAX {
+            return Err(format!("it is longer than {WHEN_BYTES_MAX} bytes"));
+        }
         let mut reader = Reader {
             tokens: tokens(text)?,
             at: 0,
@@ -101,9 +110,8 @@ impl When {
             }
             Self::Is(value) => operand(value),
             Self::Not(inner) => inner.collect(found),
-            Self::Or(left, right) | Self::And(left, right) => {
-                left.collect(found);
-                right.collect(found);
+            Self::Or(parts) | Self::And(parts) => {
+                parts.iter().for_each(|part| part.collect(found));
             }
         }
     }
@@ -111,16 +119,30 @@ impl When {
     /// Whether it holds.
     ///
     /// # Errors
-    /// If something that it refers to is not known, or values cannot be compared.
-    pub fn holds(
-        &self,
-        value: &mut impl FnMut(&Reference) -> Option<Value>,
+    /// If something that it refers to has no value, or values cannot be compared.
+    pub fn holds<'a>(
+        &'a self,
+        value: &mut impl FnMut(&'a Reference) -> Result<Cow<'a, Value>, String>,
     ) -> Result<bool, String> {
         Ok(match self {
-            Self::Or(left, right) => left.holds(value)? || right.holds(value)?,
-            Self::And(left, right) => left.holds(value)? && right.holds(value)?,
+            Self::Or(parts) => {
+                for part in parts {
+                    if part.holds(value)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            Self::And(parts) => {
+                for part in parts {
+                    if !part.holds(value)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
             Self::Not(inner) => !inner.holds(value)?,
-            Self::Is(operand) => truth(&operand.value(value)?),
+            Self::Is(operand) => truth(operand.value(value)?.as_ref()),
             Self::Compare(operator, left, right) => {
                 let (left, right) = (left.value(value)?, right.value(value)?);
                 compare(*operator, &left, &right)?
@@ -130,12 +152,13 @@ impl When {
 }
 
 impl Operand {
-    fn value(&self, value: &mut impl FnMut(&Reference) -> Option<Value>) -> Result<Value, String> {
+    fn value<'a>(
+        &'a self,
+        value: &mut impl FnMut(&'a Reference) -> Result<Cow<'a, Value>, String>,
+    ) -> Result<Cow<'a, Value>, String> {
         match self {
-            Self::Literal(literal) => Ok(literal.clone()),
-            Self::Reference(reference) => {
-                value(reference).ok_or_else(|| format!("`{reference}` has no value"))
-            }
+            Self::Literal(literal) => Ok(Cow::Borrowed(literal)),
+            Self::Reference(reference) => value(reference),
         }
     }
 }
@@ -282,20 +305,22 @@ impl Reader {
                 "it has more than {DEPTH_MAX} conditions within each other"
             ));
         }
-        let mut left = self.and()?;
+        let first = self.and()?;
+        let mut parts = vec![first];
         while self.word("or") {
-            left = When::Or(Box::new(left), Box::new(self.and()?));
+            parts.push(self.and()?);
         }
         self.depth -= 1;
-        Ok(left)
+        Ok(alone(parts).unwrap_or_else(When::Or))
     }
 
     fn and(&mut self) -> Result<When, String> {
-        let mut left = self.not()?;
+        let first = self.not()?;
+        let mut parts = vec![first];
         while self.word("and") {
-            left = When::And(Box::new(left), Box::new(self.not()?));
+            parts.push(self.not()?);
         }
-        Ok(left)
+        Ok(alone(parts).unwrap_or_else(When::And))
     }
 
     fn not(&mut self) -> Result<When, String> {
@@ -351,18 +376,49 @@ impl Reader {
     }
 }
 
+/// What is one by itself, or all of them.
+fn alone(mut parts: Vec<When>) -> Result<When, Vec<When>> {
+    match (parts.len(), parts.pop()) {
+        (1, Some(only)) => Ok(only),
+        (_, last) => {
+            parts.extend(last);
+            Err(parts)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn holds(text: &str) -> Result<bool, String> {
-        When::parse(text)?.holds(&mut |reference| match reference {
-            Reference::Item => Some(Value::from("eu")),
-            Reference::ItemKey(_) => Some(Value::from(7)),
-            Reference::Param(name) if name == "day" => Some(Value::from("12")),
-            Reference::Output { key, .. } if key == "list" => Some(Value::from(vec!["a", "eu"])),
-            _ => None,
+        When::parse(text)?.holds(&mut |reference| {
+            let value = match reference {
+                Reference::Item => Value::from("eu"),
+                Reference::ItemKey(_) => Value::from(7),
+                Reference::Param(name) if name == "day" => Value::from("12"),
+                Reference::Output { key, .. } if key == "list" => Value::from(vec!["a", "eu"]),
+                other => return Err(format!("`{other}` has no value")),
+            };
+            Ok(Cow::Owned(value))
         })
+    }
+
+    /// A leader whose stack it overflowed would die again whenever it took over.
+    #[test]
+    fn a_long_condition_is_no_deeper_than_a_short_one() {
+        let long = |word: &str| format!("true{}", format!(" {word} true").repeat(400));
+        for text in [long("or"), long("and")] {
+            let parts = match When::parse(&text).expect("a condition") {
+                When::Or(parts) | When::And(parts) => parts,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(parts.len(), 401);
+            assert!(parts.iter().all(|part| matches!(part, When::Is(_))));
+            assert_eq!(holds(&text), Ok(true));
+        }
+        let error = When::parse(&long("or").repeat(20)).expect_err("it is too long");
+        assert!(error.contains("longer than"), "{error}");
     }
 
     #[test]

@@ -60,7 +60,10 @@ pub(crate) fn resolve(
         names.insert(task.name.clone(), at);
     }
     references::check_own(&drafts, around, &names, problems);
-    References::new(&drafts, around).check_upstream(&names, problems);
+    let implied = References::new(&drafts, around).check_upstream(&names, problems);
+    for (at, after) in implied {
+        drafts[at].after.push(after);
+    }
     drafts
 }
 

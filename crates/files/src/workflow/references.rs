@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use baton_model::workflow::Plan;
+use baton_model::workflow::{Edges, Items, Plan};
 
 use super::order::{Names, unknown};
-use super::{DraftTask, Keys, Surroundings};
+use super::{DraftAfter, DraftTask, Keys, Surroundings};
 use crate::error::{Kind, Place, Problem, quote};
 use crate::limits::UPSTREAM_STEPS_MAX;
 use crate::suggest;
@@ -123,37 +123,44 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Notes every reference to the outputs of a task that need not be over by then.
-    pub(super) fn check_upstream(mut self, names: &Names, problems: &mut Vec<Problem>) {
+    /// Notes every reference to the outputs of a task that need not be over by then. Who refers
+    /// to one that it comes after only by way of others comes after it itself: says of which
+    /// draft that is true, and how.
+    pub(super) fn check_upstream(
+        mut self,
+        names: &Names,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<(usize, DraftAfter)> {
         let drafts = self.drafts;
+        let mut implied: Vec<(usize, DraftAfter)> = Vec::new();
         for (at, draft) in drafts.iter().enumerate() {
             let mut wanted = wanted(draft, names);
-            if wanted.is_empty() {
-                continue;
-            }
             // Most often it is one of those that it comes directly after.
-            let near: BTreeSet<u32> = draft.after.iter().map(|after| after.at).collect();
-            wanted.retain(|(_, task)| !near.contains(task));
+            wanted.retain(|(wanted, task)| {
+                let near = draft.after.iter().find(|after| after.at == *task);
+                problems.extend(near.and_then(|after| self.partial(draft, after, wanted)));
+                near.is_none()
+            });
             let Some(lowest) = wanted.iter().map(|(_, task)| *task).min() else {
                 continue;
             };
             self.walk(at, lowest);
-            for ((name, key, place), task) in &wanted {
+            for ((name, key, place), task) in wanted {
                 if self.steps > UPSTREAM_STEPS_MAX {
                     problems.push(place.problem(
                         Kind::TooLarge,
                         "too many tasks lie between those that refer to outputs and those that put them out".to_owned(),
                         format!("name the task itself: `after: [{name}]`"),
                     ));
-                    return;
+                    return implied;
                 }
-                if *name == draft.name() {
+                if name == draft.name() {
                     problems.push(place.problem(
                         Kind::NotUpstream,
                         format!("{} refers to what it puts out itself", quote(name)),
                         "remove the reference",
                     ));
-                } else if self.seen.get(*task as usize) != Some(&at) {
+                } else if self.seen.get(task as usize) != Some(&at) {
                     problems.push(place.problem(
                         Kind::NotUpstream,
                         format!(
@@ -164,9 +171,88 @@ impl<'a> References<'a> {
                         ),
                         format!("write `after: [{name}]` into the task, or remove the reference"),
                     ));
+                } else if !implied
+                    .iter()
+                    .rev()
+                    .take_while(|it| it.0 == at)
+                    .any(|it| it.1.at == task)
+                {
+                    let edges = match self.follows(at, task) {
+                        true => Edges::Same,
+                        false => Edges::All,
+                    };
+                    let after = DraftAfter::new(name, place.clone());
+                    let after = DraftAfter {
+                        at: task,
+                        edges,
+                        ..after
+                    };
+                    implied.push((at, after));
                 }
             }
         }
+        implied
+    }
+
+    /// Why what a task puts out cannot be known to one that waits for some of its items.
+    fn partial(
+        &self,
+        draft: &DraftTask,
+        after: &DraftAfter,
+        (name, key, place): &Wanted<'_>,
+    ) -> Option<Problem> {
+        let listed = matches!(after.edges, Edges::Lists(_));
+        (listed && *self.items(after.at) != Items::One).then(|| {
+            place.problem(
+                Kind::NotUpstream,
+                format!(
+                    "{} is of all items, and {} waits for some of them",
+                    quote(&format!("tasks.{name}.outputs.{key}")),
+                    quote(draft.name())
+                ),
+                format!("wait for all of it (`after: [{name}]`), or for the item of the same place with `each`"),
+            )
+        })
+    }
+
+    fn items(&self, at: u32) -> &Items {
+        match self.before.tasks.get(at as usize) {
+            Some(task) => &task.items,
+            None => {
+                &self.drafts[at as usize - self.before.tasks.len()]
+                    .items
+                    .items
+            }
+        }
+    }
+
+    /// Whether the items of a draft follow those of a task one by one, by way of others.
+    fn follows(&mut self, at: usize, task: u32) -> bool {
+        let first = self.before.tasks.len();
+        let (mut open, mut seen) = (vec![first + at], BTreeSet::new());
+        while let Some(from) = open.pop() {
+            let upstream: Vec<u32> = match self.before.tasks.get(from) {
+                Some(from) => {
+                    let same = from.after.iter().filter(|it| it.edges == Edges::Same);
+                    same.map(|it| it.task).collect()
+                }
+                None => {
+                    let same = self.drafts[from - first].after.iter();
+                    let same = same.filter(|it| it.edges == Edges::Same);
+                    same.map(|it| it.at).collect()
+                }
+            };
+            for upstream in upstream {
+                self.steps += 1;
+                if upstream == task {
+                    return true;
+                }
+                if upstream > task && seen.insert(upstream) {
+                    open.push(upstream as usize);
+                }
+            }
+        }
+        false
     }
 
     /// Marks everything upstream of a task, down to the place `lowest`.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use baton_core::ledger::{KeptRun, RunHead};
 use baton_core::workflow::Ended;
+use baton_core::workflow::again::Spans;
+use baton_core::workflow::compare::Moves;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
@@ -84,16 +86,14 @@ impl Runs {
                 items.entry((part.task, part.item)).or_insert(item);
             }
             RunChange::Again { run, again, .. } => {
+                let undone = Spans::new(again);
                 let items = &mut self.runs.entry(*run).or_default().items;
                 items.retain(|(task, item), kept| {
-                    let undone = again.iter().any(|span| {
-                        span.task == *task && span.first <= *item && *item <= span.last
-                    });
-                    kept.end == ItemEnd::Done && !undone
+                    kept.end == ItemEnd::Done && !undone.has(*task, *item)
                 });
             }
             RunChange::Moved { run, carried, .. } => {
-                let moves = baton_core::workflow::compare::Moves::new(carried);
+                let moves = Moves::new(carried);
                 let items = &mut self.runs.entry(*run).or_default().items;
                 let before = std::mem::take(items).into_iter();
                 items.extend(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_core::ledger::{Ledger, Run};
-use baton_core::workflow::{Planned, bind, compare};
+use baton_core::workflow::{Planned, again, bind, compare};
 use baton_model::fact::{Again, Fact, Verdict};
 use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
@@ -357,18 +357,27 @@ fn workflow(rng: &mut Rng) -> Plan {
 fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
     let lengths = |task| known.progress.length(task);
     let plan = (rng.below(2) == 0).then(|| Arc::new(workflow(rng)));
-    let carried = plan.as_ref().map_or_else(Vec::new, |plan| {
-        let after = Planned::new(Arc::clone(plan));
-        compare::compare(&known.planned, &after, lengths).carried
-    });
-    let again = match rng.below(2) {
+    let mut spans = match rng.below(2) {
         0 => Vec::new(),
-        _ => compare::again(
+        _ => again::asked(
             &known.planned,
             rng.below(3) as u32,
             rng.below(2) == 0,
             lengths,
         ),
+    };
+    let done = again::without(known.done(), &spans);
+    let carried = match &plan {
+        None => {
+            spans.extend(again::undone(&known.planned, &done));
+            Vec::new()
+        }
+        Some(plan) => {
+            let after = Planned::new(Arc::clone(plan));
+            let carried = compare::compare(&known.planned, &after, lengths).carried;
+            let undone = again::undone(&after, &compare::moved(done, &carried));
+            again::carried_without(carried, &undone)
+        }
     };
     Fact::RunResumed {
         run: known.head.id,
@@ -376,7 +385,7 @@ fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
         at,
         plan,
         carried,
-        again,
+        again: spans,
     }
 }
 

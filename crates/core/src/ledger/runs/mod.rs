@@ -25,8 +25,7 @@ use baton_model::time::Millis;
 use baton_model::workflow::{Carried, Halt, ItemEnd, ItemSpan, Part, Plan};
 
 use super::LedgerError;
-use crate::workflow::compare::Moves;
-use crate::workflow::{Ended, Planned, Progress};
+use crate::workflow::{Ended, Planned, Progress, again, compare};
 
 pub use head::RunHead;
 pub use unkept::Stops;
@@ -433,32 +432,24 @@ impl Run {
             && self.progress.state(part.task, part.item).is_some()
     }
 
+    /// What is DONE.
+    #[must_use]
+    pub fn done(&self) -> Vec<Ended> {
+        let kept = self.done.clone();
+        kept.unwrap_or_else(|| self.progress.done().collect())
+    }
+
     /// Begins again with what stays DONE.
     fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[Carried], again: &[ItemSpan]) {
-        let mut undone: BTreeMap<u32, Vec<ItemSpan>> = BTreeMap::new();
-        for span in again {
-            undone.entry(span.task).or_default().push(*span);
-        }
-        let undone = |it: &Ended| {
-            let spans = undone.get(&it.task).map_or(&[][..], Vec::as_slice);
-            spans
-                .iter()
-                .any(|span| span.first <= it.item && it.item <= span.last)
+        let done = again::without(self.done(), again);
+        let done = match plan {
+            None => done,
+            Some(plan) => {
+                self.planned = Arc::new(Planned::new(Arc::clone(plan)));
+                compare::moved(done, carried)
+            }
         };
-        let done = self.done.take();
-        let mut done = done.unwrap_or_else(|| self.progress.done().collect());
-        done.retain(|it| !undone(it));
-        if let Some(plan) = plan {
-            let moves = Moves::new(carried);
-            done = done
-                .into_iter()
-                .filter_map(|it| {
-                    let (task, item) = moves.of(it.task, it.item)?;
-                    Some(Ended { task, item, ..it })
-                })
-                .collect();
-            self.planned = Arc::new(Planned::new(Arc::clone(plan)));
-        }
+        self.done = None;
         self.progress = Progress::new(&self.planned, [], done);
         self.times = Times::default();
         self.has_begun = false;

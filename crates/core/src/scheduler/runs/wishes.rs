@@ -13,7 +13,7 @@ use crate::bugs::Bug;
 use crate::ledger::{KeptRun, RunHead};
 use crate::protocol::scheduler::context::{Cx, Effect, StoreMode};
 use crate::workflow::compare::{self, Comparison};
-use crate::workflow::{Planned, check};
+use crate::workflow::{Planned, again, check};
 
 /// Ids that leaders without a store may give out, each.
 const RUNS_PER_EPOCH: u64 = 1_000_000;
@@ -213,6 +213,9 @@ fn resume(cx: &mut Cx<'_>, mut wish: Resume) -> Answer {
     if !matches!(head.state, UniversalState::Halted | UniversalState::Failed) {
         let mend = match head.state {
             UniversalState::Done | UniversalState::Aborted => "submit it anew",
+            _ if head.halting.is_some() => {
+                "it is being halted; wait until it is: `baton watch RUN`, or `baton halt RUN --kill`"
+            }
             _ => "halt it first: `baton halt RUN`",
         };
         return Err(RunError::State(run, head.state, mend));
@@ -249,29 +252,34 @@ fn changes(
     cx: &Cx<'_>,
     run: RunId,
     plan: Option<&Arc<Plan>>,
-    again: Option<&(String, bool)>,
+    wanted: Option<&(String, bool)>,
 ) -> Result<(Comparison, Vec<ItemSpan>), RunError> {
     let live = cx.ledger.runs().run(run).ok_or(RunError::Unknown(run))?;
     let lengths = |task| live.progress.length(task);
-    let again = match again {
+    let mut spans = match wanted {
         None if cx.config.bugs.has(Bug::ResumeKeepsNothing) => {
             let tasks = 0..u32::try_from(live.planned.plan.tasks.len()).unwrap_or(u32::MAX);
             tasks
-                .flat_map(|task| compare::again(&live.planned, task, false, lengths))
+                .flat_map(|task| again::asked(&live.planned, task, false, lengths))
                 .collect()
         }
         None => Vec::new(),
         Some((task, downstream)) => {
             let place = live.planned.place(task);
             let place = place.ok_or_else(|| RunError::NoTask(run, task.clone()))?;
-            compare::again(&live.planned, place, *downstream, lengths)
+            again::asked(&live.planned, place, *downstream, lengths)
         }
     };
-    let comparison = plan.map_or_else(Comparison::default, |plan| {
-        let after = Planned::new(Arc::clone(plan));
-        compare::compare(&live.planned, &after, lengths)
-    });
-    Ok((comparison, again))
+    let done = again::without(live.done(), &spans);
+    let Some(plan) = plan else {
+        spans.extend(again::undone(&live.planned, &done));
+        return Ok((Comparison::default(), spans));
+    };
+    let after = Planned::new(Arc::clone(plan));
+    let mut comparison = compare::compare(&live.planned, &after, lengths);
+    let undone = again::undone(&after, &compare::moved(done, &comparison.carried));
+    comparison.carried = again::carried_without(comparison.carried, &undone);
+    Ok((comparison, spans))
 }
 
 fn admissible(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {

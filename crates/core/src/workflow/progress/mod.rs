@@ -5,19 +5,26 @@
 //! whatever their number.
 //!
 //! What an item waits for is met, or bars it: it is *skipped* if nothing went wrong and it is
-//! not wanted, *blocked* if something before it has failed. Blocked beats skipped.
+//! not wanted, *blocked* if something before it has failed.
+//!
+//! Invariant: where something is on record of a task whose items another puts out, that other
+//! was over when they were made, and nothing of it has run since: a resume that does it again
+//! undoes them with it ([`super::again`]). So its items are what the record says, whatever else
+//! is on its way.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `tally` | where items stand, and how many are where |
+//! | `bars` | what keeps an item from beginning |
 //! | `settle` | what follows from an end |
 //! | `outputs` | what was put out, and the values of items |
 
+mod bars;
 mod outputs;
 mod settle;
 mod tally;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -26,6 +33,7 @@ use baton_model::workflow::{ItemEnd, Items};
 
 use super::Planned;
 use super::lanes::Lanes;
+use outputs::Joined;
 use settle::TaskProgress;
 
 pub use tally::{ItemState, Tally};
@@ -51,6 +59,8 @@ pub struct Progress {
     live: BTreeMap<(u32, u32), InstanceId>,
     /// What was put out, where somebody wants to know it.
     outputs: BTreeMap<(u32, u32), Arc<str>>,
+    /// The same of all items of a task together, where all are over.
+    joined: BTreeMap<u32, BTreeMap<String, Result<Joined, String>>>,
     /// The values of items that another task has put out, as JSON.
     lists: BTreeMap<u32, Vec<String>>,
     total: Tally,
@@ -76,62 +86,44 @@ impl Progress {
             }
             progress.tasks.push(begun);
         }
-        let mut early = Vec::new();
-        for (task, item, instance) in live {
-            if !progress.began(planned, task, item, instance) {
-                early.push((task, item, instance));
-            }
-        }
         let mut ended: Vec<_> = ended.into_iter().collect();
         ended.sort_by_key(|it| (it.task, it.item));
-        for of_task in ended.chunk_by(|one, other| one.task == other.task) {
-            progress.hold(planned, of_task);
+        let live: Vec<_> = live.into_iter().collect();
+        ended.iter().for_each(|it| progress.note(planned, it));
+        let begun = live.iter().map(|it| it.0);
+        let begun: BTreeSet<u32> = begun.chain(ended.iter().map(|it| it.task)).collect();
+        for task in begun {
+            progress.take_up(planned, task);
+        }
+        for (task, item, instance) in live {
+            progress.began(planned, task, item, instance);
+        }
+        // What has ended has, whatever follows for it from the ends before it: until its turn it
+        // counts as on its way, so that nothing settles it.
+        for it in &ended {
+            if progress.is_mapped(it.task)
+                && progress.state(it.task, it.item) == Some(ItemState::Waiting)
+            {
+                progress.set(planned, it.task, it.item, ItemState::Live);
+            }
         }
         progress.begin(planned);
         for it in ended {
-            // Items that another task has put out exist once that is settled, and it stands
-            // before this one.
-            for (task, item, instance) in early.extract_if(.., |live| live.0 <= it.task) {
-                progress.began(planned, task, item, instance);
-            }
-            // What another task shall put out anew is not what it was.
             if progress.is_mapped(it.task) {
                 progress.settle(planned, vec![(it.task, it.item, it.end.into())], false);
             }
-        }
-        for (task, item, instance) in early {
-            progress.began(planned, task, item, instance);
         }
         let work = progress.closing(planned);
         progress.settle(planned, work, true);
         progress
     }
 
-    /// Takes in what has ended of one task. It has, whatever follows for it from the ends before
-    /// it: until its turn it counts as on its way, so that nothing settles it. The tasks before
-    /// this one have been taken in.
-    fn hold(&mut self, planned: &Planned, of_task: &[Ended]) {
-        let Some(Ended { task, .. }) = of_task.first() else {
-            return;
-        };
-        for it in of_task {
-            self.note(planned, it);
-        }
-        let own = planned.plan.tasks.get(*task as usize);
-        if let Some(Items::Output { task: from, key }) = own.map(|own| &own.items)
-            && self.is_mapped(*from)
-            && self.tally(*from).of(ItemState::Live) == self.length(*from)
-        {
-            // It had items once: they are what they were, also if something else that it comes
-            // after is done again. If there can be none any more, that is told when its turn
-            // comes, as for any other.
-            let _ = self.assign(*task, *from, key);
-        }
-        for it in of_task {
-            let waits = self.state(it.task, it.item) == Some(ItemState::Waiting);
-            if waits && self.is_mapped(it.task) {
-                self.set(planned, it.task, it.item, ItemState::Live);
-            }
+    /// Something is on record of this task: it has the items that it had.
+    fn take_up(&mut self, planned: &Planned, task: u32) {
+        let own = planned.plan.tasks.get(task as usize);
+        if let Some(Items::Output { task: from, key }) = own.map(|own| &own.items) {
+            // If there can be none any more, that is told when its turn comes, as for any other.
+            let _ = self.assign(planned, task, *from, key);
         }
     }
 

@@ -1,16 +1,29 @@
 //! What tasks have put out, and the values of items.
+//!
+//! Of what was put out only that is kept which somebody refers to. What many items have put
+//! out is put together once, when all of them are over: whoever refers to it may have many
+//! items too.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use baton_model::workflow::{ItemEnd, Items};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Ended, Progress};
+use super::{Ended, ItemState, Progress};
+use crate::workflow::template::{Reference, plain};
 use crate::workflow::{Planned, items};
 
 /// Bytes of a list that is put together from what many items have put out: one that is longer
 /// fits into no argument.
-const JOINED_BYTES_MAX: usize = 128 * 1_024;
+const JOINED_BYTES_MAX: usize = 128 * 1_024 - 1;
+
+/// What all items of a task have put out under one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Joined {
+    value: Arc<Value>,
+    text: Arc<str>,
+}
 
 impl Progress {
     /// The value of an item.
@@ -26,52 +39,186 @@ impl Progress {
         }
     }
 
-    /// What a task has put out: the value of a task that is one by itself, or the list of the
-    /// values of all items.
-    #[must_use]
-    pub fn output(&self, planned: &Planned, task: u32, key: &str) -> Option<Value> {
-        if planned.plan.tasks.get(task as usize)?.items == Items::One {
-            return self.output_of(task, 0, key);
-        }
-        let (mut list, mut bytes) = (Vec::new(), 0);
-        let done = self.outputs.range((task, 0)..=(task, u32::MAX));
-        for ((_, item), _) in done {
-            let Some(value) = self.output_of(task, *item, key) else {
-                continue;
-            };
-            bytes += value.to_string().len() + 1;
-            if bytes > JOINED_BYTES_MAX {
-                return None;
+    /// What a reference means in the condition of an item. What something has not put out that
+    /// is not DONE is null: a condition may ask for it.
+    pub(super) fn asked<'a>(
+        &'a self,
+        planned: &'a Planned,
+        (task, item): (u32, u32),
+        reference: &Reference,
+    ) -> Result<Cow<'a, Value>, String> {
+        let unknown = || format!("`{reference}` has no value");
+        let value = match reference {
+            Reference::Item => self.value(planned, task, item),
+            Reference::ItemKey(key) => {
+                let value = self.value(planned, task, item);
+                value.and_then(|value| value.get(key).cloned())
             }
-            list.push(value);
+            Reference::Param(name) => planned.plan.params.get(name).cloned().map(Value::String),
+            Reference::Output { task: from, key } => {
+                let from = planned.place(from).ok_or_else(unknown)?;
+                return match self.output(planned, (task, item), from, key) {
+                    Err(_) if !self.is_done(planned, (task, item), from) => {
+                        Ok(Cow::Owned(Value::Null))
+                    }
+                    found => found,
+                };
+            }
+        };
+        value.map(Cow::Owned).ok_or_else(unknown)
+    }
+
+    /// What a reference means in a text of an item that may begin.
+    pub(in crate::workflow) fn filled<'a>(
+        &'a self,
+        planned: &'a Planned,
+        (task, item): (u32, u32),
+        value: Option<&'a Value>,
+        reference: &Reference,
+    ) -> Option<Cow<'a, str>> {
+        match reference {
+            Reference::Item => value.map(plain),
+            Reference::ItemKey(key) => value?.get(key).map(plain),
+            Reference::Param(name) => {
+                let value = planned.plan.params.get(name)?;
+                Some(Cow::Borrowed(value))
+            }
+            Reference::Output { task: from, key } => {
+                let from = planned.place(from)?;
+                if let Some(Ok(joined)) = self.joined(planned, (task, item), from, key) {
+                    return Some(Cow::Borrowed(&joined.text));
+                }
+                let value = self.output(planned, (task, item), from, key).ok()?;
+                Some(Cow::Owned(plain(&value).into_owned()))
+            }
         }
-        Some(Value::Array(list))
+    }
+
+    /// What an item sees of what a task has put out: the value of a task that is one by itself,
+    /// or of the item of the same place where they follow one by one, or else the list of the
+    /// values of all items.
+    pub(super) fn output<'a>(
+        &'a self,
+        planned: &'a Planned,
+        (task, item): (u32, u32),
+        from: u32,
+        key: &str,
+    ) -> Result<Cow<'a, Value>, String> {
+        match self.joined(planned, (task, item), from, key) {
+            Some(Ok(joined)) => return Ok(Cow::Borrowed(&joined.value)),
+            Some(Err(why)) => return Err(why.clone()),
+            None => {}
+        }
+        let of = match planned.graph.is_one_by_one(task, from) {
+            true => item,
+            false => 0,
+        };
+        let value = self.output_of(from, of, key);
+        value.map(Cow::Owned).ok_or_else(|| {
+            let name = &planned.plan.tasks[from as usize].name;
+            format!("`{name}` has not put out `{key}`")
+        })
+    }
+
+    /// The list of all that a task has put out, if that is what the item sees.
+    fn joined(
+        &self,
+        planned: &Planned,
+        (task, _): (u32, u32),
+        from: u32,
+        key: &str,
+    ) -> Option<&Result<Joined, String>> {
+        let whole = planned.plan.tasks[from as usize].items != Items::One
+            && !planned.graph.is_one_by_one(task, from);
+        whole.then(|| self.joined.get(&from)?.get(key)).flatten()
+    }
+
+    /// Whether that is DONE of which an item sees what it has put out.
+    fn is_done(&self, planned: &Planned, (task, item): (u32, u32), from: u32) -> bool {
+        if planned.graph.is_one_by_one(task, from) {
+            return self.state(from, item) == Some(ItemState::Done);
+        }
+        self.tally(from).of(ItemState::Done) > 0
     }
 
     fn output_of(&self, task: u32, item: u32, key: &str) -> Option<Value> {
         let text = self.outputs.get(&(task, item))?;
-        let value: Value = serde_json::from_str(text).ok()?;
-        value.get(key).cloned()
+        let mut value: Map<String, Value> = serde_json::from_str(text).ok()?;
+        value.remove(key)
     }
 
-    /// The list that a task has put out for another to have its items of.
-    pub(super) fn listed(&self, task: u32, key: &str) -> Result<Vec<Value>, String> {
+    /// All items of a task are over: puts together what they have put out.
+    pub(super) fn join(&mut self, planned: &Planned, task: u32) {
+        for key in planned.graph.joined(task) {
+            let joined = self.put_together(planned, task, key);
+            let of_task = self.joined.entry(task).or_default();
+            of_task.insert(key.clone(), joined);
+        }
+    }
+
+    /// One value for each item that is DONE; null where it has put out nothing of that name.
+    fn put_together(&self, planned: &Planned, task: u32, key: &str) -> Result<Joined, String> {
+        let name = &planned.plan.tasks[task as usize].name;
+        let done =
+            (0..self.length(task)).filter(|item| self.state(task, *item) == Some(ItemState::Done));
+        let (mut list, mut bytes, mut found) = (Vec::new(), 2, false);
+        for item in done {
+            let value = self.output_of(task, item, key);
+            found |= value.is_some();
+            let value = value.unwrap_or_default();
+            bytes += value.to_string().len() + 1;
+            if bytes > JOINED_BYTES_MAX {
+                return Err(format!(
+                    "`{name}` has put out more of `{key}` than fits into an argument; \
+                     let its items write files, and name those"
+                ));
+            }
+            list.push(value);
+        }
+        if !found && !list.is_empty() {
+            return Err(format!("`{name}` has not put out `{key}`"));
+        }
+        let value = Value::Array(list);
+        Ok(Joined {
+            text: Arc::from(value.to_string()),
+            value: Arc::new(value),
+        })
+    }
+
+    /// Bytes that the texts of an item of this task grow by, of what many items have put out.
+    pub(super) fn filled_bytes(&self, planned: &Planned, task: u32) -> usize {
+        let needs = planned.graph.needs(task).iter();
+        let joined = needs.filter_map(|(from, key)| {
+            let joined = self.joined(planned, (task, 0), *from, key)?;
+            joined.as_ref().ok().map(|it| it.text.len())
+        });
+        joined.sum()
+    }
+
+    /// The list that a task has put out for another to have its items of. Of many items it has
+    /// what each of them has put out: the elements of a list, or a value by itself.
+    pub(super) fn listed(
+        &self,
+        planned: &Planned,
+        task: u32,
+        key: &str,
+    ) -> Result<Vec<Value>, String> {
+        let many = planned.plan.tasks[task as usize].items != Items::One;
         let range = self.outputs.range((task, 0)..=(task, u32::MAX));
         let mut list = Vec::new();
         let mut found = false;
         for ((_, item), _) in range {
             match self.output_of(task, *item, key) {
-                Some(Value::Array(values)) => {
-                    found = true;
-                    list.extend(values);
-                }
+                Some(Value::Array(values)) => list.extend(values),
+                Some(value) if many => list.push(value),
                 Some(other) => {
                     return Err(format!(
                         "its items shall be the output `{key}`, and that is no list: {other}"
                     ));
                 }
-                None => {}
+                None => continue,
             }
+            found = true;
         }
         match found {
             true => Ok(list),
@@ -81,13 +228,28 @@ impl Progress {
         }
     }
 
+    /// Keeps of what was put out what somebody wants to know.
     pub(super) fn note(&mut self, planned: &Planned, ended: &Ended) {
-        if let Some(outputs) = &ended.outputs
-            && planned.graph.is_wanted(ended.task)
-            && ended.end == ItemEnd::Done
-        {
-            self.outputs
-                .insert((ended.task, ended.item), Arc::clone(outputs));
+        let Some(outputs) = &ended.outputs else {
+            return;
+        };
+        let known = (ended.task as usize) < planned.plan.tasks.len();
+        if !known || ended.end != ItemEnd::Done {
+            return;
         }
+        let wanted = planned.graph.wanted(ended.task);
+        if wanted.is_empty() {
+            return;
+        }
+        let Ok(mut values) = serde_json::from_str::<Map<String, Value>>(outputs) else {
+            return;
+        };
+        let all = values.len();
+        values.retain(|key, _| wanted.contains(key));
+        let kept = match values.len() {
+            kept if kept == all => Arc::clone(outputs),
+            _ => Arc::from(Value::Object(values).to_string()),
+        };
+        self.outputs.insert((ended.task, ended.item), kept);
     }
 }

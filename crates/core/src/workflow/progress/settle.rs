@@ -1,26 +1,19 @@
 //! What follows from an end: who may begin now, and who never can.
 
-use baton_model::limits::RUN_ITEMS_MAX;
-use baton_model::workflow::{Condition, Edges, Items, PlanTask};
+use baton_model::limits::{RUN_ITEMS_MAX, TASK_FILLED_BYTES_MAX};
+use baton_model::workflow::{Edges, Items, PlanTask};
 use serde_json::Value;
 
+use super::bars::{Bar, Bars, bars, gate};
 use super::{ItemState, Progress, Tally};
 use crate::workflow::graph::DownEdges;
-use crate::workflow::template::Reference;
-use crate::workflow::when::When;
 use crate::workflow::{Planned, items};
 
 /// Items that are named with why they could not begin; more are only counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// Why an item cannot begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Bar {
-    #[default]
-    None,
-    Skip,
-    Block,
-}
+/// Instances of a task that may be on their way at once, however much their texts have grown.
+const FILLED_MIN: usize = 16;
 
 /// One task of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -30,10 +23,10 @@ pub(super) struct TaskProgress {
     pub(super) states: Vec<ItemState>,
     /// Edges item by item that are not settled; empty if it has none.
     open: Vec<u32>,
-    bars: Vec<Bar>,
+    bars: Vec<Bars>,
     /// Edges from whole tasks that are not settled.
     gates: u32,
-    bar: Bar,
+    own: Bars,
     pub(super) tally: Tally,
 }
 
@@ -90,13 +83,13 @@ impl Progress {
         work: &mut Work,
     ) {
         for down in planned.graph.downstream(task) {
-            let bar = bar(down.condition, state);
+            let bars = bars(down, state);
             match &down.edges {
                 DownEdges::All => {}
-                DownEdges::Same => self.edge(planned, down.task, item, bar, work),
+                DownEdges::Same => self.edge(planned, down.task, item, bars, work),
                 DownEdges::Lists(lists) => {
                     for waiting in lists.of(item) {
-                        self.edge(planned, down.task, *waiting, bar, work);
+                        self.edge(planned, down.task, *waiting, bars, work);
                     }
                 }
             }
@@ -104,11 +97,11 @@ impl Progress {
     }
 
     /// One edge of an item is settled.
-    fn edge(&mut self, planned: &Planned, task: u32, item: u32, bar: Bar, work: &mut Work) {
+    fn edge(&mut self, planned: &Planned, task: u32, item: u32, bars: Bars, work: &mut Work) {
         let own = &mut self.tasks[task as usize];
         let at = item as usize;
         own.open[at] -= 1;
-        own.bars[at] = own.bars[at].max(bar);
+        own.bars[at] = own.bars[at].and(bars);
         if own.open[at] == 0 && own.gates == 0 {
             self.arrive(planned, task, item, work);
         }
@@ -116,15 +109,16 @@ impl Progress {
 
     /// All items of a task are over: tells those that wait for all of them.
     fn complete(&mut self, planned: &Planned, task: u32, work: &mut Work) {
+        self.join(planned, task);
         let own = &self.tasks[task as usize];
-        let (tally, bar) = (own.tally, own.bar);
+        let (tally, bar) = (own.tally, own.own.bar());
         for down in planned.graph.downstream(task) {
             if down.edges != DownEdges::All {
                 continue;
             }
             let own = &mut self.tasks[down.task as usize];
             own.gates -= 1;
-            own.bar = own.bar.max(gate(down.condition, &tally, bar));
+            own.own = own.own.and(gate(down, &tally, bar));
             if own.gates == 0 {
                 self.enter(planned, down.task, work);
             }
@@ -135,6 +129,10 @@ impl Progress {
     fn enter(&mut self, planned: &Planned, task: u32, work: &mut Work) {
         if !self.tasks[task as usize].mapped && !self.map(planned, task, work) {
             return;
+        }
+        if let Some(limit) = TASK_FILLED_BYTES_MAX.checked_div(self.filled_bytes(planned, task)) {
+            let limit = u32::try_from(limit.max(FILLED_MIN)).unwrap_or(u32::MAX);
+            self.lanes.narrow(task, limit);
         }
         let own = &self.tasks[task as usize];
         if own.states.is_empty() {
@@ -155,11 +153,11 @@ impl Progress {
         let Items::Output { task: from, key } = &own.items else {
             return true;
         };
-        if self.tasks[task as usize].bar != Bar::None {
+        if self.tasks[task as usize].own.bar() != Bar::None {
             self.arrive(planned, task, 0, work);
             return false;
         }
-        match self.assign(task, *from, key) {
+        match self.assign(planned, task, *from, key) {
             Ok(()) => true,
             Err(why) => {
                 self.fail(task, 0, why, work);
@@ -168,14 +166,20 @@ impl Progress {
         }
     }
 
-    /// Gives a task the items that another has put out.
-    pub(super) fn assign(&mut self, task: u32, from: u32, key: &str) -> Result<(), String> {
-        let list = self.listed(from, key)?;
-        let room = RUN_ITEMS_MAX.saturating_sub(u64::from(self.total.all()));
+    /// Gives a task the items that another has put out. How many there may be does not depend on
+    /// what else has been put out by then: a leader that takes over may learn it in another order.
+    pub(super) fn assign(
+        &mut self,
+        planned: &Planned,
+        task: u32,
+        from: u32,
+        key: &str,
+    ) -> Result<(), String> {
+        let list = self.listed(planned, from, key)?;
         let count = u32::try_from(list.len()).ok();
-        let count = count.filter(|it| u64::from(*it) <= room);
+        let count = count.filter(|it| u64::from(*it) <= RUN_ITEMS_MAX);
         let count =
-            count.ok_or_else(|| format!("the run would have more than {RUN_ITEMS_MAX} items"))?;
+            count.ok_or_else(|| format!("it would have more than {RUN_ITEMS_MAX} items"))?;
         let texts = list.iter().map(Value::to_string);
         self.lists.insert(task, texts.collect());
         let progress = &mut self.tasks[task as usize];
@@ -194,13 +198,8 @@ impl Progress {
         if own.states[item as usize] != ItemState::Waiting {
             return;
         }
-        let bar = own
-            .bars
-            .get(item as usize)
-            .copied()
-            .unwrap_or_default()
-            .max(own.bar);
-        match bar {
+        let bars = own.bars.get(item as usize).copied().unwrap_or_default();
+        match bars.and(own.own).bar() {
             Bar::Block => work.push((task, item, ItemState::Blocked)),
             Bar::Skip => work.push((task, item, ItemState::Skipped)),
             // What it is does not depend on whether the failure or this came first: it may be
@@ -218,26 +217,22 @@ impl Progress {
 
     /// Whether an item shall run, and can.
     fn wanted(&self, planned: &Planned, task: u32, item: u32) -> Result<bool, String> {
-        let own = &planned.plan.tasks[task as usize];
-        if let Some(text) = &own.when {
-            let when = When::parse(text)?;
-            let mut known = |reference: &Reference| match reference {
-                Reference::Item => self.value(planned, task, item),
-                Reference::ItemKey(key) => self.value(planned, task, item)?.get(key).cloned(),
-                Reference::Output { task, key } => self.output(planned, planned.place(task)?, key),
-                Reference::Param(name) => planned.plan.params.get(name).cloned().map(Value::String),
-            };
-            let holds = when.holds(&mut known);
+        if let Some(when) = planned.graph.when(task) {
+            let holds = when.holds(&mut |reference| self.asked(planned, (task, item), reference));
             if !holds.map_err(|why| format!("its `when` cannot be answered: {why}"))? {
                 return Ok(false);
             }
         }
         for (from, key) in planned.graph.needs(task) {
-            if self.output(planned, *from, key).is_none() {
-                let name = &planned.plan.tasks[*from as usize].name;
-                return Err(format!(
-                    "`{name}` has not put out `{key}`, or more of it than fits into an argument"
-                ));
+            self.output(planned, (task, item), *from, key)?;
+        }
+        // Values that stand in a file were looked at when it was read.
+        let keys = planned.graph.item_keys(task);
+        let own = &planned.plan.tasks[task as usize];
+        if !keys.is_empty() && matches!(own.items, Items::Output { .. }) {
+            let value = self.value(planned, task, item).unwrap_or_default();
+            if let Some(key) = keys.iter().find(|key| value.get(key).is_none()) {
+                return Err(format!("its item has no `{key}`: {value}"));
             }
         }
         Ok(true)
@@ -318,40 +313,11 @@ impl TaskProgress {
         Self {
             mapped: count.is_some(),
             states: vec![ItemState::Waiting; length],
-            bars: vec![Bar::None; open.len()],
+            bars: vec![Bars::default(); open.len()],
             open,
             gates: u32::try_from(gates).unwrap_or(u32::MAX),
-            bar: Bar::None,
+            own: Bars::default(),
             tally,
         }
-    }
-}
-
-/// What one end means to an item that waits for it.
-const fn bar(condition: Condition, state: ItemState) -> Bar {
-    match condition {
-        Condition::End => Bar::None,
-        Condition::Success if state.is_bad() => Bar::Block,
-        Condition::Success if matches!(state, ItemState::Skipped) => Bar::Skip,
-        Condition::Success => Bar::None,
-        Condition::Failure if state.is_bad() => Bar::None,
-        Condition::Failure => Bar::Skip,
-    }
-}
-
-/// What the ends of a whole task mean to one that waits for all of them. Of a task whose items
-/// were skipped in part, those that ran count. One without items hands on what bars it.
-fn gate(condition: Condition, tally: &Tally, own: Bar) -> Bar {
-    let empty = tally.all() == 0;
-    let skipped = tally.of(ItemState::Skipped);
-    let bad = tally.bad() > 0 || empty && own == Bar::Block;
-    match condition {
-        Condition::End => Bar::None,
-        Condition::Success if bad => Bar::Block,
-        Condition::Success if empty => own,
-        Condition::Success if skipped == tally.all() => Bar::Skip,
-        Condition::Success => Bar::None,
-        Condition::Failure if bad => Bar::None,
-        Condition::Failure => Bar::Skip,
     }
 }

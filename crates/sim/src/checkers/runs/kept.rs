@@ -3,13 +3,15 @@
 //!
 //! What is DONE stays it, except: a task that is asked for again, with all that comes after it
 //! if that is asked for too; under another plan, a task that does something else, or comes
-//! after other things, or after a task that has changed; and an item that is no more.
+//! after other things, or after a task that has changed; an item that is no more; and an item
+//! that has answered to something which now runs, with all that comes after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::workflow::{Edges, ItemEnd, Plan, PlanTask};
+use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, PlanTask};
 
 use super::Place;
+use super::oracle::Oracle;
 use crate::plans::count;
 
 /// How far a task of the new plan is the one that it was.
@@ -33,7 +35,7 @@ pub(super) fn done(
     let done = done.map(|(place, _)| *place);
     let done = done.filter(|(task, _)| !redone.contains(task));
     let Some(new) = new else {
-        return done.collect();
+        return answered(old, done.collect());
     };
     let standings = standings(old, new);
     let moved = done.filter_map(|(task, item)| {
@@ -43,7 +45,43 @@ pub(super) fn done(
         let stays = standings[at as usize] != Standing::Other;
         (there && stays).then_some((at, item))
     });
-    moved.collect()
+    answered(new, moved.collect())
+}
+
+/// What is left of this without what has answered to something that is not over.
+fn answered(plan: &Plan, done: BTreeSet<Place>) -> BTreeSet<Place> {
+    let ends: BTreeMap<Place, ItemEnd> = done.iter().map(|it| (*it, ItemEnd::Done)).collect();
+    let fates = Oracle::new(plan, &ends, []).all();
+    let open: BTreeSet<Place> = fates
+        .iter()
+        .filter(|(_, fate)| !fate.is_settled())
+        .map(|(place, _)| *place)
+        .collect();
+    // A task without items hands on what it would have answered to.
+    let (mut undone, mut empty) = (BTreeSet::<Place>::new(), BTreeSet::<u32>::new());
+    for (task, at) in plan.tasks.iter().zip(0_u32..) {
+        let answers = |item: u32| {
+            task.after.iter().any(|after| {
+                let behind = |places: &BTreeSet<Place>| match &after.edges {
+                    Edges::All => places.iter().any(|(task, _)| *task == after.task),
+                    Edges::Same => places.contains(&(after.task, item)),
+                    Edges::Lists(lists) => {
+                        let mut named = lists.of(item).iter();
+                        named.any(|it| places.contains(&(after.task, *it)))
+                    }
+                };
+                let handles = after.condition != Condition::Success;
+                let handed = after.edges == Edges::All && empty.contains(&after.task);
+                behind(&undone) || handed || handles && behind(&open)
+            })
+        };
+        let items: Vec<u32> = (0..count(task)).filter(|item| answers(*item)).collect();
+        if count(task) == 0 && answers(0) {
+            empty.insert(at);
+        }
+        undone.extend(items.into_iter().map(|item| (at, item)));
+    }
+    done.difference(&undone).copied().collect()
 }
 
 fn place(plan: &Plan, name: &str) -> Option<u32> {

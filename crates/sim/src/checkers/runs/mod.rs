@@ -332,23 +332,22 @@ impl RunChecks {
             Some(row) => row.ends.keys().copied().collect(),
             None => BTreeSet::new(),
         };
-        let explains = |it: &&Asked| {
-            let about = it.run == *run && it.seen == before.generation && it.plan == *plan;
-            let right = || {
-                kept::done(
-                    &before.plan,
-                    &before.ends,
-                    plan.as_deref(),
-                    it.again.as_ref(),
-                )
-            };
-            about && right() == stays
+        let about =
+            |it: &&Asked| it.run == *run && it.seen == before.generation && it.plan == *plan;
+        let right = |it: &Asked| {
+            let (plan, again) = (plan.as_deref(), it.again.as_ref());
+            kept::done(&before.plan, &before.ends, plan, again)
         };
-        match self.asked.iter().find(explains) {
-            Some(_) => Ok(()),
-            None => broken(
+        let right: Vec<_> = self.asked.iter().filter(about).map(right).collect();
+        match right.contains(&stays) {
+            true => Ok(()),
+            false => broken(
                 "resume-unasked",
-                format!("{run} {generation} keeps {stays:?} of {:?}", before.ends),
+                format!(
+                    "{run} {generation} keeps {stays:?} of {:?}, where {right:?} would be right; it was {}, and is {plan:?}",
+                    before.ends,
+                    before.told()
+                ),
             ),
         }
     }

@@ -41,7 +41,7 @@ impl Fate {
 }
 
 /// What an edge says about the item behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Go,
     Skip,
@@ -105,8 +105,12 @@ impl<'a> Oracle<'a> {
 
     fn unbegun(&mut self, (task, item): Place) -> Fate {
         let own = &self.plan.tasks[task as usize];
-        let words = own.after.iter().map(|after| self.word(after, item));
-        match words.max().unwrap_or(Word::Go) {
+        let mut said = Vec::new();
+        for after in &own.after {
+            let words = self.words(after, item);
+            said.extend(words.into_iter().map(|word| (after.condition, word)));
+        }
+        match together(&said) {
             Word::Wait => Fate::Waits,
             Word::Block => Fate::Blocked,
             Word::Skip => Fate::Skipped,
@@ -116,17 +120,18 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// What one edge says to one item.
-    fn word(&mut self, after: &After, item: u32) -> Word {
+    /// What an edge says to one item, once for each that it names.
+    fn words(&mut self, after: &After, item: u32) -> Vec<Word> {
         let before = after.task;
         match &after.edges {
-            Edges::Same => one(after.condition, self.fate((before, item))),
+            Edges::Same => vec![one(after.condition, self.fate((before, item)))],
             Edges::Lists(lists) => {
                 let named = lists.of(item).iter();
-                let words = named.map(|it| one(after.condition, self.fate((before, *it))));
-                words.max().unwrap_or(Word::Go)
+                named
+                    .map(|it| one(after.condition, self.fate((before, *it))))
+                    .collect()
             }
-            Edges::All => self.whole(before, after.condition),
+            Edges::All => vec![self.whole(before, after.condition)],
         }
     }
 
@@ -156,14 +161,35 @@ impl<'a> Oracle<'a> {
     fn nothing(&mut self, task: u32, condition: Condition) -> Word {
         let own = &self.plan.tasks[task as usize];
         let whole = own.after.iter().filter(|it| it.edges == Edges::All);
-        let word = whole.map(|it| self.whole(it.task, it.condition)).max();
-        match (word.unwrap_or(Word::Go), condition) {
+        let said: Vec<_> = whole
+            .map(|it| (it.condition, self.whole(it.task, it.condition)))
+            .collect();
+        match (together(&said), condition) {
             (Word::Wait, _) => Word::Wait,
             (_, Condition::End) => Word::Go,
             (word, Condition::Success) => word,
             (Word::Block, Condition::Failure) => Word::Go,
             (_, Condition::Failure) => Word::Skip,
         }
+    }
+}
+
+/// What all edges say together. What is needed must not all have been skipped, and of what
+/// must have failed one must have.
+fn together(said: &[(Condition, Word)]) -> Word {
+    let has = |wanted: Word| said.iter().any(|(_, word)| *word == wanted);
+    let only_skips = |condition: Condition| {
+        let mut words = said.iter().filter(|it| it.0 == condition).map(|it| it.1);
+        words.clone().count() > 0 && words.all(|word| word == Word::Skip)
+    };
+    if has(Word::Wait) {
+        Word::Wait
+    } else if has(Word::Block) {
+        Word::Block
+    } else if only_skips(Condition::Success) || only_skips(Condition::Failure) {
+        Word::Skip
+    } else {
+        Word::Go
     }
 }
 

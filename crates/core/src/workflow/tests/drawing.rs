@@ -1,0 +1,165 @@
+//! Plans, ends and resumes as they are drawn: whatever they are, the rules hold.
+
+use super::*;
+
+/// A small source of numbers, the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+}
+
+fn drawn(dice: &mut Dice) -> Plan {
+    let mut plan = Plan {
+        fail_fast: dice.below(4) == 0,
+        max_concurrent: (dice.below(2) == 0).then_some(3),
+        ..Plan::default()
+    };
+    let count = 2 + dice.below(6);
+    for at in 0..count {
+        let items = match dice.below(7) {
+            0 | 1 => Items::One,
+            2 if at > 0 => Items::Output {
+                task: u32::try_from(dice.below(at)).expect("few"),
+                key: "list".to_owned(),
+            },
+            _ => Items::Range {
+                first: 0,
+                step: 1,
+                count: u32::try_from(dice.below(4)).expect("few"),
+            },
+        };
+        let mut own = PlanTask {
+            name: format!("t{at}"),
+            items,
+            ..PlanTask::default()
+        };
+        for before in 0..at {
+            let place = u32::try_from(before).expect("few");
+            let source = matches!(&own.items, Items::Output { task, .. } if *task == place);
+            if dice.below(3) > 0 && !source {
+                continue;
+            }
+            let theirs = items::count(&plan.tasks[before as usize].items).unwrap_or(0);
+            let mine = items::count(&own.items).unwrap_or(0);
+            let counted = theirs > 0 && mine > 0 && !source;
+            let edges = match dice.below(3) {
+                0 if counted && theirs == mine => Edges::Same,
+                1 if counted => {
+                    let mut lists = Lists::default();
+                    for _ in 0..mine {
+                        let length = dice.below(3);
+                        let list: Vec<_> = (0..length)
+                            .map(|_| u32::try_from(dice.below(theirs)).expect("few"))
+                            .collect();
+                        lists.push(&list).expect("few");
+                    }
+                    Edges::Lists(lists)
+                }
+                _ => Edges::All,
+            };
+            let condition = match dice.below(6) {
+                0 => Condition::Failure,
+                1 => Condition::End,
+                _ => Condition::Success,
+            };
+            own.after.push(After {
+                task: place,
+                condition,
+                edges,
+            });
+        }
+        if dice.below(6) == 0
+            && let Some(after) = own.after.iter().find(|it| it.edges == Edges::All)
+        {
+            own.when = Some(format!("tasks.t{}.outputs.list != 7", after.task));
+        }
+        plan.tasks.push(own);
+    }
+    check::check(&plan).expect("a plan");
+    plan
+}
+
+/// Any plan, with ends in any order, and resumed where it failed: it always comes to an end, no
+/// item runs twice, none before what it waits for, and a restart at any moment changes nothing
+/// (see [`Trial::restart`]).
+#[test]
+fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
+    let (mut failed, mut good, mut undone) = (0, 0, 0);
+    for seed in 0..3_000 {
+        let mut dice = Dice(seed);
+        let mut run = Trial::new(drawn(&mut dice));
+        let bad = dice.below(3) == 0;
+        for _generation in 0..4 {
+            carry_out(&mut run, &mut dice, bad, seed);
+            if run.progress.is_good() {
+                break;
+            }
+            failed += 1;
+            undone += run.resume();
+        }
+        good += usize::from(run.progress.is_good());
+    }
+    assert!(
+        good > 300 && failed > 100 && undone > 50,
+        "{good} {failed} {undone}"
+    );
+}
+
+/// One generation, to its end.
+fn carry_out(run: &mut Trial, dice: &mut Dice, bad: bool, seed: u64) {
+    run.release();
+    for _ in 0..1_000 {
+        let live: Vec<_> = run.progress.live().collect();
+        if live.is_empty() {
+            break;
+        }
+        let at = usize::try_from(dice.below(live.len() as u64)).expect("few");
+        let (task, item, _) = live[at];
+        waits_for_nothing(run, task, item);
+        let end = match dice.below(8) {
+            0 if bad => ItemEnd::Failed,
+            1 if bad => ItemEnd::Halted,
+            _ => ItemEnd::Done,
+        };
+        let outputs = match dice.below(4) {
+            0 => None,
+            length => Some(serde_json::json!({ "list": vec![length; length as usize] })),
+        };
+        let outputs = outputs.map(|it| it.to_string());
+        let name = run.planned.plan.tasks[task as usize].name.clone();
+        run.end(&name, item, end, outputs.as_deref());
+        run.release();
+    }
+    assert!(run.progress.is_over(), "seed {seed}");
+    assert!(run.progress.is_still(), "seed {seed}");
+}
+
+fn waits_for_nothing(run: &Trial, task: u32, item: u32) {
+    for after in &run.planned.plan.tasks[task as usize].after {
+        let all = 0..run.progress.length(after.task);
+        let awaited: Vec<u32> = match &after.edges {
+            Edges::All => all.collect(),
+            Edges::Same => vec![item],
+            Edges::Lists(lists) => lists.of(item).to_vec(),
+        };
+        for upstream in awaited {
+            let state = run.progress.state(after.task, upstream).expect("an item");
+            assert!(
+                state.is_settled(),
+                "{task}.{item} runs before {}.{upstream}",
+                after.task
+            );
+            if after.condition == Condition::Success {
+                let fine = matches!(state, ItemState::Done | ItemState::Skipped);
+                assert!(fine, "{task}.{item} runs after {state:?}");
+            }
+        }
+    }
+}

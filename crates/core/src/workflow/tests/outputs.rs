@@ -1,0 +1,128 @@
+//! What items see of what was put out before them.
+
+use super::*;
+
+fn command(plan: &mut Plan, task: usize, words: &[&str]) {
+    let words = words.iter().map(|it| (*it).to_owned()).collect();
+    plan.tasks[task].spec = Arc::new(InstanceSpec {
+        work: Work::Command(words),
+        ..InstanceSpec::default()
+    });
+}
+
+fn words(run: &Trial, task: u32, item: u32) -> Vec<String> {
+    let part = baton_model::workflow::Part {
+        run: baton_model::ids::RunId(1),
+        generation: baton_model::ids::Generation(1),
+        task,
+        item,
+    };
+    match bind::spec(&run.planned, &run.progress, part).work {
+        Work::Command(words) => words,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_item_that_follows_one_by_one_sees_what_its_own_has_put_out() {
+    let mut plan = plan(&[("up", 3, &[]), ("down", 3, &["up="]), ("all", 1, &["up"])]);
+    command(&mut plan, 1, &["{{ tasks.up.outputs.x }}"]);
+    command(&mut plan, 2, &["{{ tasks.up.outputs.x }}"]);
+    plan.tasks[1].when = Some("tasks.up.outputs.x > 10".to_owned());
+    check::check(&plan).expect("a plan");
+    let mut run = Trial::new(plan);
+    run.release();
+    run.end("up", 2, ItemEnd::Done, Some(r#"{"x": 12, "big": "no"}"#));
+    assert_eq!(run.release(), ["down2"]);
+    assert_eq!(words(&run, 1, 2), ["12"]);
+    run.end("up", 0, ItemEnd::Done, Some(r#"{"x": 1}"#));
+    assert!(run.release().is_empty());
+    assert_eq!(run.state("down", 0), ItemState::Skipped);
+    run.end("up", 1, ItemEnd::Done, Some(r#"{"y": 1}"#));
+    assert_eq!(run.state("down", 1), ItemState::Failed);
+    assert_eq!(run.release(), ["all"]);
+    assert_eq!(words(&run, 2, 0), ["[1,null,12]"], "each in its place");
+}
+
+#[test]
+fn what_nobody_has_put_out_is_an_error_and_null_of_what_is_not_done() {
+    let mut plan = plan(&[("up", 2, &[]), ("all", 1, &["up"]), ("tidy", 1, &["up!"])]);
+    command(&mut plan, 1, &["{{ tasks.up.outputs.misspelt }}"]);
+    plan.tasks[2].when = Some("tasks.up.outputs.x == null or true".to_owned());
+    let mut run = Trial::new(plan.clone());
+    run.release();
+    run.end("up", 0, ItemEnd::Done, Some(r#"{"x": 1}"#));
+    run.end("up", 1, ItemEnd::Done, Some(r#"{"x": 2}"#));
+    assert_eq!(run.state("all", 0), ItemState::Failed);
+    plan.tasks[0].items = Items::One;
+    let mut run = Trial::new(plan);
+    run.release();
+    assert_eq!(run.fails("up", 0), ["tidy"]);
+}
+
+#[test]
+fn an_item_without_what_its_task_refers_to_fails_and_never_runs() {
+    let mut plan = plan(&[("list", 1, &[]), ("map", 1, &["list"])]);
+    command(&mut plan, 1, &["rm", "{{ item.dir }}"]);
+    plan.tasks[1].items = Items::Output {
+        task: 0,
+        key: "f".to_owned(),
+    };
+    let mut run = Trial::new(plan);
+    run.release();
+    let outputs = r#"{"f": [{"dir": "a"}, {"dri": "b"}, "c"]}"#;
+    run.end("list", 0, ItemEnd::Done, Some(outputs));
+    assert_eq!(run.release(), ["map0"]);
+    assert_eq!(run.state("map", 1), ItemState::Failed);
+    assert_eq!(run.state("map", 2), ItemState::Failed);
+    let problems: Vec<_> = run.progress.problems().collect();
+    assert!(problems[0].2.contains("no `dir`"), "{problems:?}");
+}
+
+#[test]
+fn items_of_items_are_lists_put_together_and_values_by_themselves() {
+    let mut plan = plan(&[("fork", 3, &[]), ("map", 1, &["fork"])]);
+    plan.tasks[1].items = Items::Output {
+        task: 0,
+        key: "v".to_owned(),
+    };
+    let mut run = Trial::new(plan);
+    run.release();
+    for (item, outputs) in [r#"{"v": [1, 2]}"#, r#"{"v": 3}"#, "{}"].iter().enumerate() {
+        let item = u32::try_from(item).expect("few");
+        run.end("fork", item, ItemEnd::Done, Some(outputs));
+    }
+    assert_eq!(run.release(), ["map0", "map1", "map2"]);
+    let value = |item| run.progress.value(&run.planned, 1, item);
+    assert_eq!(value(2), Some(serde_json::json!(3)));
+}
+
+/// What it needs was skipped, and no other branch can make up for that.
+#[test]
+fn what_refers_to_the_outputs_of_something_skipped_is_skipped() {
+    let mut plan = plan(&[
+        ("up", 1, &[]),
+        ("other", 1, &[]),
+        ("down", 1, &["up", "other"]),
+    ]);
+    plan.tasks[0].when = Some("false".to_owned());
+    command(&mut plan, 2, &["{{ tasks.up.outputs.x }}"]);
+    let mut run = Trial::new(plan);
+    assert_eq!(run.release(), ["other"]);
+    assert!(run.done("other", 0).is_empty());
+    assert_eq!(run.state("down", 0), ItemState::Skipped);
+}
+
+/// Otherwise ten thousand instances would hold ten thousand copies of one long list.
+#[test]
+fn few_instances_are_on_their_way_whose_texts_have_grown_long() {
+    let mut plan = plan(&[("up", 2, &[]), ("down", 9_000, &["up"])]);
+    command(&mut plan, 1, &["{{ tasks.up.outputs.x }}"]);
+    let mut run = Trial::new(plan);
+    run.release();
+    let outputs = serde_json::json!({ "x": "x".repeat(60_000) }).to_string();
+    run.end("up", 0, ItemEnd::Done, Some(&outputs));
+    run.end("up", 1, ItemEnd::Done, Some(&outputs));
+    let begun = run.release().len();
+    assert!((100..1_000).contains(&begun), "{begun}");
+}
