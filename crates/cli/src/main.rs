@@ -11,6 +11,7 @@
 //! | [`views`] | how a run looks |
 //! | [`token`] | tokens made and revoked |
 //! | [`credentials`] | what is shown to a scheduler, and whom it is trusted to be |
+//! | [`completions`] | what shells complete |
 //! | [`mod@bench`] | what Baton costs on this machine |
 //! | [`attempt`], [`fetch`] | hidden: the work of a worker's attempt |
 //! | [`diary`] | what servers tell their operators |
@@ -26,6 +27,7 @@
 
 mod attempt;
 mod bench;
+mod completions;
 mod credentials;
 mod diary;
 mod fetch;
@@ -47,7 +49,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use baton_runner::{coordinator, helpers};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Runs tasks, and survives whatever happens meanwhile.
 #[derive(Debug, Parser)]
@@ -75,6 +77,7 @@ enum Command {
     Schedule(schedule::Schedule),
     Import(import::Import),
     Bench(bench::Bench),
+    Completions(completions::Completions),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Schedule(command) => schedule::run(&command),
         Command::Import(command) => import::run(&command),
         Command::Bench(command) => bench::run(&command),
+        Command::Completions(command) => completions::run(&command, Cli::command()),
     };
     output::exit_code(ended)
 }

@@ -92,8 +92,11 @@ impl fmt::Display for ClientError {
 /// As for a file that was read here: a place, what is wrong, and what to do about it.
 fn told(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
     f.write_str(&problem.title)?;
-    if !problem.detail.is_empty() && problem.detail != problem.title {
-        write!(f, ": {}", problem.detail)?;
+    // Each problem below tells itself.
+    let detail = &problem.detail;
+    let told = problem.errors.iter().any(|error| error.message == *detail);
+    if !detail.is_empty() && *detail != problem.title && !told {
+        write!(f, ": {detail}")?;
     }
     for error in &problem.errors {
         f.write_str("\n\n")?;
@@ -142,5 +145,25 @@ mod tests {
              you mean `run`?"
         );
         assert!(!problem.may_pass() && !problem.is_not_found());
+    }
+
+    #[test]
+    fn a_problem_is_told_once() {
+        let text = "r2 has no task `nope`";
+        let problem = ClientError::Problem(Box::new(Problem {
+            kind: "invalid".to_owned(),
+            title: "cannot be used".to_owned(),
+            status: 422,
+            detail: text.to_owned(),
+            errors: vec![ProblemAt {
+                field: "task".to_owned(),
+                message: text.to_owned(),
+                mend: "name another".to_owned(),
+            }],
+        }));
+        assert_eq!(
+            problem.to_string(),
+            "cannot be used\n\ntask\n  r2 has no task `nope`\n  mend: name another"
+        );
     }
 }

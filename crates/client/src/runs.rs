@@ -34,6 +34,8 @@ pub struct ItemFilter {
     pub state: Option<String>,
     /// Of this task only.
     pub task: Option<String>,
+    /// This item of that task only.
+    pub item: Option<u32>,
 }
 
 /// How a run goes on.
@@ -110,6 +112,8 @@ impl Client {
         let mut url = self.run_at(run, &["items", ""]);
         query(&mut url, "state", filter.state.as_deref());
         query(&mut url, "task", filter.task.as_deref());
+        let item = filter.item.map(|item| item.to_string());
+        query(&mut url, "item", item.as_deref());
         self.all(url, most).await
     }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use baton_files::Binding;
 use clap::Args;
 
+use crate::output::{Failure, clean};
+
 /// Ports, variables and parameters.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Given {
@@ -20,14 +22,28 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// The binding. Of two values for one name the later one counts.
-    pub(crate) fn binding(&self) -> Binding {
-        Binding {
-            params: self.params.iter().cloned().collect::<BTreeMap<_, _>>(),
+    /// The binding. Of two ports for one name the later one counts.
+    pub(crate) fn binding(&self) -> Result<Binding, Failure> {
+        Ok(Binding {
+            params: params(&self.params)?,
             ports: self.ports.iter().cloned().collect(),
             task_id: None,
+        })
+    }
+}
+
+/// Parameters by name. Two values for one name are a mistake: nobody can tell which was meant.
+pub(crate) fn params(given: &[(String, String)]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut params = BTreeMap::new();
+    for (name, value) in given {
+        if let Some(before) = params.insert(name.clone(), value.clone()) {
+            let (name, before, value) = (clean(name), clean(&before), clean(value));
+            return Err(Failure::usage(format!(
+                "the parameter {name} is given twice: `{before}` and `{value}`"
+            )));
         }
     }
+    Ok(params)
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

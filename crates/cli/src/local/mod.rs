@@ -30,7 +30,7 @@ use baton_runner::task::Options;
 use clap::{Args, Subcommand};
 
 use crate::output::{Ended, Failure};
-pub(crate) use given::{pair, variable};
+pub(crate) use given::{pair, params, variable};
 pub(crate) use run::{code, failure_code};
 pub(crate) use tail::Lane;
 

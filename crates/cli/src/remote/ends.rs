@@ -14,7 +14,7 @@ use crate::output::{Ended, Failure, Output};
 
 /// Stop instances or a run: what waits at once, what runs as soon as it can be
 ///
-/// With --json, an object: halted and stopping, both counts.
+/// With --json, an object: halted and stopping, both counts; of a run, its id and generation.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,4 @@
-//! `baton explain`: why an instance is where it is.
+//! `baton explain`: why an instance or a run is where it is.
 
 use std::io::Write;
 
@@ -11,14 +11,18 @@ use crate::output::{Ended, Output, Style, clean};
 
 /// Tell why an instance or a run is where it is, and what to do about it
 ///
+/// Of a run that is over: why it ended so, what was blocked by what, and what to do next.
+///
 /// With --json, an object: id, state, reason (a word), text, and what it is about: worker, resource,
-/// short, until.
+/// short, until. Of a run: run (with problems, halting and timedOut), tasks (each with its items and
+/// the reason why they wait), and errors, alike failures together with one example.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton explain i12
   baton explain i12 --json | jq -r .reason
-  baton explain r3                   what each task of a run waits for")]
+  baton explain r3                   what each task of a run waits for, or why it has failed
+  baton explain r3 --json | jq -r '.errors[].endText'")]
 pub(crate) struct Explain {
     /// Which: i12, or a run r3
     #[arg(value_name = "ID", value_parser = ids::one_or_run)]

@@ -1,4 +1,4 @@
-//! `baton logs`: what an instance printed, as far as it goes or to its end.
+//! `baton logs`: what an instance, or an item of a run, printed, as far as it goes or to its end.
 
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
@@ -8,6 +8,8 @@ use baton_model::api::Instance;
 use baton_model::ids::InstanceId;
 use clap::Args;
 
+use super::ids::Which;
+use super::runs::items::{self, Place};
 use super::waiting::{patiently, standing};
 use super::{ids, refused};
 use crate::local::Lane;
@@ -15,18 +17,30 @@ use crate::output::{Ended, Failure, Output, note};
 
 /// Between two looks at a log that has not grown.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How long the scheduler is asked to wait at a time for an item that has not begun.
+const GLANCE: Duration = Duration::from_secs(1);
 
-/// Show what an instance printed
+/// Show what an instance printed, or an item of a run
+///
+/// Of a run, the task and the item say which instance is meant: the last one of that item. They may
+/// be left out where there is only one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton logs i12
   baton logs i12 -f                  until it has ended, through every attempt
-  baton logs i12 --stderr --attempt 1 --process fetch --run 0")]
+  baton logs i12 --stderr --attempt 1 --process fetch --run 0
+  baton logs r3 --task extract --item 1 -f")]
 pub(crate) struct Logs {
-    /// Which
-    #[arg(value_name = "ID", value_parser = ids::one)]
-    id: InstanceId,
+    /// Which: i12, or a run r3
+    #[arg(value_name = "ID", value_parser = ids::one_or_run)]
+    which: Which,
+    /// Of a run: of this task
+    #[arg(long, value_name = "TASK")]
+    task: Option<String>,
+    /// Of a run: of this item of the task; the first is 0
+    #[arg(long, value_name = "N", requires = "task")]
+    item: Option<u32>,
     /// Go on until its end
     #[arg(short, long)]
     follow: bool,
@@ -58,12 +72,13 @@ struct Piece<'a> {
 }
 
 pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
+    let id = instance(command, client).await?;
     let stream = match command.stderr {
         true => Stream::Stderr,
         false => Stream::Stdout,
     };
     let mut wish = LogWish {
-        instance: command.id,
+        instance: id,
         stream,
         attempt: command.attempt,
         process: command.process.clone(),
@@ -71,7 +86,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
         offset: 0,
     };
     if command.follow {
-        wish.attempt = Some(started(client, command).await?);
+        wish.attempt = Some(started(client, id, command).await?);
     }
     let mut printer = Printer::new(command.json);
     loop {
@@ -96,7 +111,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
                 continue;
             }
             let next = match goes_on && command.attempt.is_none() {
-                true => after(client, command.id, piece.attempt).await?,
+                true => after(client, id, piece.attempt).await?,
                 false => None,
             };
             let Some(next) = next else { break };
@@ -108,12 +123,52 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
     printer.finish()
 }
 
+/// The instance that is meant; with -f, as soon as there is one.
+async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure> {
+    let run = match command.which {
+        Which::Instances(_) if command.task.is_some() => {
+            return Err(Failure::usage("--task and --item are for runs: r12"));
+        }
+        Which::Instances(span) => {
+            // Where nobody answers at first, nobody is waited for.
+            if command.follow {
+                client.instance(span.first).await.map_err(refused)?;
+            }
+            return Ok(span.first);
+        }
+        Which::Run(run) => run,
+    };
+    let place = Place {
+        run,
+        task: command.task.as_deref(),
+        item: command.item,
+    };
+    let mut told = false;
+    loop {
+        if let Some(id) = items::instance(place, client).await? {
+            return Ok(id);
+        }
+        let text = format!("{run}: that item has not begun");
+        if !command.follow {
+            return Err(Failure::failed(format!(
+                "{text}; `baton explain {run}` tells why, and -f waits for it"
+            )));
+        }
+        if !told {
+            note(&format!("{text}; waiting for it"));
+            told = true;
+        }
+        let waited = patiently(|| client.wait_run(run, GLANCE)).await;
+        waited.map_err(refused)?;
+    }
+}
+
 /// The attempt to follow, as soon as there is one.
-async fn started(client: &Client, command: &Logs) -> Result<u32, Failure> {
+async fn started(client: &Client, id: InstanceId, command: &Logs) -> Result<u32, Failure> {
     let wanted = command.attempt.unwrap_or(1);
     let mut told = false;
     loop {
-        let instance = look(client, command.id).await.map_err(refused)?;
+        let instance = look(client, id).await.map_err(refused)?;
         // The log of one that has not printed anything yet is empty, and grows.
         if instance.attempts >= wanted {
             return Ok(command.attempt.unwrap_or(instance.attempts));

@@ -21,7 +21,8 @@ use crate::time::{between, now, since, size, span, stamp};
 /// ran.
 ///
 /// With --json, an object: instance and timeline, as the scheduler's API has them; of a range, its
-/// first, last and counts by state.
+/// first, last and counts by state; of a run: run, tasks and errors. With --items or --timeline, an
+/// array of items.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +32,9 @@ Examples:
   baton show r3                      a run
   baton show r3 --graph
   baton show r3 --svg > graph.svg
-  baton show r3 --timeline")]
+  baton show r3 --timeline
+  baton show r3 --items --task extract --state FAILED
+  baton show r3 --items --json | jq -r '.[].instance'")]
 pub(crate) struct Show {
     /// Which: i12, a range i1..i9, or a run r3
     #[arg(value_name = "ID", value_parser = ids::which)]
@@ -54,7 +57,7 @@ pub(super) async fn run(command: &Show, client: &Client) -> Ended {
         Which::Run(id) => return runs::show::run(id, &command.shape, command.json, client).await,
         Which::Instances(_) if command.shape.is_some() => {
             return Err(Failure::usage(
-                "--graph, --dot, --svg and --timeline are for runs: r12",
+                "--graph, --dot, --svg, --timeline and --items are for runs: r12",
             ));
         }
         Which::Instances(span) => span,

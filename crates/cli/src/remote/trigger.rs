@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::library::task_name;
 use super::{ids, refused, submit};
-use crate::local::pair;
+use crate::local::{pair, params};
 use crate::output::{Ended, Failure, Output, clean, note};
 
 /// The variable with the secret of a task.
@@ -59,7 +59,7 @@ pub(crate) struct Trigger {
 pub(super) async fn run(command: &Trigger, client: &Client) -> Ended {
     let launch = Launch {
         request: TriggerTask {
-            params: command.params.iter().cloned().collect(),
+            params: params(&command.params)?,
         },
         remote: command.remote,
         key: command.request_key.clone(),

@@ -32,12 +32,13 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use clap::Args;
 use rustix::process::Signal;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 pub(crate) use children::{TETHER, tether};
 
-use crate::local::pair;
-use crate::output::{Ended, Failure, clean, note};
+use crate::local::{pair, params};
+use crate::output::{Ended, Failure, Output, clean, note};
 use crate::remote::waiting::{self, CANCELLED, Told, standing};
 use crate::remote::{REFUSED, block_on, ids, refused};
 use crate::scheduler::Interrupts;
@@ -64,6 +65,7 @@ Examples:
   baton run report.yaml --again      from the beginning
   baton run report.yaml --quiet      without what it prints
   baton run etl.yaml                 a workflow
+  baton run etl.yaml --quiet --json | jq .items
 
 Exit status: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled, or ended
 with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an error of Baton itself.
@@ -90,6 +92,9 @@ pub(crate) struct Run {
     /// Show nothing but the end: not what it prints, and not how it goes
     #[arg(short, long)]
     quiet: bool,
+    /// At the end, print the run or instance as JSON; what a task prints is not shown
+    #[arg(long)]
+    json: bool,
 }
 
 /// What is to be run.
@@ -127,7 +132,7 @@ pub(crate) fn run(command: &Run) -> Ended {
 fn wanted(command: &Run, file: &TaskFile) -> Result<WantedTask, Failure> {
     let submit = Submit {
         file: file.to_json(),
-        params: command.params.iter().cloned().collect(),
+        params: params(&command.params)?,
         array: None,
     };
     // What is wrong with the parameters is told before anything is started.
@@ -219,16 +224,26 @@ async fn watch(
     } else if known {
         note(&format!("going on with {}", standing(&before)));
     }
-    let live = match command.quiet {
+    let live = match command.quiet || command.json {
         true => Live::quiet(),
         false => Live::new(worker, id, wanted.several, known),
     };
     let instance = follow(client, id, command.quiet, live).await?;
     note(&ended(&instance));
+    if command.json {
+        print(&instance)?;
+    }
     match waiting::code(&instance) {
         0 => Ok(()),
         code => Err(Failure::Silent(code)),
     }
+}
+
+/// The end, for programs.
+fn print(value: &impl Serialize) -> Ended {
+    let mut out = Output::new();
+    out.json(value)?;
+    out.done()
 }
 
 /// The instance of this run, and whether an earlier one began it.

@@ -63,6 +63,9 @@ pub(super) async fn watch(
     {
         tell_errors(worker, example);
     }
+    if command.json {
+        super::print(&seen.0)?;
+    }
     ended(&seen.0)
 }
 

@@ -15,8 +15,8 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
         "digraph {title} {{\n  rankdir=LR;\n  label={title};\n  fontname=\"sans-serif\";\n"
     );
     for (place, task) in tasks.iter().enumerate() {
-        let (fill, border) = Standing::of(task).colours();
-        let label = quote(&format!("{}\n{}", task.name, standing::sentence(task)));
+        let (fill, border) = Standing::of(run, task).colours();
+        let label = quote(&format!("{}\n{}", task.name, standing::sentence(run, task)));
         text += &format!(
             "  t{place} [label={label}, shape=box, style=\"rounded,filled\", \
              fontname=\"sans-serif\", fillcolor=\"{fill}\", color=\"{border}\"];\n"

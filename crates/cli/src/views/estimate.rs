@@ -8,11 +8,12 @@
 //!   is over; item by item it ends at least one item later than that. So every chain of
 //!   tasks is a bound, too.
 //!
-//! The estimate is the larger of the two. There is none where it would be a guess: nothing
-//! runs; a task that must still run has no item that is DONE, or its items are not known;
-//! some of the tasks are not at hand; the run is being stopped. Tasks that only run after a
-//! failure are taken not to run, as long as nothing of them has begun. What it cannot know:
-//! attempts that fail and are made again, and limits that will free or bind later.
+//! The estimate is the larger of the two. Where a task that must still run has no item that is
+//! DONE, its items are not known, or tasks are not at hand, the rest is still a bound: it takes
+//! *at least* that long. There is none where nothing runs, nothing is known, or the run is being
+//! stopped. Tasks that only run after a failure are taken not to run, as long as nothing of them
+//! has begun. What it cannot know: attempts that fail and are made again, and limits that will
+//! free or bind later.
 
 use baton_model::api::{Run, RunTask};
 use baton_model::workflow::Condition;
@@ -20,16 +21,23 @@ use baton_model::workflow::Condition;
 use super::dag::Dag;
 use super::standing;
 
-/// Seconds left, if that can be said.
-pub(super) fn seconds_left(run: &Run, tasks: &[RunTask]) -> Option<f64> {
+/// How long a run will still take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Left {
+    seconds: f64,
+    /// There is more to do, of which nobody knows how long it takes.
+    at_least: bool,
+}
+
+/// How long it will still take, if anything can be said.
+pub(super) fn left(run: &Run, tasks: &[RunTask]) -> Option<Left> {
     let stopping = run.state.is_terminal() || run.halting.is_some();
-    if stopping || run.tasks.is_some_and(|all| all != tasks.len() as u64) {
+    let at_hand = standing::add(tasks.iter().map(|task| task.items.running));
+    let slots = run.items.map_or(at_hand, |items| items.running);
+    if stopping || slots == 0 {
         return None;
     }
-    let slots = standing::add(tasks.iter().map(|task| task.items.running));
-    if slots == 0 {
-        return None;
-    }
+    let mut at_least = run.tasks.is_some_and(|all| all != tasks.len() as u64);
     let dag = Dag::new(tasks);
     let unlikely = unlikely(&dag);
     let slots = slots as f64;
@@ -50,14 +58,19 @@ pub(super) fn seconds_left(run: &Run, tasks: &[RunTask]) -> Option<f64> {
             end[*place] = begins;
             continue;
         }
-        let mean = task.mean_seconds.filter(|_| !task.unmapped)?;
+        let Some(mean) = task.mean_seconds.filter(|_| !task.unmapped) else {
+            at_least = true;
+            end[*place] = begins.max(last);
+            continue;
+        };
         let own = mean * (unbegun + running / 2.0);
         work += own;
         let trailing = if last > 0.0 { last + mean } else { 0.0 };
         end[*place] = (begins + own / slots.min(unbegun + running)).max(trailing);
     }
     let seconds = end.into_iter().fold(work / slots, f64::max);
-    seconds.is_finite().then_some(seconds)
+    let said = seconds.is_finite() && work > 0.0;
+    said.then_some(Left { seconds, at_least })
 }
 
 /// By task: it runs after a failure only, and has not begun; or comes after such a task.
@@ -78,19 +91,24 @@ fn unlikely(dag: &Dag<'_>) -> Vec<bool> {
     unlikely
 }
 
-/// `about 3 min left`: as exact as it can be meant.
-pub(super) fn words(seconds: f64) -> String {
-    let minutes = seconds / 60.0;
-    match minutes {
+/// `about 3 min left`: as exact as it can be meant. Of a bound that is soon over nothing is said:
+/// it would be no news.
+pub(super) fn words(left: Left) -> Option<String> {
+    let minutes = left.seconds / 60.0;
+    let how = if left.at_least { "at least" } else { "about" };
+    Some(match minutes {
+        ..0.75 if left.at_least => return None,
         ..0.75 => "less than a minute left".to_owned(),
-        ..90.0 => format!("about {:.0} min left", minutes.max(1.0)),
-        ..2880.0 => format!("about {:.0} h left", minutes / 60.0),
-        _ => format!("about {:.0} days left", minutes / 1440.0),
-    }
+        ..90.0 => format!("{how} {:.0} min left", minutes.max(1.0)),
+        ..2880.0 => format!("{how} {:.0} h left", minutes / 60.0),
+        _ => format!("{how} {:.0} days left", minutes / 1440.0),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use baton_model::workflow::Halt;
+
     use super::super::tests::build::{Case, after, counts, task};
     use super::*;
 
@@ -99,9 +117,23 @@ mod tests {
         task
     }
 
-    fn left(tasks: Vec<RunTask>) -> Option<f64> {
+    fn of(tasks: Vec<RunTask>) -> Option<Left> {
         let case = Case::new("eta", tasks);
-        seconds_left(&case.run, &case.tasks)
+        left(&case.run, &case.tasks)
+    }
+
+    fn about(seconds: f64) -> Option<Left> {
+        Some(Left {
+            seconds,
+            at_least: false,
+        })
+    }
+
+    fn at_least(seconds: f64) -> Option<Left> {
+        Some(Left {
+            seconds,
+            at_least: true,
+        })
     }
 
     fn wide() -> RunTask {
@@ -111,32 +143,41 @@ mod tests {
 
     #[test]
     fn work_is_shared_by_what_runs_at_once_and_a_chain_adds_up() {
-        assert_eq!(left(vec![wide()]), Some(95.0));
+        assert_eq!(of(vec![wide()]), about(95.0));
         let last = mean(task("last", counts("1w"), &["wide"]), 60.0);
-        assert_eq!(left(vec![wide(), last]), Some(155.0));
+        assert_eq!(of(vec![wide(), last]), about(155.0));
     }
 
     #[test]
     fn item_by_item_ends_one_item_later() {
         let mut next = mean(task("next", counts("100w 5d"), &["wide"]), 1.0);
         next.after[0].by_item = true;
-        assert_eq!(left(vec![wide(), next]), Some(105.0));
+        assert_eq!(of(vec![wide(), next]), about(105.0));
+    }
+
+    #[test]
+    fn with_tasks_that_nobody_knows_the_rest_is_the_least() {
+        let unknown = task("unknown", counts("1w"), &["wide"]);
+        let last = mean(task("last", counts("1w"), &["unknown"]), 60.0);
+        assert_eq!(of(vec![wide(), unknown, last]), at_least(155.0));
+        let mut unmapped = mean(task("unmapped", counts(""), &["wide"]), 1.0);
+        unmapped.unmapped = true;
+        assert_eq!(of(vec![wide(), unmapped]), at_least(95.0));
+        let mut case = Case::new("eta", vec![wide()]);
+        case.run.tasks = Some(2);
+        assert_eq!(left(&case.run, &case.tasks), at_least(95.0));
     }
 
     #[test]
     fn nothing_is_said_that_is_not_known() {
-        let unknown = task("unknown", counts("1w"), &["wide"]);
-        assert_eq!(left(vec![wide(), unknown.clone()]), None);
-        assert_eq!(
-            left(vec![mean(task("idle", counts("5w 1d"), &[]), 1.0)]),
-            None
-        );
-        let mut unmapped = mean(task("unmapped", counts(""), &["wide"]), 1.0);
-        unmapped.unmapped = true;
-        assert_eq!(left(vec![wide(), unmapped]), None);
+        let idle = mean(task("idle", counts("5w 1d"), &[]), 1.0);
+        assert_eq!(of(vec![idle]), None, "nothing runs");
+        let mut first = task("first", counts("3w 2r"), &[]);
+        first.mean_seconds = None;
+        assert_eq!(of(vec![first]), None, "nothing is DONE");
         let mut case = Case::new("eta", vec![wide()]);
-        case.run.tasks = Some(2);
-        assert_eq!(seconds_left(&case.run, &case.tasks), None);
+        case.run.halting = Some(Halt::Drain);
+        assert_eq!(left(&case.run, &case.tasks), None, "it is being stopped");
     }
 
     #[test]
@@ -144,19 +185,21 @@ mod tests {
         let mut rescue = task("rescue", counts("1w"), &["wide"]);
         rescue.after = vec![after("wide", Condition::Failure, false)];
         let report = task("report", counts("1w"), &["rescue"]);
-        assert_eq!(left(vec![wide(), rescue, report]), Some(95.0));
+        assert_eq!(of(vec![wide(), rescue, report]), about(95.0));
     }
 
     #[test]
     fn words_are_no_more_exact_than_they_can_be_meant() {
-        for (seconds, text) in [
-            (0.0, "less than a minute left"),
-            (50.0, "about 1 min left"),
-            (185.0, "about 3 min left"),
-            (7_300.0, "about 2 h left"),
-            (260_000.0, "about 3 days left"),
+        for (left, text) in [
+            (about(0.0), Some("less than a minute left")),
+            (about(50.0), Some("about 1 min left")),
+            (about(185.0), Some("about 3 min left")),
+            (about(7_300.0), Some("about 2 h left")),
+            (about(260_000.0), Some("about 3 days left")),
+            (at_least(185.0), Some("at least 3 min left")),
+            (at_least(20.0), None),
         ] {
-            assert_eq!(words(seconds), text);
+            assert_eq!(left.and_then(words).as_deref(), text);
         }
     }
 }

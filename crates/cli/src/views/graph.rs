@@ -14,7 +14,7 @@
 //! How to read the lanes is told in [`lanes`]. Graphs that are too large or too
 //! wide for that are listed by layers.
 
-use baton_model::api::RunTask;
+use baton_model::api::{Run, RunTask};
 use baton_model::workflow::Condition;
 
 use super::dag::Dag;
@@ -34,13 +34,13 @@ const NAME_WIDTH_MAX: usize = 32;
 const AFTER_MAX: usize = 4;
 
 /// The graph, in lines of at most `width` columns.
-pub(crate) fn render(tasks: &[RunTask], width: usize, colour: bool) -> Vec<String> {
+pub(crate) fn render(run: &Run, tasks: &[RunTask], width: usize, colour: bool) -> Vec<String> {
     let dag = Dag::new(tasks);
     let rows = (tasks.len() <= TASKS_MAX).then(|| lanes::draw(&dag));
     let room = LANES_WIDTH_MAX.min(width.saturating_sub(TEXT_WIDTH_MIN));
     let lines = match rows {
-        Some(rows) if lanes_width(&rows) <= room => beside(&dag, &rows, width),
-        _ => layers(&dag, width),
+        Some(rows) if lanes_width(&rows) <= room => beside(run, &dag, &rows, width),
+        _ => layers(run, &dag, width),
     };
     lines.iter().map(|line| line.paint(width, colour)).collect()
 }
@@ -50,16 +50,16 @@ fn lanes_width(rows: &[Row]) -> usize {
     widths.max().unwrap_or(0)
 }
 
-fn beside(dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
+fn beside(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
     let left = lanes_width(rows);
-    let texts = Texts::new(dag, width.saturating_sub(left));
+    let texts = Texts::new(run, dag, width.saturating_sub(left));
     let line = |row: &Row| {
         let mut line = Line::new();
         let Some((task, column)) = row.task else {
             line.add(Style::Faint, row.cells.clone());
             return line;
         };
-        let standing = Standing::of(&dag.tasks[task]);
+        let standing = Standing::of(run, &dag.tasks[task]);
         let before: String = row.cells.chars().take(column * 2).collect();
         let behind: String = row.cells.chars().skip(column * 2 + 1).collect();
         line.add(Style::Faint, before)
@@ -75,17 +75,19 @@ fn beside(dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
 
 /// Names and counts, in columns.
 struct Texts<'a> {
+    run: &'a Run,
     dag: &'a Dag<'a>,
     names: usize,
     numbers: usize,
 }
 
 impl<'a> Texts<'a> {
-    fn new(dag: &'a Dag<'a>, width: usize) -> Self {
+    fn new(run: &'a Run, dag: &'a Dag<'a>, width: usize) -> Self {
         let names: Vec<String> = dag.tasks.iter().map(|task| clean(&task.name)).collect();
         let max = NAME_WIDTH_MAX.min(width * 3 / 5);
         let numbers = dag.tasks.iter().map(|task| standing::fraction(task).len());
         Self {
+            run,
             dag,
             names: standing::names_width(names.iter().map(String::as_str), max),
             numbers: numbers.max().unwrap_or(0),
@@ -100,7 +102,7 @@ impl<'a> Texts<'a> {
         let padding = " ".repeat(self.names.saturating_sub(columns(&name)));
         line.add(Style::Plain, name + &padding)
             .add(Style::Plain, format!("  {fraction:>0$}  ", self.numbers));
-        let remarks = standing::task_remarks(task);
+        let remarks = standing::task_remarks(self.run, task);
         let some = !remarks.is_empty();
         standing::add_remarks(line, remarks);
         if some {
@@ -130,8 +132,8 @@ fn conditions(dag: &Dag<'_>, task: usize) -> Vec<(String, Style)> {
 }
 
 /// One layer after another, each task with what it comes after.
-fn layers(dag: &Dag<'_>, width: usize) -> Vec<Line> {
-    let texts = Texts::new(dag, width.saturating_sub(4));
+fn layers(run: &Run, dag: &Dag<'_>, width: usize) -> Vec<Line> {
+    let texts = Texts::new(run, dag, width.saturating_sub(4));
     let mut lines = Vec::new();
     for (number, layer) in dag.layers().into_iter().enumerate() {
         let size = count(layer.len() as u64, "task", "tasks");
@@ -140,7 +142,7 @@ fn layers(dag: &Dag<'_>, width: usize) -> Vec<Line> {
             .add(Style::Faint, format!(" · {size}"));
         lines.push(head);
         for task in layer {
-            let standing = Standing::of(&dag.tasks[task]);
+            let standing = Standing::of(run, &dag.tasks[task]);
             let mut line = Line::new();
             line.add(standing.style(), format!("  {} ", standing.mark()));
             texts.add(&mut line, task);

@@ -119,6 +119,10 @@ impl Points {
 
     fn sort(&mut self) {
         let mut best = (self.crossings(), self.rows.clone());
+        let mut ranks = vec![0.0; self.layer.len()];
+        for row in &self.rows {
+            rank(&mut ranks, row);
+        }
         for sweep in 0..SWEEPS {
             let forth = sweep % 2 == 0;
             for step in 0..self.rows.len() {
@@ -127,7 +131,6 @@ impl Points {
                 } else {
                     self.rows.len() - 1 - step
                 };
-                let ranks = self.ranks();
                 let neighbours = if forth { &self.left } else { &self.right };
                 let mean = |point: &usize| {
                     let around = neighbours[*point].iter().map(|other| ranks[*other]);
@@ -139,6 +142,7 @@ impl Points {
                     .collect();
                 sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
                 self.rows[row] = sorted.into_iter().map(|(_, point)| point).collect();
+                rank(&mut ranks, &self.rows[row]);
             }
             let crossings = self.crossings();
             if crossings < best.0 {
@@ -146,17 +150,6 @@ impl Points {
             }
         }
         self.rows = best.1;
-    }
-
-    /// By point: its place in its row, from 0 to 1 so that short and long rows compare.
-    fn ranks(&self) -> Vec<f64> {
-        let mut ranks = vec![0.0; self.layer.len()];
-        for row in &self.rows {
-            for (place, point) in row.iter().enumerate() {
-                ranks[*point] = (place as f64 + 0.5) / row.len() as f64;
-            }
-        }
-        ranks
     }
 
     /// How often edges between neighbouring layers cross: for the edges in the order of their
@@ -170,17 +163,20 @@ impl Points {
         }
         let mut crossings = 0;
         for row in &self.rows {
-            let mut seen = Vec::new();
+            let ends = |point: &usize| self.right[*point].iter().map(|to| place[*to]);
+            // As large as this row needs: there may be as many rows as points.
+            let places = row.iter().flat_map(ends).max().map_or(0, |last| last + 1);
+            let mut seen = vec![0; places + 1];
             let mut all = 0_u64;
             for point in row {
-                let mut ends: Vec<usize> = self.right[*point].iter().map(|to| place[*to]).collect();
+                let mut ends: Vec<usize> = ends(point).collect();
                 ends.sort_unstable();
                 for end in &ends {
                     crossings += all - until(&seen, *end);
                 }
                 for end in ends {
                     all += 1;
-                    enter(&mut seen, end, self.layer.len());
+                    enter(&mut seen, end);
                 }
             }
         }
@@ -256,6 +252,14 @@ impl Points {
     }
 }
 
+/// Notes the place in its row of each of its points, from 0 to 1 so that short and long rows
+/// compare.
+fn rank(ranks: &mut [f64], row: &[usize]) {
+    for (place, point) in row.iter().enumerate() {
+        ranks[*point] = (place as f64 + 0.5) / row.len() as f64;
+    }
+}
+
 fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = numbers.fold((0.0, 0_u32), |(sum, count), number| {
         (sum + number, count + 1)
@@ -274,12 +278,9 @@ fn until(tree: &[u64], place: usize) -> u64 {
     sum
 }
 
-fn enter(tree: &mut Vec<u64>, place: usize, places: usize) {
-    if tree.is_empty() {
-        tree.resize(places + 1, 0);
-    }
+fn enter(tree: &mut [u64], place: usize) {
     let mut at = place + 1;
-    while at <= places {
+    while at < tree.len() {
         tree[at] += 1;
         at += at & at.wrapping_neg();
     }

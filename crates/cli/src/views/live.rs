@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 use baton_model::api::{ErrorGroup, ItemCounts, Run, RunTask};
 use baton_model::time::{Millis, Wall};
-use baton_model::workflow::Halt;
 
 use super::estimate;
 use super::standing::{self, Standing};
@@ -57,19 +56,15 @@ fn header(frame: &Frame<'_>) -> Line {
     line.add(Style::Strong, clean(&run.name))
         .add(Style::Faint, format!(" {} ", clean(&run.id)))
         .add(rows::style(run.state), run.state.word());
-    let halting = run.halting.filter(|_| !run.state.is_terminal());
-    match (run.timed_out, halting) {
-        (true, _) => line.add(Style::Odd, ", out of time"),
-        (false, Some(Halt::Drain)) => line.add(Style::Odd, ", draining"),
-        (false, Some(Halt::Kill)) => line.add(Style::Odd, ", being killed"),
-        (false, None) => &mut line,
-    };
+    if let Some(word) = standing::halting_word(run) {
+        line.add(Style::Odd, format!(", {word}"));
+    }
     if run.generation > 1 {
         line.add(Style::Faint, format!(" · generation {}", run.generation));
     }
     line.add(Style::Faint, format!(" · {}", span(elapsed(frame))));
-    if let Some(seconds) = estimate::seconds_left(run, frame.tasks) {
-        line.add(Style::Faint, format!(" · {}", estimate::words(seconds)));
+    if let Some(words) = estimate::left(run, frame.tasks).and_then(estimate::words) {
+        line.add(Style::Faint, format!(" · {words}"));
     }
     line
 }
@@ -90,7 +85,7 @@ fn overall(frame: &Frame<'_>, width: usize) -> Line {
     }
     let words = format!(" {}/{} items", count(items.done), count(total));
     line.add(Style::Plain, words);
-    let remarks = standing::remarks(&items);
+    let remarks = standing::remarks(frame.run, &items);
     if !remarks.is_empty() {
         line.add(Style::Faint, " · ");
         standing::add_remarks(&mut line, remarks);
@@ -125,19 +120,19 @@ fn rows(frame: &Frame<'_>, width: usize, room: usize) -> Vec<Line> {
     if all <= room as u64 && all == shown.len() as u64 {
         return aligned(frame, &shown, width);
     }
-    shown.sort_by_key(|place| (rank(&frame.tasks[*place]), *place));
+    shown.sort_by_key(|place| (rank(frame.run, &frame.tasks[*place]), *place));
     let hidden = shown.split_off(shown.len().min(room.saturating_sub(1)));
     shown.sort_unstable();
     let number = all - shown.len() as u64;
     let mut lines = aligned(frame, &shown, width);
-    lines.extend((room > 0).then(|| more(frame.tasks, &hidden, number)));
+    lines.extend((room > 0).then(|| more(frame, &hidden, number)));
     lines
 }
 
 /// What is shown first where not everything can be.
-fn rank(task: &RunTask) -> u8 {
+fn rank(run: &Run, task: &RunTask) -> u8 {
     let open = standing::open(&task.items) > 0;
-    match Standing::of(task) {
+    match Standing::of(run, task) {
         Standing::Running => 0,
         Standing::Failed if open => 0,
         Standing::Failed => 1,
@@ -149,9 +144,9 @@ fn rank(task: &RunTask) -> u8 {
 }
 
 /// `… 37 more tasks: 30 waiting, 7 done`.
-fn more(tasks: &[RunTask], hidden: &[usize], number: u64) -> Line {
+fn more(frame: &Frame<'_>, hidden: &[usize], number: u64) -> Line {
     let kinds = Standing::ALL.into_iter().filter_map(|kind| {
-        let alike = |place: &&usize| Standing::of(&tasks[**place]) == kind;
+        let alike = |place: &&usize| Standing::of(frame.run, &frame.tasks[**place]) == kind;
         let number = hidden.iter().filter(alike).count() as u64;
         (number > 0).then(|| format!("{} {}", count(number), kind.word()))
     });
@@ -172,7 +167,7 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
     let numbers = fractions.iter().map(String::len).max().unwrap_or(0);
     let spinner = SPINNER[(frame.now.0 / SPINNER_MS % SPINNER.len() as u64) as usize];
     let row = |((task, name), fraction): ((&RunTask, &String), &String)| {
-        let standing = Standing::of(task);
+        let standing = Standing::of(frame.run, task);
         let mark = match standing {
             Standing::Running => spinner,
             other => other.mark(),
@@ -187,7 +182,7 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
             line.add(style, piece);
         }
         line.add(Style::Plain, format!(" {fraction:>numbers$}  "));
-        standing::add_remarks(&mut line, remarks(task));
+        standing::add_remarks(&mut line, remarks(frame.run, task));
         line
     };
     tasks().zip(&names).zip(&fractions).map(row).collect()
@@ -195,8 +190,8 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
 
 /// What its items do, and why they do not: the reason right after what is most urgent, where
 /// it is not cut away.
-fn remarks(task: &RunTask) -> Vec<(String, Style)> {
-    let mut remarks = standing::task_remarks(task);
+fn remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
+    let mut remarks = standing::task_remarks(run, task);
     let waits = standing::unbegun(&task.items) > 0 || task.unmapped;
     if let Some(reason) = task.reason.as_ref().filter(|_| waits) {
         let urgent = |(_, style): &(String, Style)| matches!(style, Style::Bad | Style::Busy);
@@ -241,13 +236,15 @@ impl Plain {
         let at = time_of_day(frame.now);
         let mut lines = Vec::new();
         let over = frame.run.state.is_terminal();
-        let run = format!("{} {}", clean(&frame.run.id), frame.run.state);
+        let halting = standing::halting_word(frame.run).filter(|_| !over);
+        let halting = halting.map_or_else(String::new, |word| format!(", {word}"));
+        let run = format!("{} {}{halting}", clean(&frame.run.id), frame.run.state);
         let news = self.run != run;
         if news && !over {
             lines.push(format!("{at} {run}"));
         }
         for task in frame.tasks {
-            let Some(text) = standing(task) else {
+            let Some(text) = standing(frame.run, task) else {
                 continue;
             };
             if self.tasks.get(&task.name) != Some(&text) {
@@ -264,10 +261,10 @@ impl Plain {
     }
 }
 
-fn standing(task: &RunTask) -> Option<String> {
+fn standing(run: &Run, task: &RunTask) -> Option<String> {
     let begun = standing::total(&task.items) > task.items.waiting;
     let known_empty = standing::total(&task.items) == 0 && !task.unmapped;
-    (begun || known_empty).then(|| standing::sentence(task))
+    (begun || known_empty).then(|| standing::sentence(run, task))
 }
 
 fn time_of_day(wall: Wall) -> String {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`live`] | a run under way, for a terminal; and its changes line by line, for a pipe |
 //! | [`summary`] | the last word about a run, and what to do next |
+//! | [`explain`] | why a run is where it is |
 //! | [`graph`] | the tasks and what comes after what, in box characters |
 //! | [`dot`], [`svg`] | the same for Graphviz, and as a picture |
 //! | [`timeline`], [`timeline_svg`] | when what ran |
@@ -16,6 +17,7 @@
 mod dag;
 pub(crate) mod dot;
 mod estimate;
+pub(crate) mod explain;
 pub(crate) mod graph;
 mod lanes;
 mod layout;
@@ -28,7 +30,8 @@ pub(crate) mod timeline;
 pub(crate) mod timeline_svg;
 mod xml;
 
-pub(crate) use text::shell;
+pub(crate) use standing::total;
+pub(crate) use text::{fit, shell};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

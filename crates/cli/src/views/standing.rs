@@ -1,6 +1,12 @@
 //! Where a task stands as a whole, and how its items are counted in words, marks and bars.
+//!
+//! The same counts mean something else once a run is over: what waits then will not begin by
+//! itself. Where a person stopped it, what comes after what was stopped counts as blocked,
+//! although nothing went wrong: all that is blocked has merely *not begun* there.
 
-use baton_model::api::{ItemCounts, RunTask};
+use baton_model::api::{ItemCounts, Run, RunTask};
+use baton_model::state::UniversalState;
+use baton_model::workflow::Halt;
 
 use super::text::{self, Line};
 use crate::output::Style;
@@ -34,15 +40,18 @@ impl Standing {
         Self::Empty,
     ];
 
-    pub(super) fn of(task: &RunTask) -> Self {
-        let items = &task.items;
+    pub(super) fn of(run: &Run, task: &RunTask) -> Self {
+        let items = &told(run, &task.items);
+        let waits = unbegun(items) > 0 || task.unmapped;
+        let over = run.state.is_terminal();
         match () {
             () if items.failed > 0 => Self::Failed,
             () if items.running > 0 => Self::Running,
-            () if items.ready > 0 || items.queued > 0 => Self::Ready,
-            () if items.waiting > 0 || task.unmapped => Self::Waiting,
+            () if (items.ready > 0 || items.queued > 0) && !over => Self::Ready,
+            () if waits && !over => Self::Waiting,
             () if items.halted > 0 => Self::Halted,
             () if items.blocked > 0 => Self::Blocked,
+            () if waits => Self::Waiting,
             () if items.done > 0 => Self::Done,
             () if items.skipped > 0 => Self::Skipped,
             () => Self::Empty,
@@ -102,8 +111,42 @@ impl Standing {
     }
 }
 
+/// The counts as they are told of this run.
+pub(super) fn told(run: &Run, items: &ItemCounts) -> ItemCounts {
+    if run.state != UniversalState::Halted {
+        return *items;
+    }
+    ItemCounts {
+        waiting: items.waiting.saturating_add(items.blocked),
+        blocked: 0,
+        ..*items
+    }
+}
+
+/// That a run lets nothing more begin, and what becomes of what has begun.
+pub(super) fn halting(run: &Run) -> Option<&'static str> {
+    let halting = run.halting.filter(|_| !run.state.is_terminal())?;
+    Some(match (run.timed_out, halting) {
+        (false, Halt::Drain) => "being halted (drain); nothing more begins, what runs may end",
+        (false, Halt::Kill) => "being halted (kill); nothing more begins, what runs is killed",
+        (true, Halt::Drain) => "out of time (drain); nothing more begins, what runs may end",
+        (true, Halt::Kill) => "out of time (kill); nothing more begins, what runs is killed",
+    })
+}
+
+/// The same in a word.
+pub(super) fn halting_word(run: &Run) -> Option<&'static str> {
+    let halting = run.halting.filter(|_| !run.state.is_terminal());
+    match (run.timed_out, halting) {
+        (true, _) => Some("out of time"),
+        (false, Some(Halt::Drain)) => Some("draining"),
+        (false, Some(Halt::Kill)) => Some("being killed"),
+        (false, None) => None,
+    }
+}
+
 /// How many items there are.
-pub(super) fn total(items: &ItemCounts) -> u64 {
+pub(crate) fn total(items: &ItemCounts) -> u64 {
     let ended = [
         items.done,
         items.failed,
@@ -140,7 +183,13 @@ pub(super) fn fraction(task: &RunTask) -> String {
 
 /// What is to be said of the items that are neither done nor merely waiting:
 /// `2 failed · 3 running`.
-pub(super) fn remarks(items: &ItemCounts) -> Vec<(String, Style)> {
+pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
+    let mut items = told(run, items);
+    let mut left = 0;
+    if run.state.is_terminal() {
+        left = unbegun(&items);
+        (items.queued, items.ready) = (0, 0);
+    }
     let kinds = [
         (items.failed, "failed", Style::Bad),
         (items.running, "running", Style::Busy),
@@ -148,6 +197,7 @@ pub(super) fn remarks(items: &ItemCounts) -> Vec<(String, Style)> {
         (items.ready, "held back", Style::Faint),
         (items.halted, "halted", Style::Odd),
         (items.blocked, "blocked", Style::Odd),
+        (left, "not begun", Style::Faint),
         (items.skipped, "skipped", Style::Faint),
     ];
     let some = kinds.into_iter().filter(|(number, ..)| *number > 0);
@@ -156,11 +206,14 @@ pub(super) fn remarks(items: &ItemCounts) -> Vec<(String, Style)> {
 }
 
 /// The same for a task, which may have no items, or none yet.
-pub(super) fn task_remarks(task: &RunTask) -> Vec<(String, Style)> {
+pub(super) fn task_remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
     match (total(&task.items), task.unmapped) {
+        (0, true) if run.state.is_terminal() => {
+            vec![("items not known".to_owned(), Style::Faint)]
+        }
         (0, true) => vec![("items not known yet".to_owned(), Style::Faint)],
         (0, false) => vec![("no items".to_owned(), Style::Faint)],
-        _ => remarks(&task.items),
+        _ => remarks(run, &task.items),
     }
 }
 
@@ -175,10 +228,10 @@ pub(super) fn add_remarks(line: &mut Line, remarks: Vec<(String, Style)>) {
 }
 
 /// In words, for where there are no columns: `3/10 done, 1 failed`.
-pub(super) fn sentence(task: &RunTask) -> String {
+pub(super) fn sentence(run: &Run, task: &RunTask) -> String {
     let counted = total(&task.items) > 0;
     let first = counted.then(|| format!("{} done", fraction(task)));
-    let rest = task_remarks(task).into_iter().map(|(text, _)| text);
+    let rest = task_remarks(run, task).into_iter().map(|(text, _)| text);
     let all: Vec<String> = first.into_iter().chain(rest).collect();
     all.join(", ")
 }

@@ -1,6 +1,6 @@
 //! The last word about a run: how it ended, what is not done, why, and what to do next.
 
-use baton_model::api::{ErrorGroup, Run, RunProblem, RunTask};
+use baton_model::api::{ErrorGroup, ItemCounts, Run, RunProblem, RunTask};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
@@ -18,6 +18,7 @@ const ERRORS_MAX: usize = 5;
 const PROBLEMS_MAX: usize = 5;
 /// What is said about a command takes at most so much.
 const COMMENT_WIDTH: usize = 32;
+const RESUMES: &str = "does what is not done";
 
 /// What there is to sum up.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,12 @@ pub(crate) struct Summary<'a> {
 /// The summary, in lines of at most `width` columns; commands to copy are never cut.
 pub(crate) fn render(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     let mut lines = headline(summary).wrap(width, 4);
-    lines.extend(tasks(summary.tasks, width));
+    lines.extend(standing::halting(summary.run).into_iter().flat_map(|text| {
+        let mut line = Line::new();
+        line.add(Style::Odd, format!("  {text}"));
+        line.wrap(width, 4)
+    }));
+    lines.extend(tasks(summary, width));
     lines.extend(problems(&summary.run.problems, width));
     let mut lines: Vec<String> = lines.iter().map(|line| line.paint(width, colour)).collect();
     lines.extend(errors(summary, width, colour));
@@ -69,23 +75,24 @@ fn headline(summary: &Summary<'_>) -> Line {
         let all = count(standing::total(items), "item", "items");
         let done = ids::count(items.done);
         line.add(Style::Plain, format!(", {done}/{all} done"));
-        for (text, style) in standing::remarks(items) {
+        for (text, style) in standing::remarks(run, items) {
             line.add(Style::Plain, ", ").add(style, text);
         }
     }
-    if run.timed_out {
+    if run.timed_out && run.state.is_terminal() {
         line.add(Style::Odd, ", out of time");
     }
     line
 }
 
 /// A row for each task that is not plainly done.
-fn tasks(tasks: &[RunTask], width: usize) -> Vec<Line> {
+fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
+    let (run, tasks) = (summary.run, summary.tasks);
     let odd = |task: &&RunTask| standing::total(&task.items) != task.items.done || task.unmapped;
     let mut shown: Vec<&RunTask> = tasks.iter().filter(odd).collect();
     let number = shown.len();
     if number > TASKS_MAX {
-        shown.sort_by_key(|task| Standing::of(task));
+        shown.sort_by_key(|task| Standing::of(run, task));
         shown.truncate(TASKS_MAX);
     }
     let names: Vec<String> = shown.iter().map(|task| clean(&task.name)).collect();
@@ -94,13 +101,13 @@ fn tasks(tasks: &[RunTask], width: usize) -> Vec<Line> {
     let fractions: Vec<String> = shown.iter().map(|task| standing::fraction(task)).collect();
     let numbers = fractions.iter().map(String::len).max().unwrap_or(0);
     let row = |((task, name), fraction): ((&&RunTask, &String), &String)| {
-        let standing = Standing::of(task);
+        let standing = Standing::of(run, task);
         let mut line = Line::new();
         line.add(standing.style(), format!("  {} ", standing.mark()))
             .add(Style::Plain, fit(name, names_width))
             .pad(4 + names_width + 2)
             .add(Style::Plain, format!("{fraction:>numbers$}  "));
-        let mut remarks = standing::task_remarks(task);
+        let mut remarks = standing::task_remarks(run, task);
         if let Some(mean) = task.mean_seconds {
             let mean = span(Millis((mean * 1_000.0) as u64));
             remarks.push((format!("{mean} each"), Style::Faint));
@@ -110,12 +117,24 @@ fn tasks(tasks: &[RunTask], width: usize) -> Vec<Line> {
     };
     let rows = shown.iter().zip(&names).zip(&fractions);
     let mut lines: Vec<Line> = rows.map(row).collect();
-    lines.extend(rest(number, TASKS_MAX, "task", "tasks"));
+    let number = number.saturating_add(unseen(summary));
+    lines.extend(rest(number, shown.len(), "task", "tasks"));
     lines
 }
 
+/// How many tasks are not at hand; none where nothing could be said of them.
+fn unseen(summary: &Summary<'_>) -> usize {
+    let done = |items: &ItemCounts| standing::total(items) == items.done;
+    if summary.run.items.as_ref().is_some_and(done) {
+        return 0;
+    }
+    let all = summary.run.tasks.unwrap_or_default();
+    let unseen = all.saturating_sub(summary.tasks.len() as u64);
+    usize::try_from(unseen).unwrap_or(usize::MAX)
+}
+
 /// `  … 3 more tasks`.
-fn rest(number: usize, shown: usize, one: &str, many: &str) -> Option<Line> {
+pub(super) fn rest(number: usize, shown: usize, one: &str, many: &str) -> Option<Line> {
     let more = number.checked_sub(shown).filter(|more| *more > 0)?;
     let (one, many) = (format!("more {one}"), format!("more {many}"));
     let mut line = Line::new();
@@ -125,7 +144,7 @@ fn rest(number: usize, shown: usize, one: &str, many: &str) -> Option<Line> {
 }
 
 /// What could not begin for a reason of its own.
-fn problems(problems: &[RunProblem], width: usize) -> Vec<Line> {
+pub(super) fn problems(problems: &[RunProblem], width: usize) -> Vec<Line> {
     let line = |problem: &RunProblem| {
         let mut line = Line::new();
         let place = format!("{}[{}]: ", clean(&problem.task), problem.item);
@@ -162,20 +181,39 @@ fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     lines
 }
 
-/// The commands that make sense now.
 fn next(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
-    let run = summary.run;
-    let id = shell(&clean(&run.id));
-    if !matches!(run.state, UniversalState::Failed | UniversalState::Halted) {
+    let commands = match summary.again {
+        None => commands(summary.run, summary.errors),
+        Some(again) if is_resumable(summary.run.state) => vec![(again.to_owned(), RESUMES)],
+        Some(_) => Vec::new(),
+    };
+    commented(commands, width, colour)
+}
+
+const fn is_resumable(state: UniversalState) -> bool {
+    matches!(state, UniversalState::Failed | UniversalState::Halted)
+}
+
+/// The commands that make sense now, each with what it does.
+pub(super) fn commands(run: &Run, errors: &[ErrorGroup]) -> Vec<(String, &'static str)> {
+    if !is_resumable(run.state) {
         return Vec::new();
     }
-    let again = summary.again.map(ToOwned::to_owned);
-    let resume = again.unwrap_or_else(|| format!("baton resume {id}"));
-    let mut commands = vec![(resume, "does what is not done")];
-    if let Some(group) = summary.errors.first().filter(|_| summary.again.is_none()) {
+    let id = shell(&clean(&run.id));
+    let mut commands = vec![(format!("baton resume {id}"), RESUMES)];
+    if let Some(group) = errors.first() {
         let command = format!("baton retry {id} --task {}", shell(&clean(&group.task)));
         commands.push((command, "does all of that task again"));
     }
+    commands
+}
+
+/// Commands to copy, which are never cut, with what is said of them where there is room.
+pub(super) fn commented(
+    commands: Vec<(String, &'static str)>,
+    width: usize,
+    colour: bool,
+) -> Vec<String> {
     let longest = commands.iter().map(|(command, _)| columns(command));
     let longest = longest.max().unwrap_or(0);
     let head = "  next: ";

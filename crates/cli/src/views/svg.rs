@@ -2,7 +2,7 @@
 //!
 //! One file that needs nothing else. What is cut or left out in a box is in its tooltip.
 
-use baton_model::api::{Run, RunEdge, RunTask};
+use baton_model::api::{ItemCounts, Run, RunEdge, RunTask};
 use baton_model::workflow::Condition;
 
 use super::dag::Dag;
@@ -46,14 +46,17 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
     );
     // Edges first: boxes lie over them.
     for (to, ways) in layout.ways.iter().enumerate() {
-        for (from, way) in ways {
-            for (_, edge) in dag.edges[to].iter().filter(|(other, _)| other == from) {
-                draw_edge(&mut body, &tasks[to].name, edge, way);
+        // In the order of the ways, which is that of the tasks where they begin.
+        let mut edges = dag.edges[to].clone();
+        edges.sort_by_key(|(from, _)| *from);
+        for (from, edge) in edges {
+            if let Ok(at) = ways.binary_search_by_key(&from, |(from, _)| *from) {
+                draw_edge(&mut body, &tasks[to].name, edge, &ways[at].1);
             }
         }
     }
     for (task, place) in tasks.iter().zip(&layout.places) {
-        draw_task(&mut body, task, *place);
+        draw_task(&mut body, run, task, *place);
     }
     let (width, height) = size(&layout, &title);
     document(width, height, &title, STYLE, &body)
@@ -133,11 +136,11 @@ fn draw_edge(body: &mut String, to: &str, edge: &RunEdge, way: &[Place]) {
     );
 }
 
-fn draw_task(body: &mut String, task: &RunTask, place: Place) {
-    let standing = Standing::of(task);
+fn draw_task(body: &mut String, run: &Run, task: &RunTask, place: Place) {
+    let standing = Standing::of(run, task);
     let (fill, border) = standing.colours();
     let (left, top) = (x(place), y(place) - BOX_HEIGHT / 2.0);
-    let counts = standing::sentence(task);
+    let counts = standing::sentence(run, task);
     line(
         body,
         format_args!("<g><title>{}</title>", escape(&tooltip(task, &counts))),
@@ -169,7 +172,12 @@ fn draw_task(body: &mut String, task: &RunTask, place: Place) {
             escape(&fit(&counts, COUNTS_WIDTH))
         ),
     );
-    draw_bar(body, task, left + 10.0, top + BOX_HEIGHT - 9.0);
+    draw_bar(
+        body,
+        &standing::told(run, &task.items),
+        left + 10.0,
+        top + BOX_HEIGHT - 9.0,
+    );
     line(body, format_args!("</g>"));
 }
 
@@ -187,8 +195,7 @@ fn tooltip(task: &RunTask, counts: &str) -> String {
     text
 }
 
-fn draw_bar(body: &mut String, task: &RunTask, left: f64, top: f64) {
-    let items = &task.items;
+fn draw_bar(body: &mut String, items: &ItemCounts, left: f64, top: f64) {
     let kinds = [
         (items.done, "#43a047"),
         (items.failed, "#e53935"),

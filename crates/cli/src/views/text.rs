@@ -31,25 +31,45 @@ impl Line {
     }
 
     /// The line broken into lines of a width between its words, all but the first so far
-    /// from the left.
+    /// from the left. A word may be of several pieces: what follows without a space stays.
     pub(super) fn wrap(&self, width: usize, indent: usize) -> Vec<Self> {
         let indent = if indent < width { indent } else { 0 };
         let mut lines = Vec::new();
         let mut line = Self::new();
         let mut begun = false;
-        for (piece, style) in &self.pieces {
-            for word in piece.split_inclusive(' ') {
-                if begun && line.columns + columns(word.trim_end()) > width {
-                    lines.push(std::mem::take(&mut line));
-                    line.pad(indent);
-                    begun = false;
-                }
-                begun |= !blank(word);
-                line.add(*style, word);
+        for word in self.words() {
+            let ends = word.pieces.last().map_or("", |(piece, _)| piece);
+            let spaces = columns(ends) - columns(ends.trim_end());
+            if begun && line.columns + word.columns - spaces > width {
+                lines.push(std::mem::take(&mut line));
+                line.pad(indent);
+                begun = false;
+            }
+            begun |= !word.pieces.iter().all(|(piece, _)| blank(piece));
+            for (piece, style) in word.pieces {
+                line.add(style, piece);
             }
         }
         lines.push(line);
         lines
+    }
+
+    /// The words, each with the space behind it.
+    fn words(&self) -> Vec<Self> {
+        let mut words = vec![Self::new()];
+        let mut ended = false;
+        for (piece, style) in &self.pieces {
+            for part in piece.split_inclusive(' ') {
+                if ended {
+                    words.push(Self::new());
+                }
+                if let Some(word) = words.last_mut() {
+                    word.add(*style, part);
+                }
+                ended = part.ends_with(' ');
+            }
+        }
+        words
     }
 
     /// The line, cut to a width; without spaces at its end.
@@ -89,7 +109,7 @@ pub(super) fn columns(text: &str) -> usize {
 }
 
 /// Cuts a text to a width.
-pub(super) fn fit(text: &str, width: usize) -> String {
+pub(crate) fn fit(text: &str, width: usize) -> String {
     cut(text, width, false)
 }
 
@@ -203,6 +223,22 @@ mod tests {
             text,
             ["  ! one", "    two", "    three", "    abcde…", "    x"]
         );
+    }
+
+    #[test]
+    fn no_line_begins_with_the_comma_of_the_one_before() {
+        let mut line = Line::new();
+        line.add(Style::Plain, "one two")
+            .add(Style::Odd, ", out of time");
+        let lines = line.wrap(9, 2);
+        let text: Vec<String> = lines.iter().map(|line| line.paint(9, false)).collect();
+        assert_eq!(text, ["one two,", "  out of", "  time"]);
+        let narrow: Vec<String> = line
+            .wrap(7, 0)
+            .iter()
+            .map(|it| it.paint(7, false))
+            .collect();
+        assert_eq!(narrow, ["one", "two,", "out of", "time"]);
     }
 
     #[test]

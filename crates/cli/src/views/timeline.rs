@@ -16,6 +16,8 @@ use super::text::{Line, columns, count, fit};
 use crate::output::{Style, clean};
 use crate::time::span;
 
+/// More items than these are one row for each task, wherever they are drawn.
+pub(super) const ITEM_ROWS_MAX: usize = 500;
 const NAME_WIDTH_MAX: usize = 28;
 /// The length of a row's bar, as text.
 const SPAN_WIDTH: usize = 7;
@@ -57,8 +59,10 @@ const TICKS_MS: [u64; 28] = [
 pub(crate) struct Timeline<'a> {
     /// The run.
     pub(crate) run: &'a Run,
-    /// Its items that have begun.
+    /// Its items that have begun, or as many of them as were asked for.
     pub(crate) items: &'a [RunItem],
+    /// How many more have begun.
+    pub(crate) more: u64,
     /// The time, for what still runs.
     pub(crate) now: Wall,
 }
@@ -144,6 +148,7 @@ pub(super) struct Chart<'a> {
     pub(super) to: u64,
     pub(super) unstarted: u64,
     pub(super) earlier: u64,
+    more: u64,
 }
 
 impl<'a> Chart<'a> {
@@ -156,6 +161,7 @@ impl<'a> Chart<'a> {
             to: end.max(run.begun_at),
             unstarted: 0,
             earlier: 0,
+            more: timeline.more,
         };
         for item in timeline.items {
             match item.started_at {
@@ -173,10 +179,10 @@ impl<'a> Chart<'a> {
         chart
     }
 
-    /// A row for each item if they are not more than `room`, or else for each task; in the
-    /// order in which they began.
+    /// A row for each item if they are not more than `room`, nor than anybody looks through, or
+    /// else for each task; in the order in which they began.
     pub(super) fn rows(&self, room: usize) -> Vec<Row> {
-        let mut rows: Vec<Row> = match self.items.len() <= room {
+        let mut rows: Vec<Row> = match self.items.len() <= room.min(ITEM_ROWS_MAX) {
             true => self
                 .items
                 .iter()
@@ -246,6 +252,10 @@ pub(super) fn remarks(chart: &Chart<'_>) -> Vec<String> {
     if chart.earlier > 0 {
         let items = count(chart.earlier, "item", "items");
         remarks.push(format!("{items} of earlier generations not shown"));
+    }
+    if chart.more > 0 {
+        let items = count(chart.more, "more item is", "more items are");
+        remarks.push(format!("{items} not shown"));
     }
     remarks
 }

@@ -5,12 +5,10 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use super::text::fit;
-use super::timeline::{Bar, Chart, Row, Timeline, mark, remarks, weight};
+use super::timeline::{Bar, Chart, ITEM_ROWS_MAX, Row, Timeline, mark, remarks, weight};
 use super::xml::{document, escape, line, n};
 use crate::time::span;
 
-/// More rows than that are one for each task.
-const ITEMS_MAX: usize = 500;
 const MARGIN: f64 = 20.0;
 const NAMES: f64 = 220.0;
 const CHART: f64 = 720.0;
@@ -30,7 +28,7 @@ const STYLE: &str = "\
 /// The picture, as the text of an SVG file.
 pub(crate) fn render(timeline: &Timeline<'_>) -> String {
     let chart = Chart::new(timeline);
-    let rows = chart.rows(ITEMS_MAX);
+    let rows = chart.rows(ITEM_ROWS_MAX);
     let remarks = remarks(&chart);
     let run = timeline.run;
     let title = format!("{} {} {}", run.name, run.id, run.state);

@@ -30,17 +30,27 @@ fn a_run_that_drains_lets_end_what_has_begun_and_goes_on_with_the_rest() {
     let told = place.run(&["halt", &run]).good();
     assert!(told.contains("nothing more begins"), "{told}");
     assert_eq!(place.show(&run)["run"]["halting"], "drain");
+    for verb in ["show", "explain"] {
+        let told = place.run(&[verb, &run]).good();
+        assert!(told.contains("being halted (drain)"), "{told}");
+    }
     // Halted twice is halted.
     assert_eq!(place.run(&["halt", &run]).code, Some(0));
     place.touch("go");
-    let over = place.wait(&run);
+    let halted = place.wait(&run);
     assert_eq!(
-        (over.code, &over.run["state"]),
+        (halted.code, &halted.run["state"]),
         (Some(130), &json!("HALTED"))
     );
     assert_eq!(place.sorted("ran"), ["before", "held 0", "held 1"]);
+    let shown = place.run(&["show", &run]).good();
+    assert!(
+        shown.contains("1 not begun") && !shown.contains("blocked"),
+        "{shown}"
+    );
     let resumed = place.run(&["resume", &run, "--wait", "--json"]);
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert_eq!(resumed.out.lines().count(), 2, "{resumed:?}");
+    over(&resumed).is_done();
     assert_eq!(place.sorted("ran"), ["after", "before", "held 0", "held 1"]);
     let items = place.items(&run);
     let generations: Vec<_> = items.iter().map(|it| it["generation"].clone()).collect();

@@ -9,6 +9,7 @@
 //! | `races` | of two who want the same, one gets it |
 //! | `kills` | `kill -9` of anything loses nothing and doubles nothing |
 //! | `people` | what is shown, and that the commands it names work |
+//! | `looking` | what of a run can be looked up, and that nobody waits for nothing |
 //! | `http` | what is refused, and to whom |
 //!
 //! A task proves that it ran by a line in a file: see [`place`], and [`layers`] for the workflow
@@ -25,6 +26,7 @@ mod items;
 mod kills;
 mod layers;
 mod limits;
+mod looking;
 mod people;
 mod place;
 mod races;

@@ -49,7 +49,7 @@ pub(super) fn run(inspect: &Inspect) -> Ended {
 }
 
 fn print_json(inspect: &Inspect, out: &mut Output) -> Ended {
-    let binding = binding(inspect);
+    let binding = binding(inspect)?;
     let task = baton_files::load(&inspect.file).and_then(|file| file.bind(&binding));
     match task {
         Ok(task) => out.json(&task),
@@ -63,7 +63,7 @@ fn print_json(inspect: &Inspect, out: &mut Output) -> Ended {
 
 fn print_text(inspect: &Inspect, out: &mut Output) -> Ended {
     let file = baton_files::load(&inspect.file).map_err(told)?;
-    let mut binding = binding(inspect);
+    let mut binding = binding(inspect)?;
     let missing = fill_in(&file, &mut binding);
     let task = file.bind(&binding).map_err(told)?;
     describe::task(out, &task, &file.policy, &inspect.given.env)?;
@@ -72,11 +72,11 @@ fn print_text(inspect: &Inspect, out: &mut Output) -> Ended {
     Ok(())
 }
 
-fn binding(inspect: &Inspect) -> Binding {
-    Binding {
+fn binding(inspect: &Inspect) -> Result<Binding, Failure> {
+    Ok(Binding {
         task_id: Some(NO_ID.to_owned()),
-        ..inspect.given.binding()
-    }
+        ..inspect.given.binding()?
+    })
 }
 
 /// Something that a run needs, how to give it, and what is shown instead.

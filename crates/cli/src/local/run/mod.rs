@@ -116,7 +116,7 @@ pub(super) fn run(command: &Run, root: &Root) -> Ended {
             let id = id.unwrap_or_else(|| made_up(file.name()));
             let binding = Binding {
                 task_id: Some(id.as_str().to_owned()),
-                ..command.given.binding()
+                ..command.given.binding()?
             };
             let new = NewTask {
                 spec: file.bind(&binding).map_err(Failure::usage)?,

@@ -1,6 +1,5 @@
 //! `baton halt`, `baton resume`, and `baton retry` of a run.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -10,10 +9,10 @@ use baton_model::ids::RunId;
 use baton_model::workflow::Halt;
 use clap::Args;
 
-use super::super::{ids, refused};
+use super::super::{ids, refused, submit::line};
 use super::follow::{How, ended, follow};
 use super::{accepted, id};
-use crate::local::pair;
+use crate::local::{pair, params};
 use crate::output::{Ended, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 
@@ -84,7 +83,7 @@ pub(in super::super) struct More {
     /// Only if this generation of it is the last one
     #[arg(long, value_name = "N")]
     generation: Option<u32>,
-    /// Print JSON
+    /// Print JSON; of a run with --wait or --watch also how it ended, one object on a line
     #[arg(long)]
     pub(in super::super) json: bool,
 }
@@ -129,18 +128,18 @@ pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> En
 }
 
 pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -> Ended {
+    let given = params(&command.params)?;
     let file = match &command.file {
         None => None,
         Some(path) => {
             let file = baton_files::load_workflow(path).map_err(Failure::usage)?;
-            let params: BTreeMap<_, _> = command.params.iter().cloned().collect();
-            file.plan(&params).map_err(Failure::usage)?;
+            file.plan(&given).map_err(Failure::usage)?;
             Some(file.to_json())
         }
     };
     let how = GoOn::Resume(ResumeRun {
         file,
-        params: command.params.iter().cloned().collect(),
+        params: given,
         generation: command.more.generation,
     });
     go_on(command.run, &how, &command.more, client).await
@@ -172,19 +171,27 @@ async fn go_on(run: RunId, how: &GoOn, more: &More, client: &Client) -> Ended {
     }
     let answer = client.go_on(run, how).await.map_err(refused)?;
     let run = accepted(&answer)?;
-    match more.json {
-        true => out.json(&answer)?,
-        false => writeln!(out, "{run}: goes on, generation {}", answer.generation)?,
+    let waits = more.wait || more.watch;
+    match (more.json, waits) {
+        (true, false) => out.json(&answer)?,
+        (true, true) => line(&mut out, &answer)?,
+        (false, _) => writeln!(out, "{run}: goes on, generation {}", answer.generation)?,
     }
-    out.done()?;
-    if !(more.wait || more.watch) {
-        return Ok(());
+    // Whoever waits wants to know for what.
+    out.flush()?;
+    if !waits {
+        return out.done();
     }
     let how = match more.watch || !more.json {
         true => How::Shown,
         false => How::Quiet,
     };
-    ended(&follow(client, run, how).await?)
+    let seen = follow(client, run, how).await?;
+    if more.json {
+        line(&mut out, &seen)?;
+    }
+    out.done()?;
+    ended(&seen)
 }
 
 /// One line for each task: what stays, what runs, and why.

@@ -5,9 +5,10 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use baton_client::Client;
+use baton_client::{Client, ClientError};
 use baton_model::api::{ErrorGroup, Run, RunTask};
 use baton_model::ids::RunId;
+use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::state::UniversalState;
 use clap::Args;
 
@@ -20,7 +21,7 @@ use crate::views::{live, summary};
 
 /// How long the scheduler is asked to wait at a time: often enough for a picture.
 const GLANCE: Duration = Duration::from_secs(1);
-/// Tasks that are looked at: more than a terminal has lines.
+/// Tasks that are looked at while it runs: more than a terminal has lines. At the end, all are.
 const TASKS_MAX: usize = 1_000;
 /// The terminal's size, where it does not tell.
 const SIZE: (usize, usize) = (80, 24);
@@ -33,6 +34,7 @@ const SIZE: (usize, usize) = (80, 24);
 Examples:
   baton watch r12
   baton watch r12 --quiet && deploy
+  baton watch r12 --quiet --json | jq .items
 
 Exit status: 0 DONE; 130 HALTED; 1 FAILED or ABORTED; 3 the scheduler cannot be reached, or refuses.")]
 pub(crate) struct Watch {
@@ -42,6 +44,9 @@ pub(crate) struct Watch {
     /// Only wait, and exit with the status of the run
     #[arg(short, long)]
     quiet: bool,
+    /// At the end, print the run as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(in super::super) async fn run(command: &Watch, client: &Client) -> Ended {
@@ -49,7 +54,14 @@ pub(in super::super) async fn run(command: &Watch, client: &Client) -> Ended {
         true => How::Quiet,
         false => How::Shown,
     };
+    // Where nobody answers at first, or there is no such run, nobody is waited for.
+    client.run(command.run).await.map_err(refused)?;
     let run = follow(client, command.run, how).await?;
+    if command.json {
+        let mut out = Output::new();
+        out.json(&run)?;
+        out.done()?;
+    }
     ended(&run)
 }
 
@@ -114,9 +126,13 @@ pub(crate) async fn to_end(client: &Client, run: RunId, how: How) -> Result<Seen
 /// A run, its tasks, and what has failed.
 pub(crate) type Seen = (Run, Vec<RunTask>, Vec<ErrorGroup>);
 
-async fn look(client: &Client, run: RunId) -> Result<Seen, baton_client::ClientError> {
+async fn look(client: &Client, run: RunId) -> Result<Seen, ClientError> {
     let seen = client.run(run).await?;
-    let tasks = client.run_tasks(run, TASKS_MAX).await?;
+    let most = match seen.state.is_terminal() {
+        true => PLAN_TASKS_MAX,
+        false => TASKS_MAX,
+    };
+    let tasks = client.run_tasks(run, most).await?;
     let failed = seen.items.is_some_and(|items| items.failed > 0);
     let errors = match failed {
         true => client.run_errors(run).await?,

@@ -50,7 +50,9 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> Ended {
         return out.done();
     }
     if runs.is_empty() {
-        note("no runs; `baton submit workflow.yaml` starts one");
+        if let Some(text) = none(command) {
+            note(text);
+        }
         return out.done();
     }
     let mut table = Table::default();
@@ -73,6 +75,17 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> Ended {
     out.done()
 }
 
+/// What is said of an empty list.
+fn none(command: &Runs) -> Option<&'static str> {
+    let any = command.state.is_none() && command.owner.is_none() && command.name.is_none();
+    match (command.number, any) {
+        // None were asked for.
+        (0, _) => None,
+        (_, true) => Some("no runs; `baton submit workflow.yaml` starts one"),
+        (_, false) => Some("no such runs; `baton runs` shows the latest of all"),
+    }
+}
+
 fn row(run: &Run, now: Wall) -> [Cell; 7] {
     let until = run.ended_at.map_or(now, Wall);
     let state = match run.halting {
@@ -88,4 +101,29 @@ fn row(run: &Run, now: Wall) -> [Cell; 7] {
         span(between(Wall(run.submitted_at), now)).into(),
         span(between(Wall(run.begun_at), until)).into(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        runs: Runs,
+    }
+
+    fn said(args: &[&str]) -> Option<&'static str> {
+        let all = [&["runs"], args].concat();
+        none(&Cli::try_parse_from(all).expect("arguments").runs)
+    }
+
+    #[test]
+    fn an_empty_list_says_why_it_is_empty() {
+        assert!(said(&[]).is_some_and(|text| text.contains("submit")));
+        assert!(said(&["--name", "nosuch"]).is_some_and(|text| text.contains("no such")));
+        assert!(said(&["-n", "0"]).is_none());
+    }
 }

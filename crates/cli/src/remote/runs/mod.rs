@@ -5,6 +5,7 @@
 //! | `list` | `baton runs` |
 //! | `follow` | `baton watch`, and whoever waits for a run |
 //! | `change` | `baton halt`, `resume`, and `retry` of a run |
+//! | `items` | `baton show RUN --items`; which instance is meant by a task and an item |
 //! | `show` | `baton show RUN`, as text, graph, timeline or picture; `baton explain RUN` |
 //! | `submit` | `baton submit` of a workflow |
 //!
@@ -12,6 +13,7 @@
 
 pub(super) mod change;
 pub(crate) mod follow;
+pub(super) mod items;
 pub(super) mod list;
 pub(super) mod show;
 pub(crate) mod submit;

@@ -5,20 +5,22 @@ use std::io::Write;
 use baton_client::{Client, ItemFilter};
 use baton_model::api::{ErrorGroup, Run, RunTask};
 use baton_model::ids::RunId;
+use baton_model::limits::PLAN_TASKS_MAX;
+use baton_model::state::UniversalState;
 use clap::Args;
 use serde::Serialize;
 
 use super::super::refused;
 use super::follow::size;
-use crate::output::{Ended, Output, Style, clean};
-use crate::table::{Cell, Table};
+use super::items::{self, Listed};
+use crate::output::{Ended, Output};
 use crate::time::now;
-use crate::views::{dot, graph, summary, svg, timeline, timeline_svg};
+use crate::views::{dot, explain, graph, summary, svg, timeline, timeline_svg};
 
-/// Tasks that are shown.
-const TASKS_MAX: usize = 200_000;
 /// Items of a timeline: more than anybody can tell apart.
 const ITEMS_MAX: usize = 20_000;
+/// Failures among which the first of each task is looked for.
+const FAILURES_MAX: usize = 10_000;
 /// The width of what goes into a file or a pipe.
 const PLAIN_WIDTH: usize = 120;
 
@@ -37,12 +39,14 @@ pub(in super::super) struct Shape {
     /// Of a run: when what ran
     #[arg(long)]
     timeline: bool,
+    #[command(flatten)]
+    listed: Listed,
 }
 
 impl Shape {
     /// True if something was asked for that only runs have.
     pub(in super::super) const fn is_some(&self) -> bool {
-        self.graph || self.dot || self.svg || self.timeline
+        self.graph || self.dot || self.svg || self.timeline || self.listed.items
     }
 }
 
@@ -54,43 +58,26 @@ struct Whole<'a> {
 }
 
 pub(in super::super) async fn run(id: RunId, shape: &Shape, json: bool, client: &Client) -> Ended {
-    let mut out = Output::new();
-    let seen = client.run(id).await.map_err(refused)?;
-    let (width, height) = match out.terminal {
-        true => size(),
-        false => (PLAIN_WIDTH, usize::MAX),
-    };
-    let colours = out.colours;
-    if shape.timeline {
-        let filter = ItemFilter::default();
-        let items = client.run_items(id, &filter, ITEMS_MAX).await;
-        let items = items.map_err(refused)?;
-        if json {
-            out.json(&items)?;
-            return out.done();
-        }
-        let timeline = timeline::Timeline {
-            run: &seen,
-            items: &items,
-            now: now(),
-        };
-        if shape.svg {
-            out.write_all(timeline_svg::render(&timeline).as_bytes())?;
-        } else {
-            lines(
-                &mut out,
-                timeline::render(&timeline, width, height, colours),
-            )?;
-        }
-        return out.done();
+    if shape.listed.items {
+        return items::list(id, &shape.listed, json, client).await;
     }
-    let tasks = client.run_tasks(id, TASKS_MAX).await.map_err(refused)?;
+    let seen = client.run(id).await.map_err(refused)?;
+    if shape.timeline {
+        return timeline(&seen, id, shape.svg, json, client).await;
+    }
+    let mut out = Output::new();
+    let (width, _) = room(&out);
+    let colours = out.colours;
+    let tasks = client
+        .run_tasks(id, PLAN_TASKS_MAX)
+        .await
+        .map_err(refused)?;
     if shape.dot {
         out.write_all(dot::render(&seen, &tasks).as_bytes())?;
     } else if shape.svg {
         out.write_all(svg::render(&seen, &tasks).as_bytes())?;
     } else if shape.graph {
-        lines(&mut out, graph::render(&tasks, width, colours))?;
+        lines(&mut out, graph::render(&seen, &tasks, width, colours))?;
     } else {
         let errors = client.run_errors(id).await.map_err(refused)?;
         if json {
@@ -113,6 +100,57 @@ pub(in super::super) async fn run(id: RunId, shape: &Shape, json: bool, client: 
     out.done()
 }
 
+/// Columns and lines that there are to draw upon.
+fn room(out: &Output) -> (usize, usize) {
+    match out.terminal {
+        true => size(),
+        false => (PLAIN_WIDTH, usize::MAX),
+    }
+}
+
+async fn timeline(run: &Run, id: RunId, svg: bool, json: bool, client: &Client) -> Ended {
+    let mut out = Output::new();
+    let most = if json { usize::MAX } else { ITEMS_MAX };
+    let items = client.run_items(id, &ItemFilter::default(), most).await;
+    let items = items.map_err(refused)?;
+    if json {
+        out.json(&items)?;
+        return out.done();
+    }
+    let more = match items.len() < ITEMS_MAX {
+        true => 0,
+        false => begun(run).saturating_sub(items.len() as u64),
+    };
+    let timeline = timeline::Timeline {
+        run,
+        items: &items,
+        more,
+        now: now(),
+    };
+    let (width, height) = room(&out);
+    if svg {
+        out.write_all(timeline_svg::render(&timeline).as_bytes())?;
+    } else {
+        let colours = out.colours;
+        let drawn = timeline::render(&timeline, width, height, colours);
+        lines(&mut out, drawn)?;
+    }
+    out.done()
+}
+
+/// How many items of a run have an instance.
+fn begun(run: &Run) -> u64 {
+    let Some(items) = &run.items else { return 0 };
+    let begun = [
+        items.queued,
+        items.running,
+        items.done,
+        items.failed,
+        items.halted,
+    ];
+    begun.into_iter().fold(0, u64::saturating_add)
+}
+
 fn lines(out: &mut Output, lines: Vec<String>) -> Ended {
     for line in lines {
         writeln!(out, "{line}")?;
@@ -120,40 +158,40 @@ fn lines(out: &mut Output, lines: Vec<String>) -> Ended {
     Ok(())
 }
 
-/// Why a run is where it is: each task that is not over, with what it waits for.
+/// Why a run is where it is: what its tasks wait for, or why it ended so.
 pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) -> Ended {
     let seen = client.run(id).await.map_err(refused)?;
-    let tasks = client.run_tasks(id, TASKS_MAX).await.map_err(refused)?;
+    let tasks = client.run_tasks(id, PLAN_TASKS_MAX).await;
+    let tasks = tasks.map_err(refused)?;
+    let errors = client.run_errors(id).await.map_err(refused)?;
     let mut out = Output::new();
     if json {
         out.json(&Whole {
             run: &seen,
             tasks: &tasks,
-            errors: &[],
+            errors: &errors,
         })?;
         return out.done();
     }
-    if seen.state.is_terminal() {
-        writeln!(out, "{} is {}: it is over", clean(&seen.id), seen.state)?;
-    }
-    let mut table = Table::default();
-    for task in &tasks {
-        let items = task.items;
-        let open = items.waiting + items.ready + items.queued + items.running;
-        if open == 0 || seen.state.is_terminal() {
-            continue;
+    let filter = ItemFilter {
+        state: Some(UniversalState::Failed.word().to_owned()),
+        ..ItemFilter::default()
+    };
+    let failures = match errors.is_empty() {
+        true => Vec::new(),
+        false => {
+            let failures = client.run_items(id, &filter, FAILURES_MAX).await;
+            failures.map_err(refused)?
         }
-        let reason = match &task.reason {
-            Some(reason) => clean(reason),
-            None if items.running > 0 => format!("{} run", items.running),
-            None => String::new(),
-        };
-        table.row([Cell::new(clean(&task.name), Style::Strong), reason.into()]);
-    }
-    for problem in &seen.problems {
-        let text = format!("item {}: {}", problem.item, clean(&problem.text));
-        table.row([Cell::new(clean(&problem.task), Style::Bad), text.into()]);
-    }
-    table.print(&mut out)?;
+    };
+    let (width, _) = room(&out);
+    let explained = explain::Explained {
+        run: &seen,
+        tasks: &tasks,
+        errors: &errors,
+        failures: &failures,
+    };
+    let colours = out.colours;
+    lines(&mut out, explain::render(&explained, width, colours))?;
     out.done()
 }

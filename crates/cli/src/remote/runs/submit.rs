@@ -1,6 +1,5 @@
 //! `baton submit` of a workflow.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
 use baton_client::Client;
@@ -12,6 +11,7 @@ use serde_json::Value;
 use super::super::{refused, submit::line};
 use super::accepted;
 use super::follow::{How, ended, follow};
+use crate::local::params as given;
 use crate::output::{Ended, Failure, Output};
 
 /// What is sent for a workflow. What is wrong with it, or with its parameters, is told here,
@@ -20,7 +20,7 @@ pub(crate) fn wanted(
     file: &WorkflowFile,
     params: &[(String, String)],
 ) -> Result<SubmitRun<Value>, Failure> {
-    let params: BTreeMap<_, _> = params.iter().cloned().collect();
+    let params = given(params)?;
     file.plan(&params).map_err(Failure::usage)?;
     Ok(SubmitRun {
         file: file.to_json(),

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use super::runs::submit::Then;
 use super::{ids, refused, waiting};
-use crate::local::{pair, variable};
+use crate::local::{pair, params, variable};
 use crate::output::{Ended, Failure, Output, clean, note};
 
 const EXAMPLES: &str = "\
@@ -142,7 +142,7 @@ pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
     };
     let submit = api::Submit {
         file,
-        params: command.params.iter().cloned().collect(),
+        params: params(&command.params)?,
         array: command.array,
     };
     let submitted = client.submit(&submit).await.map_err(refused)?;

@@ -17,6 +17,9 @@ pub(crate) struct Case {
     pub(crate) tasks: Vec<RunTask>,
     pub(crate) errors: Vec<ErrorGroup>,
     pub(crate) items: Vec<RunItem>,
+    pub(crate) failures: Vec<RunItem>,
+    /// Items that were not asked for.
+    pub(crate) more: u64,
     pub(crate) now: Wall,
 }
 
@@ -45,6 +48,8 @@ impl Case {
             tasks,
             errors: Vec::new(),
             items: Vec::new(),
+            failures: Vec::new(),
+            more: 0,
             now: Wall(BEGUN + 65_400),
         }
     }
@@ -122,7 +127,7 @@ pub(crate) fn task(name: &str, items: ItemCounts, before: &[&str]) -> RunTask {
 }
 
 /// From and to in milliseconds since the run began.
-pub(super) fn item(
+pub(crate) fn item(
     task: &str,
     item: u32,
     from: u64,

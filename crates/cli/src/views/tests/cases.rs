@@ -2,7 +2,7 @@
 
 use baton_model::api::{RunItem, RunProblem};
 use baton_model::state::UniversalState;
-use baton_model::workflow::Condition;
+use baton_model::workflow::{Condition, Halt};
 
 use super::build::{Case, counts, error, item, reason, task};
 
@@ -19,6 +19,10 @@ pub(super) fn all() -> Vec<(&'static str, Case)> {
         ("zero_items", zero_items()),
         ("unicode", unicode()),
         ("done", done()),
+        ("draining", draining()),
+        ("halted", halted()),
+        ("out_of_time", out_of_time()),
+        ("blocked", blocked()),
     ]
 }
 
@@ -315,4 +319,61 @@ fn done() -> Case {
     Case::new("plain", tasks)
         .ended(UniversalState::Done)
         .totals()
+}
+
+pub(super) fn draining() -> Case {
+    let tasks = vec![
+        task("extract", counts("2d 2r 6w"), &[]),
+        reason(
+            task("load", counts("1w"), &["extract"]),
+            "comes after extract",
+        ),
+    ];
+    let mut case = Case::new("etl", tasks);
+    case.run.halting = Some(Halt::Drain);
+    case.totals()
+}
+
+/// Nothing went wrong: what comes after what was stopped is not blocked.
+fn halted() -> Case {
+    let tasks = vec![
+        task("extract", counts("2d 2x 6w"), &[]),
+        task("load", counts("1b"), &["extract"]),
+    ];
+    Case::new("etl", tasks)
+        .ended(UniversalState::Halted)
+        .totals()
+}
+
+fn out_of_time() -> Case {
+    let tasks = vec![
+        task("extract", counts("2d 2x 6w"), &[]),
+        task("load", counts("1b"), &["extract"]),
+    ];
+    let mut case = Case::new("etl", tasks).ended(UniversalState::Failed);
+    case.run.timed_out = true;
+    case.totals()
+}
+
+/// What failed first, and what that keeps from beginning, also over others.
+fn blocked() -> Case {
+    let tasks = vec![
+        task("extract", counts("38d 2f"), &[]),
+        task("check", counts("1f"), &[]),
+        task("clean", counts("38d 2b"), &["extract"]),
+        task("load", counts("1b"), &["clean", "check"]),
+        task("mail", counts("1s"), &[]),
+    ];
+    let mut case = Case::new("etl", tasks).ended(UniversalState::Failed);
+    case.errors = vec![
+        error("extract", "exit 1", 1, "i5"),
+        error("extract", "exit 7", 1, "i3"),
+        error("check", "killed by signal 9 (out of memory)", 1, "i44"),
+    ];
+    let failed = |number, to, end: &str| RunItem {
+        end_text: Some(end.to_owned()),
+        ..item("extract", number, 0, Some(to), UniversalState::Failed)
+    };
+    case.failures = vec![failed(3, 9_000, "exit 7"), failed(5, 2_000, "exit 1")];
+    case.totals()
 }

@@ -12,8 +12,10 @@ use std::path::Path;
 use baton_model::api::RunItem;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
+use baton_model::workflow::Halt;
 
 use self::build::{BEGUN, Case, counts, task};
+use super::explain::{self, Explained};
 use super::live::{self, Frame, Plain};
 use super::summary::{self, Summary};
 use super::text::columns;
@@ -42,10 +44,20 @@ impl Case {
         }
     }
 
+    fn explained(&self) -> Explained<'_> {
+        Explained {
+            run: &self.run,
+            tasks: &self.tasks,
+            errors: &self.errors,
+            failures: &self.failures,
+        }
+    }
+
     fn timeline(&self) -> Timeline<'_> {
         Timeline {
             run: &self.run,
             items: &self.items,
+            more: self.more,
             now: self.now,
         }
     }
@@ -88,7 +100,9 @@ fn every_case_looks_as_it_should_at_every_width() {
             section(&mut text, &format!("live, {width} columns"), &live);
             let summary = summary::render(&case.summary(), width, false);
             section(&mut text, &format!("summary, {width} columns"), &summary);
-            let graph = graph::render(&case.tasks, width, false);
+            let explained = explain::render(&case.explained(), width, false);
+            section(&mut text, &format!("explain, {width} columns"), &explained);
+            let graph = graph::render(&case.run, &case.tasks, width, false);
             section(&mut text, &format!("graph, {width} columns"), &graph);
             let timeline = timeline::render(&case.timeline(), width, 16, false);
             section(&mut text, &format!("timeline, {width} columns"), &timeline);
@@ -149,10 +163,16 @@ fn no_line_is_wider_and_no_picture_higher_than_it_may_be() {
                 assert!(live.len() <= height && time.len() <= height, "seed {seed}");
                 no_wider(seed, width, live.into_iter().chain(time));
             }
-            no_wider(seed, width, graph::render(&case.tasks, width, true));
+            no_wider(
+                seed,
+                width,
+                graph::render(&case.run, &case.tasks, width, true),
+            );
             let summary = summary::render(&case.summary(), width, true);
             let commands = |line: &String| !line.contains("baton ");
             no_wider(seed, width, summary.into_iter().filter(commands));
+            let explained = explain::render(&case.explained(), width, true);
+            no_wider(seed, width, explained.into_iter().filter(commands));
         }
     }
 }
@@ -194,6 +214,61 @@ fn a_task_of_thousands_is_drawn_in_a_few_bars() {
 }
 
 #[test]
+fn items_that_were_not_asked_for_are_counted() {
+    let mut case = cases::failures();
+    case.more = 12_345;
+    let told = "12,345 more items are not shown";
+    let lines = timeline::render(&case.timeline(), 80, 16, false);
+    assert_eq!(lines.last().map(|line| line.trim()), Some(told));
+    assert!(timeline_svg::render(&case.timeline()).contains(told));
+}
+
+#[test]
+fn many_items_are_put_together_also_where_there_is_room_for_all() {
+    let mut case = cases::failures();
+    let one = case.items[1].clone();
+    case.items = (0..501)
+        .map(|number| RunItem {
+            item: number,
+            ..one.clone()
+        })
+        .collect();
+    let rows = |case: &Case| {
+        let lines = timeline::render(&case.timeline(), 120, usize::MAX, false);
+        lines.iter().filter(|it| it.contains("transform")).count()
+    };
+    assert_eq!(rows(&case), 1);
+    case.items.pop();
+    assert_eq!(rows(&case), 500);
+}
+
+#[test]
+fn of_a_run_that_did_not_end_well_every_task_counts() {
+    let tasks = (0..30).map(|number| task(&format!("t{number}"), counts("1b"), &[]));
+    let mut case = Case::new("large", tasks.collect()).ended(UniversalState::Failed);
+    let more = |case: &Case| {
+        let lines = summary::render(&case.summary(), 80, false);
+        lines.into_iter().find(|line| line.contains('…'))
+    };
+    assert_eq!(more(&case).as_deref(), Some("  … 10 more tasks"));
+    case.run.tasks = Some(1_500);
+    assert_eq!(more(&case).as_deref(), Some("  … 1,480 more tasks"));
+}
+
+#[test]
+fn a_run_that_is_being_defined_or_was_not_says_so() {
+    let mut case = Case::new("parts", vec![task("a", counts("1w"), &[])]);
+    let explained = |case: &Case| explain::render(&case.explained(), 120, false);
+    case.run.state = UniversalState::Registering;
+    assert_eq!(
+        explained(&case)[0],
+        "r1 REGISTERING: it is being defined; it is ABORTED if nothing comes for 10 minutes"
+    );
+    let case = case.ended(UniversalState::Aborted);
+    assert!(explained(&case)[0].starts_with("r1 ABORTED: it never began"));
+}
+
+#[test]
 fn tasks_that_were_not_asked_for_are_counted() {
     let mut case = Case::new("large", vec![task("a", counts("1r"), &[])]);
     case.run.tasks = Some(1_500);
@@ -209,7 +284,8 @@ fn a_graph_with_too_many_lanes_is_a_list() {
     let fork = |size: u64| {
         let mut tasks = vec![task("root", counts("1d"), &[])];
         tasks.extend((0..size).map(|n| task(&format!("t{n}"), counts("1w"), &["root"])));
-        graph::render(&tasks, 120, false)
+        let case = Case::new("fork", tasks);
+        graph::render(&case.run, &case.tasks, 120, false)
     };
     assert!(fork(16)[1].starts_with("├─┬─┬"));
     assert_eq!(fork(17)[0], "layer 1 · 1 task");
@@ -267,6 +343,21 @@ fn a_pipe_gets_a_line_for_each_change() {
 }
 
 #[test]
+fn a_pipe_is_told_that_a_run_is_being_halted() {
+    let mut case = cases::draining();
+    let mut plain = Plain::default();
+    assert_eq!(
+        plain.lines(&case.frame())[0],
+        "12:01:05 r1 RUNNING, draining"
+    );
+    case.run.halting = Some(Halt::Kill);
+    assert_eq!(
+        plain.lines(&case.frame()),
+        ["12:01:05 r1 RUNNING, being killed"]
+    );
+}
+
+#[test]
 fn tasks_that_wait_in_a_circle_are_drawn_all_the_same() {
     let case = Case::new(
         "circle",
@@ -275,6 +366,6 @@ fn tasks_that_wait_in_a_circle_are_drawn_all_the_same() {
             task("b", counts("1w"), &["a"]),
         ],
     );
-    assert_eq!(graph::render(&case.tasks, 80, false).len(), 2);
+    assert_eq!(graph::render(&case.run, &case.tasks, 80, false).len(), 2);
     assert!(svg::render(&case.run, &case.tasks).contains(">b after a<"));
 }

@@ -1,0 +1,255 @@
+//! Why a run is where it is: what each of its tasks waits for; of one that is over, why it
+//! ended so, and what to do next.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::api::{ErrorGroup, Run, RunItem, RunTask};
+use baton_model::limits::REGISTERING_MS_MAX;
+use baton_model::state::UniversalState;
+
+use super::dag::Dag;
+use super::standing::{self, Standing};
+use super::summary::{commands, commented, problems, rest};
+use super::text::{Line, count, fit, shell};
+use crate::output::{Style, clean};
+use crate::remote::{ids, rows};
+
+const NAME_WIDTH_MAX: usize = 32;
+/// More tasks than that are counted: those are shown that matter most.
+const TASKS_MAX: usize = 50;
+/// How many of the tasks that block one are named.
+const ROOTS_MAX: usize = 3;
+
+/// What there is to explain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Explained<'a> {
+    /// The run.
+    pub(crate) run: &'a Run,
+    /// Its tasks, in the order of its plan.
+    pub(crate) tasks: &'a [RunTask],
+    /// What failed, the most frequent first.
+    pub(crate) errors: &'a [ErrorGroup],
+    /// Items that have failed.
+    pub(crate) failures: &'a [RunItem],
+}
+
+/// The explanation, in lines of at most `width` columns; commands to copy are never cut.
+pub(crate) fn render(explained: &Explained<'_>, width: usize, colour: bool) -> Vec<String> {
+    let run = explained.run;
+    let mut head = Line::new();
+    head.add(Style::Strong, format!("{} ", clean(&run.id)))
+        .add(rows::style(run.state), run.state.word())
+        .add(Style::Plain, ": ")
+        .add(Style::Plain, because(run));
+    let mut lines = head.wrap(width, 4);
+    lines.extend(tasks(explained, width));
+    lines.extend(problems(&run.problems, width));
+    let mut lines: Vec<String> = lines.iter().map(|line| line.paint(width, colour)).collect();
+    lines.extend(commented(next(explained), width, colour));
+    lines
+}
+
+/// Why the run as a whole is in its state.
+fn because(run: &Run) -> String {
+    if let Some(halting) = standing::halting(run) {
+        return halting.to_owned();
+    }
+    let items = standing::told(run, &run.items.unwrap_or_default());
+    let minutes = REGISTERING_MS_MAX / 60_000;
+    match run.state {
+        UniversalState::Registering => {
+            format!("it is being defined; it is ABORTED if nothing comes for {minutes} minutes")
+        }
+        UniversalState::Aborted => format!(
+            "it never began: somebody stopped it while it was being defined, or nothing came \
+             for {minutes} minutes"
+        ),
+        UniversalState::Done if items.skipped > 0 => {
+            let skipped = count(items.skipped, "item was", "items were");
+            format!("all that was wanted is done; {skipped} skipped")
+        }
+        UniversalState::Done => "all of it is done".to_owned(),
+        UniversalState::Failed if run.timed_out => {
+            "it was out of time: what ran was killed, and nothing more began".to_owned()
+        }
+        UniversalState::Halted => {
+            "somebody halted it (`baton halt` or `baton cancel`); nothing more began".to_owned()
+        }
+        UniversalState::Failed => failed(items.failed, items.halted),
+        _ => {
+            let all = count(standing::total(&items), "item", "items");
+            format!("{} of {all} done", ids::count(items.done))
+        }
+    }
+}
+
+fn failed(failed: u64, halted: u64) -> String {
+    let one = |number| count(number, "item", "items");
+    match (failed, halted) {
+        (0, 0) => "not all of it could be done".to_owned(),
+        (0, halted) => format!("{} stopped by hand", was(halted)),
+        (failed, 0) => format!("{} failed", one(failed)),
+        (failed, halted) => format!("{} failed, and {} stopped", one(failed), was(halted)),
+    }
+}
+
+fn was(number: u64) -> String {
+    count(number, "item was", "items were")
+}
+
+/// A row for each task that is not over, or did not go well.
+fn tasks(explained: &Explained<'_>, width: usize) -> Vec<Line> {
+    let (run, tasks) = (explained.run, explained.tasks);
+    let goes_on = |task: &RunTask| {
+        let open = standing::open(&task.items) > 0 || task.unmapped;
+        open && !run.state.is_terminal()
+    };
+    let told = |place: &usize| {
+        let task = &tasks[*place];
+        let badly = matches!(
+            Standing::of(run, task),
+            Standing::Failed | Standing::Halted | Standing::Blocked | Standing::Waiting
+        );
+        badly || goes_on(task)
+    };
+    let mut shown: Vec<usize> = (0..tasks.len()).filter(told).collect();
+    let number = shown.len();
+    if number > TASKS_MAX {
+        shown.sort_by_key(|place| Standing::of(run, &tasks[*place]));
+        shown.truncate(TASKS_MAX);
+    }
+    let names: Vec<String> = shown.iter().map(|at| clean(&tasks[*at].name)).collect();
+    let names_max = NAME_WIDTH_MAX.min(width / 2);
+    let names_width = standing::names_width(names.iter().map(String::as_str), names_max);
+    let causes = Causes::new(explained);
+    let row = |(place, name): (&usize, &String)| {
+        let task = &tasks[*place];
+        let standing = Standing::of(run, task);
+        let why = match goes_on(task) {
+            true => waits(run, task),
+            false => causes.of(*place),
+        };
+        let mut line = Line::new();
+        line.add(standing.style(), format!("  {} ", standing.mark()))
+            .add(Style::Plain, fit(name, names_width))
+            .pad(4 + names_width + 2)
+            .add(Style::Plain, why);
+        line.wrap(width, (4 + names_width + 2).min(width / 2))
+    };
+    let mut lines: Vec<Line> = shown.iter().zip(&names).flat_map(row).collect();
+    lines.extend(rest(number, shown.len(), "task", "tasks"));
+    lines
+}
+
+/// What a task that is not over does, or waits for.
+fn waits(run: &Run, task: &RunTask) -> String {
+    let remarks = standing::task_remarks(run, task);
+    let words: Vec<String> = remarks.into_iter().map(|(text, _)| text).collect();
+    let words = Some(words.join(", ")).filter(|words| !words.is_empty());
+    let both = words.into_iter().chain(task.reason.as_deref().map(clean));
+    both.collect::<Vec<_>>().join("; ")
+}
+
+/// Why tasks that are over are not done.
+struct Causes<'a> {
+    explained: &'a Explained<'a>,
+    dag: Dag<'a>,
+    /// By task: what failed first of it.
+    first: BTreeMap<&'a str, &'a RunItem>,
+}
+
+impl<'a> Causes<'a> {
+    fn new(explained: &'a Explained<'a>) -> Self {
+        let mut first: BTreeMap<&str, &RunItem> = BTreeMap::new();
+        let when = |item: &RunItem| (item.ended_at.unwrap_or(u64::MAX), item.item);
+        for item in explained.failures {
+            let known = first.entry(&item.task).or_insert(item);
+            if when(item) < when(known) {
+                *known = item;
+            }
+        }
+        Self {
+            explained,
+            dag: Dag::new(explained.tasks),
+            first,
+        }
+    }
+
+    fn of(&self, place: usize) -> String {
+        let run = self.explained.run;
+        let task = &self.explained.tasks[place];
+        let items = standing::told(run, &task.items);
+        let mut text = standing::sentence(run, task);
+        let roots = match items.blocked {
+            0 => Vec::new(),
+            _ => self.roots(place),
+        };
+        if !roots.is_empty() {
+            text += &format!(": needs {}", named(&roots));
+        }
+        if items.failed > 0
+            && let Some(why) = self.failure(task)
+        {
+            text += &format!("; {why}");
+        }
+        text
+    }
+
+    /// What failed first of a task.
+    fn failure(&self, task: &RunTask) -> Option<String> {
+        if let Some(item) = self.first.get(task.name.as_str()) {
+            let end = item.end_text.as_deref().unwrap_or("its end is not kept");
+            let which = match standing::total(&task.items) {
+                1 => String::new(),
+                _ => format!("first item {}: ", item.item),
+            };
+            return Some(format!("{which}{} ({})", clean(end), clean(&item.instance)));
+        }
+        let mut groups = self.explained.errors.iter();
+        let group = groups.find(|group| group.task == task.name)?;
+        let (end, id) = (clean(&group.end_text), clean(&group.example));
+        Some(format!("{end} ({id})"))
+    }
+
+    /// The tasks that went wrong by themselves and so keep another one from beginning.
+    fn roots(&self, place: usize) -> Vec<String> {
+        let run = self.explained.run;
+        let mut roots = Vec::new();
+        let mut seen = BTreeSet::from([place]);
+        let mut open = vec![place];
+        while let Some(at) = open.pop() {
+            for from in &self.dag.before[at] {
+                if !seen.insert(*from) {
+                    continue;
+                }
+                let task = &self.explained.tasks[*from];
+                match Standing::of(run, task) {
+                    Standing::Failed | Standing::Halted => roots.push((*from, clean(&task.name))),
+                    Standing::Blocked => open.push(*from),
+                    _ => {}
+                }
+            }
+        }
+        roots.sort();
+        roots.into_iter().map(|(_, name)| name).collect()
+    }
+}
+
+/// `a, b and 7 more`.
+fn named(names: &[String]) -> String {
+    let more = names.len().saturating_sub(ROOTS_MAX);
+    let first = names[..names.len() - more].join(", ");
+    match more {
+        0 => first,
+        more => format!("{first} and {} more", ids::count(more as u64)),
+    }
+}
+
+fn next(explained: &Explained<'_>) -> Vec<(String, &'static str)> {
+    let mut commands = commands(explained.run, explained.errors);
+    if let Some(group) = explained.errors.first().filter(|_| !commands.is_empty()) {
+        let command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
+        commands.insert(0, (command, "what one of them printed"));
+    }
+    commands
+}
