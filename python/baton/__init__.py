@@ -6,9 +6,14 @@
 | `tasks` | their tasks |
 | `items` | what a task has one instance for each of, and edges item by item |
 | `functions` | Python functions as tasks |
-| `call` | what a worker runs for such a function: `python -m baton.call` |
+| `commands` | one call of a function, as the command that a worker runs |
+| `places` | where a worker finds a function |
+| `boxes` | how what a function puts out travels to another |
+| `call` | what a worker runs for a function: `python -m baton.call` |
+| `values` | what JSON keeps as it is, and what not |
 | `parts` | large workflows, cut into requests that a server takes |
 | `client` | a scheduler, seen from outside |
+| `settings` | which scheduler, and how it is spoken to |
 | `transport` | requests and answers |
 | `run` | a run: looking, waiting, stopping, going on |
 | `shapes` | what the server tells, as plain data |
@@ -24,6 +29,7 @@ from .errors import (
     ConnectionFailed,
     FieldError,
     Problem,
+    RunConflict,
     RunFailed,
     WaitTimeout,
     WorkflowError,
@@ -44,6 +50,7 @@ __all__ = [
     "Output",
     "Problem",
     "Run",
+    "RunConflict",
     "RunEdge",
     "RunFailed",
     "RunItem",

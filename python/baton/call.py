@@ -1,22 +1,25 @@
 """What a worker runs for a function: `python -m baton.call MODULE:FUNCTION CALL [WORD...]`.
 
 CALL is a JSON object: `args`, `kwargs`, `fill` (for each WORD, how it is read and its place among
-the arguments) and `give` (what is put out beside the result). What the function returns is put out
-as `result`, if it is JSON. An exception ends the attempt with its traceback and exit code 1, as
-Python does by itself.
+the arguments) and `give` (what is put out beside the result, see `boxes`). What the function
+returns is put out as `result`, if it is JSON. An exception ends the attempt with its traceback and
+exit code 1, as Python does by itself.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
-from typing import Any, Callable, Dict, List
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+from typing import Any, Callable, Dict, List, NoReturn, Optional
 
-from . import functions
-from .functions import BOX, BOXES, EACH, TaskFunction, boxed
+from . import boxes, functions, values
+from .functions import TaskFunction
 
 # The module that a script is loaded as: its lines for `__main__` are not for workers.
 _SCRIPT = "__baton_main__"
@@ -35,7 +38,9 @@ def main(argv: List[str]) -> None:
     function = load(target)
     functions.enter("running")
     result = function(*called["args"], **called["kwargs"])
-    put_out(outputs(result, called.get("give", []), target))
+    if inspect.isawaitable(result) or inspect.isgenerator(result):
+        raise TypeError(f"{target} has returned {result!r}, of which nothing has run")
+    put_out(result, called.get("give", []), target)
 
 
 def read(kind: str, word: str) -> Any:
@@ -43,86 +48,109 @@ def read(kind: str, word: str) -> Any:
     if kind == "str":
         return word
     if kind == "text":
-        # As values are read that a shell puts out.
-        try:
-            return json.loads(word)
-        except ValueError:
-            return word
+        return _json_or_text(word)
     value = json.loads(word)
     if kind == "box":
         return value["value"]
     if kind == "boxes":
         # Where a task has one item, its outputs are filled in as those of a task without.
-        boxes = value if isinstance(value, list) else [value]
-        return [each["value"] for each in boxes]
+        several = value if isinstance(value, list) else [value]
+        return [each["value"] for each in several]
     return value
 
 
 def load(target: str) -> Callable[..., Any]:
     """The function that is called so."""
     place, _, name = target.rpartition(":")
-    if place.endswith(".py"):
-        sys.path[0] = os.path.dirname(place)
-        spec = importlib.util.spec_from_file_location(_SCRIPT, place)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{place} cannot be loaded")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[_SCRIPT] = module
-        spec.loader.exec_module(module)
-    else:
-        module = importlib.import_module(place)
-    found: Any = module
+    found: Any = _script(place) if os.path.isabs(place) else importlib.import_module(place)
     for step in name.split("."):
         found = getattr(found, step)
     function: Callable[..., Any] = found.function if isinstance(found, TaskFunction) else found
     return function
 
 
-def outputs(result: Any, give: List[str], target: str) -> Dict[str, Any]:
-    """What is put out for a result."""
+def _script(path: str) -> ModuleType:
+    sys.path[0] = os.path.dirname(path)
+    spec = importlib.util.spec_from_file_location(_SCRIPT, path)
+    if spec is None:
+        # The name of a script need not end in `.py`.
+        loader = SourceFileLoader(_SCRIPT, path)
+        spec = importlib.util.spec_from_file_location(_SCRIPT, path, loader=loader)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_SCRIPT] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def put_out(result: Any, give: List[str], target: str) -> None:
+    """Puts out what a function has returned, and what others want of it, beside what it may have
+    put out by itself.
+    """
+    put: Dict[str, Any] = {}
     try:
-        json.dumps(result, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        values.check(result)
+        put[boxes.RESULT] = result
+    except values.Unfit as error:
         text = f"what {target} has returned is no JSON ({error})"
-        if give:
+        if any(boxes.is_of_result(name) for name in give):
             raise TypeError(f"{text}, and another task wants it") from error
         print(f"baton: {text}, and is not put out", file=sys.stderr)
-        return {}
-    put = {"result": result}
-    if BOX in give:
-        put[BOX] = boxed(result)
-    if EACH in give:
-        put[EACH] = [boxed(result)]
-    if BOXES in give:
-        if not isinstance(result, (list, tuple)):
-            raise TypeError(
-                f"another task is mapped over what {target} returns: it must be a list, "
-                f"and not {type(result).__name__}"
-            )
-        put[BOXES] = [boxed(each) for each in result]
+    path = os.environ.get("BATON_OUTPUT")
+    if not path:
+        return
+    there = _read(path)
+    own = _understood(there)
+    if own is None:
+        # The worker says what is wrong with it.
+        return
+    put = {**own, **put}
+    try:
+        put.update(boxes.given(put, give))
+    except values.Unfit as error:
+        raise TypeError(f"another task is mapped over what {target} puts out: {error}") from error
+    if put != own:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(values.write(put))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _understood(text: str) -> Optional[Dict[str, Any]]:
+    """What stands in the file of outputs, as a worker reads it; nothing if that is wrong."""
+    if text.startswith("{"):
+        try:
+            told = json.loads(text, parse_constant=_no_constant)
+        except ValueError:
+            return None
+        return dict(told)
+    put: Dict[str, Any] = {}
+    for line in text.split("\n"):
+        key, equals, value = line.partition("=")
+        if equals:
+            put[key] = _json_or_text(value)
+        elif line.strip():
+            return None
     return put
 
 
-def put_out(put: Dict[str, Any]) -> None:
-    """Writes values behind those that the function may have written by itself."""
-    path = os.environ.get("BATON_OUTPUT")
-    if not path or not put:
-        return
+def _json_or_text(word: str) -> Any:
     try:
-        with open(path, encoding="utf-8") as file:
-            there = file.read()
-    except FileNotFoundError:
-        there = ""
-    if there.lstrip().startswith("{"):
-        put = {**json.loads(there), **put}
-        there = ""
-    if there.strip():
-        lines = "".join(f"{key}={json.dumps(value)}\n" for key, value in put.items())
-        text = there.rstrip("\n") + "\n" + lines
-    else:
-        text = json.dumps(put)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+        return json.loads(word, parse_constant=_no_constant)
+    except ValueError:
+        return word
+
+
+def _no_constant(word: str) -> NoReturn:
+    # Python alone takes NaN and Infinity for JSON.
+    raise ValueError(f"{word} is no JSON")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,17 @@ import os
 from contextlib import suppress
 from typing import Any, Dict, Iterator, Mapping, Optional, Union
 
-from .errors import BatonError
+from . import values
+from .errors import BatonError, Problem, RunConflict, WorkflowError
 from .parts import cut, values_of
 from .run import Run
-from .transport import Cert, Transport, encode
-from .workflow import Workflow
+from .settings import Cert
+from .transport import Transport
+from .workflow import Workflow, file_of
 
 _PAGE = 1000
+
+_CONFLICT = 409
 
 
 class Client:
@@ -51,11 +55,12 @@ class Client:
         run begins when all are there. Nothing is sent twice: if the connection breaks, the error
         says that the run may exist.
         """
-        file = workflow.to_dict() if isinstance(workflow, Workflow) else dict(workflow)
+        file = file_of(workflow)
         first, rest = cut(file, values_of(params))
-        told = self.transport.change("POST", self.transport.at("runs", end="/"), first)
-        name = str(file.get("workflow", ""))
-        run = Run(self, {"id": told["id"], "name": name})
+        path = self.transport.at("runs", end="/")
+        told = self.transport.change("POST", path, first)
+        with self.transport.understood(path):
+            run = Run(self, {"id": told["id"], "name": str(file.get("workflow", ""))})
         if rest:
             self._register(run, rest)
         return run.accepted(told)
@@ -64,7 +69,9 @@ class Client:
         """Sends the other parts, and starts the run; if that fails, the half of it goes."""
         try:
             for part in rest:
-                self.transport.change("POST", self.transport.at("runs", run.id, "tasks"), part)
+                self.transport.change(
+                    "POST", self.transport.at("runs", run.id, "tasks", end="/"), part
+                )
             self.transport.change("POST", self.transport.at("runs", run.id, "start"))
         except BaseException:
             # The first error says what is wrong; and a run that is not started ends by itself.
@@ -84,6 +91,8 @@ class Client:
         limit: Optional[int] = None,
     ) -> Iterator[Run]:
         """Runs, the newest first, read page by page; at most `limit`, if given."""
+        if limit is not None and not isinstance(limit, int):
+            raise BatonError(Problem(f"limit={limit!r} is no number of runs", "give an integer"))
         page = _PAGE if limit is None else min(limit, _PAGE)
         query: Dict[str, Any] = {
             "state": state,
@@ -100,15 +109,27 @@ class Client:
         """Everything of a list, page by page."""
         page = self.transport.get_json(path, query)
         while True:
-            yield from page["items"]
-            following = page["links"].get("next")
+            with self.transport.understood(path):
+                items, following = list(page["items"]), page["links"].get("next")
+                following = None if following is None else self.transport.link(following)
+            yield from items
             if following is None:
                 return
-            page = self.transport.get_json(self.transport.link(following))
+            page = self.transport.get_json(following)
 
     def ask(self, run: Run, what: str, body: Mapping[str, Any], dry_run: bool = False) -> Any:
-        """Asks once for a change of a run."""
+        """Asks once for a change of a run: of the generation that is known here, if one is."""
         query = {"dryRun": "true"} if dry_run else None
-        return self.transport.change(
-            "POST", self.transport.at("runs", run.id, what), encode(body), query
-        )
+        known = {"generation": run.generation} if run.generation else {}
+        path = self.transport.at("runs", run.id, what)
+        try:
+            values.check(body)
+        except values.Unfit as error:
+            raise WorkflowError("what is asked for is no JSON", str(error)) from error
+        sent = values.write({**body, **known}).encode()
+        try:
+            return self.transport.change("POST", path, sent, query)
+        except BatonError as error:
+            if error.status == _CONFLICT:
+                raise RunConflict(run, error.problem) from error
+            raise

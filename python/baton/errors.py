@@ -1,10 +1,13 @@
-"""What can go wrong. Every error is a `BatonError`, with words that say what to do."""
+"""What can go wrong. Every error is a `BatonError`, with words that say what to do.
+
+They may be pickled, since a process of a pool hands its errors to another.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple, Type
 
 if TYPE_CHECKING:
     from .run import Run
@@ -95,6 +98,10 @@ class BatonError(Exception):
         """Each thing that is wrong with the input."""
         return self.problem.errors
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # Each has arguments of its own, and they are not what an exception keeps.
+        return _unpickled, (type(self), self.args), self.__dict__
+
     def __str__(self) -> str:
         problem = self.problem
         text = problem.title
@@ -104,6 +111,12 @@ class BatonError(Exception):
             place = f"{error.field}\n" if error.field else ""
             text += f"\n\n{place}  {error.message}\n  mend: {error.mend}"
         return text
+
+
+def _unpickled(kind: Type[BatonError], args: Tuple[Any, ...]) -> BatonError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class ConnectionFailed(BatonError):
@@ -136,10 +149,31 @@ class WorkflowError(BatonError, ValueError):
 class WaitTimeout(BatonError, TimeoutError):
     """A run did not end in time. It goes on."""
 
-    def __init__(self, run: Run, seconds: float) -> None:
+    def __init__(self, run: Run, seconds: float, why: str = "") -> None:
         detail = f'it goes on; wait again, or find it later with client.run("{run.id}")'
         title = f"run {run.id} ({run.name}) is {run.state} after {seconds:g} seconds"
+        if why:
+            title = f"run {run.id} ({run.name}) was {run.state} when it was last heard of, "
+            title += f"and {seconds:g} seconds are over"
+            detail = f"{why}; {detail}"
         super().__init__(Problem(title=title, detail=detail))
+        self.run = run
+
+
+class RunConflict(BatonError):
+    """A run is not where it could be changed so, or somebody else was faster. Nothing was
+    changed.
+    """
+
+    def __init__(self, run: Run, problem: Problem) -> None:
+        detail = problem.detail
+        if problem.kind == "generation":
+            detail = (
+                f"{detail or problem.title}; here generation {run.generation} is known: look with "
+                "refresh() at what became of it, and ask again if it is still wanted"
+            )
+        told = Problem(problem.title, detail, problem.status, problem.kind, problem.errors)
+        super().__init__(told)
         self.run = run
 
 

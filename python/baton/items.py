@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .errors import WorkflowError
@@ -18,7 +19,7 @@ def for_each(items: Any) -> Any:
         return {"product": {str(name): _axis(name, values) for name, values in items.items()}}
     if isinstance(items, str):
         return items
-    if isinstance(items, Iterable):
+    if isinstance(items, Iterable) and not isinstance(items, bytes):
         return list(items)
     raise WorkflowError(
         f"{items!r} is nothing to have items of",
@@ -31,14 +32,17 @@ def count(items: Any) -> Optional[int]:
     """How many items a `for_each` of a file has; nothing where that is known only later."""
     if isinstance(items, list):
         return len(items)
-    if isinstance(items, Mapping) and "range" in items:
-        return len(range(*items["range"]))
-    if isinstance(items, Mapping) and "product" in items:
-        total = 1
-        for axis in items["product"].values():
-            total *= count(axis) or 0
-        return total
-    return None
+    if not isinstance(items, Mapping):
+        return None
+    try:
+        if "range" in items:
+            return len(range(*items["range"]))
+        counts = [count(axis) for axis in items["product"].values()]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # The server says what is wrong with it.
+        return None
+    known = [each for each in counts if each is not None]
+    return math.prod(known) if len(known) == len(counts) else None
 
 
 def edges(given: Edges, items: Optional[int]) -> str:
@@ -46,7 +50,13 @@ def edges(given: Edges, items: Optional[int]) -> str:
     if isinstance(given, str):
         text, lists = given, given.count(";") + 1
     else:
-        text, lists = ";".join(",".join(map(str, each)) for each in given), len(given)
+        try:
+            told = [",".join(map(str, each)) for each in given]
+        except TypeError as error:
+            raise WorkflowError(
+                f"these are no edges: {error}", "give for each item a list of numbers"
+            ) from error
+        text, lists = ";".join(told), len(told)
     if items is not None and lists != items:
         raise WorkflowError(
             f"there are {lists} lists of edges for {items} items",

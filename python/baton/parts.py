@@ -1,95 +1,111 @@
 """Large workflows, cut into requests that a server takes.
 
-The first part holds everything but tasks, and as many tasks as there is room for; the others hold
-tasks only, each behind those that it refers to. Defaults, templates and parameters count for the
-first part alone, so that they are filled in here before a workflow is cut; a template whose tasks
-share a limit cannot be, and its tasks all go into the first part.
+The first part is the workflow with as many tasks as there is room for, as they were written; the
+others hold tasks only, each behind those that it comes after or refers to. Parameters are known
+to every part. Defaults and templates count for the first part alone, so that they are filled in
+here for the tasks of the others, by the rules of workflow files; whether they are right is judged
+with the first part. A template whose tasks share a limit cannot be filled in, and its tasks all
+go into the first part.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
+from . import values
 from .errors import WorkflowError
 
-#: Bytes of one request: a server takes 8 MiB.
-PART_BYTES_MAX = 7 * 1024 * 1024
+#: Bytes of one request: a server takes 64 MiB of a workflow.
+PART_BYTES_MAX = 60 * 1024 * 1024
 
-_REFERENCE = re.compile(r"\{\{\s*tasks\.([^\s{}]+?)\.outputs\.")
-
-# Two braces that are no template, or a parameter.
-_PARAMETER = re.compile(r"\{\{\{\{|\{\{\s*params\.([\w-]+)\s*\}\}")
+#: Values of one request: a server takes 3,000,000.
+PART_VALUES_MAX = 2_900_000
 
 # A template's limit is that of all its tasks together.
 _SHARED = "max_concurrent"
 
 # Fields of which a task, its template and the defaults each may say a part.
-_MERGED = ("env", "resources", "retry")
+_KEY_BY_KEY = ("env", "resources", "retry")
+
+# Who has one of the second takes none of the first from below.
+_REPLACED = (
+    (("run", "processes", "order"), ("run", "processes")),
+    (("for_each", "matrix"), ("for_each", "matrix")),
+)
 
 
 def values_of(params: Optional[Mapping[str, Any]]) -> Dict[str, str]:
     """Values of parameters as the API takes them: texts."""
-    given = params or {}
-    return {name: _value(value) for name, value in given.items()}
+    if params is not None and not isinstance(params, Mapping):
+        raise WorkflowError(f"params is {params!r}", "give a mapping of names to values")
+    return {name: _value(name, value) for name, value in (params or {}).items()}
 
 
 def cut(
-    file: Mapping[str, Any], params: Mapping[str, str], most: int = PART_BYTES_MAX
+    file: Mapping[str, Any],
+    params: Mapping[str, str],
+    most: Optional[int] = None,
+    most_values: Optional[int] = None,
 ) -> Tuple[bytes, Optional[Iterator[bytes]]]:
-    """The request that submits a workflow, and those that must follow it, if any."""
-    texts = {name: _text(task) for name, task in file.get("tasks", {}).items()}
-    whole = _first(file, params, _joined(texts, texts), False).encode()
-    if len(whole) <= most:
+    """The request that submits a workflow, and those that must follow it, if any.
+
+    `most` are the bytes of a request, and `most_values` its values.
+    """
+    room = _Room(most or PART_BYTES_MAX, most_values or PART_VALUES_MAX)
+    count = _checked(file) + _checked(params, "params")
+    asked = {"file": file, "params": params, "open": False}
+    whole = values.write(asked).encode()
+    tasks = _mapping(file.get("tasks"))
+    if (len(whole) <= room.most and count <= room.most_values) or not tasks:
         return whole, None
-    head, tasks = filled_in(file, params)
-    texts = {name: _text(task) for name, task in tasks.items()}
-    around = len(_first(head, params, "", True).encode())
-    limited = {name for name, task in tasks.items() if "template" in task}
+    filled = filled_in(file)
+    pooled = _pooled(file)
     # Those that must be in the first part come first, behind what they come after.
-    limited_first = sorted(tasks, key=lambda name: name not in limited)
-    order = ordered({name: tasks[name] for name in limited_first})
-    parts = list(_packed(order, texts, most, around))
-    for name in limited.difference(parts[0]):
+    first_ones = sorted(filled, key=lambda name: name not in pooled)
+    order = ordered({name: filled[name] for name in first_ones})
+    head = {**asked, "file": {**file, "tasks": {}}, "open": True}
+    room.around(head)
+    first = room.taken(order, tasks)
+    if not first:
+        raise room.too_large("with all that is no task", order[0], tasks[order[0]])
+    for name in pooled.difference(first):
         raise WorkflowError(
             f"the task {name} does not fit into the first part of a workflow as large as this, "
             "and must, since its template has a max_concurrent",
             "make the tasks of that template one array, and give that the max_concurrent",
         )
-    first = _first(head, params, _joined(parts[0], texts), True)
-    rest = ('{"tasks":{' + _joined(part, texts) + "}}" for part in parts[1:])
-    return first.encode(), (part.encode() for part in rest)
+    head["file"] = {**file, "tasks": {name: tasks[name] for name in first}}
+    rest = list(_packed(order[len(first) :], filled, room))
+    return values.write(head).encode(), (values.write(part).encode() for part in rest)
 
 
-def filled_in(
-    file: Mapping[str, Any], params: Mapping[str, str]
-) -> Tuple[Dict[str, Any], Dict[str, Dict[str, Any]]]:
-    """A workflow as a head and tasks that need nothing of it but limits that they share."""
-    head = {name: value for name, value in file.items() if name not in ("tasks", "defaults")}
-    templates: Mapping[str, Mapping[str, Any]] = file.get("templates", {})
-    shared = {name: each[_SHARED] for name, each in templates.items() if _SHARED in each}
-    if templates:
-        head["templates"] = {name: {_SHARED: limit} for name, limit in shared.items()}
-    known = {name: _default(value) for name, value in file.get("params", {}).items()}
-    known.update(params)
-    tasks = {}
-    for name, task in file.get("tasks", {}).items():
-        of = task.get("template")
-        merged = _merged(file.get("defaults", {}), _merged(templates.get(of, {}), task))
-        if of in shared and _SHARED not in task:
-            del merged[_SHARED]
-        elif of in templates and of not in shared:
-            del merged["template"]
-        # Conditions know the parameters of the run.
-        tasks[name] = {
-            key: value if key == "when" else _with_params(value, known)
-            for key, value in merged.items()
-        }
-    return head, tasks
+def filled_in(file: Mapping[str, Any]) -> Dict[str, Any]:
+    """The tasks of a workflow, as they are with its templates and defaults."""
+    defaults, templates = _mapping(file.get("defaults")), _mapping(file.get("templates"))
+    tasks: Dict[str, Any] = {}
+    for name, task in file["tasks"].items():
+        if not isinstance(task, Mapping):
+            # The server says what is wrong with it.
+            tasks[name] = task
+            continue
+        filled = dict(task)
+        if "template" in task:
+            of = task["template"]
+            if not isinstance(of, str) or of not in templates:
+                raise WorkflowError(
+                    f"the task {name} is made from {of!r}, and there is no such template",
+                    f"the templates are: {', '.join(templates) or 'none'}",
+                )
+            del filled["template"]
+            template = _mapping(templates[of])
+            filled = _above(
+                filled, {key: value for key, value in template.items() if key != _SHARED}
+            )
+        tasks[name] = _above(filled, defaults)
+    return tasks
 
 
-def ordered(tasks: Mapping[str, Mapping[str, Any]]) -> List[str]:
+def ordered(tasks: Mapping[str, Any]) -> List[str]:
     """The names of the tasks, each behind those that it comes after or refers to."""
     order: List[str] = []
     done: Set[str] = set()
@@ -119,79 +135,120 @@ def ordered(tasks: Mapping[str, Mapping[str, Any]]) -> List[str]:
     return order
 
 
-def _upstream(task: Mapping[str, Any]) -> List[str]:
-    after = [each if isinstance(each, str) else each["task"] for each in task.get("after", [])]
-    mapped = task.get("for_each")
-    return after + (_REFERENCE.findall(mapped) if isinstance(mapped, str) else [])
+def _upstream(task: Any) -> List[str]:
+    """What a task comes after. What is none the server complains about."""
+    if not isinstance(task, Mapping):
+        return []
+    after = task.get("after")
+    entries = after if isinstance(after, (list, tuple)) else [after]
+    names = [each.get("task") if isinstance(each, Mapping) else each for each in entries]
+    return [name for name in names if isinstance(name, str)] + _mapped_over(task.get("for_each"))
 
 
-def _packed(
-    order: Iterable[str], texts: Mapping[str, str], most: int, around: int
-) -> Iterator[List[str]]:
-    part: List[str] = []
-    size = around
-    for name in order:
-        # With the colon and the comma.
-        more = len(_text(name).encode()) + len(texts[name].encode()) + 2
-        if more + around > most:
-            raise WorkflowError(
-                f"the task {name} alone takes {more} bytes, and a request holds {most}",
-                "make it several tasks with fewer items or edges each",
-            )
-        if part and size + more > most:
-            yield part
-            part, size = [], around
-        part.append(name)
-        size += more
-    yield part
+def _mapped_over(for_each: Any) -> List[str]:
+    """The task whose output the items are: `{{ tasks.NAME.outputs.KEY }}` alone."""
+    text = for_each.strip() if isinstance(for_each, str) else ""
+    if not (text.startswith("{{") and text.endswith("}}")):
+        return []
+    inside = text[2:-2].strip()
+    name, dot, _ = inside[len("tasks.") :].rpartition(".outputs.")
+    return [name] if dot and inside.startswith("tasks.") else []
 
 
-def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Dict[str, Any]:
-    """Fields of two, of which the second counts where both say something."""
-    both = {**under, **over}
-    for key in _MERGED:
-        if isinstance(under.get(key), Mapping) and isinstance(over.get(key), Mapping):
-            both[key] = {**under[key], **over[key]}
+def _pooled(file: Mapping[str, Any]) -> Set[str]:
+    """The tasks that share a limit with others."""
+    templates = _mapping(file.get("templates"))
+    shared = {name for name, each in templates.items() if _SHARED in _mapping(each)}
+    tasks = file["tasks"].items()
+    return {name for name, task in tasks if _mapping(task).get("template") in shared}
+
+
+def _above(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> Dict[str, Any]:
+    """Fields of two, of which the first counts where both say something."""
+    hidden = {key for keys, by in _REPLACED if any(each in upper for each in by) for key in keys}
+    both = dict(upper)
+    for key, value in lower.items():
+        if key not in both:
+            if key not in hidden:
+                both[key] = value
+        elif key in _KEY_BY_KEY and isinstance(both[key], Mapping) and isinstance(value, Mapping):
+            both[key] = {**value, **both[key]}
     return both
 
 
-def _with_params(value: Any, params: Mapping[str, Optional[str]]) -> Any:
-    if isinstance(value, str) and "{{" in value:
+class _Room:
+    """What a request still has room for."""
 
-        def known(found: re.Match[str]) -> str:
-            text = params.get(found[1]) if found[1] else None
-            # What nobody knows is for the server to complain about.
-            return found[0] if text is None else text.replace("{{", "{{{{")
+    def __init__(self, most: int, most_values: int) -> None:
+        self.most, self.most_values = most, most_values
+        self._bytes, self._values = 0, 0
 
-        return _PARAMETER.sub(known, value)
-    if isinstance(value, Mapping):
-        return {name: _with_params(each, params) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_with_params(each, params) for each in value]
-    return value
+    def around(self, what: Any) -> None:
+        """Takes what stands around the tasks."""
+        self._bytes, self._values = len(values.write(what).encode()), values.check(what)
+
+    def takes(self, name: str, task: Any) -> bool:
+        """Takes a task, if there is room for it."""
+        more, values_more = self._size(name, task)
+        if self._bytes + more > self.most or self._values + values_more > self.most_values:
+            return False
+        self._bytes += more
+        self._values += values_more
+        return True
+
+    def taken(self, order: Iterable[str], tasks: Mapping[str, Any]) -> List[str]:
+        """The first of the tasks that there is room for."""
+        part: List[str] = []
+        for name in order:
+            if not self.takes(name, tasks[name]):
+                break
+            part.append(name)
+        return part
+
+    def too_large(self, how: str, name: str, task: Any) -> WorkflowError:
+        """That there is no room for a task even if no other is there."""
+        more, values_more = self._size(name, task)
+        return WorkflowError(
+            f"the task {name} {how} takes {self._bytes + more} bytes "
+            f"with {self._values + values_more} values, "
+            f"and a request holds {self.most} with {self.most_values}",
+            "make it several tasks with fewer items or edges each; edges are cheaper as one text",
+        )
+
+    @staticmethod
+    def _size(name: str, task: Any) -> Tuple[int, int]:
+        # With the colon and the comma.
+        size = len(values.write(name).encode()) + len(values.write(task).encode()) + 2
+        return size, values.check(task)
 
 
-def _default(param: Any) -> Optional[str]:
-    default = param.get("default") if isinstance(param, Mapping) else param
-    return None if default is None else _value(default)
+def _packed(order: List[str], tasks: Mapping[str, Any], room: _Room) -> Iterator[Dict[str, Any]]:
+    while order:
+        room.around({"tasks": {}})
+        part = room.taken(order, tasks)
+        if not part:
+            raise room.too_large("alone", order[0], tasks[order[0]])
+        yield {"tasks": {name: tasks[name] for name in part}}
+        order = order[len(part) :]
 
 
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _mapping(value: Any) -> Mapping[str, Any]:
+    # What is none the server complains about.
+    return value if isinstance(value, Mapping) else {}
 
 
-def _text(task: Any) -> str:
+def _value(name: Any, value: Any) -> str:
     try:
-        return json.dumps(task, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:
+        values.check({name: value})
+    except values.Unfit as error:
+        raise WorkflowError(
+            f"the parameter {name!r} is no JSON: {error}", "give a text, a number, true or false"
+        ) from error
+    return value if isinstance(value, str) else values.write(value)
+
+
+def _checked(file: Any, *path: str) -> int:
+    try:
+        return values.check(file, path)
+    except values.Unfit as error:
         raise WorkflowError("the workflow is no JSON", str(error)) from error
-
-
-def _joined(names: Iterable[str], texts: Mapping[str, str]) -> str:
-    return ",".join(f"{_text(name)}:{texts[name]}" for name in names)
-
-
-def _first(file: Mapping[str, Any], params: Mapping[str, str], tasks: str, is_open: bool) -> str:
-    head = _text({name: value for name, value in file.items() if name != "tasks"})[1:-1]
-    told = "{" + head + ("," if head else "") + '"tasks":{' + tasks + "}}"
-    return f'{{"file":{told},"params":{_text(dict(params))},"open":{_text(is_open)}}}'

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _BAR_CHARS = 24
 
+# Shorter it says nothing.
+_BAR_CHARS_MIN = 6
+
 # Beyond what is done; in this order, where there are any.
 _OTHERS = ("failed", "halted", "blocked", "skipped", "running", "queued", "ready", "waiting")
 
@@ -72,9 +75,9 @@ class Terminal(Progress):
         """Draws the line anew."""
         self._run = run
         columns = self._columns or shutil.get_terminal_size().columns
-        text = line(run, time.monotonic() - self._began)
         # A line that wraps cannot be drawn over.
-        self._stream.write("\r" + text[: max(columns - 1, 1)] + "\x1b[K")
+        text = line(run, time.monotonic() - self._began, max(columns - 1, 1))
+        self._stream.write("\r" + text + "\x1b[K")
         self._stream.flush()
 
     def close(self, interrupted: bool) -> None:
@@ -122,15 +125,31 @@ class Shown:
         return f"{bar} <code>{html.escape(self._text)}</code>"
 
 
-def line(run: Run, seconds: float) -> str:
-    """How a run stands, in one line."""
+def line(run: Run, seconds: float, columns: Optional[int] = None) -> str:
+    """How a run stands, in one line. Where it is too long for so many columns, the bar goes first,
+    and the time never.
+    """
+    text = _body(run, _BAR_CHARS)
+    clock = _time(seconds)
+    if columns is None:
+        return f"{text}  {clock}"
+    room = columns - len(clock) - 2
+    if len(text) > room:
+        bar = _BAR_CHARS - (len(text) - room)
+        text = _body(run, bar if bar >= _BAR_CHARS_MIN else 0)
+    if len(text) > room:
+        text = text[: max(room - 2, 0)] + ".."
+    return f"{text}  {clock}"[-columns:]
+
+
+def _body(run: Run, bar: int) -> str:
     parts: List[str] = [f"{run.name} {run.id} {run.state}"]
     counts = run.counts
     if counts is not None:
-        full = _BAR_CHARS * _over(counts) // max(counts.total, 1)
-        parts.append(f"[{'#' * full}{'.' * (_BAR_CHARS - full)}] {counts.done}/{counts.total} done")
+        full = bar * _over(counts) // max(counts.total, 1)
+        drawn = f"[{'#' * full}{'.' * (bar - full)}] " if bar else ""
+        parts.append(f"{drawn}{counts.done}/{counts.total} done")
         parts += [f"{getattr(counts, word)} {word}" for word in _OTHERS if getattr(counts, word)]
-    parts.append(_time(seconds))
     # Names are anybody's text, and a terminal acts upon some of it.
     return "".join(letter if letter.isprintable() else "?" for letter in "  ".join(parts))
 

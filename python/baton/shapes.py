@@ -100,7 +100,7 @@ class RunItem:
     instance: str
     state: str
     generation: int
-    #: What it is an instance for, where its task has more than one.
+    #: What it is an instance for, where its task has `for_each` or `matrix`.
     value: Any = None
     #: Milliseconds since 1970, by its worker's clock.
     started_at: Optional[int] = None
@@ -114,14 +114,14 @@ class RunItem:
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> RunItem:
         """As the server tells it."""
-        value, outputs = told.get("value"), told.get("outputs")
+        outputs = told.get("outputs")
         return cls(
             task=told["task"],
             item=told["item"],
             instance=told["instance"],
             state=told["state"],
             generation=told["generation"],
-            value=None if value is None else json.loads(value),
+            value=told.get("value"),
             started_at=told.get("startedAt"),
             ended_at=told.get("endedAt"),
             worker=told.get("worker"),

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, 
 from . import items as _items
 from .errors import WorkflowError
 from .items import Edges
+from .values import DEPTH_MAX
 
 if TYPE_CHECKING:
-    from .functions import Call
+    from .commands import Call
     from .workflow import Workflow
 
 #: A string runs in a shell, a list without one. A list may hold outputs of other tasks.
@@ -68,7 +69,8 @@ class Task:
     ) -> None:
         self.workflow = workflow
         self.name = name
-        self.fields = fields
+        of = fields.get("template")
+        self.fields = {**fields, "template": of.name} if isinstance(of, Template) else fields
         #: The function that it calls, if it is made from one.
         self.call = call
         self._after: List[Dict[str, Any]] = []
@@ -79,7 +81,8 @@ class Task:
     @property
     def has_items(self) -> bool:
         """True if it has an instance for each of several values, and not one only."""
-        template = self.workflow.templates.get(self.fields.get("template", ""))
+        of = self.fields.get("template")
+        template = self.workflow.templates.get(of) if isinstance(of, str) else None
         known = {*self.fields, *(template.fields if template else ())}
         return not known.isdisjoint(("for_each", "matrix"))
 
@@ -90,8 +93,11 @@ class Task:
             return _items.count(self.fields["for_each"])
         return None if self.has_items else 1
 
-    def output(self, key: str = "result") -> Output:
-        """What it puts out under this key."""
+    def output(self, key: str = "result") -> Any:
+        """What it puts out under this key, as an `Output`.
+
+        To type checkers it is of any type: it stands for what will be there when it is used.
+        """
         return Output(self, key)
 
     def after(
@@ -136,11 +142,13 @@ class Task:
         if not isinstance(other, (list, tuple)):
             return NotImplemented
         for each in other:
+            if not isinstance(each, Task):
+                raise WorkflowError(f"{each!r} is no task", "give tasks on both sides of >>")
             each.after(self)
         return other
 
-    def __rrshift__(self, others: Iterable[Task]) -> Task:
-        return self.after(*others)
+    def __rrshift__(self, others: Any) -> Any:
+        return self.after(*others) if isinstance(others, (list, tuple)) else NotImplemented
 
     def __lshift__(self, other: Any) -> Any:
         self.after(*(other if isinstance(other, (list, tuple)) else (other,)))
@@ -163,17 +171,34 @@ class Task:
 
 def listed(after: Afters) -> Sequence[Before]:
     """What a task comes after, as a list."""
-    return [after] if isinstance(after, (str, Task, Mapping)) else after
+    if isinstance(after, (str, Task, Mapping)):
+        return [after]
+    if isinstance(after, Iterable):
+        return list(after)
+    # Nothing is no task either: most often it is a `return` that somebody has forgotten.
+    raise WorkflowError(f"after is {after!r}", "give a task, the name of one, or a list of them")
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, levels: int = DEPTH_MAX) -> Any:
     """A value of a field as JSON has it."""
+    # Most are texts and numbers, and a large workflow has millions.
+    if value is None or isinstance(value, (str, int, float)):
+        return value
     if isinstance(value, timedelta):
         return f"{round(value.total_seconds() * 1000)}ms"
     if isinstance(value, (Output, os.PathLike)):
         return str(value)
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: plain(each, _less(levels)) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [plain(each, _less(levels)) for each in value]
     return value
+
+
+def _less(levels: int) -> int:
+    if levels == 0:
+        raise WorkflowError(
+            f"a value of a workflow is more than {DEPTH_MAX} deep, or holds itself",
+            "make it flat, or write it to a file, and give its path",
+        )
+    return levels - 1

@@ -5,37 +5,42 @@ Invariants:
   sent once: it may have happened although no answer came, and the error says so.
 * Every request has a connection of its own. One that is kept may have been closed by the other
   side just as a request leaves, and then nobody knows whether it arrived.
-* A token goes to the scheduler that it was given for, and into no message.
+* A token goes to the scheduler that it was given for, and into no message and no pickle: a copy
+  in another process takes the one of its environment.
+
+The settings themselves are read in `settings`.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import random
 import socket
 import ssl
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
+from . import settings
 from .errors import BatonError, ConnectionFailed, Problem
-
-DEFAULT_URL = "http://127.0.0.1:8080"
+from .settings import Cert
 
 MEDIA_TYPE = "application/vnd.baton.v1+json"
 
-#: A certificate and its key, or a file with both.
-Cert = Union[
-    str, "os.PathLike[str]", Tuple[Union[str, "os.PathLike[str]"], Union[str, "os.PathLike[str]"]]
-]
-
 _CONNECT_SECONDS = 5.0
 
-# For an answer, beyond what the scheduler is asked to wait.
+# For an answer, beyond what the scheduler is asked to wait; and for each MiB that is sent, as on a
+# slow line to a busy machine.
 _ANSWER_SECONDS = 30.0
+_MIB_SECONDS = 2.0
+
+# Where time is up, a last look still has so long.
+_LAST_LOOK_SECONDS = 1.0
 
 # How long a GET is tried again: a restart takes seconds. Where nothing was ever heard, most
 # often nobody is there, and a person waits for the error.
@@ -70,33 +75,28 @@ class Transport:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.url = (url or os.environ.get("BATON_URL") or DEFAULT_URL).rstrip("/")
-        parts = urlsplit(self.url)
-        if (
-            parts.scheme not in ("http", "https")
-            or not parts.hostname
-            or parts.query
-            or parts.fragment
-        ):
-            raise BatonError(
-                Problem(
-                    f"`{self.url}` is no URL of a scheduler", f"write one such as {DEFAULT_URL}"
-                )
-            )
-        try:
-            self._port = parts.port
-        except ValueError as error:
-            raise BatonError(
-                Problem(f"`{self.url}` is no URL of a scheduler", str(error))
-            ) from error
-        self._host = parts.hostname
+        self.url, parts = settings.url(url)
+        self._host, self._port = parts.hostname or "", parts.port
         self._origin = (parts.scheme, parts.netloc)
         self._base = parts.path
-        self._tls = _tls(ca, cert) if parts.scheme == "https" else None
-        self._token = _token(token)
-        self._sleep = sleep
-        self._now = now
+        self._files = settings.tls_files(ca, cert) if parts.scheme == "https" else None
+        self._tls = settings.tls(self._files) if self._files is not None else None
+        self._token = settings.token(token)
+        #: The clock of deadlines.
+        self.sleep, self.now = sleep, now
         self._answered = False
+
+    def __getstate__(self) -> Dict[str, Any]:
+        left_here = ("_tls", "_token", "sleep", "now")
+        return {name: value for name, value in self.__dict__.items() if name not in left_here}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state, _tls=None, sleep=time.sleep, now=time.monotonic)
+        try:
+            self._token = settings.token(None)
+        except BatonError:
+            # What carries it, most often an error of a run, must not be lost for that.
+            self._token = None
 
     def get(
         self,
@@ -104,33 +104,40 @@ class Transport:
         query: Optional[Mapping[str, Any]] = None,
         *,
         wait: float = 0.0,
+        until: Optional[float] = None,
         media: str = MEDIA_TYPE,
     ) -> Answer:
-        """Gets something, which the scheduler may take `wait` seconds longer for."""
+        """Gets something, which the scheduler may take `wait` seconds longer for.
+
+        `until` is when to give up, by `now`; infinity for never. Otherwise it is tried for as long
+        as a restart takes.
+        """
         target = self._target(path, query)
         patience = _PATIENCE_SECONDS if self._answered else _FIRST_PATIENCE_SECONDS
-        until = self._now() + patience
+        over = self.now() + patience if until is None else until
         pause = _PAUSE_SECONDS
         while True:
+            left = math.inf if until is None else until - self.now()
             try:
-                return self._send("GET", target, None, _ANSWER_SECONDS + wait, media)
+                return self._send("GET", target, None, _ANSWER_SECONDS + wait, media, left)
             except BatonError as error:
-                passes = (
-                    error.may_pass
-                    if isinstance(error, ConnectionFailed)
-                    else error.status in _MAY_PASS
-                )
-                if not passes or self._now() + pause > until:
+                rest = over - self.now()
+                if not may_pass(error) or rest <= 0:
                     raise
             # Many clients of one scheduler do not come back all at once.
-            self._sleep(pause * random.uniform(0.5, 1.0))
+            self.sleep(min(pause * random.uniform(0.5, 1.0), rest))
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
     def get_json(
-        self, path: str, query: Optional[Mapping[str, Any]] = None, *, wait: float = 0.0
+        self,
+        path: str,
+        query: Optional[Mapping[str, Any]] = None,
+        *,
+        wait: float = 0.0,
+        until: Optional[float] = None,
     ) -> Any:
         """Gets something as JSON."""
-        return self._json(path, self.get(path, query, wait=wait))
+        return self._json(path, self.get(path, query, wait=wait, until=until))
 
     def change(
         self,
@@ -140,9 +147,21 @@ class Transport:
         query: Optional[Mapping[str, Any]] = None,
     ) -> Any:
         """Asks once for a change, and reads what came of it."""
+        seconds = _ANSWER_SECONDS + _MIB_SECONDS * len(body or b"") / (1 << 20)
         return self._json(
-            path, self._send(method, self._target(path, query), body, _ANSWER_SECONDS, MEDIA_TYPE)
+            path, self._send(method, self._target(path, query), body, seconds, MEDIA_TYPE)
         )
+
+    @contextmanager
+    def understood(self, path: str) -> Iterator[None]:
+        """What cannot be read of an answer is an error like any other."""
+        try:
+            yield
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, BatonError):
+                raise
+            why = f"something is missing in what {path} answers ({type(error).__name__}: {error})"
+            raise self._nonsense(why) from error
 
     def link(self, link: str) -> str:
         """The path of a link of an answer, if it leads to the same scheduler."""
@@ -153,25 +172,43 @@ class Transport:
 
     def at(self, *names: str, end: str = "") -> str:
         """The path of names that are anybody's text."""
-        return self._base + "".join("/" + quote(name, safe="") for name in names) + end
+        try:
+            return self._base + "".join("/" + quote(name, safe="") for name in names) + end
+        except UnicodeEncodeError as error:
+            raise _half_a_character(error) from error
 
     def _target(self, path: str, query: Optional[Mapping[str, Any]]) -> str:
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return path + ("?" + urlencode(given) if given else "")
+        try:
+            return path + ("?" + urlencode(given) if given else "")
+        except UnicodeEncodeError as error:
+            raise _half_a_character(error) from error
 
     def _send(
-        self, method: str, target: str, body: Optional[bytes], seconds: float, media: str
+        self,
+        method: str,
+        target: str,
+        body: Optional[bytes],
+        seconds: float,
+        media: str,
+        left: float = math.inf,
     ) -> Answer:
+        """Sends a request, and reads the answer: each in so many seconds, and before none are
+        left.
+        """
         headers = {"Accept": media, "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = MEDIA_TYPE
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        connection = self._connect()
+        began = self.now()
+        left = max(left, _LAST_LOOK_SECONDS)
+        connection = self._connect(min(_CONNECT_SECONDS, left))
         try:
-            connection.request(method, target, body=body, headers=headers)
+            left = max(left - (self.now() - began), _LAST_LOOK_SECONDS)
             if connection.sock is not None:
-                connection.sock.settimeout(seconds)
+                connection.sock.settimeout(min(seconds, left))
+            connection.request(method, target, body=body, headers=headers)
             response = connection.getresponse()
             answer = Answer(response.status, _lower(response.getheaders()), response.read())
             reason = response.reason
@@ -185,15 +222,15 @@ class Transport:
             return answer
         raise BatonError(Problem.read(answer.status, reason, answer.body))
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self, seconds: float) -> http.client.HTTPConnection:
         """A connection; until there is one, nothing was asked."""
-        if self._tls is None:
-            connection = http.client.HTTPConnection(
-                self._host, self._port, timeout=_CONNECT_SECONDS
-            )
+        if self._files is None:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
         else:
+            if self._tls is None:
+                self._tls = settings.tls(self._files)
             connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=_CONNECT_SECONDS, context=self._tls
+                self._host, self._port, timeout=seconds, context=self._tls
             )
         try:
             connection.connect()
@@ -229,9 +266,11 @@ class Transport:
         )
 
 
-def encode(body: Any) -> bytes:
-    """The body of a request."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+def may_pass(error: BatonError) -> bool:
+    """True if the same may well be answered in a while."""
+    if isinstance(error, ConnectionFailed):
+        return error.may_pass
+    return error.status in _MAY_PASS
 
 
 def _lower(headers: Iterable[Tuple[str, str]]) -> Mapping[str, str]:
@@ -247,30 +286,6 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _token(given: Optional[str]) -> Optional[str]:
-    token = (given or os.environ.get("BATON_TOKEN") or "").strip()
-    # Without the text: it may be a secret with a slip of the pen.
-    if not token.isascii() or any(not " " < letter < "\x7f" for letter in token):
-        detail = "it should be one line as `baton token create` has printed it"
-        raise BatonError(Problem("what is given as token is none", detail))
-    return token or None
-
-
-def _tls(ca: Union[str, os.PathLike[str], None], cert: Optional[Cert]) -> ssl.SSLContext:
-    trusted = ca or os.environ.get("BATON_CA") or None
-    key: Union[str, os.PathLike[str], None] = None
-    if cert is None:
-        shown: Union[str, os.PathLike[str], None] = os.environ.get("BATON_CERT") or None
-        key = os.environ.get("BATON_KEY") or None
-    elif isinstance(cert, tuple):
-        shown, key = cert
-    else:
-        shown = cert
-    try:
-        context = ssl.create_default_context(cafile=trusted)
-        if shown is not None:
-            context.load_cert_chain(shown, key)
-    except OSError as error:
-        detail = f"{error}; check the files of ca and cert (or BATON_CA, BATON_CERT and BATON_KEY)"
-        raise BatonError(Problem("the files for TLS cannot be used", detail)) from error
-    return context
+def _half_a_character(error: UnicodeEncodeError) -> BatonError:
+    title = f"{error.object[:40]!r} has half a character in it"
+    return BatonError(Problem(title, "no name that a scheduler knows is written so"))

@@ -16,6 +16,7 @@ from typing import (
     Any,
     Callable,
     Dict,
+    Iterable,
     List,
     Mapping,
     Optional,
@@ -33,7 +34,7 @@ from .tasks import Afters, Before, Command, Output, Task, Template, listed, plai
 
 if TYPE_CHECKING:
     from .client import Client
-    from .functions import TaskFunction
+    from .functions import P, TaskFunction
     from .run import Run
 
 _current: ContextVar[Optional[Workflow]] = ContextVar("baton_workflow", default=None)
@@ -44,7 +45,8 @@ class Workflow:
 
     `params` are parameters with their defaults. `defaults` are fields that every task has unless it
     says otherwise. `python` is the interpreter that workers run functions with (this one),
-    `pythonpath` where it looks for modules (where they are here). `with Workflow(...) as wf:` makes
+    `pythonpath` the directories where it looks for modules (where they are here); that of this
+    package is added. `with Workflow(...) as wf:` makes
     it the one that functions decorated with `@task` are added to.
     """
 
@@ -57,18 +59,18 @@ class Workflow:
         fail_fast: bool = False,
         timeout: Union[str, timedelta, None] = None,
         defaults: Optional[Mapping[str, Any]] = None,
-        python: Optional[str] = None,
+        python: Union[str, os.PathLike[str], None] = None,
         pythonpath: Optional[Sequence[Union[str, os.PathLike[str]]]] = None,
     ) -> None:
         self.name = name
         self.owner = owner
-        self.params = dict(params or {})
+        self.params = _fields("params", params)
         self.max_concurrent = max_concurrent
         self.fail_fast = fail_fast
         self.timeout = timeout
-        self.defaults = dict(defaults or {})
-        self.python = python or sys.executable
-        self.pythonpath = None if pythonpath is None else [os.fspath(each) for each in pythonpath]
+        self.defaults = _fields("defaults", defaults)
+        self.python = _path("python", python or sys.executable)
+        self.pythonpath = None if pythonpath is None else _paths("pythonpath", pythonpath)
         self.templates: Dict[str, Template] = {}
         self.tasks: Dict[str, Task] = {}
         self._numbers: Dict[str, int] = {}
@@ -90,7 +92,7 @@ class Workflow:
         _current.reset(self._tokens.pop())
 
     @overload
-    def task(self, name: Callable[..., Any]) -> TaskFunction: ...
+    def task(self, name: Callable[P, Any]) -> TaskFunction[P]: ...
 
     @overload
     def task(
@@ -100,7 +102,7 @@ class Workflow:
     @overload
     def task(
         self, name: None = None, **fields: Any
-    ) -> Callable[[Callable[..., Any]], TaskFunction]: ...
+    ) -> Callable[[Callable[P, Any]], TaskFunction[P]]: ...
 
     def task(
         self,
@@ -118,7 +120,7 @@ class Workflow:
             return self._add(name, run, after, fields)
         from .functions import TaskFunction
 
-        if callable(name):
+        if name is not None:
             return TaskFunction(name, workflow=self)
         if run is not None or after:
             raise WorkflowError(
@@ -248,22 +250,52 @@ class Workflow:
     def _add(
         self, name: str, run: Optional[Command], after: Afters, fields: Dict[str, Any]
     ) -> Task:
-        known = dict(fields)
-        if isinstance(known.get("template"), Template):
-            known["template"] = known["template"].name
-        if run is not None:
-            known["run"] = run
+        known = fields if run is None else {**fields, "run": run}
+        before = listed(after)
         task = self.add(Task(self, name, known))
-        task.after(*listed(after))
+        task.after(*before)
         for word in run if isinstance(run, (list, tuple)) else ():
             if isinstance(word, Output):
                 task.needs(word.task)
         return task
 
 
+def file_of(workflow: Union[Workflow, Mapping[str, Any]]) -> Dict[str, Any]:
+    """What is submitted of a workflow, or of a mapping that is one."""
+    if isinstance(workflow, Workflow):
+        return workflow.to_dict()
+    if isinstance(workflow, Mapping):
+        return dict(workflow)
+    raise WorkflowError(
+        f"{workflow!r} is no workflow",
+        "give a Workflow, or a mapping in the schema of workflow files; "
+        "the name of a file goes to `baton submit`",
+    )
+
+
 def current() -> Optional[Workflow]:
     """The innermost workflow whose `with` block is open."""
     return _current.get()
+
+
+def _fields(word: str, given: Any) -> Dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise WorkflowError(f"{word} is {given!r}", "give a mapping")
+    return dict(given or {})
+
+
+def _paths(word: str, given: Any) -> List[str]:
+    # A text would be taken letter by letter.
+    if isinstance(given, (str, bytes, os.PathLike)) or not isinstance(given, Iterable):
+        raise WorkflowError(f"{word} is {given!r}", f"give a list: {word}=[...]")
+    return [_path(word, each) for each in given]
+
+
+def _path(word: str, given: Any) -> str:
+    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise WorkflowError(f"{word} is {given!r}", "give a path")
+    return path
 
 
 def _pairs(upstream: Any) -> List[Tuple[Before, Edges]]:
@@ -275,4 +307,10 @@ def _pairs(upstream: Any) -> List[Tuple[Before, Edges]]:
         and isinstance(upstream[0], (Task, str, Mapping))
     ):
         return [upstream]
-    return list(upstream)
+    pairs = list(upstream) if isinstance(upstream, Iterable) else [upstream]
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise WorkflowError(
+                f"{pair!r} is no upstream", "give a task with its edges, or several such pairs"
+            )
+    return pairs

@@ -17,6 +17,8 @@ import pytest
 
 from baton import Client
 
+from .odd import Odd
+
 #: Longer than anything takes on a slow and busy machine.
 PATIENCE = 60.0
 
@@ -72,6 +74,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Client:
     return Client(server.url)
+
+
+@pytest.fixture
+def odd() -> Iterator[Odd]:
+    odd = Odd()
+    yield odd
+    odd.server.shutdown()
+    odd.server.server_close()
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any, Dict, List
 
 from baton import task
@@ -28,6 +30,21 @@ def kinds(values: List[Any], more: Any = None) -> List[str]:
 def texts() -> List[Any]:
     """What could be mistaken for something else."""
     return ["5", 5, "null", None, "{{ item }}", ["6"]]
+
+
+@task
+def writes(text: str) -> None:
+    """Puts something out by itself."""
+    with open(os.environ["BATON_OUTPUT"], "w") as file:
+        file.write(text)
+
+
+@task
+def says(gate: str) -> None:
+    """Prints, and goes on when a file is there."""
+    print("begun")
+    while not os.path.exists(gate):
+        time.sleep(0.05)
 
 
 @task

@@ -99,6 +99,16 @@ def test_items_are_lists_ranges_combinations_and_outputs() -> None:
     assert told["numbers"]["for_each"] == {"range": [0, 1000]}
     assert told["steps"]["for_each"] == {"range": [0, 1000, 5]}
     assert told["down"]["for_each"] == [3, 2, 1]
+    counts: Any = {
+        5: {"product": {"a": "0..5"}},
+        6: {"range": [0, 10, 0]},
+        7: {"product": 5},
+        8: {},
+        9: "0..5",
+    }
+    for number, odd in counts.items():
+        # What is not counted here is left for the server to count, or to refuse.
+        assert wf.task(f"odd-{number}", run="x", for_each=odd).count is None
     assert told["none"]["for_each"] == []
     assert told["product"]["for_each"] == {"product": {"a": [1, 2], "b": {"range": [0, 3]}}}
     assert product.count == 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -13,7 +14,7 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import Task, Workflow, WorkflowError, task
-from baton.call import put_out
+from baton.call import put_out, read
 
 from . import functions
 from .conftest import PYTHON, environment
@@ -43,7 +44,7 @@ def test_a_call_within_a_workflow_is_a_task_and_elsewhere_a_call() -> None:
     assert list(wf.tasks) == ["add", "add-2"] and second.name == "add-2"
     told = first.to_dict()
     assert told["run"][:4] == [sys.executable, "-m", "baton.call", "tests.functions:add"]
-    assert told["env"] == {"PYTHONPATH": str(PYTHON)}
+    assert told["env"] == {"PYTHONPATH": str(PYTHON), "PYTHONUNBUFFERED": "1"}
     assert call_of(first) == {"args": [1], "kwargs": {"right": 2}}
 
 
@@ -77,6 +78,50 @@ def test_a_task_as_argument_is_an_edge_and_its_result(tmp_path: Path) -> None:
     }
     ended = run_of(first, tmp_path / "first", {})
     assert json.loads((tmp_path / "first").read_text()) == {"result": "55", "_box": {"value": "55"}}
+
+
+def test_an_output_of_a_function_keeps_its_type_whatever_it_is_called(tmp_path: Path) -> None:
+    with Workflow("outputs"):
+        first = functions.writes('{"rows": "5", "files": ["6", 6]}')
+        last = functions.kinds([first.output(), first.output("rows")])
+        each = functions.kind.map(first.output("files"))
+        several = functions.writes.map(["rows=7", "rows=x"])
+        together = functions.kinds(several.output("rows"))
+        again = functions.kind.map(several.output("rows"))
+        none = functions.kinds(functions.writes.map([]).output("rows"))
+    assert call_of(first)["give"] == ["_box", "_box.rows", "_boxes.files"]
+    assert call_of(several)["give"] == ["_box.rows", "_each.rows"]
+    assert last.to_dict()["after"] == each.to_dict()["after"] == ["writes"]
+    assert each.to_dict()["for_each"] == "{{ tasks.writes.outputs._boxes.files }}"
+    assert again.to_dict()["for_each"] == "{{ tasks.writes-2.outputs._each.rows }}"
+    assert call_of(together)["fill"] == [["boxes", "args", 0]]
+    assert call_of(none) == {"args": [[]], "kwargs": {}}
+    ended = run_of(first, tmp_path / "out", {})
+    assert ended.returncode == 0, ended.stderr
+    put = json.loads((tmp_path / "out").read_text())
+    assert put["_boxes.files"] == [{"value": "6"}, {"value": 6}]
+    words = {f"{{{{ tasks.writes.outputs.{key} }}}}": json.dumps(put[key]) for key in put}
+    ended = run_of(last, tmp_path / "last", words)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((tmp_path / "last").read_text())["result"] == ["NoneType", "str", "NoneType"]
+
+
+def test_what_a_command_has_put_out_is_json_where_it_looks_like_it() -> None:
+    assert [read("text", word) for word in ("5", "x", "[1]", "NaN", '"5"')] == [
+        5,
+        "x",
+        [1],
+        "NaN",
+        "5",
+    ]
+
+
+def test_a_template_may_be_what_a_function_is_made_from() -> None:
+    wf = Workflow("template")
+    heavy = wf.template("heavy", resources={"cpu": 4})
+    with wf:
+        made = functions.add.options(template=heavy)(1)
+    assert made.to_dict()["template"] == "heavy" and not made.has_items
 
 
 @pytest.mark.parametrize(
@@ -174,16 +219,24 @@ def test_a_result_joins_what_the_function_has_put_out_itself(
     path = tmp_path / "out"
     path.write_text(written)
     monkeypatch.setenv("BATON_OUTPUT", str(path))
-    put_out({"result": "two\nlines"})
-    text = path.read_text()
-    if text.startswith("{"):
-        read = json.loads(text)
-    else:
-        read = {
-            key: json.loads(value)
-            for key, value in (line.split("=", 1) for line in text.splitlines())
-        }
-    assert read == {**({"rows": 3} if written else {}), "result": "two\nlines"}
+    put_out("two\nlines", ["_box.rows", "_box.other"], "f")
+    rows = {"rows": 3, "_box.rows": {"value": 3}} if written else {}
+    assert json.loads(path.read_text()) == {**rows, "result": "two\nlines"}
+
+
+def test_outputs_that_no_worker_reads_are_left_for_it_to_complain_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out"
+    monkeypatch.setenv("BATON_OUTPUT", str(path))
+    for written in ("rows", "{rows}", '{"rows": NaN}'):
+        path.write_text(written)
+        put_out(5, [], "f")
+        assert path.read_text() == written
+    # Only Python takes this for JSON.
+    path.write_text("rows=NaN")
+    put_out(5, [], "f")
+    assert json.loads(path.read_text()) == {"rows": "NaN", "result": 5}
 
 
 def test_the_function_of_a_script_is_found_by_its_file_and_the_script_is_not_run_again(
@@ -208,7 +261,7 @@ def test_the_function_of_a_script_is_found_by_its_file_and_the_script_is_not_run
         [sys.executable, str(path)], env=env, capture_output=True, text=True, check=True
     )
     told = json.loads(printed.stdout)
-    assert told["run"][3] == f"{path}:outer" and told["env"] == {"PYTHONPATH": str(PYTHON)}
+    assert told["run"][3] == f"{path}:outer" and told["env"]["PYTHONPATH"] == str(PYTHON)
     env |= {"BATON_OUTPUT": str(tmp_path / "out")}
     ended = subprocess.run(told["run"], env=env, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
@@ -216,6 +269,15 @@ def test_the_function_of_a_script_is_found_by_its_file_and_the_script_is_not_run
     assert json.loads((tmp_path / "out").read_text()) == {"result": 20}
     ended = subprocess.run(told["run"], env={**env, "TWICE": "1"}, capture_output=True, text=True)
     assert ended.returncode == 1 and 'if __name__ == "__main__":' in ended.stderr
+
+
+def test_a_decorated_function_keeps_its_signature_also_for_type_checkers() -> None:
+    assert str(inspect.signature(functions.add)) == "(left: 'int', right: 'int' = 0) -> 'int'"
+    with pytest.raises(TypeError):
+        functions.add(1, wrong=2)  # type: ignore[call-arg]
+    made = Workflow("types").task(timeout="5m")(functions.plain)
+    with Workflow("call"), pytest.raises(WorkflowError):
+        made()  # type: ignore[call-arg]
 
 
 def test_options_and_fields_become_fields_of_the_task() -> None:
@@ -229,7 +291,11 @@ def test_options_and_fields_become_fields_of_the_task() -> None:
     assert (
         told["retry"] == {"attempts": 3} and told["timeout"] == "5m" and told["after"] == ["before"]
     )
-    assert told["env"] == {"A": "b", "PYTHONPATH": f"/srv/{{{{{{{{lib{os.pathsep}/srv/more"}
+    assert told["env"] == {
+        "A": "b",
+        "PYTHONPATH": os.pathsep.join(["/srv/{{{{lib", "/srv/more", str(PYTHON)]),
+        "PYTHONUNBUFFERED": "1",
+    }
     assert told["run"][0] == "/opt/python" and second.name == "again"
     assert first.name == "plain" and "timeout" not in first.to_dict()
 
@@ -238,14 +304,15 @@ def test_what_no_worker_could_call_is_refused_at_once() -> None:
     with Workflow("wrong") as wf:
         with pytest.raises(WorkflowError, match="within another"):
             task(lambda: 1)()
-        with pytest.raises(TypeError):
-            functions.add()
+        add: Any = functions.add
+        with pytest.raises(WorkflowError, match="missing a required argument: 'left'"):
+            add()
         with pytest.raises(WorkflowError, match="argument 0 of add is no JSON"):
-            functions.add({1, 2})
+            add({1, 2})
         with pytest.raises(WorkflowError, match="argument right of add is no JSON"):
-            functions.add(1, right=math.nan)
+            add(1, right=math.nan)
         with pytest.raises(WorkflowError, match="JSON has texts only"):
-            functions.add({1: 2})
+            add({1: 2})
         with pytest.raises(WorkflowError, match="write them to a file"):
             functions.double("x" * 200_000)
         assert not wf.tasks

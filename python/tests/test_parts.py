@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Set, Tuple
 
 import pytest
 
 from baton import Workflow, WorkflowError
-from baton.parts import cut, ordered, values_of
+from baton.parts import PART_BYTES_MAX, cut, ordered, values_of
+from baton.values import check
 
 
 def layers(count: int) -> Dict[str, Any]:
@@ -54,6 +55,7 @@ def test_limits_count_bytes_and_not_letters() -> None:
 
 def test_a_task_too_large_for_any_request_is_named() -> None:
     wf = Workflow("large")
+    wf.task("small", run="true")
     wf.for_each("huge", "true", items=["x" * 3_000])
     with pytest.raises(WorkflowError, match="the task huge alone takes"):
         cut(wf.to_dict(), {}, 2_000)
@@ -70,8 +72,13 @@ def test_a_circle_is_told_with_its_path() -> None:
 
 
 def test_what_a_task_is_mapped_over_comes_before_it_and_long_chains_are_fine() -> None:
-    mapped: Dict[str, Any] = {"m": {"for_each": "{{ tasks.list.outputs.files }}"}, "list": {}}
-    assert ordered(mapped) == ["list", "m"]
+    mapped: Dict[str, Any] = {
+        "m": {"for_each": " {{tasks.list.a.outputs.files}} "},
+        "n": {"after": "m", "for_each": "0..3"},
+        "list.a": {"after": {"task": "zz"}},
+        "zz": {},
+    }
+    assert ordered(mapped) == ["zz", "list.a", "m", "n"]
     chain = {f"t{number}": {"after": [f"t{number + 1}"]} for number in range(5_000)}
     assert len(ordered(chain)) == 5_000
 
@@ -98,45 +105,131 @@ def test_what_is_no_json_is_refused() -> None:
         cut(wf.to_dict(), {})
 
 
-def test_parts_stand_without_defaults_templates_and_parameters() -> None:
+def told_of(wf: Workflow, params: Dict[str, str], most: int = 2_000) -> Tuple[Any, Dict[str, Any]]:
+    """The first request, and the tasks of the others."""
+    first, rest = cut(wf.to_dict(), params, most)
+    assert rest is not None
+    later: Dict[str, Any] = {}
+    for part in rest:
+        later |= json.loads(part)["tasks"]
+    return json.loads(first), later
+
+
+def padded(wf: Workflow) -> Workflow:
+    """Tasks that fill the first part, and come before all others in the file."""
+    for number in range(60):
+        wf.task(f"pad{number}", run="true # " + "x" * 50)
+    return wf
+
+
+def test_the_first_part_is_written_as_it_was_and_the_others_stand_without_its_head() -> None:
     wf = Workflow(
         "alone",
-        params={"day": "today", "n": {"type": "int", "default": 3}, "must": None},
-        defaults={"env": {"A": "defaults", "B": "defaults"}, "timeout": "1m", "priority": 1},
+        params={"day": "today", "n": {"type": "int", "default": "007"}},
+        defaults={"env": {"A": "defaults", "B": "defaults"}, "timeout": "1m", "max_concurrent": 7},
     )
     wf.template("plain", run="echo {{ params.day }}", env={"B": "template"}, timeout="2m")
-    wf.template("pool", run="pool", env={"B": "template"}, timeout="2m", max_concurrent=5)
-    wf.task("last", run="true", after=["p0"])
-    for number in range(40):
-        wf.task(f"p{number}", template="plain", env={"C": "task {{ params.n }}"})
-    text = "{{{{ params.day }} {{ params.must }} {{ params.other }}"
-    wf.task("text", run=text, when="params.n > 1")
-    wf.task("pooled", template="pool", timeout="3m", after=["last"])
-    first, rest = cut(wf.to_dict(), {"day": "{{ now }}"}, 2_000)
-    assert rest is not None
-    told = json.loads(first)
-    tasks = {**told["file"]["tasks"]}
-    for part in rest:
-        tasks |= json.loads(part)["tasks"]
-    assert "defaults" not in told["file"] and told["params"] == {"day": "{{ now }}"}
-    assert told["file"]["templates"] == {"pool": {"max_concurrent": 5}}
-    assert tasks["p7"] == {
-        "run": "echo {{{{ now }}",
-        "env": {"A": "defaults", "B": "template", "C": "task 3"},
+    padded(wf)
+    wf.task("made", template="plain", env={"C": "task {{ params.n }}"}, when="params.n > 1")
+    file = wf.to_dict()
+    told, later = told_of(wf, {"day": "{{ now }}"})
+    assert told["params"] == {"day": "{{ now }}"}
+    for field in ("params", "defaults", "templates"):
+        assert told["file"][field] == file[field]
+    assert told["file"]["tasks"]["pad0"] == file["tasks"]["pad0"]
+    # Parameters are filled in by the server, which knows how they are spelled.
+    assert later["made"] == {
+        "run": "echo {{ params.day }}",
+        "env": {"A": "defaults", "B": "template", "C": "task {{ params.n }}"},
         "timeout": "2m",
-        "priority": 1,
+        "max_concurrent": 7,
+        "when": "params.n > 1",
     }
-    assert (tasks["text"]["run"], tasks["text"]["when"]) == (text, "params.n > 1")
-    # It shares a limit, so it comes first, and with it what it comes after.
-    assert list(told["file"]["tasks"])[:3] == ["p0", "last", "pooled"]
-    assert tasks["pooled"] == {
-        "template": "pool",
-        "run": "pool",
-        "env": {"A": "defaults", "B": "template"},
-        "timeout": "3m",
-        "priority": 1,
-        "after": ["last"],
+
+
+def test_a_task_takes_no_command_and_no_items_where_it_has_its_own() -> None:
+    wf = Workflow("layers")
+    wf.template("t", run="template", order=[["a", "b"]], for_each=[1, 2], when="true", after="pad0")
+    padded(wf)
+    processes = [{"name": "a", "run": "a"}, {"name": "b", "run": "b"}]
+    wf.task("own", template="t", processes=processes, matrix={"os": ["linux"]})
+    wf.task("taken", template="t", after=[])
+    wf.task("odd", template="t", env=None)
+    _, later = told_of(wf, {})
+    assert later["own"] == {
+        "processes": processes,
+        "matrix": {"os": ["linux"]},
+        "when": "true",
+        "after": "pad0",
     }
+    assert later["taken"] == {
+        "run": "template",
+        "order": [["a", "b"]],
+        "for_each": [1, 2],
+        "when": "true",
+        "after": "pad0",
+    }
+    assert later["odd"]["env"] is None
+
+
+def test_tasks_that_share_a_limit_come_first_with_what_they_come_after() -> None:
+    wf = Workflow("pool", defaults={"timeout": "1m", "max_concurrent": 3})
+    wf.template("pool", run="pool", max_concurrent=5)
+    wf.task("last", run="true", after=["pad40"])
+    padded(wf)
+    wf.task("pooled", template="pool", after="last")
+    told, later = told_of(wf, {})
+    assert list(told["file"]["tasks"])[:3] == ["pad40", "last", "pooled"]
+    assert told["file"]["tasks"]["pooled"] == {"template": "pool", "after": ["last"]}
+    assert "pooled" not in later and "pad59" in later
+
+
+def test_what_cannot_be_filled_in_is_refused() -> None:
+    wf = padded(Workflow("unknown"))
+    wf.task("a", template="nobody")
+    with pytest.raises(WorkflowError, match="made from 'nobody', and there is no such template"):
+        cut(wf.to_dict(), {}, 2_000)
+    wf = padded(Workflow("head", defaults={"env": {"A": "x" * 3_000}}))
+    with pytest.raises(WorkflowError, match="pad0 with all that is no task takes"):
+        cut(wf.to_dict(), {}, 2_000)
+
+
+def test_what_is_wrong_with_a_large_file_is_left_for_the_server_to_tell() -> None:
+    wrong: List[Any] = [5, ["x" * 3_000], None, "x" * 3_000]
+    for tasks in wrong:
+        first, rest = cut({"workflow": "w", "tasks": tasks}, {}, 2_000)
+        assert rest is None and json.loads(first)["file"]["tasks"] == tasks
+    tasks = {f"t{number}": {"run": "true", "after": 5} for number in range(100)}
+    odd: Dict[str, Any] = {**tasks, "odd": 5, "none": {"after": [{"on": "end"}, 7]}}
+    first, rest = cut({"tasks": odd, "defaults": 5, "templates": {"t": 5}}, {}, 2_000)
+    assert rest is not None
+    sent = json.loads(first)["file"]["tasks"]
+    for part in rest:
+        sent |= json.loads(part)["tasks"]
+    assert sent == odd
+
+
+def test_an_array_of_a_million_items_with_edges_is_one_request() -> None:
+    wf = Workflow("million")
+    first = wf.array("first", run="true", count=1_000_000)
+    edges = [[number, (number + 1) % 1_000_000] for number in range(1_000_000)]
+    wf.array("second", run="true", count=1_000_000, upstream=(first, edges))
+    request, rest = cut(wf.to_dict(), {})
+    assert rest is None and 8 << 20 < len(request) <= PART_BYTES_MAX < 64 << 20
+
+
+def test_parts_are_within_the_limit_of_values_too() -> None:
+    wf = Workflow("values")
+    for number in range(50):
+        wf.for_each(f"t{number}", "true", items=[1] * 30)
+    first, rest = cut(wf.to_dict(), {}, None, 200)
+    assert rest is not None
+    told = [json.loads(first)["file"], *(json.loads(part) for part in rest)]
+    assert sum(len(part["tasks"]) for part in told) == 50 and len(told) > 5
+    assert all(check(part) <= 200 for part in told)
+    wf.for_each("huge", "true", items=[1] * 300)
+    with pytest.raises(WorkflowError, match="the task huge alone takes"):
+        cut(wf.to_dict(), {}, None, 200)
 
 
 def test_tasks_that_share_a_limit_and_do_not_fit_are_refused() -> None:

@@ -47,6 +47,21 @@ def test_a_terminal_shows_one_line_in_place_that_never_wraps() -> None:
     assert shown.count("\n") == 1 and second.endswith("\n")
 
 
+def test_the_time_stays_where_the_line_is_too_long() -> None:
+    long = run(name="nightly-report", done=480, failed=20, blocked=3, running=100, waiting=400)
+    whole = line(long, 72)
+    assert len(whole) > 80
+    for columns in range(12, 100):
+        shown = line(long, 72, columns)
+        assert shown.endswith("  1:12") and len(shown) <= columns
+    assert line(long, 72, 200) == whole
+    fitted = line(long, 72, 79)
+    # The bar is what gives way at first.
+    assert "480/1003 done  20 failed  3 blocked" in fitted and "[" not in fitted
+    assert "[########........]" in line(long, 72, len(whole) - 8)
+    assert line(long, 72, 3) == ":12"
+
+
 def test_who_interrupts_waiting_is_told_how_to_come_back() -> None:
     screen = Screen()
     with pytest.raises(KeyboardInterrupt), Terminal(screen) as bar:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from baton import BatonError, Client, Run, RunFailed, WaitTimeout, Workflow
+from baton import BatonError, Client, Run, RunConflict, RunFailed, WaitTimeout, Workflow
 
 from . import functions
 from .conftest import PATIENCE, PYTHON, Server, binary, environment, script, until
@@ -154,6 +154,67 @@ def test_a_changed_workflow_runs_again_what_has_changed(client: Client) -> None:
         run.retry("bad")
 
 
+def test_an_old_run_object_changes_no_newer_generation(client: Client) -> None:
+    wf = Workflow("stale")
+    wf.task("bad", run="false")
+    run = wf.run(client)
+    failed(run)
+    stale = client.run(run.id)
+    run.retry()
+    failed(run)
+    for change in (stale.halt, stale.resume, stale.retry):
+        with pytest.raises(RunConflict, match="generation 2 by now.* generation 1 is known"):
+            change()
+    assert stale.refresh().generation == 2
+    assert stale.retry().generation == 3
+    failed(stale)
+
+
+def test_items_that_are_texts_are_read_as_they_are(client: Client) -> None:
+    items = ["eu", "5", "null", 5, None, {"name": "x"}, [1, "2"]]
+    wf = Workflow("texts")
+    each = wf.for_each("each", "echo {{ item }}", items=items)
+    run = done(wf.run(client))
+    assert [item.value for item in run.items(task=each)] == items
+
+
+def test_one_item_is_found_by_its_place(client: Client) -> None:
+    wf = Workflow("place")
+    each = wf.for_each("each", "echo {{ item }}", items=["a", "b", "c", "d", "e", "f", "g"])
+    run = done(wf.run(client))
+    assert run.item(each, 3).item == 3 and run.logs(each, 6) == "g\n"
+    with pytest.raises(BatonError, match="item 7 of task each"):
+        run.item(each, 7)
+
+
+def test_what_a_function_prints_is_seen_while_it_runs(client: Client, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with Workflow("prints") as wf:
+        made = functions.says(str(gate))
+    run = wf.run(client)
+    until("it has begun", lambda: bool(list(run.items(task=made, state="RUNNING"))))
+    until("its words are seen", lambda: run.logs(made) == "begun\n")
+    gate.touch()
+    done(run)
+
+
+def test_outputs_of_functions_keep_their_types_and_boxes_are_not_shown(client: Client) -> None:
+    with Workflow("outputs") as wf:
+        first = functions.writes('{"rows": "5", "files": ["6", 6]}')
+        rows = functions.kind(first.output("rows"))
+        each = functions.kind.map(first.output("files"))
+        several = functions.writes.map(["rows=7", "rows=x"])
+        together = functions.kinds(several.output("rows"))
+        # What a command puts out is read as JSON where it is JSON.
+        shell = wf.task("shell", run=["sh", "-c", "echo rows='\"5\"' > $BATON_OUTPUT"])
+        guessed = functions.kind(shell.output("rows"))
+    run = done(wf.run(client))
+    assert run.outputs(first) == {"rows": "5", "files": ["6", 6], "result": None}
+    assert run.result(rows) == "str '5'" and run.result(guessed) == "int 5"
+    assert [run.result(each, item) for item in (0, 1)] == ["str '6'", "int 6"]
+    assert run.result(together) == ["int", "str", "NoneType"]
+
+
 def test_functions_hand_their_results_on(client: Client) -> None:
     with Workflow("functions") as wf:
         three = functions.add(1, right=2)
@@ -240,7 +301,7 @@ def test_a_run_goes_on_without_the_program_that_began_it(server: Server, tmp_pat
 def test_a_large_workflow_is_registered_in_parts(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.parts.cut.__defaults__", (4_000,))
+    monkeypatch.setattr("baton.parts.PART_BYTES_MAX", 4_000)
     wf = Workflow("parts")
     previous = wf.task("t0", run="true")
     for number in range(1, 120):
@@ -262,7 +323,7 @@ def test_a_workflow_of_more_than_a_request_holds_is_taken(client: Client) -> Non
 def test_a_part_that_is_refused_leaves_no_run_behind(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.parts.cut.__defaults__", (500,))
+    monkeypatch.setattr("baton.parts.PART_BYTES_MAX", 500)
     wf = Workflow("half")
     for number in range(20):
         wf.task(f"t{number}", run="true")

@@ -1,0 +1,118 @@
+"""Where a worker finds a function: `MODULE:NAME`, or `FILE:NAME` where the module is a script.
+
+As with pickle, only what the name leads to again is taken: another function of the same name would
+be called in its place, and nobody would notice.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any, Callable, List, NoReturn, Optional, Tuple
+
+from .errors import WorkflowError
+
+_MAIN = "__main__"
+
+
+def located(function: Callable[..., Any]) -> Tuple[str, List[str]]:
+    """How `baton.call` finds a function, and which directories Python must know for that."""
+    name = getattr(function, "__qualname__", None)
+    known = getattr(function, "__module__", None)
+    if not isinstance(name, str) or not isinstance(known, str):
+        _refuse(repr(function), "since it has no name in a module", "define it with `def`")
+    _check_kind(function, name)
+    module = sys.modules.get(known)
+    _check_same(function, name, known, module)
+    if known == _MAIN:
+        # `python -m package.module` knows a name to import it by; `python directory/` does not.
+        spec_name = getattr(getattr(module, "__spec__", None), "name", None)
+        known = spec_name if spec_name and spec_name != _MAIN else ""
+    file = getattr(module, "__file__", None)
+    if file is None:
+        if not known:
+            _refuse(name, "since it was typed in", "put it into a file, and import it")
+        return f"{known}:{name}", own_roots()
+    path = Path(file).resolve()
+    root = _root(path, known) if known else None
+    if root is not None:
+        return f"{known}:{name}", _beyond_python([*_package(), str(root)])
+    if not path.is_file():
+        _refuse(name, f"since {file} is no file by itself", "put it into a module, and import it")
+    return f"{path}:{name}", own_roots()
+
+
+def own_roots() -> List[str]:
+    """The directory in which this package is, unless the interpreter looks there anyway."""
+    return _beyond_python(_package())
+
+
+def _check_kind(function: Callable[..., Any], name: str) -> None:
+    if inspect.ismethod(function):
+        _refuse_method(name)
+    if "<" in name:
+        _refuse(
+            name,
+            "since it is made within another",
+            "define it with `def` at the level of a module",
+        )
+    if "." in name and inspect.isfunction(function):
+        first = next(iter(inspect.signature(function).parameters), None)
+        if first == "self":
+            _refuse_method(name)
+
+
+def _check_same(function: Callable[..., Any], name: str, known: str, module: Any) -> None:
+    """Refuses a function whose name leads to another one."""
+    from .functions import TaskFunction
+
+    found: Any = module
+    for step in name.split("."):
+        found = getattr(found, step, None)
+    if found is function or (isinstance(found, TaskFunction) and found.function is function):
+        return
+    if found is None:
+        _refuse(
+            name,
+            f"since the module {known} has nothing of that name",
+            "leave it where it was defined; do not delete or rename it",
+        )
+    if inspect.isfunction(found) or isinstance(found, TaskFunction):
+        why = f"since {name} in the module {known} is another function by now"
+        mend = "give each a name of its own; a decorator beside @task goes below it"
+    else:
+        why = f"since {name} in the module {known} is by now {type(found).__name__}"
+        mend = "use @task as the uppermost decorator, and the name only once"
+    _refuse(name, why, mend)
+
+
+def _refuse(name: str, why: str, mend: str) -> NoReturn:
+    raise WorkflowError(f"the function {name} cannot be found by a worker, {why}", mend)
+
+
+def _refuse_method(name: str) -> NoReturn:
+    raise WorkflowError(
+        f"{name} is a method, and no worker has the object that it belongs to",
+        "make it a function of the module, with what it needs of the object as arguments",
+    )
+
+
+def _package() -> List[str]:
+    return [str(Path(__file__).resolve().parent.parent)]
+
+
+def _root(path: Path, module: str) -> Optional[Path]:
+    """The directory below which a file is this module, if there is one."""
+    parts = module.split(".")
+    whole = path.parent.parts if path.stem == "__init__" else (*path.parent.parts, path.stem)
+    if list(whole[-len(parts) :]) != parts:
+        return None
+    return Path(*whole[: -len(parts)])
+
+
+def _beyond_python(roots: List[str]) -> List[str]:
+    """Without what the interpreter looks through anyway."""
+    own = {str(Path(path).resolve()) for path in sysconfig.get_paths().values()}
+    return [root for root in dict.fromkeys(roots) if root not in own]

@@ -1,0 +1,122 @@
+"""Which scheduler a client speaks to, and how: what is given, or stands in the environment.
+
+Everything is looked at before the first request, so that a slip is told where it was made.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from typing import Optional, Tuple, Union
+from urllib.parse import SplitResult, urlsplit
+
+from .errors import BatonError, Problem
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+_File = Union[str, "os.PathLike[str]"]
+
+#: A certificate and its key, or a file with both.
+Cert = Union[_File, Tuple[_File, _File]]
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """The files for TLS, by name."""
+
+    ca: Optional[str]
+    cert: Optional[str]
+    key: Optional[str]
+
+
+def url(given: Optional[str]) -> Tuple[str, SplitResult]:
+    """The URL of the scheduler, whole and in its parts."""
+    text = given or os.environ.get("BATON_URL") or DEFAULT_URL
+    if not isinstance(text, str):
+        raise _no_url(repr(text), f"write one such as {DEFAULT_URL}")
+    text = text.rstrip("/")
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname or ""
+        # Both are looked at only when they are used.
+        _, _ = parts.port, host.encode("idna")
+    except ValueError as error:
+        raise _no_url(f"`{text}`", str(error)) from error
+    if parts.username is not None or parts.password is not None:
+        # Without the text: a password may stand in it.
+        raise _no_url("what is given as URL", "leave the user away, and give a token instead")
+    odd = not parts.path.isascii() or any(letter <= " " or letter == "\x7f" for letter in text)
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or odd:
+        raise _no_url(f"`{text}`", f"write one such as {DEFAULT_URL}")
+    return text, parts
+
+
+def token(given: Optional[str]) -> Optional[str]:
+    """The token that is shown, if any."""
+    text = given or os.environ.get("BATON_TOKEN") or ""
+    # Without the text: it may be a secret with a slip of the pen.
+    known = isinstance(text, str) and text.strip().isascii()
+    if not known or any(not " " < letter < "\x7f" for letter in text.strip()):
+        detail = "it should be one line as `baton token create` has printed it"
+        raise BatonError(Problem("what is given as token is none", detail))
+    return text.strip() or None
+
+
+def tls_files(ca: Optional[_File], cert: Optional[Cert]) -> TlsFiles:
+    """The files for TLS."""
+    trusted = _file("ca", ca) if ca else os.environ.get("BATON_CA") or None
+    if not cert:
+        shown = os.environ.get("BATON_CERT") or None
+        return TlsFiles(trusted, shown, os.environ.get("BATON_KEY") or None)
+    if not isinstance(cert, (tuple, list)):
+        return TlsFiles(trusted, _file("cert", cert), None)
+    if len(cert) != 2:
+        raise _unusable(f"cert has {len(cert)} files; give a pair, or one file with both")
+    return TlsFiles(trusted, _file("cert", cert[0]), _file("the key of cert", cert[1]))
+
+
+def tls(files: TlsFiles) -> ssl.SSLContext:
+    """What TLS is spoken with."""
+    for word, path in (("ca", files.ca), ("cert", files.cert), ("key", files.key)):
+        # What the library of TLS says of a file does not name it.
+        if path is not None:
+            _readable(word, path)
+    try:
+        context = ssl.create_default_context(cafile=files.ca)
+    except (OSError, ValueError) as error:
+        raise _unusable(f"{files.ca} holds no certificates ({error})") from error
+    if files.cert is not None:
+        try:
+            context.load_cert_chain(files.cert, files.key)
+        except (OSError, ValueError) as error:
+            both = files.cert if files.key is None else f"{files.cert} with {files.key}"
+            why = f"{both} is no certificate with its key ({error})"
+            raise _unusable(why) from error
+    return context
+
+
+def _readable(word: str, path: str) -> None:
+    try:
+        with open(path, "rb"):
+            pass
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise _unusable(f"{word} {path}: {why}") from error
+
+
+def _file(word: str, given: object) -> str:
+    if isinstance(given, (str, os.PathLike)):
+        path = os.fspath(given)
+        if isinstance(path, str):
+            return path
+    raise _unusable(f"{word} is {given!r}, and should be the name of a file")
+
+
+def _unusable(why: str) -> BatonError:
+    detail = f"{why}; check ca and cert (or BATON_CA, BATON_CERT and BATON_KEY)"
+    return BatonError(Problem("the files for TLS cannot be used", detail))
+
+
+def _no_url(what: str, why: str) -> BatonError:
+    return BatonError(Problem(f"{what} is no URL of a scheduler", why))

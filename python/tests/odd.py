@@ -1,0 +1,71 @@
+"""Servers that behave as a real one does not when asked to, and time that passes when told to."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, List, Optional, Tuple
+
+from baton.transport import Transport
+
+#: A status and a body; nothing closes the connection without a word.
+Reply = Optional[Tuple[int, bytes]]
+
+
+class Odd:
+    """Answers one request after the other as it is told."""
+
+    def __init__(self) -> None:
+        self.replies: List[Reply] = []
+        self.seen: List[Tuple[str, str, Any]] = []
+        self.headers: List[Any] = []
+        odd = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                odd.seen.append((self.command, self.path, json.loads(body) if body else None))
+                odd.headers.append(self.headers)
+                reply = odd.replies.pop(0)
+                if reply is None:
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                self.send_response(reply[0])
+                self.end_headers()
+                self.wfile.write(reply[1])
+
+            do_GET = do_POST = do_DELETE = answer
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def transport(url: str, **more: Any) -> Tuple[Transport, Clock]:
+    clock = Clock()
+    return Transport(url, sleep=clock.sleep, now=clock.now, **more), clock
+
+
+def silent_port() -> Tuple[socket.socket, str]:
+    """An address that nobody listens at while the socket lives."""
+    held = socket.socket()
+    held.bind(("127.0.0.1", 0))
+    return held, f"http://127.0.0.1:{held.getsockname()[1]}"
