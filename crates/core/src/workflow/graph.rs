@@ -35,7 +35,7 @@ struct Own {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Wanted {
     keys: BTreeSet<String>,
-    /// Those of them that somebody wants of all items at once.
+    /// Those of them that somebody wants of the whole task, not of one item after the other.
     joined: BTreeSet<String>,
 }
 
@@ -120,7 +120,7 @@ impl Graph {
         };
         for (task, at) in plan.tasks.iter().zip(0_u32..) {
             let own = Own::new(task, names);
-            graph.want(plan, task, &own, names);
+            graph.want(task, &own, names);
             for after in &task.after {
                 let upstream = &plan.tasks[after.task as usize];
                 let edges = match &after.edges {
@@ -146,14 +146,13 @@ impl Graph {
     }
 
     /// Notes what a task wants to know of others.
-    fn want(&mut self, plan: &Plan, task: &PlanTask, own: &Own, names: &BTreeMap<String, u32>) {
+    fn want(&mut self, task: &PlanTask, own: &Own, names: &BTreeMap<String, u32>) {
         let asked = own.when.iter().flat_map(When::references);
         let asked = asked.filter_map(|reference| output(reference, names));
         let needed = own.needs.iter().map(|(from, key)| (*from, key.clone()));
         for (from, key) in needed.chain(asked) {
-            let one_by_one = own.same.contains(&from);
             let wanted = &mut self.wanted[from as usize];
-            if !one_by_one && plan.tasks[from as usize].items != Items::One {
+            if !own.same.contains(&from) {
                 wanted.joined.insert(key.clone());
             }
             wanted.keys.insert(key);
@@ -196,7 +195,7 @@ impl Graph {
         &self.wanted[task as usize].keys
     }
 
-    /// What somebody wants to know of all of its items at once.
+    /// What somebody wants to know of all of it at once.
     pub(super) fn joined(&self, task: u32) -> &BTreeSet<String> {
         &self.wanted[task as usize].joined
     }

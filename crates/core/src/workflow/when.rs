@@ -191,13 +191,25 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> Result<bool, Stri
         Operator::Greater => order()? == Ordering::Greater,
         Operator::AtLeast => order()? != Ordering::Less,
         Operator::In => match right {
-            Value::Array(list) => list.iter().any(|element| same(left, element)),
+            Value::Array(list) => is_in(left, list),
             Value::String(text) => match left {
                 Value::String(part) => text.contains(part.as_str()),
                 _ => return Err(format!("{left} cannot be a part of a text")),
             },
             _ => return Err(format!("{right} is neither a list nor a text")),
         },
+    })
+}
+
+/// Lists may be long, and be asked for each of many items.
+fn is_in(value: &Value, list: &[Value]) -> bool {
+    let Value::Number(of) = value else {
+        return list.iter().any(|element| same(value, element));
+    };
+    let wanted = of.as_f64();
+    list.iter().any(|element| match element {
+        Value::Number(number) => wanted.is_some() && number.as_f64() == wanted,
+        other => same(value, other),
     })
 }
 
@@ -398,6 +410,9 @@ mod tests {
                 Reference::ItemKey(_) => Value::from(7),
                 Reference::Param(name) if name == "day" => Value::from("12"),
                 Reference::Output { key, .. } if key == "list" => Value::from(vec!["a", "eu"]),
+                Reference::Output { key, .. } if key == "numbers" => {
+                    serde_json::json!([7.0, "9", null])
+                }
                 other => return Err(format!("`{other}` has no value")),
             };
             Ok(Cow::Owned(value))
@@ -435,6 +450,10 @@ mod tests {
             ("false or item.n >= 7", true),
             ("false and tasks.x.outputs.unknown", false),
             ("item in tasks.x.outputs.list", true),
+            ("7 in tasks.x.outputs.numbers", true),
+            ("'7' in tasks.x.outputs.numbers", true),
+            ("9 in tasks.x.outputs.numbers", true),
+            ("8 in tasks.x.outputs.numbers", false),
             ("'u' in item", true),
             ("(item == 'us' or true) and not (1 > 2)", true),
             ("-1 < 0", true),

@@ -1,13 +1,12 @@
 //! What tasks have put out, and the values of items.
 //!
-//! Of what was put out only that is kept which somebody refers to. What many items have put
-//! out is put together once, when all of them are over: whoever refers to it may have many
-//! items too.
+//! Of what was put out only that is kept which somebody refers to. What a task has put out is
+//! put together once, when all of it is over: whoever refers to it may have many items.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use baton_model::workflow::{ItemEnd, Items};
+use baton_model::workflow::{ItemEnd, Items, PlanTask};
 use serde_json::{Map, Value};
 
 use super::{Ended, ItemState, Progress};
@@ -18,11 +17,21 @@ use crate::workflow::{Planned, items};
 /// fits into no argument.
 const JOINED_BYTES_MAX: usize = 128 * 1_024 - 1;
 
-/// What all items of a task have put out under one name.
+/// What a task has put out under one name: the value of a task that is one by itself, or the list
+/// of the values of all items.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Joined {
     value: Arc<Value>,
     text: Arc<str>,
+}
+
+impl Joined {
+    fn new(value: Value) -> Self {
+        Self {
+            text: Arc::from(plain(&value).as_ref()),
+            value: Arc::new(value),
+        }
+    }
 }
 
 impl Progress {
@@ -85,7 +94,7 @@ impl Progress {
             }
             Reference::Output { task: from, key } => {
                 let from = planned.place(from)?;
-                if let Some(Ok(joined)) = self.joined(planned, (task, item), from, key) {
+                if let Some(Ok(joined)) = self.joined(planned, task, from, key) {
                     return Some(Cow::Borrowed(&joined.text));
                 }
                 let value = self.output(planned, (task, item), from, key).ok()?;
@@ -94,9 +103,8 @@ impl Progress {
         }
     }
 
-    /// What an item sees of what a task has put out: the value of a task that is one by itself,
-    /// or of the item of the same place where they follow one by one, or else the list of the
-    /// values of all items.
+    /// What an item sees of what a task has put out: that of the item of the same place where they
+    /// follow one by one, or else that of all of it.
     pub(super) fn output<'a>(
         &'a self,
         planned: &'a Planned,
@@ -104,32 +112,30 @@ impl Progress {
         from: u32,
         key: &str,
     ) -> Result<Cow<'a, Value>, String> {
-        match self.joined(planned, (task, item), from, key) {
-            Some(Ok(joined)) => return Ok(Cow::Borrowed(&joined.value)),
-            Some(Err(why)) => return Err(why.clone()),
-            None => {}
-        }
-        let of = match planned.graph.is_one_by_one(task, from) {
-            true => item,
-            false => 0,
-        };
-        let value = self.output_of(from, of, key);
-        value.map(Cow::Owned).ok_or_else(|| {
+        let nothing = || {
             let name = &planned.plan.tasks[from as usize].name;
             format!("`{name}` has not put out `{key}`")
-        })
+        };
+        if planned.graph.is_one_by_one(task, from) {
+            let value = self.output_of(from, item, key);
+            return value.map(Cow::Owned).ok_or_else(nothing);
+        }
+        match self.joined(planned, task, from, key) {
+            Some(Ok(joined)) => Ok(Cow::Borrowed(&joined.value)),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err(nothing()),
+        }
     }
 
-    /// The list of all that a task has put out, if that is what the item sees.
+    /// What all of a task has put out, if that is what the items of another see.
     fn joined(
         &self,
         planned: &Planned,
-        (task, _): (u32, u32),
+        task: u32,
         from: u32,
         key: &str,
     ) -> Option<&Result<Joined, String>> {
-        let whole = planned.plan.tasks[from as usize].items != Items::One
-            && !planned.graph.is_one_by_one(task, from);
+        let whole = !planned.graph.is_one_by_one(task, from);
         whole.then(|| self.joined.get(&from)?.get(key)).flatten()
     }
 
@@ -147,7 +153,7 @@ impl Progress {
         value.remove(key)
     }
 
-    /// All items of a task are over: puts together what they have put out.
+    /// All of a task is over: puts together what it has put out.
     pub(super) fn join(&mut self, planned: &Planned, task: u32) {
         for key in planned.graph.joined(task) {
             let joined = self.put_together(planned, task, key);
@@ -156,9 +162,14 @@ impl Progress {
         }
     }
 
-    /// One value for each item that is DONE; null where it has put out nothing of that name.
+    /// Of items, one value for each that is DONE; null where it has put out nothing of that name.
     fn put_together(&self, planned: &Planned, task: u32, key: &str) -> Result<Joined, String> {
-        let name = &planned.plan.tasks[task as usize].name;
+        let PlanTask { name, items, .. } = &planned.plan.tasks[task as usize];
+        if *items == Items::One {
+            let value = self.output_of(task, 0, key);
+            let value = value.ok_or_else(|| format!("`{name}` has not put out `{key}`"))?;
+            return Ok(Joined::new(value));
+        }
         let done =
             (0..self.length(task)).filter(|item| self.state(task, *item) == Some(ItemState::Done));
         let (mut list, mut bytes, mut found) = (Vec::new(), 2, false);
@@ -178,18 +189,14 @@ impl Progress {
         if !found && !list.is_empty() {
             return Err(format!("`{name}` has not put out `{key}`"));
         }
-        let value = Value::Array(list);
-        Ok(Joined {
-            text: Arc::from(value.to_string()),
-            value: Arc::new(value),
-        })
+        Ok(Joined::new(Value::Array(list)))
     }
 
-    /// Bytes that the texts of an item of this task grow by, of what many items have put out.
+    /// Bytes that the texts of each item of this task grow by, of what others have put out.
     pub(super) fn filled_bytes(&self, planned: &Planned, task: u32) -> usize {
         let needs = planned.graph.needs(task).iter();
         let joined = needs.filter_map(|(from, key)| {
-            let joined = self.joined(planned, (task, 0), *from, key)?;
+            let joined = self.joined(planned, task, *from, key)?;
             joined.as_ref().ok().map(|it| it.text.len())
         });
         joined.sum()
