@@ -4,7 +4,7 @@
 //! follows asks again with the last id, and misses nothing.
 
 use baton_model::api::{Event, Lost};
-use baton_model::ids::InstanceId;
+use baton_model::ids::{InstanceId, RunId};
 use reqwest::{Response, Url};
 
 use crate::Client;
@@ -18,7 +18,9 @@ const LINE_BYTES_MAX: usize = 64 << 20;
 pub struct EventWish {
     /// Of this instance only.
     pub instance: Option<InstanceId>,
-    /// Of instances of this owner only.
+    /// Of this run and its instances only; not beside `instance`.
+    pub run: Option<RunId>,
+    /// Of instances and runs of this owner only.
     pub owner: Option<String>,
     /// From behind this one on; from now on if none is named.
     pub after: Option<u64>,
@@ -56,6 +58,7 @@ impl Client {
         let mut url = self.transport.at(&["events"]);
         let wishes = [
             ("instance", wish.instance.map(|id| id.to_string())),
+            ("run", wish.run.map(|id| id.to_string())),
             ("owner", wish.owner.clone()),
             ("after", wish.after.map(|after| after.to_string())),
             ("follow", (!wish.follow).then(|| "false".to_owned())),

@@ -30,7 +30,7 @@ pub use events::{EventWish, Events, Told};
 pub use instances::{LogPiece, LogWish, Span, Stream};
 pub use library::{Condition, Launch};
 pub use lists::{Filter, Pages, View};
-pub use runs::{GoOn, ItemFilter, RunFilter};
+pub use runs::{GoOn, ItemFilter, RunFilter, RunItem};
 pub use usage::UsageWish;
 
 use baton_model::token::Secret;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use baton_model::api::{
-    ErrorGroup, HaltRun, List, ResumePreview, ResumeRun, RetryRun, Run, RunAccepted, RunItem,
-    RunTask, SubmitRun,
+    self, ErrorGroup, HaltRun, List, ResumePreview, ResumeRun, RetryRun, Run, RunAccepted, RunTask,
+    SubmitRun,
 };
 use baton_model::ids::RunId;
 use reqwest::{Method, Url};
@@ -26,6 +26,9 @@ pub struct RunFilter {
     /// Of this workflow only.
     pub name: Option<String>,
 }
+
+/// An item, with its value.
+pub type RunItem = api::RunItem<Value>;
 
 /// Which items are asked for.
 #[derive(Clone, Debug, Default)]

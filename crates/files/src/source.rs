@@ -38,7 +38,7 @@ pub(crate) fn of_workflow(tree: &Tree) -> serde_json::Value {
 
 /// What becomes of a number.
 enum Numbers {
-    Numbers,
+    Counted,
     Texts,
     /// A number if it reads as it was typed, or else a text.
     AsTyped,
@@ -62,8 +62,14 @@ fn json<'a>(
         Value::String(text) => Json::String(text.clone()),
         Value::Number(text) => match (numbers(path), number(text)) {
             (Numbers::Texts, _) => Json::String(text.clone()),
-            (Numbers::AsTyped, number) if number.to_string() != *text => Json::String(text.clone()),
-            (_, number) => number,
+            (Numbers::AsTyped, number) => {
+                let read = number.to_string();
+                match read == *text {
+                    true => number,
+                    false => Json::String(text.clone()),
+                }
+            }
+            (Numbers::Counted, number) => number,
         },
         Value::List(items) => {
             let items = items.iter().map(|item| json(item, path, numbers));
@@ -92,7 +98,7 @@ fn takes_text(path: &[&str]) -> Numbers {
     );
     match takes && !is_bound {
         true => Numbers::Texts,
-        false => Numbers::Numbers,
+        false => Numbers::Counted,
     }
 }
 

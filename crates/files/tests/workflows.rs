@@ -446,7 +446,7 @@ fn every_problem_has_a_place_unless_it_was_given_and_a_mend() {
 }
 
 fn part(tasks: Value, before: &Plan) -> Result<Plan, Errors> {
-    workflow_part(&json!({ "tasks": tasks }), before, "part")
+    workflow_part(&json!({ "tasks": tasks }).to_string(), before, "part")
 }
 
 #[test]
@@ -499,15 +499,16 @@ fn a_part_says_nothing_but_tasks_of_its_own() {
     assert_eq!(
         messages(found.expect_err("all of them are wrong")),
         [
-            "tasks.c.template: a task of a workflow has no field `template`",
             "tasks.a: the workflow has a task `a` already",
+            "tasks.c.template: a task of a workflow has no field `template`",
             "tasks.d.after[0]: there is no task `z`",
-            "tasks.e.after[0].items: there is no item 2: `a` has 2, from 0",
             "tasks.d.run: `params.day` is not a parameter of this workflow",
             "tasks.d.run: `tasks.b.outputs.k` may not be known yet: `d` does not come after `b`",
+            "tasks.e.after[0].items: there is no item 2: `a` has 2, from 0",
         ]
     );
-    let found = workflow_part(&json!({ "tasks": {}, "defaults": {} }), &before, "part");
+    let found = json!({ "tasks": {}, "defaults": {} }).to_string();
+    let found = workflow_part(&found, &before, "part");
     assert_eq!(
         messages(found.expect_err("nothing is there")),
         [

@@ -6,6 +6,7 @@
 //! putting paths together.
 
 mod library;
+mod once;
 mod runs;
 
 use std::collections::BTreeMap;
@@ -57,7 +58,11 @@ pub struct Submit<F> {
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub file: F,
     /// Values of its parameters.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "once::texts",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub params: BTreeMap<String, String>,
     /// One instance for each index, if it is an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,7 +211,8 @@ pub struct Event {
     pub text: String,
     /// What, for machines.
     pub fact: Fact,
-    /// `instance`, where the event stands by itself and is about one, or a range of them.
+    /// Where the event stands by itself: `instance`, if it is about one or a range of them, and
+    /// `run`, if it is about one or brings an instance of one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,

@@ -44,6 +44,7 @@ pub(crate) struct Faulty {
     pub(crate) more: AtomicUsize,
     pub(crate) prunes: AtomicUsize,
     pub(crate) fact_reads: AtomicUsize,
+    pub(crate) kept_run_reads: AtomicUsize,
 }
 
 impl Faulty {
@@ -157,6 +158,7 @@ impl Store for Faulty {
     }
 
     fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+        self.kept_run_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.kept_run(run)
     }
 

@@ -117,6 +117,9 @@ pub const ARRAY_ELEMENTS_MAX: u64 = 10_000_000;
 /// Items of a page if the client names no number.
 pub const PAGE_ITEMS_DEFAULT: usize = 100;
 
+/// Items of a run on their way that the driver looks at for one question: a millisecond's work.
+pub const LIVE_LOOKED_MAX: usize = 10_000;
+
 /// Events of one timeline that are shown: one instance seldom has more than a few dozen,
 /// and what is cut off is said.
 pub const TIMELINE_EVENTS_MAX: usize = 1_000;

@@ -4,7 +4,8 @@
 //! same snapshot as the facts, so that nobody takes a gap for silence.
 
 use baton_model::fact::Fact;
-use baton_model::ids::InstanceId;
+use baton_model::ids::{InstanceId, RunId};
+use baton_model::spec::InstanceSpec;
 
 use crate::limits::{FACTS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
 use crate::view::{Entry, Seq};
@@ -14,8 +15,24 @@ use crate::view::{Entry, Seq};
 pub struct FactQuery {
     /// From behind this one on.
     pub after: Seq,
-    /// About instances of this owner only.
+    /// About instances and runs of this owner only.
     pub owner: Option<String>,
+    /// About this run and its instances only.
+    pub run: Option<RunId>,
+}
+
+impl FactQuery {
+    /// Whether it wants what somebody has asked for with this spec.
+    pub(crate) fn wants(&self, spec: &InstanceSpec) -> bool {
+        let run = spec.part.map(|part| part.run);
+        self.owner.as_ref().is_none_or(|owner| *owner == spec.owner)
+            && (self.run.is_none() || self.run == run)
+    }
+
+    /// Whether it leaves anything out.
+    pub(crate) const fn filters(&self) -> bool {
+        self.owner.is_some() || self.run.is_some()
+    }
 }
 
 /// Some facts, in the order in which they landed.
@@ -79,24 +96,33 @@ impl Facts {
     }
 }
 
-/// Whose instances a fact is about.
-pub(crate) enum Whose<'a> {
-    /// Nobody's.
+/// What a fact is about.
+pub(crate) enum About<'a> {
+    /// Nobody's things.
     Nobodys,
-    /// It says so itself.
-    Said(&'a str),
-    /// Whoever has this instance.
-    Of(InstanceId),
-    /// All who have one of these.
-    OfAny(InstanceId, InstanceId),
+    /// Instances that come with it.
+    New(&'a InstanceSpec),
+    /// This instance.
+    One(InstanceId),
+    /// Some of these.
+    Any(InstanceId, InstanceId),
+    /// A run; and whose it is, if the fact says so.
+    Run(RunId, Option<&'a str>),
 }
 
-impl<'a> Whose<'a> {
+impl<'a> About<'a> {
     pub(crate) fn of(fact: &'a Fact) -> Self {
+        if let Some(run) = fact.run() {
+            let said = match fact {
+                Fact::RunRegistered { plan, .. } => Some(plan.owner.as_str()),
+                _ => None,
+            };
+            return Self::Run(run, said);
+        }
         match (fact, fact.instances()) {
-            (Fact::InstancesSubmitted { spec, .. }, _) => Self::Said(&spec.owner),
-            (_, Some((first, last))) if first == last => Self::Of(first),
-            (_, Some((first, last))) => Self::OfAny(first, last),
+            (Fact::InstancesSubmitted { spec, .. }, _) => Self::New(spec),
+            (_, Some((first, last))) if first == last => Self::One(first),
+            (_, Some((first, last))) => Self::Any(first, last),
             (_, None) => Self::Nobodys,
         }
     }

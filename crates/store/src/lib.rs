@@ -261,7 +261,9 @@ pub trait Store: Send + Sync {
     /// Where they cannot be read.
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError>;
 
-    /// Failures of a run that are alike, the most frequent first.
+    /// Failures of a run that are alike, the most frequent first. Where the run itself has
+    /// failed and nobody had it stopped, what was stopped of it is told, too: without it such a
+    /// run may seem to have failed for nothing.
     ///
     /// # Errors
     /// Where they cannot be read.

@@ -16,6 +16,10 @@ pub const PAGE_ITEMS_MAX: usize = 1_000;
 /// and many large ones shall not be in memory at once.
 pub const FACTS_PAGE_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes of outputs after which a page of items ends: a page of the largest outputs would be
+/// sixteen times as long.
+pub const ITEMS_PAGE_BYTES_MAX: usize = 4 << 20;
+
 /// Instances and ranges that one page looks at in each of its sources, where a filter
 /// passes few of them: some milliseconds' work.
 pub const PAGE_SCAN_MAX: usize = 5_000;

@@ -17,7 +17,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::ItemEnd;
 
-use crate::limits::{PAGE_ITEMS_MAX, PAGE_SCAN_MAX};
+use crate::limits::{ITEMS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX, PAGE_SCAN_MAX};
 
 /// Numbers the facts of a store, from 1, in the order in which they landed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,6 +163,31 @@ pub struct Page<T, C = Cursor> {
     pub items: Vec<T>,
     /// Where to go on; nothing if these were the last.
     pub next: Option<C>,
+}
+
+impl<C> Page<ItemRecord, C> {
+    /// As many of `items` as fit on a page, by number and by the bytes of their outputs, and at
+    /// least one.
+    pub(crate) fn fill<E>(
+        items: impl IntoIterator<Item = Result<ItemRecord, E>>,
+        limit: usize,
+        place: impl Fn(&ItemRecord) -> C,
+    ) -> Result<Self, E> {
+        let (mut found, mut bytes) = (Vec::<ItemRecord>::new(), 0);
+        for item in items {
+            if found.len() >= limit || bytes >= ITEMS_PAGE_BYTES_MAX {
+                let next = found.last().map(place);
+                return Ok(Self { items: found, next });
+            }
+            let item = item?;
+            bytes += item.outputs.as_deref().map_or(0, str::len);
+            found.push(item);
+        }
+        Ok(Self {
+            items: found,
+            next: None,
+        })
+    }
 }
 
 impl<T, C> Page<T, C> {
@@ -421,19 +446,27 @@ pub struct ItemQuery {
     pub end: Option<ItemEnd>,
     /// From behind this one on.
     pub after: Option<(u32, u32)>,
-    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    /// How many at most; never more than [`PAGE_ITEMS_MAX`], nor than fit into
+    /// [`crate::limits::ITEMS_PAGE_BYTES_MAX`].
     pub limit: usize,
 }
 
-/// Failures of a run that are alike.
+/// What has failed of a run, or was stopped, and is alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorCount {
     /// The task, as a place in the plan's list.
     pub task: u32,
-    /// How they ended; nothing where it is not kept any more.
+    /// What became of the items: FAILED, or HALTED in a run that has failed all the same.
+    pub item: ItemEnd,
+    /// How the attempts of those that failed ended; nothing where it is not kept any more.
     pub end: Option<AttemptEnd>,
     /// How many.
     pub count: u64,
     /// One of them.
     pub example: InstanceId,
+}
+
+/// Whether a run has failed, and not because somebody or its time had it stopped.
+pub(crate) fn failed_by_itself(head: &RunHead) -> bool {
+    head.state == UniversalState::Failed && head.halting.is_none()
 }

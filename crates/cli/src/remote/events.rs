@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baton_client::{Client, ClientError, EventWish, Events, Told};
 use baton_model::api::{Event, Lost};
-use baton_model::ids::InstanceId;
+use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::Wall;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,12 +31,16 @@ Examples:
   baton events
   baton events --owner analytics --json | jq -r .text
   baton events --after 0 --no-follow    everything that is kept
+  baton events --run r3 --after 0
   baton events --instance i12 --after 0")]
 pub(crate) struct Follow {
     /// Of this instance only
     #[arg(long, value_name = "ID", value_parser = ids::one)]
     instance: Option<InstanceId>,
-    /// Of instances of this owner only
+    /// Of this run and its instances only
+    #[arg(long, value_name = "RUN", value_parser = super::runs::id, conflicts_with = "instance")]
+    run: Option<RunId>,
+    /// Of runs and instances of this owner only
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
     /// From behind the event of this number on; 0 for everything that is kept [default: from now on]
@@ -63,6 +67,7 @@ async fn follow(command: &Follow, client: &Client) -> Ended {
     let mut printer = Printer::new(command.json);
     let mut wish = EventWish {
         instance: command.instance,
+        run: command.run,
         owner: command.owner.clone(),
         after: command.after,
         follow: !command.no_follow,

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::api::{ErrorGroup, Run, RunItem, RunTask};
+use baton_client::RunItem;
+use baton_model::api::{ErrorGroup, Run, RunTask};
 use baton_model::limits::REGISTERING_MS_MAX;
 use baton_model::state::UniversalState;
 

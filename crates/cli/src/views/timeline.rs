@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::api::{Run, RunItem};
+use baton_client::RunItem;
+use baton_model::api::Run;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
@@ -229,7 +230,12 @@ impl<'a> Chart<'a> {
 
 fn item_row(item: &RunItem, bar: Bar) -> Row {
     let name = match &item.value {
-        Some(value) => format!("{}[{}] {}", clean(&item.task), item.item, clean(value)),
+        Some(value) => {
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            format!("{}[{}] {}", clean(&item.task), item.item, clean(&value))
+        }
         None if item.item > 0 => format!("{}[{}]", clean(&item.task), item.item),
         None => clean(&item.task),
     };

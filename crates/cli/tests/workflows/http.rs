@@ -265,7 +265,7 @@ tasks:
     wanted.push((&last, Some(0)));
     assert_eq!(places, wanted);
     assert_eq!(all("/runs/r1/items/?state=FAILED&limit=1")[0]["item"], 3);
-    assert_eq!(all("/runs/r1/items/?task=many&item=5")[0]["value"], "5");
+    assert_eq!(all("/runs/r1/items/?task=many&item=5")[0]["value"], 5);
     assert_eq!(all("/runs/r1/tasks/?limit=1").len(), 2);
     place
         .over("workflow: other\nowner: lab\ntasks: { a: { run: 'true' } }\n")

@@ -37,7 +37,11 @@ tasks:
     let items = place.items(over.id());
     let values = items.iter().filter(|it| it["task"] == "values");
     let values: Vec<_> = values.map(|it| it["value"].clone()).collect();
-    assert_eq!(values, ["eu", "a b", "3"], "in their order");
+    assert_eq!(
+        values,
+        [json!("eu"), json!("a b"), json!(3)],
+        "in their order"
+    );
 }
 
 /// The last item of `first` ends only after the first of `second` has: if that waited for all

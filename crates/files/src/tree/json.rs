@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{Entry, Lines, Size, Tree, Value, duplicate_key, syntax, too_deep, too_large};
-use crate::error::{Position, Problem};
+use crate::error::{Kind, Position, Problem, clean};
 use crate::limits::DEPTH_MAX;
 
 pub(super) fn parse(text: &str, size: &Size) -> Result<Tree, Vec<Problem>> {
@@ -99,7 +99,12 @@ impl<'a> Reader<'a> {
             Some(b'{') => self.map(text, depth),
             Some(b'[') => {
                 let items: Vec<&'a RawValue> = self.part(text).unwrap_or_default();
-                let items = items.iter().map(|item| self.tree(item.get(), depth + 1));
+                let items = items.iter().enumerate().map(|(at, item)| {
+                    let known = self.problems.len();
+                    let tree = self.tree(item.get(), depth + 1);
+                    self.inside(known, || format!("[{at}]"));
+                    tree
+                });
                 Value::List(items.collect())
             }
             Some(b'"') => self.part(text).map_or(Value::Null, Value::String),
@@ -121,10 +126,12 @@ impl<'a> Reader<'a> {
         for (key, value) in raw {
             let position = self.next_quote(before);
             before = self.offset(value.get()) + value.get().len();
+            let known = self.problems.len();
             if !seen.insert(key.clone()) {
                 self.problems.push(duplicate_key(&key, position));
             }
             let value = self.tree(value.get(), depth + 1);
+            self.inside(known, || clean(&key));
             entries.push(Entry {
                 key,
                 position,
@@ -143,6 +150,19 @@ impl<'a> Reader<'a> {
                 self.problems.push(problem);
                 None
             }
+        }
+    }
+
+    /// Says of the keys behind the first `known` problems in which field they stand. What is
+    /// too deep has no name that anybody would read.
+    fn inside(&mut self, known: usize, field: impl Fn() -> String) {
+        let behind = self.problems.iter_mut().skip(known);
+        for problem in behind.filter(|it| it.kind == Kind::DuplicateKey) {
+            let dot = match problem.path.chars().next() {
+                None | Some('[') => "",
+                Some(_) => ".",
+            };
+            problem.path = format!("{}{dot}{}", field(), problem.path);
         }
     }
 

@@ -194,7 +194,7 @@ pub(crate) fn too_deep(position: Option<Position>) -> Problem {
         position,
         path: String::new(),
         message: format!("lists and maps are nested more than {DEPTH_MAX} deep"),
-        mend: "a task needs far less; look for a bracket or an indent too many".to_owned(),
+        mend: "no file needs that; look for a bracket or an indent too many".to_owned(),
     }
 }
 

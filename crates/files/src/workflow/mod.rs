@@ -27,8 +27,8 @@ use crate::limits::{PLAN_BYTES_MAX, PROBLEMS_MAX, WORKFLOW};
 use crate::param::Param;
 use crate::policy::Policy;
 use crate::read;
-use crate::source;
 use crate::template::{Later, Reference, Text, Values};
+use crate::{Format, tree};
 
 pub(crate) use order::resolve;
 
@@ -144,6 +144,18 @@ impl WorkflowFile {
         self.owner.as_deref()
     }
 
+    /// The same workflow; this owner's, if it does not say whose it is.
+    #[must_use]
+    pub fn or_owner(mut self, owner: &str) -> Self {
+        if self.owner.is_none() {
+            self.owner = Some(owner.to_owned());
+            if let Some(fields) = self.source.as_object_mut() {
+                fields.insert("owner".to_owned(), owner.into());
+            }
+        }
+        self
+    }
+
     /// The names of its tasks, in the order of its plan: each behind those that it comes
     /// after, and otherwise as the file has them.
     pub fn task_names(&self) -> impl Iterator<Item = &str> {
@@ -187,7 +199,8 @@ impl WorkflowFile {
     }
 }
 
-/// Tasks that come beside those of a plan: `{"tasks": {…}}`, as in a workflow file. They may
+/// Tasks that come beside those of a plan: the text of `{"tasks": {…}}`, as in a workflow file.
+/// They may
 /// come after tasks of `before`, see its parameters, and are named unlike its tasks. `name`
 /// stands for the file in errors.
 ///
@@ -197,12 +210,12 @@ impl WorkflowFile {
 ///
 /// # Errors
 /// Everything that is wrong with them.
-pub fn workflow_part(tasks: &serde_json::Value, before: &Plan, name: &str) -> Result<Plan, Errors> {
+pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Errors> {
     let params = before.params.iter();
     let params = params
         .map(|(name, value)| (name.clone(), Some(value.clone())))
         .collect();
-    let tasks = source::tree(tasks, &WORKFLOW)
+    let tasks = tree::parse(tasks, Format::Json, &WORKFLOW)
         .and_then(|root| read::part(&root, before))
         .and_then(|drafts| plan_tasks(&drafts, (&before.name, &before.owner), &params, Vec::new()))
         .map_err(|problems| Errors::new(name, problems))?;

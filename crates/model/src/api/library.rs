@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Links;
+use super::{Links, once};
 use crate::library::Trigger;
 
 /// A task of the library, in one revision.
@@ -94,7 +94,11 @@ pub struct TaskDefined {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerTask {
     /// Values of its parameters, instead of their defaults.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "once::texts",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub params: BTreeMap<String, String>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Links;
+use super::{Links, once};
 use crate::state::UniversalState;
 use crate::workflow::{Condition, Halt};
 
@@ -17,7 +17,11 @@ pub struct SubmitRun<F> {
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub file: F,
     /// Values of its parameters.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "once::texts",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub params: BTreeMap<String, String>,
     /// More tasks are to come: the run is REGISTERING until it is told to start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -164,25 +168,31 @@ pub struct RunEdge {
 }
 
 /// An item whose instance has ended, or is on its way.
+// Generic, since JSON is not known here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct RunItem {
+#[serde(rename_all = "camelCase", bound(deserialize = "V: Deserialize<'de>"))]
+pub struct RunItem<V> {
     /// The task.
     pub task: String,
     /// Which of its items.
     pub item: u32,
-    /// Its value, where the task has `for_each` or `matrix`: a string as it is, anything else as
-    /// JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
+    /// Its value, any JSON; missing where the task has neither `for_each` nor `matrix`.
+    #[serde(
+        default = "Option::default",
+        deserialize_with = "once::present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Value>))]
+    pub value: Option<V>,
     /// Its instance.
     pub instance: String,
     /// Where that stands.
     pub state: UniversalState,
     /// In which generation it ran.
     pub generation: u32,
-    /// When its last attempt was started, by its worker's clock.
+    /// When its last attempt was started, by its worker's clock; while that runs, when its
+    /// worker has said so, by the scheduler's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
     /// When that was over.
@@ -241,8 +251,13 @@ pub struct ResumeRun<F> {
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub file: Option<F>,
-    /// Values of its parameters, with a file.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Values of its parameters, with a file. Those that the run has stay where the file still
+    /// has them, and none is given here.
+    #[serde(
+        default,
+        deserialize_with = "once::texts",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub params: BTreeMap<String, String>,
     /// Only if this generation is the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,12 +9,14 @@ use baton_core::scheduler::{Input, SubmitError};
 use baton_model::api::{Links, Worker};
 use baton_model::ids::{InstanceId, Lineage, RequestId, WorkerName};
 use baton_model::spec::{Array, InstanceSpec};
+use baton_model::state::UniversalState;
 use baton_model::time::Mono;
 
-use super::mail::{Ask, Reply, StoreFailed};
+use super::mail::{Ask, LiveItems, LiveQuery, Reply, StoreFailed};
 use super::pending::Awaited;
 use super::{Driver, Leading, State};
 use crate::clock;
+use crate::limits::LIVE_LOOKED_MAX;
 
 impl Driver {
     pub(super) fn ask(&mut self, ask: Ask) {
@@ -85,11 +87,12 @@ impl Driver {
                     query,
                 });
             }
+            Ask::RunLive { query, reply } => self.live(request, &query, reply),
             Ask::Explain { .. }
             | Ask::Workers { .. }
             | Ask::Watch { .. }
             | Ask::RunView { .. }
-            | Ask::RunLive { .. } => self.look_up(ask),
+            | Ask::RunValues { .. } => self.look_up(ask),
         }
     }
 
@@ -114,15 +117,12 @@ impl Driver {
                 let view = leading.core.run_view(run, from, limit, clock::now());
                 let _ = reply.send(Ok(view));
             }
-            Ask::RunLive {
-                run,
-                task,
-                after,
-                limit,
-                reply,
-            } => {
-                let live = leading.core.run_live(run, task, after);
-                let _ = reply.send(Ok(live.take(limit).collect()));
+            Ask::RunValues { run, places, reply } => {
+                let values = leading.core.ledger().runs().run(run).map(|run| {
+                    let of = |(task, item)| run.progress.value(&run.planned, task, item);
+                    places.into_iter().map(of).collect()
+                });
+                let _ = reply.send(Ok(values));
             }
             Ask::Watch { first, last, reply } => {
                 let ledger = leading.core.ledger();
@@ -130,6 +130,21 @@ impl Driver {
             }
             _ => {}
         }
+    }
+
+    fn live(&mut self, request: RequestId, query: &LiveQuery, reply: Reply<LiveItems>) {
+        let State::Leading(leading) = &self.state else {
+            return;
+        };
+        let worker = WorkerName::new("");
+        let drained = leading.core.ledger().drained().contains(&worker);
+        let live = leading.live(query);
+        self.pending.add(request, Awaited::Live(live, reply));
+        self.input(Input::Drain {
+            request,
+            worker,
+            drained,
+        });
     }
 
     fn submit(
@@ -185,6 +200,7 @@ impl Driver {
             Ask::Run { reply, .. } => drop(reply.send(Err(why))),
             Ask::RunView { reply, .. } => drop(reply.send(Err(why))),
             Ask::RunLive { reply, .. } => drop(reply.send(Err(why))),
+            Ask::RunValues { reply, .. } => drop(reply.send(Err(why))),
             Ask::Logs { reply, .. } => drop(reply.send(Err(why))),
             Ask::Explain { reply, .. } => drop(reply.send(Err(why))),
             Ask::Workers { reply, .. } => drop(reply.send(Err(why))),
@@ -194,6 +210,31 @@ impl Driver {
 }
 
 impl Leading {
+    /// What of a run is on its way. Looks at so many only: a run has up to 200,000 of them, and
+    /// everybody else waits meanwhile.
+    fn live(&self, query: &LiveQuery) -> LiveItems {
+        let before = query.task.and_then(|task| task.checked_sub(1));
+        let after = query.after.max(before.map(|task| (task, u32::MAX)));
+        let live = self.core.run_live(query.run, None, after);
+        let live = live.take_while(|(task, ..)| query.task.is_none_or(|wanted| wanted == *task));
+        let state = |id| {
+            let instance = self.core.ledger().instance(id);
+            instance.map_or(UniversalState::Queued, |instance| instance.state)
+        };
+        let (mut found, mut last) = (LiveItems::default(), None);
+        for (looked, (task, item, id)) in live.enumerate() {
+            if looked >= LIVE_LOOKED_MAX || found.items.len() >= query.limit {
+                found.next = last;
+                break;
+            }
+            last = Some((task, item));
+            if query.state.is_none_or(|wanted| wanted == state(id)) {
+                found.items.push((task, item, id));
+            }
+        }
+        found
+    }
+
     /// The state directory of a worker, also of one that only has leases left.
     fn lineage(&self, worker: &WorkerName) -> Option<Lineage> {
         let seated = self.core.seats().get(worker).map(|seat| &seat.holder);

@@ -16,7 +16,9 @@ use baton_model::api::Worker;
 use baton_model::ids::{Epoch, Generation, InstanceId, Revision, RunId, WorkerName};
 use baton_model::message::{LogAnswer, LogQuery, ToScheduler};
 use baton_model::spec::InstanceSpec;
+use baton_model::state::UniversalState;
 use baton_store::StoreError;
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::links::{Link, LinkId};
@@ -114,13 +116,17 @@ pub(crate) enum Ask {
         limit: usize,
         reply: Reply<Option<RunView>>,
     },
-    /// What of a run is on its way, by task and item, behind this one.
+    /// What of a run is on its way, by task and item. Answered when everything is durable that
+    /// was decided before: what is not on its way any more, the store knows.
     RunLive {
+        query: LiveQuery,
+        reply: Reply<LiveItems>,
+    },
+    /// The values of these items of a run that is not over.
+    RunValues {
         run: RunId,
-        task: Option<u32>,
-        after: Option<(u32, u32)>,
-        limit: usize,
-        reply: Reply<Vec<(u32, u32, InstanceId)>>,
+        places: Vec<(u32, u32)>,
+        reply: Reply<Option<Vec<Option<Value>>>>,
     },
     /// A piece of a log.
     Logs {
@@ -144,6 +150,27 @@ pub(crate) enum Ask {
         last: InstanceId,
         reply: oneshot::Sender<()>,
     },
+}
+
+/// Which items of a run that are on their way are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveQuery {
+    pub(crate) run: RunId,
+    /// Of this task only.
+    pub(crate) task: Option<u32>,
+    /// In this state only.
+    pub(crate) state: Option<UniversalState>,
+    /// From behind this one on.
+    pub(crate) after: Option<(u32, u32)>,
+    pub(crate) limit: usize,
+}
+
+/// Some of them.
+#[derive(Debug, Default)]
+pub(crate) struct LiveItems {
+    pub(crate) items: Vec<(u32, u32, InstanceId)>,
+    /// Where to go on; nothing if all were looked at.
+    pub(crate) next: Option<(u32, u32)>,
 }
 
 /// The way to the driver.

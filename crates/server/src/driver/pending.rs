@@ -8,7 +8,7 @@ use baton_core::scheduler::{
 use baton_model::ids::{Generation, InstanceId, RequestId, Revision, RunId};
 use baton_model::message::LogAnswer;
 
-use super::mail::{Reply, StoreFailed};
+use super::mail::{LiveItems, Reply, StoreFailed};
 
 /// An answer that is awaited.
 pub(super) enum Awaited {
@@ -27,6 +27,8 @@ pub(super) enum Awaited {
     Remove(Reply<Result<Revision, LibraryError>>),
     Fire(Reply<Result<Fired, FireError>>),
     Run(Reply<Result<(RunId, Generation), RunError>>),
+    /// Answered like a drain that changes nothing, as well.
+    Live(LiveItems, Reply<LiveItems>),
     Logs(Reply<LogAnswer>),
 }
 
@@ -74,6 +76,9 @@ impl Pending {
             (Some(Awaited::Forget(reply)), Effect::Drained(_)) => {
                 let _ = reply.send(Ok(true));
             }
+            (Some(Awaited::Live(live, reply)), Effect::Drained(_)) => {
+                let _ = reply.send(Ok(live));
+            }
             (Some(Awaited::Define(reply)), Effect::Defined(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
@@ -109,6 +114,7 @@ impl Pending {
                 Awaited::Remove(reply) => drop(reply.send(Err(why))),
                 Awaited::Fire(reply) => drop(reply.send(Err(why))),
                 Awaited::Run(reply) => drop(reply.send(Err(why))),
+                Awaited::Live(_, reply) => drop(reply.send(Err(why))),
                 Awaited::Logs(reply) => drop(reply.send(Err(why))),
             }
         }

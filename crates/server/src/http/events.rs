@@ -10,7 +10,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_model::api::{Event, Links, Lost, Problem};
-use baton_model::ids::InstanceId;
+use baton_model::fact::Fact;
+use baton_model::ids::{InstanceId, RunId};
 use baton_store::facts::{FactQuery, Facts};
 use baton_store::view::{Entry, Seq};
 use baton_store::{Store, StoreError};
@@ -20,7 +21,7 @@ use super::given::{self, Parameters};
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM};
 use super::problem::{Answer, Fault};
 use super::streams::{Asked, Pipe};
-use super::{App, shape, words};
+use super::{App, instances, runs, shape, words};
 use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
 use crate::metrics;
 
@@ -43,7 +44,8 @@ const LAST_EVENT_ID: &str = "last-event-id";
         ("after" = Option<u64>, Query, description = "From behind the event of this number on; 0 for everything that is kept. From now on, if left out."),
         ("last-event-id" = Option<u64>, Header, description = "The same; goes before `after`."),
         ("instance" = Option<String>, Query, description = "Of this instance only: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
-        ("owner" = Option<String>, Query, description = "Of instances of this owner only."),
+        ("run" = Option<String>, Query, description = "Of this run and its instances only: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
+        ("owner" = Option<String>, Query, description = "Of instances and runs of this owner only."),
         ("follow" = Option<bool>, Query, description = "With `false` it ends with the last event that there is."),
     ),
     responses(
@@ -56,7 +58,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
     )
 )]
 pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["after", "instance", "owner", "follow"])?;
+    let given = Parameters::of(&uri, &["after", "instance", "run", "owner", "follow"])?;
     let seen = match last_event_id(&asked.headers)? {
         Some(seen) => Some(seen),
         None => given.number("after")?,
@@ -67,13 +69,25 @@ pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> An
         let record = app.record(id).await?;
         let its = &record.instance.spec.owner;
         if owner.as_ref().is_some_and(|owner| owner != its) {
-            return Err(Fault::not_found(format!("{id} is not of that owner")));
+            return Err(instances::unknown(id));
+        }
+    }
+    let run = given.text("run").map(runs::id).transpose()?;
+    if let Some(id) = run {
+        if instance.is_some() {
+            let wrong = "events are of one instance or of a run: name one of the two";
+            return Err(Fault::bad_request(wrong));
+        }
+        let its = app.run_record(id).await?.head.owner;
+        if owner.as_ref().is_some_and(|owner| *owner != its) {
+            return Err(runs::unknown(id));
         }
     }
     let last = app.follow_read(|store| Ok(store.facts(&END)?.last)).await?;
     let follower = Follower {
         app: app.clone(),
         instance,
+        run,
         owner,
         at: seen.map_or(last, Seq),
         told: Seq(0),
@@ -94,6 +108,7 @@ pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> An
 const END: FactQuery = FactQuery {
     after: Seq(u64::MAX),
     owner: None,
+    run: None,
 };
 
 fn last_event_id(headers: &HeaderMap) -> Answer<Option<u64>> {
@@ -112,6 +127,7 @@ fn last_event_id(headers: &HeaderMap) -> Answer<Option<u64>> {
 struct Follower {
     app: App,
     instance: Option<InstanceId>,
+    run: Option<RunId>,
     owner: Option<String>,
     at: Seq,
     /// Up to where it was told that there are gaps.
@@ -181,6 +197,7 @@ impl Follower {
         let query = FactQuery {
             after: self.at,
             owner: self.owner.clone(),
+            run: self.run,
         };
         let instance = self.instance;
         let page = self.app.follow_read(move |store| match instance {
@@ -233,9 +250,16 @@ fn of_instance(store: &dyn Store, id: InstanceId, after: Seq) -> Result<Option<F
 /// A fact as timelines show it, with where to look.
 fn event(entry: Entry) -> Event {
     let about = entry.fact.instances();
-    let links = about.map_or_else(Links::new, |(first, last)| {
+    let mut links = about.map_or_else(Links::new, |(first, last)| {
         shape::links([("instance", shape::path(first, last))])
     });
+    let run = match &entry.fact {
+        Fact::InstancesSubmitted { spec, .. } => spec.part.map(|part| part.run),
+        fact => fact.run(),
+    };
+    if let Some(run) = run {
+        links.insert("run".to_owned(), runs::path(run));
+    }
     Event {
         seq: entry.seq.0,
         at: entry.at.0,

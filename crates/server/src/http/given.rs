@@ -128,6 +128,12 @@ pub(super) async fn optional_body<T: DeserializeOwned>(request: Request) -> Answ
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+    // A list would be taken for the fields of an object in their order.
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if let Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f') = first {
+        let wanted = "the body must be an object, as in {\"name\": \"value\"}";
+        return Err(Fault::bad_request(wanted));
+    }
     serde_json::from_slice(bytes)
         .map_err(|error| Fault::bad_request(format!("the body cannot be read: {error}")))
 }

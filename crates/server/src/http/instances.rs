@@ -262,15 +262,19 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     Ok(shown(StatusCode::OK, &explanation).into_response())
 }
 
+/// What is said of an instance that is not there, or not for whoever asks: the same, so that
+/// nobody learns which ids there are.
+pub(super) fn unknown(id: InstanceId) -> Fault {
+    Fault::not_found(format!(
+        "there is no instance {id}; it was never submitted, or is too old to be kept"
+    ))
+}
+
 impl App {
     /// An instance as the store has it.
     pub(super) async fn record(&self, id: InstanceId) -> Answer<Record> {
         let found = self.read(move |store| store.instance(id)).await?;
-        found.ok_or_else(|| {
-            Fault::not_found(format!(
-                "there is no instance {id}; it was never submitted, or is too old to be kept"
-            ))
-        })
+        found.ok_or_else(|| unknown(id))
     }
 
     /// Waits until none of them lives, at most for so long, and not while the server ends.

@@ -247,7 +247,7 @@ fn routes() -> Routes {
     let run_tasks = get(runs::read::tasks)
         .post(runs::change::extend)
         .layer(large);
-    let resume = post(runs::change::resume).layer(large);
+    let resume = post(runs::go_on::resume).layer(large);
     Routes::default()
         .route("/", get(root))
         .route("/healthz", get(health))
@@ -267,13 +267,13 @@ fn routes() -> Routes {
         .route("/runs/{run}", run)
         .route("/runs/{run}/tasks", run_tasks.clone())
         .route("/runs/{run}/tasks/", run_tasks)
-        .route("/runs/{run}/items", get(runs::read::items))
-        .route("/runs/{run}/items/", get(runs::read::items))
+        .route("/runs/{run}/items", get(runs::items::list))
+        .route("/runs/{run}/items/", get(runs::items::list))
         .route("/runs/{run}/errors", get(runs::read::errors))
         .route("/runs/{run}/start", post(runs::change::start))
         .route("/runs/{run}/halt", post(runs::change::halt))
         .route("/runs/{run}/resume", resume)
-        .route("/runs/{run}/retry", post(runs::change::retry))
+        .route("/runs/{run}/retry", post(runs::go_on::retry))
         .route("/bullpen", get(lists::bullpen))
         .route("/bullpen/", get(lists::bullpen))
         .route("/arena", get(lists::arena))
@@ -331,6 +331,7 @@ async fn root() -> Response {
         ("self", "/"),
         ("submit", "POST /instances/"),
         ("runs", "/runs/"),
+        ("submit-run", "POST /runs/"),
         ("bullpen", "/bullpen/"),
         ("arena", "/arena/"),
         ("history", "/history/"),

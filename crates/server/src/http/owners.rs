@@ -10,13 +10,14 @@ use axum::RequestExt as _;
 use axum::extract::{Path, Query, Request};
 use axum::http::uri::PathAndQuery;
 use axum::http::{StatusCode, Uri};
+use baton_model::ids::InstanceId;
 use baton_store::view::Record;
 use serde_json::Value;
 
 use super::given::Target;
 use super::problem::{Answer, Fault};
 use super::roles::Route;
-use super::{App, runs, shape};
+use super::{App, instances, runs, shape};
 
 /// Whose things a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ pub(super) async fn check(
             let run = runs::id(&parameter(request, "run").await?)?;
             match app.run_record(run).await?.head.owner == owner {
                 true => Ok(()),
-                false => Err(Fault::not_found(format!("there is no run {run}"))),
+                false => Err(runs::unknown(run)),
             }
         }
         Reach::Instance => {
@@ -110,23 +111,25 @@ async fn parameter(request: &mut Request, name: &str) -> Answer<String> {
 
 /// Checks that instances are this owner's. Others are not there, as far as it can see.
 async fn own(app: &App, owner: &str, target: Target) -> Answer<()> {
-    let its = |record: &Record| record.instance.spec.owner == owner;
     match target {
-        Target::One(id) => {
-            let record = app.record(id).await?;
-            match its(&record) {
-                true => Ok(()),
-                false => Err(Fault::not_found(format!("there is no instance {id}"))),
-            }
-        }
+        Target::One(id) => own_one(app, owner, id).await.map(drop),
         Target::Range(first, last) => {
-            let (begins, ends) = (app.record(first).await?, app.record(last).await?);
+            let begins = own_one(app, owner, first).await?;
+            let ends = own_one(app, owner, last).await?;
             // Between two of one submission there is nothing else.
-            match its(&begins) && begins.submitted == ends.submitted {
+            match begins.submitted == ends.submitted {
                 true => Ok(()),
                 false => Err(foreign(owner)),
             }
         }
+    }
+}
+
+async fn own_one(app: &App, owner: &str, id: InstanceId) -> Answer<Record> {
+    let record = app.record(id).await?;
+    match record.instance.spec.owner == owner {
+        true => Ok(record),
+        false => Err(instances::unknown(id)),
     }
 }
 

@@ -87,6 +87,13 @@ impl From<StoreError> for Fault {
 
 impl From<Errors> for Fault {
     fn from(errors: Errors) -> Self {
+        Self::wrong(errors, "file")
+    }
+}
+
+impl Fault {
+    /// What is wrong with a file that is a `what`.
+    pub(crate) fn wrong(errors: Errors, what: &str) -> Self {
         let count = errors.problems.len() + errors.left_off;
         let things = if count == 1 { "thing is" } else { "things are" };
         let at = errors.problems.into_iter().map(|problem| ProblemAt {
@@ -94,7 +101,7 @@ impl From<Errors> for Fault {
             message: problem.message,
             mend: problem.mend,
         });
-        let detail = format!("{count} {things} wrong with the file; nothing was changed");
+        let detail = format!("{count} {things} wrong with the {what}; nothing was changed");
         Self::unusable(detail, at.collect())
     }
 }

@@ -236,6 +236,62 @@ async fn filters_leave_out_what_is_about_others() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_told_to_its_owner_and_to_whoever_asks_for_it() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w").await;
+    for owner in ["red", "blue"] {
+        let file = json!({"workflow": "w", "owner": owner, "tasks": {"a": {"run": ["true"]}}});
+        let got = server
+            .send(Method::POST, "/runs/", &json!({ "file": file }))
+            .await;
+        assert_eq!(got.status, StatusCode::CREATED, "{got:?}");
+    }
+    for run in ["/runs/r1", "/runs/r2"] {
+        server.until_state(run, "DONE").await;
+    }
+    let whole = [
+        "run-registered",
+        "instances-submitted",
+        "run-advanced",
+        "lease-granted",
+        "attempt-confirmed",
+        "run-advanced",
+        "attempt-ended",
+        "run-ended",
+    ];
+    let mut sorted = whole;
+    sorted.sort_unstable();
+    for (filter, run) in [
+        ("&owner=red", "/runs/r1"),
+        ("&run=r1", "/runs/r1"),
+        ("&run=2", "/runs/r2"),
+        ("&run=r2&owner=blue", "/runs/r2"),
+    ] {
+        let seen = all(&server, filter).await;
+        let mut kinds = names(&seen);
+        assert_eq!((kinds[0], kinds[kinds.len() - 1]), (whole[0], whole[7]));
+        kinds.sort_unstable();
+        assert_eq!(kinds, sorted, "{filter}");
+        for event in &seen {
+            let about = event.name.starts_with("run-") || event.name == "instances-submitted";
+            let link = event.data["links"].get("run");
+            assert_eq!(link, about.then(|| json!(run)).as_ref(), "{event:?}");
+        }
+    }
+    // That it is another's is told in the words for what never was.
+    let never = server.get("/events?run=r99").await;
+    never.is_problem(StatusCode::NOT_FOUND, "not-found");
+    let others = server.get("/events?run=r1&owner=blue").await;
+    assert_eq!(others.detail().replace("r1", "r99"), never.detail());
+    for path in ["/events?run=x", "/events?run=r1&instance=i1"] {
+        let refused = server.get(path).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    }
+    server.stop().await;
+}
+
 /// Removes everything that has ended, beside the server.
 fn prune(data: &Path, epoch: Epoch) -> u64 {
     let store = SqliteStore::open(&data.join(STORE_FILE)).expect("it opens");

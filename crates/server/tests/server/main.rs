@@ -14,6 +14,7 @@ mod pages;
 mod reading;
 mod refusals;
 mod rig;
+mod runs;
 mod tags;
 mod tls;
 mod tokens;

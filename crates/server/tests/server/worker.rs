@@ -1,7 +1,7 @@
 //! A worker without processes: the core's machine over a real connection.
 //!
 //! Work ends as its name says: `hold…` runs until it is killed, `fail…` exits with 3,
-//! everything else succeeds at once.
+//! everything else succeeds at once. `list…` puts [`LISTED`] out, `large…` as much as there may be.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,6 +17,7 @@ use baton_core::protocol::worker::Worker as Machine;
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName};
+use baton_model::limits::OUTPUTS_BYTES_MAX;
 use baton_model::message::{LogAnswer, LogChunk};
 use baton_model::outcome::{KillCause, Outcome, Ran, Report};
 use baton_model::placement::{Capacity, Offer};
@@ -28,6 +29,9 @@ use tokio::task::JoinHandle;
 
 /// What every attempt has written.
 pub(crate) const LOG: &[u8] = b"one line\nand another\n";
+
+/// What some attempts put out.
+pub(crate) const LISTED: &str = r#"{"values":["1",1,{"k":[true]}]}"#;
 
 /// What the test can see of a worker.
 #[derive(Debug, Default)]
@@ -204,18 +208,19 @@ impl Body {
                     } else {
                         0
                     };
-                    self.ended(launch.lease, Outcome::Exited(code));
+                    let outputs = outputs(&launch.spec.name);
+                    self.ended(launch.lease, Outcome::Exited(code), outputs);
                 }
             }
             Effect::Kill(lease, _) => {
                 if self.held.remove(&lease).is_some() {
-                    self.ended(lease, Outcome::Killed(KillCause::Requested));
+                    self.ended(lease, Outcome::Killed(KillCause::Requested), None);
                 }
             }
             Effect::KillAll(cause, _) => {
                 self.seen.dying.store(true, Ordering::SeqCst);
                 for (lease, ()) in std::mem::take(&mut self.held) {
-                    self.ended(lease, Outcome::Killed(cause));
+                    self.ended(lease, Outcome::Killed(cause), None);
                 }
             }
             Effect::Guard(order) => {
@@ -241,7 +246,7 @@ impl Body {
         }
     }
 
-    fn ended(&mut self, lease: LeaseId, outcome: Outcome) {
+    fn ended(&mut self, lease: LeaseId, outcome: Outcome, outputs: Option<Arc<str>>) {
         let ran = Ran {
             started: Wall(1_000),
             ended: Wall(2_500),
@@ -252,8 +257,17 @@ impl Body {
         let report = Report {
             outcome,
             ran: Some(ran),
-            outputs: None,
+            outputs,
         };
         self.input(Input::Ended(lease, report));
     }
+}
+
+fn outputs(name: &str) -> Option<Arc<str>> {
+    if name.starts_with("list") {
+        return Some(LISTED.into());
+    }
+    let filled = OUTPUTS_BYTES_MAX - r#"{"x":""}"#.len();
+    let large = || format!(r#"{{"x":"{}"}}"#, "x".repeat(filled)).into();
+    name.starts_with("large").then(large)
 }

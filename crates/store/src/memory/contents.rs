@@ -128,19 +128,27 @@ impl Contents {
     }
 
     pub(super) fn run_errors(&self, run: RunId) -> Vec<ErrorCount> {
-        let mut groups: BTreeMap<(u32, Option<AttemptEnd>), (u64, InstanceId)> = BTreeMap::new();
+        type Kind = (u32, ItemEnd, Option<AttemptEnd>);
+        let mut groups: BTreeMap<Kind, (u64, InstanceId)> = BTreeMap::new();
+        let head = self.runs.head(run);
+        let halted = head.is_some_and(|head| view::failed_by_itself(&head));
         let mut query = ItemQuery {
             run,
             task: None,
-            end: Some(ItemEnd::Failed),
+            end: (!halted).then_some(ItemEnd::Failed),
             after: None,
             limit: usize::MAX,
         };
         loop {
             let page = self.run_items(&query);
             for item in page.items {
-                let end = item.record.and_then(|it| it.last).map(|last| last.end);
-                let group = groups.entry((item.task, end)).or_insert((0, item.instance));
+                let end = match item.end {
+                    ItemEnd::Done => continue,
+                    ItemEnd::Halted => None,
+                    ItemEnd::Failed => item.record.and_then(|it| it.last).map(|last| last.end),
+                };
+                let kind = (item.task, item.end, end);
+                let group = groups.entry(kind).or_insert((0, item.instance));
                 *group = (group.0 + 1, group.1.min(item.instance));
             }
             query.after = page.next;
@@ -150,8 +158,9 @@ impl Contents {
         }
         let groups = groups.into_iter();
         let mut found: Vec<_> = groups
-            .map(|((task, end), (count, example))| ErrorCount {
+            .map(|((task, item, end), (count, example))| ErrorCount {
                 task,
+                item,
                 end,
                 count,
                 example,

@@ -6,7 +6,7 @@ use baton_model::ids::InstanceId;
 
 use super::contents::{Contents, Line, entry};
 use crate::StoreError;
-use crate::facts::{FactQuery, Facts, Walk, Whose};
+use crate::facts::{About, FactQuery, Facts, Walk};
 use crate::limits::PAGE_SCAN_MAX;
 use crate::usage::{Usage, UsagePlace, UsageQuery};
 use crate::view::{Page, Seq, page_limit};
@@ -19,9 +19,9 @@ impl Contents {
         let wide = self.wide.range(behind).map(|(_, line)| line);
         let walks = vec![walk(own)?, walk(wide)?];
         let mut facts = Facts::merge(walks, query.after, self.last, self.pruned);
-        if let Some(owner) = &query.owner {
-            let has = |whose: Whose<'_>| self.has(owner, &whose);
-            facts.items.retain(|entry| has(Whose::of(&entry.fact)));
+        if query.filters() {
+            let wants = |about: About<'_>| self.wants(query, &about);
+            facts.items.retain(|entry| wants(About::of(&entry.fact)));
         }
         Ok(facts)
     }
@@ -32,26 +32,33 @@ impl Contents {
         lines.get(place)
     }
 
-    /// Whether a fact is about something of this owner. Who has to look at too many shows one
-    /// fact too many instead of one too few.
-    fn has(&self, owner: &str, whose: &Whose<'_>) -> bool {
-        let owns = |id: InstanceId| {
-            let record = self.record(id);
-            record.is_some_and(|record| record.instance.spec.owner == owner)
-        };
-        match *whose {
-            Whose::Nobodys => false,
-            Whose::Said(said) => said == owner,
-            Whose::Of(id) => owns(id),
-            Whose::OfAny(first, last) => {
+    /// Whether a fact is about something that is asked for. Who has to look at too many shows
+    /// one fact too many instead of one too few.
+    fn wants(&self, query: &FactQuery, about: &About<'_>) -> bool {
+        match *about {
+            About::Nobodys => false,
+            About::New(spec) => query.wants(spec),
+            About::Run(run, said) => {
+                let is_owners = |owner: &String| match said {
+                    Some(said) => said == owner,
+                    None => self.runs.head(run).is_some_and(|it| it.owner == *owner),
+                };
+                query.run.is_none_or(|wanted| wanted == run)
+                    && query.owner.as_ref().is_none_or(is_owners)
+            }
+            About::One(id) => {
+                let record = self.record(id);
+                record.is_some_and(|record| query.wants(&record.instance.spec))
+            }
+            About::Any(first, last) => {
                 let spans = self.spans.range(first..).map(|(_, span)| span);
                 let mut spans = spans.take_while(|span| span.first <= last);
                 let mut rows = self.rows.range(first..=last).map(|(_, row)| row);
-                spans.any(|span| span.story.spec.owner == owner)
+                spans.any(|span| query.wants(&span.story.spec))
                     || rows
                         .by_ref()
                         .take(PAGE_SCAN_MAX)
-                        .any(|row| row.story.spec.owner == owner)
+                        .any(|row| query.wants(&row.story.spec))
                     || rows.next().is_some()
             }
         }

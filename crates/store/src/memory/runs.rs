@@ -1,6 +1,7 @@
 //! Runs in memory.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use baton_core::ledger::{KeptRun, RunHead};
@@ -183,8 +184,10 @@ impl Runs {
             outputs: kept.outputs.clone(),
             record: None,
         });
-        let found = found.take(limit + 1).collect();
-        Page::cut(found, limit, |it: &ItemRecord| (it.task, it.item))
+        let Ok(page) = Page::fill(found.map(Ok::<_, Infallible>), limit, |it| {
+            (it.task, it.item)
+        });
+        page
     }
 
     /// Removes a run that ended too long ago; whether it did.

@@ -14,7 +14,9 @@ use super::rows::{self, bits, damaged, to_json};
 use super::specs::SpecId;
 use crate::draft::{Draft, RunChange};
 use crate::limits::RUN_ERRORS_MAX;
-use crate::view::{ErrorCount, ItemQuery, ItemRecord, Page, RunQuery, RunRecord, key, page_limit};
+use crate::view::{
+    ErrorCount, ItemQuery, ItemRecord, Page, RunQuery, RunRecord, failed_by_itself, key, page_limit,
+};
 
 /// A statement whose columns [`record`] reads.
 macro_rules! run {
@@ -285,7 +287,7 @@ pub(super) fn items(
 ) -> Result<Page<ItemRecord, (u32, u32)>, rusqlite::Error> {
     let limit = page_limit(query.limit);
     let Some(head) = head(db, query.run)? else {
-        return Ok(Page::cut(Vec::new(), limit, place));
+        return Page::fill([], limit, place);
     };
     let after = query
         .after
@@ -311,11 +313,9 @@ pub(super) fn items(
         query.end.map(word),
         limit as i64 + 1
     ];
-    let mut rows = statement.query(values)?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
+    let found = statement.query_map(values, |row| {
         let instance = InstanceId(bits(row, 4)?);
-        found.push(ItemRecord {
+        Ok(ItemRecord {
             task: row.get(0)?,
             item: row.get(1)?,
             generation: Generation(row.get(2)?),
@@ -323,32 +323,39 @@ pub(super) fn items(
             instance,
             outputs: row.get_ref(5)?.as_str_or_null()?.map(Arc::from),
             record: rows::find(db, instance)?,
-        });
-    }
-    Ok(Page::cut(found, limit, place))
+        })
+    })?;
+    Page::fill(found, limit, place)
 }
 
-/// Failures of a run by task and kind of end, the most frequent first.
+/// What has failed of a run, or was stopped, by task and kind of end, the most frequent first.
 pub(super) fn errors(db: &Connection, run: RunId) -> Result<Vec<ErrorCount>, rusqlite::Error> {
     let Some(head) = head(db, run)? else {
         return Ok(Vec::new());
+    };
+    let also = match failed_by_itself(&head) {
+        true => ItemEnd::Halted,
+        false => ItemEnd::Failed,
     };
     let values = params![
         run.0.cast_signed(),
         head.plan.0,
         word(ItemEnd::Failed),
+        word(also),
         RUN_ERRORS_MAX as i64
     ];
     db.prepare_cached(
-        "SELECT i.task, json_extract(n.last_end, '$[3]'), count(*), min(i.instance) \
+        "SELECT i.task, CASE i.end WHEN ?3 THEN json_extract(n.last_end, '$[3]') END, \
+         count(*), min(i.instance), i.end \
          FROM item AS i INDEXED BY item_not_done LEFT JOIN instance AS n ON n.id = i.instance \
-         WHERE i.run = ?1 AND i.plan = ?2 AND i.end = ?3 AND i.end <> 'done' \
-         GROUP BY 1, 2 ORDER BY 3 DESC, 1, 4 LIMIT ?4",
+         WHERE i.run = ?1 AND i.plan = ?2 AND i.end IN (?3, ?4) AND i.end <> 'done' \
+         GROUP BY 1, 2, 5 ORDER BY 3 DESC, 1, 4 LIMIT ?5",
     )?
     .query_map(values, |row| {
         let end = row.get_ref(1)?.as_str_or_null()?;
         Ok(ErrorCount {
             task: row.get(0)?,
+            item: end_of(row.get_ref(4)?.as_str()?, 4)?,
             end: end.map(|text| from_json(text, 1)).transpose()?,
             count: bits(row, 2)?,
             example: InstanceId(bits(row, 3)?),

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::thread;
 
 use baton_model::fact::Fact;
-use baton_model::ids::InstanceId;
+use baton_model::ids::{InstanceId, RunId};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Wall;
+use baton_model::workflow::Plan;
 use baton_store::facts::{FactQuery, Facts};
 use baton_store::limits::{FACTS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
 use baton_store::view::{Entry, Seq};
@@ -14,11 +15,13 @@ use baton_store::{Retention, Store};
 
 use crate::Open;
 use crate::leading::{Leader, array, condemned, granted, halted, submitted};
+use crate::running::{Running, many, plan};
 
 fn page(store: &dyn Store, after: u64, owner: Option<&str>) -> Facts {
     let query = FactQuery {
         after: Seq(after),
         owner: owner.map(str::to_owned),
+        run: None,
     };
     store.facts(&query).expect("readable")
 }
@@ -138,6 +141,60 @@ pub(crate) fn an_owner_sees_what_is_about_its_own_instances(open: Open<'_>) {
     assert!(of("c").is_empty());
     // Nobody of theirs, but looked at all the same.
     assert_eq!(page(&*store, 0, Some("c")).looked, Seq(12));
+}
+
+pub(crate) fn a_run_and_its_owner_see_its_facts_and_those_of_its_instances(open: Open<'_>) {
+    let mut running = Running::of(open, plan(vec![many("a", &[], 9)]));
+    let first = running.run;
+    let others = Plan {
+        owner: "others".to_owned(),
+        ..plan(vec![many("a", &[], 9)])
+    };
+    running.fails(0, 0);
+    let waits = running.begin(0, 1);
+    let second = running.register(others);
+    let other = running.begin(0, 0);
+    running.commit(vec![condemned(1, 1), halted(waits.0, other.0)]);
+    running.run = first;
+    let retried = running.begin(0, 2);
+    running.attempt(retried, 0, None);
+    let of = |owner: Option<&str>, run: Option<RunId>| {
+        let (mut query, mut found) = (FactQuery::default(), Vec::new());
+        query.owner = owner.map(str::to_owned);
+        query.run = run;
+        loop {
+            let page = running.store.facts(&query).expect("readable");
+            found.extend(page.items);
+            query.after = page.looked;
+            if !page.more {
+                return found;
+            }
+        }
+    };
+    let all = of(None, None);
+    let is_of = |entry: &&Entry, run: RunId, instances: &[InstanceId]| {
+        let spans = |(first, last): (InstanceId, InstanceId)| {
+            instances.iter().any(|id| (first..=last).contains(id))
+        };
+        entry.fact.run() == Some(run) || entry.fact.instances().is_some_and(spans)
+    };
+    let wanted = |run: RunId, instances: &[InstanceId]| -> Vec<Entry> {
+        let all = all.iter();
+        all.filter(|it| is_of(it, run, instances))
+            .cloned()
+            .collect()
+    };
+    let firsts = [InstanceId(1), waits, retried];
+    assert_eq!(of(None, Some(first)), wanted(first, &firsts));
+    assert_eq!(of(None, Some(second)), wanted(second, &[other]));
+    assert!(of(None, Some(RunId(9))).is_empty());
+    // Instances say for themselves whose they are.
+    assert_eq!(of(Some("lab"), Some(first)), wanted(first, &firsts));
+    assert_eq!(of(Some("others"), Some(first)), []);
+    let said = of(Some("others"), None);
+    assert_eq!(said, wanted(second, &[]));
+    let kinds = said.iter().map(|it| std::mem::discriminant(&it.fact));
+    assert!(kinds.collect::<std::collections::HashSet<_>>().len() > 1);
 }
 
 pub(crate) fn who_follows_is_told_up_to_where_there_are_gaps(open: Open<'_>) {

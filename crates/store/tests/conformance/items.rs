@@ -8,6 +8,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use baton_model::workflow::ItemEnd;
 use baton_store::Retention;
+use baton_store::limits::ITEMS_PAGE_BYTES_MAX;
 use baton_store::view::{ErrorCount, ItemQuery};
 
 use crate::Open;
@@ -252,6 +253,7 @@ pub(crate) fn failures_that_are_alike_are_counted_together(open: Open<'_>) {
     running.commit(vec![halted(stopped.0, stopped.0)]);
     let count = |task, end, count, example| ErrorCount {
         task,
+        item: ItemEnd::Failed,
         end,
         count,
         example,
@@ -279,6 +281,58 @@ pub(crate) fn failures_that_are_alike_are_counted_together(open: Open<'_>) {
     assert!(running.items().iter().all(|it| it.record.is_none()));
     assert_eq!(running.items().len(), 9);
     running.takeover(open);
+}
+
+pub(crate) fn what_was_stopped_of_a_failed_run_is_counted_with_its_failures(open: Open<'_>) {
+    let mut running = Running::of(open, plan(vec![many("a", &[], 5)]));
+    let failed = running.fails(0, 0);
+    running.attempt(failed, 1, None);
+    let waits = running.begin(0, 1);
+    running.commit(vec![halted(waits.0, waits.0)]);
+    let leased = running.begin(0, 2);
+    running.lease(leased);
+    running.commit(vec![Fact::StopRequested { instance: leased }]);
+    let killed = AttemptEnd::Real(Outcome::Killed(KillCause::Requested));
+    running.end(leased, killed, None);
+    running.done(0, 3, None);
+    running.done(0, 4, None);
+    let count = |item, end, count, example| ErrorCount {
+        task: 0,
+        item,
+        end,
+        count,
+        example,
+    };
+    let failure = count(ItemEnd::Failed, Some(exited(1)), 1, failed);
+    let errors = running.store.run_errors(running.run);
+    assert_eq!(errors, Ok(vec![failure.clone()]), "it has not failed yet");
+    running.over(UniversalState::Failed);
+    let stopped = count(ItemEnd::Halted, None, 2, waits);
+    assert_eq!(
+        open().run_errors(running.run),
+        Ok(vec![stopped, failure]),
+        "however far they had come"
+    );
+}
+
+pub(crate) fn a_page_of_items_ends_by_bytes(open: Open<'_>) {
+    let mut running = Running::of(open, plan(vec![many("a", &[], 6)]));
+    let outputs = format!("{:?}", "x".repeat(ITEMS_PAGE_BYTES_MAX / 2));
+    for item in 0..5 {
+        running.done(0, item, Some(&outputs));
+    }
+    running.done(0, 5, Some("{}"));
+    let mut query = running.query();
+    let mut pages = Vec::new();
+    loop {
+        let page = running.store.run_items(&query).expect("readable");
+        pages.push(page.items.iter().map(|it| it.item).collect::<Vec<_>>());
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, [vec![0, 1], vec![2, 3], vec![4, 5]]);
 }
 
 /// A scheduler does not let anybody do it, but facts could say so.

@@ -113,6 +113,7 @@ macro_rules! backends {
                 facts_of_every_kind_come_once_and_in_order,
                 a_page_of_the_history_ends_by_number_and_by_bytes,
                 an_owner_sees_what_is_about_its_own_instances,
+                a_run_and_its_owner_see_its_facts_and_those_of_its_instances,
                 who_follows_is_told_up_to_where_there_are_gaps,
                 who_follows_while_others_write_misses_nothing,
             }
@@ -149,6 +150,8 @@ macro_rules! backends {
                 items_that_come_and_go_in_one_batch_end,
                 items_come_in_pages_by_task_and_by_end,
                 failures_that_are_alike_are_counted_together,
+                what_was_stopped_of_a_failed_run_is_counted_with_its_failures,
+                a_page_of_items_ends_by_bytes,
                 what_is_tried_again_by_hand_is_not_the_runs,
             }
             resuming {

@@ -4,8 +4,8 @@
 //! Only items that have an instance can be listed. An item that ran in several generations is
 //! there with its last instance.
 
-use baton_client::{Client, ItemFilter};
-use baton_model::api::{Run, RunItem, RunTask};
+use baton_client::{Client, ItemFilter, RunItem};
+use baton_model::api::{Run, RunTask};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::time::Wall;
@@ -247,11 +247,10 @@ fn row(item: &RunItem, now: Wall) -> Vec<Cell> {
 
 /// A string as it is, anything else as JSON.
 fn value(item: &RunItem) -> Option<String> {
-    match serde_json::to_value(&item.value).ok()? {
-        Value::Null => None,
-        Value::String(text) => Some(clean(&text)),
-        other => Some(clean(&other.to_string())),
-    }
+    Some(match item.value.as_ref()? {
+        Value::String(text) => clean(text),
+        other => clean(&other.to_string()),
+    })
 }
 
 #[cfg(test)]

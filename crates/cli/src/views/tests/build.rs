@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::api::{ErrorGroup, ItemCounts, Run, RunEdge, RunItem, RunTask};
+use baton_client::RunItem;
+use baton_model::api::{ErrorGroup, ItemCounts, Run, RunEdge, RunTask};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::Condition;

@@ -1,6 +1,7 @@
 //! Runs to draw.
 
-use baton_model::api::{RunItem, RunProblem};
+use baton_client::RunItem;
+use baton_model::api::RunProblem;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{Condition, Halt};
 
@@ -209,7 +210,7 @@ fn for_each() -> Case {
             UniversalState::Done,
         );
         case.items.push(RunItem {
-            value: Some(region.to_owned()),
+            value: Some(region.into()),
             ..one
         });
     }
@@ -297,7 +298,7 @@ fn unicode() -> Case {
     case.items = vec![
         item("取得データ", 0, 0, Some(20_000), UniversalState::Done),
         RunItem {
-            value: Some("\"東京\u{202e}\"".to_owned()),
+            value: Some("\"東京\u{202e}\"".into()),
             ..item("取得データ", 1, 5_000, Some(30_000), UniversalState::Done)
         },
         item(

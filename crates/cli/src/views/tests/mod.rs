@@ -9,7 +9,7 @@ mod wellformed;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use baton_model::api::RunItem;
+use baton_client::RunItem;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::Halt;

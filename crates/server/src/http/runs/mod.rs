@@ -2,22 +2,27 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `change` | submissions, and what people want of a run |
-//! | `read` | runs, their tasks and items, and what has failed |
+//! | `change` | submissions, and how runs are stopped |
+//! | `go_on` | how they go on |
+//! | `read` | runs, their tasks, and what has failed |
+//! | `items` | items, page by page |
 //! | `shape` | from the store's and the leader's words to `baton_model::api` |
 //!
 //! A run that is not over is in the leader's memory, and the leader is asked how far it is. How
 //! far one was that is over follows from what the store has kept of it.
 
 pub(super) mod change;
+pub(super) mod go_on;
+pub(super) mod items;
 pub(super) mod read;
 mod shape;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use baton_core::workflow::{Planned, Progress};
 use baton_model::ids::RunId;
 use baton_store::view::RunRecord;
+use tokio::sync::OnceCell;
 
 use super::App;
 use super::problem::{Answer, Fault};
@@ -34,29 +39,65 @@ pub(super) fn id(text: &str) -> Answer<RunId> {
         .ok_or_else(|| Fault::bad_request("the id of a run is a number such as r12"))
 }
 
-fn unknown(run: RunId) -> Fault {
+/// What is said of a run that is not there, or not for whoever asks: the same, so that nobody
+/// learns which ids there are.
+pub(super) fn unknown(run: RunId) -> Fault {
     Fault::not_found(format!(
         "there is no run {run}; it was never submitted, or is too old to be kept"
     ))
 }
 
+/// Where a run is.
+pub(super) fn path(run: RunId) -> String {
+    format!("/runs/{run}")
+}
+
 /// A run that is over, worked out.
 type Ended = Arc<(Arc<Planned>, Progress)>;
 
-/// The last run that is over and was looked at: people page through one.
+/// Where one comes to be. Whoever works it out may be cut off; then another of those who wait
+/// for it does.
+type Working = OnceCell<Ended>;
+
+/// The last run that is over and was looked at: people page through one. Of many who look at
+/// the same one at once, one works it out.
 #[derive(Default)]
-pub(crate) struct LastEnded(Mutex<Option<(RunRecord, Ended)>>);
+pub(crate) struct LastEnded(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    last: Option<(RunRecord, Arc<Working>)>,
+    /// Those that somebody waits for.
+    awaited: Vec<(RunRecord, Weak<Working>)>,
+}
 
 impl LastEnded {
-    fn get(&self, record: &RunRecord) -> Option<Ended> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (of, ended) = held.as_ref()?;
-        (of == record).then(|| Arc::clone(ended))
+    /// Where this one is, or comes to be.
+    fn of(&self, record: &RunRecord) -> Arc<Working> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, working)) = &held.last
+            && of == record
+        {
+            return Arc::clone(working);
+        }
+        held.awaited
+            .retain(|(_, working)| working.strong_count() > 0);
+        let mut awaited = held.awaited.iter();
+        let found = awaited.find_map(|(of, working)| match of == record {
+            true => working.upgrade(),
+            false => None,
+        });
+        found.unwrap_or_else(|| {
+            let working = Arc::default();
+            let awaited = (record.clone(), Arc::downgrade(&working));
+            held.awaited.push(awaited);
+            working
+        })
     }
 
-    fn put(&self, record: RunRecord, ended: &Ended) {
+    fn put(&self, record: RunRecord, working: Arc<Working>) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = Some((record, Arc::clone(ended)));
+        held.last = Some((record, working));
     }
 }
 
@@ -69,21 +110,25 @@ impl App {
 
     /// How far a run was, by what is kept of it.
     async fn ended_run(&self, record: &RunRecord) -> Answer<Ended> {
-        if let Some(ended) = self.0.last_ended.get(record) {
-            return Ok(ended);
-        }
         let run = record.head.id;
-        let ended = self.read(move |store| {
-            Ok(store.kept_run(run)?.map(|kept| {
-                let planned = Arc::new(Planned::new(kept.plan));
-                let progress = Progress::new(&planned, [], kept.ended);
-                Arc::new((planned, progress))
-            }))
-        });
-        let ended = ended.await?.ok_or_else(|| unknown(run))?;
+        let working = self.0.last_ended.of(record);
+        let work = async || {
+            let ended = self.read(move |store| {
+                Ok(store.kept_run(run)?.map(|kept| {
+                    let planned = Arc::new(Planned::new(kept.plan));
+                    let progress = Progress::new(&planned, [], kept.ended);
+                    Arc::new((planned, progress))
+                }))
+            });
+            ended.await?.ok_or_else(|| unknown(run))
+        };
+        let ended = Arc::clone(working.get_or_try_init(work).await?);
         if record.head.state.is_terminal() {
-            self.0.last_ended.put(record.clone(), &ended);
+            self.0.last_ended.put(record.clone(), working);
         }
         Ok(ended)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Runs, their tasks and items, and what has failed.
+//! Runs, their tasks, and what has failed.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use axum::http::Uri;
 use axum::response::Response;
 use baton_core::scheduler::TaskView;
 use baton_core::workflow::Planned;
-use baton_model::api::{ErrorGroup, List, Run, RunItem, RunProblem, RunTask};
+use baton_model::api::{ErrorGroup, List, Run, RunProblem, RunTask};
 use baton_model::ids::RunId;
 use baton_model::state::UniversalState;
 use baton_model::workflow::ItemEnd;
-use baton_store::view::{ItemQuery, RunQuery, RunRecord};
+use baton_store::view::{RunQuery, RunRecord};
 use tokio::time::Instant;
 
 use super::super::conditional::tagged;
@@ -20,13 +20,13 @@ use super::super::lists::page_links;
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shape as shapes, words};
-use super::{id, shape};
+use super::{id, path, shape};
 use crate::driver::mail::Ask;
 use crate::ends;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
 
 /// Tasks or items of one page.
-const PAGE_MAX: usize = 1_000;
+pub(super) const PAGE_MAX: usize = 1_000;
 
 /// Runs, the latest first
 #[utoipa::path(
@@ -59,10 +59,12 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
     };
     let page = app.read(move |store| store.runs(&query)).await?;
     let next = page.next.map(|run| run.0.to_string());
+    let mut links = page_links("/runs/", &given, next);
+    links.insert("submit".to_owned(), "POST /runs/".to_owned());
     let list = List::<Run> {
         items: page.items.iter().map(|it| shape::run(it, None)).collect(),
         total: None,
-        links: page_links("/runs/", &given, next),
+        links,
     };
     Ok(tagged(&list))
 }
@@ -148,102 +150,18 @@ pub(in super::super) async fn tasks(
     let total = seen.planned.plan.tasks.len();
     let next = u64::from(from).saturating_add(seen.tasks.len() as u64);
     let more = !seen.tasks.is_empty() && next < total as u64;
-    let path = format!("{}/tasks/", shape::path(run));
+    let tasks = format!("{}/tasks/", path(run));
     let list = List::<RunTask> {
         items: seen.tasks,
         total: Some(total as u64),
-        links: page_links(&path, &given, more.then(|| next.to_string())),
+        links: page_links(&tasks, &given, more.then(|| next.to_string())),
     };
     Ok(tagged(&list))
-}
-
-/// Items of a run that have ended or are on their way, by task
-#[utoipa::path(
-    get,
-    path = "/runs/{run}/items/",
-    tag = "runs",
-    operation_id = "run-items",
-    params(
-        OfRun,
-        ("task" = Option<String>, Query, description = "Of this task only."),
-        ("item" = Option<u32>, Query, description = "This one only; with `task`."),
-        ("state" = Option<String>, Query, description = "In this state only: QUEUED, LAUNCHED, RUNNING, DONE, FAILED or HALTED."),
-        ("cursor" = Option<String>, Query, description = "From behind this item on; links lead there.", pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$"),
-        ("limit" = Option<u64>, Query, description = "How many at most."),
-    ),
-    responses(
-        (status = 200, description = "A page.", body = List<RunItem>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
-    )
-)]
-pub(in super::super) async fn items(
-    State(app): State<App>,
-    Path(run): Path<String>,
-    uri: Uri,
-) -> Answer<Response> {
-    let run = id(&run)?;
-    let given = Parameters::of(&uri, &["task", "item", "state", "cursor", "limit"])?;
-    let limit = given
-        .number("limit")?
-        .unwrap_or(PAGE_ITEMS_DEFAULT)
-        .clamp(1, PAGE_MAX);
-    let record = app.run_record(run).await?;
-    let planned = app.seen(&record, 0, 0).await?.planned;
-    let task = match given.text("task") {
-        None => None,
-        Some(name) => Some(planned.place(name).ok_or_else(|| {
-            Fault::bad_request(format!(
-                "the run has no task {:?}",
-                name.chars().take(60).collect::<String>()
-            ))
-        })?),
-    };
-    let only: Option<u32> = given.number("item")?;
-    if only.is_some() && task.is_none() {
-        return Err(Fault::bad_request(
-            "item says which of a task's items: name the task, too",
-        ));
-    }
-    let wanted = given.text("state").map(state).transpose()?;
-    let mut after = given.text("cursor").map(place).transpose()?;
-    let mut limit = limit;
-    if let (Some(task), Some(item)) = (task, only) {
-        after = item.checked_sub(1).map(|before| (task, before));
-        limit = 1;
-    }
-    let window = Window {
-        run,
-        task,
-        after,
-        limit,
-    };
-    let mut found = app.window(&planned, window, wanted).await?;
-    if let Some(item) = only {
-        found.0.retain(|it| it.item == item);
-        found.1 = None;
-    }
-    let path = format!("{}/items/", shape::path(run));
-    let next = found.1.map(|(task, item)| format!("{task}.{item}"));
-    let list = List::<RunItem> {
-        items: found.0,
-        total: None,
-        links: page_links(&path, &given, next),
-    };
-    Ok(tagged(&list))
-}
-
-/// `task.item`, as links have it.
-fn place(text: &str) -> Answer<(u32, u32)> {
-    let parsed = text
-        .split_once('.')
-        .and_then(|(task, item)| Some((task.parse().ok()?, item.parse().ok()?)));
-    parsed.ok_or_else(|| Fault::bad_request("cursor must be one that an earlier page gave"))
 }
 
 /// What has failed of a run: alike failures together, the most frequent first
+///
+/// Where a run has failed because something of it was cancelled, that is told, too.
 #[utoipa::path(
     get,
     path = "/runs/{run}/errors",
@@ -266,50 +184,51 @@ pub(in super::super) async fn errors(
     let record = app.run_record(run).await?;
     let planned = app.seen(&record, 0, 0).await?.planned;
     let counted = app.read(move |store| store.run_errors(run)).await?;
-    let groups = counted.into_iter().map(|it| {
+    let failed = counted.iter().any(|it| it.item == ItemEnd::Failed);
+    // What `fail_fast` has stopped has not failed the run.
+    let told = match planned.plan.fail_fast && failed {
+        true => ItemEnd::Failed,
+        false => ItemEnd::Halted,
+    };
+    let counted = counted.into_iter();
+    let counted = counted.filter(|it| matches!(it.item, ItemEnd::Failed) || it.item == told);
+    let groups = counted.map(|it| {
         let named = planned.plan.tasks.get(it.task as usize);
-        let path = shapes::path(it.example, it.example);
+        let example = shapes::path(it.example, it.example);
         ErrorGroup {
             task: named.map_or_else(String::new, |task| task.name.clone()),
-            end_text: it
-                .end
-                .map_or_else(|| "not kept any more".to_owned(), |end| end.to_string()),
+            end_text: match (it.item, it.end) {
+                (ItemEnd::Halted, _) => "was cancelled".to_owned(),
+                (_, Some(end)) => end.to_string(),
+                (_, None) => "not kept any more".to_owned(),
+            },
             count: it.count,
             example: it.example.to_string(),
             links: shapes::links([
-                ("example", path.clone()),
-                ("stderr", format!("{path}/logs/stderr")),
+                ("example", example.clone()),
+                ("stderr", format!("{example}/logs/stderr")),
             ]),
         }
     });
     let list = List::<ErrorGroup> {
         items: groups.collect(),
         total: None,
-        links: shapes::links([("self", format!("{}/errors", shape::path(run)))]),
+        links: shapes::links([("self", format!("{}/errors", path(run)))]),
     };
     Ok(tagged(&list))
 }
 
 /// How far a run is.
-struct Seen {
-    planned: std::sync::Arc<Planned>,
+pub(super) struct Seen {
+    pub(super) planned: std::sync::Arc<Planned>,
     items: baton_model::api::ItemCounts,
     problems: Vec<RunProblem>,
     tasks: Vec<RunTask>,
 }
 
-/// Which items are asked for.
-#[derive(Clone, Copy)]
-struct Window {
-    run: RunId,
-    task: Option<u32>,
-    after: Option<(u32, u32)>,
-    limit: usize,
-}
-
 impl App {
     /// How far a run is, with `limit` of its tasks.
-    async fn seen(&self, record: &RunRecord, from: u32, limit: usize) -> Answer<Seen> {
+    pub(super) async fn seen(&self, record: &RunRecord, from: u32, limit: usize) -> Answer<Seen> {
         let run = record.head.id;
         if !record.head.state.is_terminal() {
             let ask = |reply| Ask::RunView {
@@ -388,77 +307,6 @@ impl App {
             }
         }
         Ok(record)
-    }
-
-    /// A page of items: those that the leader has on their way, and those that the store has.
-    async fn window(
-        &self,
-        planned: &Planned,
-        window: Window,
-        wanted: Option<UniversalState>,
-    ) -> Answer<(Vec<RunItem>, Option<(u32, u32)>)> {
-        let Window {
-            run,
-            task,
-            after,
-            limit,
-        } = window;
-        let end = match wanted {
-            Some(UniversalState::Done) => Some(ItemEnd::Done),
-            Some(UniversalState::Failed) => Some(ItemEnd::Failed),
-            Some(UniversalState::Halted) => Some(ItemEnd::Halted),
-            _ => None,
-        };
-        let mut found: Vec<((u32, u32), RunItem)> = Vec::new();
-        let mut more = false;
-        if wanted.is_none_or(|wanted| wanted.is_terminal()) {
-            let query = ItemQuery {
-                run,
-                task,
-                end,
-                after,
-                limit,
-            };
-            let page = self.read(move |store| store.run_items(&query)).await?;
-            more |= page.next.is_some();
-            let ended = page.items.iter();
-            found.extend(ended.map(|it| ((it.task, it.item), shape::ended(planned, it))));
-        }
-        if wanted.is_none_or(|wanted| !wanted.is_terminal()) {
-            let ask = |reply| Ask::RunLive {
-                run,
-                task,
-                after,
-                limit,
-                reply,
-            };
-            let live = self.ask(ask).await?;
-            more |= live.len() == limit;
-            let read = self.read(move |store| {
-                let mut records = Vec::with_capacity(live.len());
-                for (task, item, instance) in live {
-                    if let Some(record) = store.instance(instance)? {
-                        records.push(((task, item), record));
-                    }
-                }
-                Ok(records)
-            });
-            let records = read.await?;
-            let wanted = records
-                .iter()
-                .filter(|(_, record)| wanted.is_none_or(|wanted| wanted == record.instance.state));
-            found.extend(wanted.map(|(place, it)| (*place, shape::live(planned, *place, it))));
-        }
-        found.sort_by_key(|(place, _)| *place);
-        // What has ended between the two looks is in both.
-        found.dedup_by_key(|(place, _)| *place);
-        let cut = found.len() > limit;
-        found.truncate(limit);
-        let next = found
-            .last()
-            .map(|(place, _)| *place)
-            .filter(|_| more || cut);
-        Ok((found.into_iter().map(|(_, item)| item).collect(), next))
     }
 }
 

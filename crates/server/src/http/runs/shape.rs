@@ -7,18 +7,13 @@ use baton_core::workflow::{ItemState, Planned, Tally};
 use baton_model::api::{ItemCounts, Links, Run, RunAccepted, RunEdge, RunItem, RunTask};
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
+use baton_model::time::Wall;
 use baton_model::workflow::{Edges, HaltCause, ItemEnd};
 use baton_store::view::{ItemRecord, Record, RunRecord};
+use serde_json::Value;
 
 use super::super::shape;
-
-/// In which an instance of a run finds the value of its item.
-const ITEM: &str = "BATON_ITEM";
-
-/// Where a run is.
-pub(super) fn path(run: RunId) -> String {
-    format!("/runs/{run}")
-}
+use super::path;
 
 pub(super) fn accepted(run: RunId, generation: Generation) -> RunAccepted {
     RunAccepted {
@@ -65,6 +60,7 @@ fn links(head: &RunHead) -> Links {
     match head.state {
         UniversalState::Registering => {
             add("start");
+            add("halt");
             links.insert("extend".to_owned(), format!("POST {path}/tasks"));
         }
         UniversalState::Failed | UniversalState::Halted => {
@@ -115,8 +111,8 @@ pub(super) fn task(planned: &Planned, at: u32, items: ItemCounts, mapped: bool) 
     }
 }
 
-/// An item that has ended.
-pub(super) fn ended(planned: &Planned, item: &ItemRecord) -> RunItem {
+/// An item that has ended, without its value.
+pub(super) fn ended(planned: &Planned, item: &ItemRecord) -> RunItem<Value> {
     let state = match item.end {
         ItemEnd::Done => UniversalState::Done,
         ItemEnd::Failed => UniversalState::Failed,
@@ -129,8 +125,8 @@ pub(super) fn ended(planned: &Planned, item: &ItemRecord) -> RunItem {
     shown
 }
 
-/// An item that is on its way.
-pub(super) fn live(planned: &Planned, place: (u32, u32), record: &Record) -> RunItem {
+/// An item that is on its way, without its value.
+pub(super) fn live(planned: &Planned, place: (u32, u32), record: &Record) -> RunItem<Value> {
     let it = &record.instance;
     let mut shown = row(planned, place, it.id, it.state, Some(record));
     shown.generation = it.spec.part.map_or(0, |part| part.generation.0);
@@ -143,22 +139,34 @@ fn row(
     instance: InstanceId,
     state: UniversalState,
     record: Option<&Record>,
-) -> RunItem {
+) -> RunItem<Value> {
     let named = planned.plan.tasks.get(task as usize);
     let it = record.map(shape::instance);
-    let ran = record.and_then(|record| record.last.as_ref()?.ran);
+    // While an attempt is open, when the one before it ran is not how it stands.
+    let open = record.is_some_and(|record| record.instance.lease.is_some());
+    let last = record.and_then(|record| record.last.as_ref());
+    let ran = last.and_then(|last| last.ran).filter(|_| !open);
+    let since = record.and_then(running_since);
     RunItem {
         task: named.map_or_else(String::new, |task| task.name.clone()),
         item,
-        value: record.and_then(|record| record.instance.spec.env.get(ITEM).cloned()),
+        value: None,
         instance: instance.to_string(),
         state,
         generation: 0,
-        started_at: ran.map(|ran| ran.started.0),
+        started_at: ran.map(|ran| ran.started).or(since).map(|at| at.0),
         ended_at: ran.map(|ran| ran.ended.0),
         worker: it.as_ref().and_then(|it| it.worker.clone()),
         end_text: it.and_then(|it| it.end_text),
         outputs: None,
         links: shape::links([("instance", shape::path(instance, instance))]),
     }
+}
+
+/// When the worker of an open attempt said that it runs: the last thing that happened to it,
+/// unless somebody wanted it stopped since.
+fn running_since(record: &Record) -> Option<Wall> {
+    let it = &record.instance;
+    let runs = it.state == UniversalState::Running && !it.stop_requested;
+    runs.then_some(record.changed_at)
 }

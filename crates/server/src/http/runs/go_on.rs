@@ -1,0 +1,259 @@
+//! How a run goes on: resumed as it was or with another file, or with a part of it done again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use baton_core::ledger::{KeptRun, RunHead};
+use baton_core::scheduler::{Resume, RunError, RunWish};
+use baton_core::workflow::preview;
+use baton_files::WorkflowFile;
+use baton_model::api::{
+    Problem, ProblemAt, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunAccepted,
+};
+use baton_model::ids::{Generation, RunId};
+use baton_model::state::UniversalState;
+use baton_model::workflow::Plan;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::given::{self, Parameters};
+use super::super::openapi::answers::{BadBody, BadRequest, NotFound, OfRun, PROBLEM, Unavailable};
+use super::super::problem::{Answer, Fault};
+use super::super::{App, shown};
+use super::change::{compiled, fault, no_task, wish, workflow, wrong};
+use super::{id, shape, unknown};
+use crate::access::Caller;
+
+/// Let a run go on with what is not DONE
+///
+/// With a file, only what has changed in it, and what comes after that, is done again. The
+/// run's own parameters stay, unless others are given.
+#[utoipa::path(
+    post,
+    path = "/runs/{run}/resume",
+    tag = "runs",
+    operation_id = "resume-run",
+    params(
+        OfRun,
+        ("dryRun" = Option<bool>, Query, description = "Only say what would be done; the answer is then a preview."),
+    ),
+    request_body(content = ResumeRun<Value>, description = "May be left out."),
+    responses(
+        (status = 200, description = "It is durable; or what would be done.", body = ResumedOrPreview),
+        (status = 409, description = "It is not HALTED or FAILED, or another generation lives.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The workflow cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        BadBody,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn resume(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(run): Path<String>,
+    uri: Uri,
+    request: Request,
+) -> Answer<Response> {
+    let run = id(&run)?;
+    let dry = dry(&uri)?;
+    let asked: Option<ResumeRun<Box<RawValue>>> = given::optional_body(request).await?;
+    let asked = asked.unwrap_or_default();
+    let file = match asked.file {
+        None if asked.params.is_empty() => None,
+        None => {
+            let at = ProblemAt {
+                field: "params".to_owned(),
+                message: "parameters are filled into a file, and none is given".to_owned(),
+                mend: "give the workflow as `file`".to_owned(),
+            };
+            return Err(Fault::unusable(
+                "there is nothing to fill parameters into",
+                vec![at],
+            ));
+        }
+        Some(file) => {
+            let file = compiled(move || workflow(&file, caller.owner.as_deref()));
+            Some((file.await?, asked.params))
+        }
+    };
+    let how = GoOn {
+        file,
+        again: None,
+        generation: asked.generation.map(Generation),
+        dry,
+    };
+    go_on(&app, run, how).await
+}
+
+/// Do a part of a run again, or what has failed of it
+#[utoipa::path(
+    post,
+    path = "/runs/{run}/retry",
+    tag = "runs",
+    operation_id = "retry-run",
+    params(
+        OfRun,
+        ("dryRun" = Option<bool>, Query, description = "Only say what would be done; the answer is then a preview."),
+    ),
+    request_body(content = Option<RetryRun>, description = "May be left out: what is not DONE is done."),
+    responses(
+        (status = 200, description = "It is durable; or what would be done.", body = ResumedOrPreview),
+        (status = 409, description = "It is not HALTED or FAILED, or another generation lives.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "There is no such task.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        BadBody,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn retry(
+    State(app): State<App>,
+    Path(run): Path<String>,
+    uri: Uri,
+    request: Request,
+) -> Answer<Response> {
+    let run = id(&run)?;
+    let dry = dry(&uri)?;
+    let asked: Option<RetryRun> = given::optional_body(request).await?;
+    let asked = asked.unwrap_or_default();
+    if asked.downstream && asked.task.is_none() {
+        let at = ProblemAt {
+            field: "downstream".to_owned(),
+            message: "downstream of which task is not said".to_owned(),
+            mend: "name it as `task`".to_owned(),
+        };
+        return Err(Fault::unusable("downstream of nothing", vec![at]));
+    }
+    let how = GoOn {
+        file: None,
+        again: asked.task.map(|task| (task, asked.downstream)),
+        generation: asked.generation.map(Generation),
+        dry,
+    };
+    go_on(&app, run, how).await
+}
+
+/// What a resume answers.
+#[derive(serde::Serialize, utoipa::ToSchema)]
+#[serde(untagged)]
+enum ResumedOrPreview {
+    /// It goes on.
+    Resumed(RunAccepted),
+    /// What would be done.
+    Preview(ResumePreview),
+}
+
+fn dry(uri: &Uri) -> Answer<bool> {
+    let given = Parameters::of(uri, &["dryRun"])?;
+    Ok(given.parsed("dryRun", "true or false")?.unwrap_or(false))
+}
+
+/// How a run goes on.
+struct GoOn {
+    /// Another workflow, and parameters for it.
+    file: Option<(WorkflowFile, BTreeMap<String, String>)>,
+    /// A task that is done again; and whether whatever comes after it is.
+    again: Option<(String, bool)>,
+    /// Only if this generation is the last one.
+    generation: Option<Generation>,
+    /// Only to see what would be done.
+    dry: bool,
+}
+
+async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
+    // One at a time, and not while history is removed: what is read here is what the leader
+    // goes by.
+    let _history_stays = app.0.history.lock().await;
+    let kept = app.read(move |store| store.kept_run(run)).await?;
+    let kept = kept.ok_or_else(|| unknown(run))?;
+    let last = kept.head.generation;
+    if how.generation.is_some_and(|wanted| wanted != last) {
+        return Err(fault(&RunError::Generation(run, last)));
+    }
+    let plan = match how.file {
+        None => None,
+        Some((file, params)) => Some(changed(&kept, file, params).await?),
+    };
+    let again = how.again;
+    if how.dry {
+        let state = kept.head.state;
+        if !matches!(state, UniversalState::Halted | UniversalState::Failed) {
+            return Err(fault(&RunError::State(
+                run,
+                state,
+                "only what is HALTED or FAILED goes on",
+            )));
+        }
+        let preview = compiled(move || {
+            let again = again.as_ref().map(|(task, down)| (task.as_str(), *down));
+            let seen = preview::preview(&kept.plan, &kept.ended, plan.as_ref(), again);
+            seen.map_err(|why| no_task(&why))
+        });
+        let preview = ResumedOrPreview::Preview(shaped(preview.await?));
+        return Ok(shown(StatusCode::OK, &preview));
+    }
+    let resume = Resume {
+        run: kept,
+        plan,
+        again,
+        generation: how.generation,
+    };
+    let (run, generation) = wish(app, RunWish::Resume(resume)).await?;
+    let resumed = ResumedOrPreview::Resumed(shape::accepted(run, generation));
+    Ok(shown(StatusCode::OK, &resumed))
+}
+
+/// The plan with which a run goes on: what was given for it before is given again, where the
+/// file still has that parameter and nothing else is given.
+async fn changed(
+    kept: &KeptRun,
+    file: WorkflowFile,
+    params: BTreeMap<String, String>,
+) -> Answer<Arc<Plan>> {
+    let mut given = kept.plan.params.clone();
+    given.retain(|name, _| file.params.contains_key(name));
+    given.extend(params);
+    let plan: Arc<Plan> = compiled(move || file.plan(&given).map_err(wrong)).await?;
+    same_workflow(&kept.head, &plan)?;
+    Ok(plan)
+}
+
+/// A run goes on with its own workflow, changed as it may be, and stays its owner's.
+fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
+    let fields = [
+        ("workflow", &head.name, &plan.name),
+        ("owner", &head.owner, &plan.owner),
+    ];
+    let other = fields.iter().filter(|(_, is, given)| is != given);
+    let other: Vec<ProblemAt> = other
+        .map(|(field, is, given)| ProblemAt {
+            field: (*field).to_owned(),
+            message: format!("it is `{is}` in the run, and `{given}` in this file"),
+            mend: "write it as it was; or submit the file, to begin a run of it".to_owned(),
+        })
+        .collect();
+    match other.is_empty() {
+        true => Ok(()),
+        false => Err(Fault::unusable(
+            format!("{} is a run of another workflow", head.id),
+            other,
+        )),
+    }
+}
+
+fn shaped(preview: preview::Preview) -> ResumePreview {
+    let tasks = preview.tasks.into_iter().map(|task| ResumeTask {
+        name: task.name,
+        kept: u64::from(task.kept),
+        runs: task.runs.map(u64::from),
+        why: task.why.map(|why| why.word().to_owned()),
+    });
+    ResumePreview {
+        tasks: tasks.collect(),
+        removed: preview.removed,
+    }
+}

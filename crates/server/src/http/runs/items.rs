@@ -1,0 +1,290 @@
+//! Items of a run, page by page: those that the leader has on their way, and those that have
+//! ended, as the store has them.
+//!
+//! The leader is asked first. An item that ends before the store is asked is then in both, and
+//! shown as it ended; the other way round it would be in neither. A page ends by number, by bytes,
+//! or where everything was looked at; the next one begins behind the last item that was looked at,
+//! whether it was wanted or not.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use axum::response::Response;
+use baton_core::workflow::{Planned, items as plain_items};
+use baton_model::api::{List, RunItem};
+use baton_model::ids::RunId;
+use baton_model::state::UniversalState;
+use baton_model::workflow::{ItemEnd, Items};
+use baton_store::limits::ITEMS_PAGE_BYTES_MAX;
+use baton_store::view::{ItemQuery, RunRecord};
+use serde_json::Value;
+
+use super::super::App;
+use super::super::conditional::tagged;
+use super::super::given::Parameters;
+use super::super::lists::page_links;
+use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
+use super::super::problem::{Answer, Fault};
+use super::read::PAGE_MAX;
+use super::{id, path, shape};
+use crate::driver::mail::{Ask, LiveItems, LiveQuery};
+use crate::limits::PAGE_ITEMS_DEFAULT;
+
+/// The states that an item can be asked for in.
+const STATES: [UniversalState; 6] = [
+    UniversalState::Queued,
+    UniversalState::Launched,
+    UniversalState::Running,
+    UniversalState::Done,
+    UniversalState::Failed,
+    UniversalState::Halted,
+];
+
+/// Bytes of an item beside its value and its outputs.
+const ITEM_BYTES: usize = 512;
+
+/// A task and one of its items, by their places.
+type Place = (u32, u32);
+
+/// Items of a run that have ended or are on their way, by task
+///
+/// A page has as many as were asked for, and ends earlier where they are large.
+#[utoipa::path(
+    get,
+    path = "/runs/{run}/items/",
+    tag = "runs",
+    operation_id = "run-items",
+    params(
+        OfRun,
+        ("task" = Option<String>, Query, description = "Of this task only."),
+        ("item" = Option<u32>, Query, description = "This one only; with `task`."),
+        ("state" = Option<String>, Query, description = "In this state only: QUEUED, LAUNCHED, RUNNING, DONE, FAILED or HALTED."),
+        ("cursor" = Option<String>, Query, description = "From behind this item on; links lead there.", pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$"),
+        ("limit" = Option<u64>, Query, description = "How many at most."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<RunItem<Value>>),
+        BadRequest,
+        Unchanged,
+        NotFound,
+        Unavailable
+    )
+)]
+pub(in super::super) async fn list(
+    State(app): State<App>,
+    Path(run): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
+    let run = id(&run)?;
+    let given = Parameters::of(&uri, &["task", "item", "state", "cursor", "limit"])?;
+    let limit = given
+        .number("limit")?
+        .unwrap_or(PAGE_ITEMS_DEFAULT)
+        .clamp(1, PAGE_MAX);
+    let state = given.text("state").map(state).transpose()?;
+    let after = given.text("cursor").map(place).transpose()?;
+    let only: Option<u32> = given.number("item")?;
+    let record = app.run_record(run).await?;
+    let planned = app.seen(&record, 0, 0).await?.planned;
+    let task = given.text("task").map(|name| task(&planned, name));
+    let mut window = Window {
+        record,
+        task: task.transpose()?,
+        state,
+        after,
+        limit,
+        planned,
+    };
+    let (items, next) = match (only, window.task) {
+        (None, _) => app.window(window).await?,
+        (Some(_), None) => {
+            let wrong = "item says which of a task's items: name the task, too";
+            return Err(Fault::bad_request(wrong));
+        }
+        (Some(item), Some(task)) => {
+            // Whatever its state: otherwise the next one in that state would be looked for.
+            window.state = None;
+            window.after = item.checked_sub(1).map(|before| (task, before));
+            window.limit = 1;
+            let (mut found, _) = app.window(window).await?;
+            found.retain(|it| it.item == item && state.is_none_or(|state| state == it.state));
+            (found, None)
+        }
+    };
+    let next = next.map(|(task, item)| format!("{task}.{item}"));
+    let list = List::<RunItem<Value>> {
+        items,
+        total: None,
+        links: page_links(&format!("{}/items/", path(run)), &given, next),
+    };
+    Ok(tagged(&list))
+}
+
+fn task(planned: &Planned, name: &str) -> Answer<u32> {
+    planned.place(name).ok_or_else(|| {
+        let name: String = name.chars().take(60).collect();
+        Fault::bad_request(format!("the run has no task {name:?}"))
+    })
+}
+
+fn state(word: &str) -> Answer<UniversalState> {
+    let found = STATES.into_iter().find(|state| state.word() == word);
+    found.ok_or_else(|| {
+        let words = STATES.map(UniversalState::word).join(", ");
+        Fault::bad_request(format!("no item is in such a state; there are: {words}"))
+    })
+}
+
+/// `task.item`, as links have it.
+fn place(text: &str) -> Answer<Place> {
+    let parsed = text
+        .split_once('.')
+        .and_then(|(task, item)| Some((task.parse().ok()?, item.parse().ok()?)));
+    parsed.ok_or_else(|| Fault::bad_request("cursor must be one that an earlier page gave"))
+}
+
+/// Which items are asked for.
+struct Window {
+    record: RunRecord,
+    planned: Arc<Planned>,
+    task: Option<u32>,
+    state: Option<UniversalState>,
+    after: Option<Place>,
+    limit: usize,
+}
+
+impl Window {
+    const fn run(&self) -> RunId {
+        self.record.head.id
+    }
+
+    /// How those end that are asked for; nothing if they are on their way.
+    fn end(&self) -> Option<Option<ItemEnd>> {
+        match self.state {
+            None => Some(None),
+            Some(UniversalState::Done) => Some(Some(ItemEnd::Done)),
+            Some(UniversalState::Failed) => Some(Some(ItemEnd::Failed)),
+            Some(UniversalState::Halted) => Some(Some(ItemEnd::Halted)),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Some items by their places, and behind which one to go on.
+type Look = (Vec<(Place, RunItem<Value>)>, Option<Place>);
+
+impl App {
+    /// A page of items, and where the next one begins.
+    async fn window(&self, mut window: Window) -> Answer<(Vec<RunItem<Value>>, Option<Place>)> {
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        loop {
+            let (found, next) = self.look(&window).await?;
+            let places: Vec<Place> = found.iter().map(|(place, _)| *place).collect();
+            let values = self.values(&window, places).await?;
+            for ((place, mut item), value) in found.into_iter().zip(values) {
+                if page.len() >= window.limit || bytes >= ITEMS_PAGE_BYTES_MAX {
+                    return Ok((page, window.after));
+                }
+                item.value = value;
+                bytes += length(&item);
+                page.push(item);
+                window.after = Some(place);
+            }
+            let full = page.len() >= window.limit || bytes >= ITEMS_PAGE_BYTES_MAX;
+            if full || next.is_none() {
+                return Ok((page, next));
+            }
+            window.after = next;
+        }
+    }
+
+    /// The next items, at most as many as a page has; there may be none before the end.
+    async fn look(&self, window: &Window) -> Answer<Look> {
+        let live = self.on_their_way(window).await?;
+        let mut found = Vec::new();
+        let mut stopped = live.next;
+        if let Some(end) = window.end() {
+            let query = ItemQuery {
+                run: window.run(),
+                task: window.task,
+                end,
+                after: window.after,
+                limit: window.limit,
+            };
+            let page = self.read(move |store| store.run_items(&query)).await?;
+            stopped = stopped.into_iter().chain(page.next).min();
+            let ended = page.items.iter();
+            let shown = ended.map(|it| ((it.task, it.item), shape::ended(&window.planned, it)));
+            found.extend(shown);
+        }
+        let read = self.read(move |store| {
+            let mut records = Vec::with_capacity(live.items.len());
+            for (task, item, instance) in live.items {
+                if let Some(record) = store.instance(instance)? {
+                    records.push(((task, item), record));
+                }
+            }
+            Ok(records)
+        });
+        for (place, record) in read.await? {
+            // The leader may know more than is durable.
+            let state = record.instance.state;
+            if window.state.is_none_or(|wanted| wanted == state) {
+                found.push((place, shape::live(&window.planned, place, &record)));
+            }
+        }
+        // Stable, so what has ended meanwhile stands before what was on its way.
+        found.sort_by_key(|(place, _)| *place);
+        found.dedup_by_key(|(place, _)| *place);
+        if let Some(stopped) = stopped {
+            found.truncate(found.partition_point(|(place, _)| *place <= stopped));
+        }
+        Ok((found, stopped))
+    }
+
+    async fn on_their_way(&self, window: &Window) -> Answer<LiveItems> {
+        if window.state.is_some_and(UniversalState::is_terminal) {
+            return Ok(LiveItems::default());
+        }
+        let query = LiveQuery {
+            run: window.run(),
+            task: window.task,
+            state: window.state,
+            after: window.after,
+            limit: window.limit,
+        };
+        self.ask(|reply| Ask::RunLive { query, reply }).await
+    }
+
+    /// The values of these items. A plan has most of them; those that a task has put out, the
+    /// leader knows, or they follow from what is kept of a run that is over.
+    async fn values(&self, window: &Window, places: Vec<Place>) -> Answer<Vec<Option<Value>>> {
+        let tasks = &window.planned.plan.tasks;
+        let items = |place: &Place| tasks.get(place.0 as usize).map(|task| &task.items);
+        let put_out = |place: &Place| matches!(items(place), Some(Items::Output { .. }));
+        if !places.iter().any(put_out) {
+            let of = |place| plain_items::value(items(place)?, place.1);
+            return Ok(places.iter().map(of).collect());
+        }
+        let run = window.run();
+        if !window.record.head.state.is_terminal() {
+            let places = places.clone();
+            let ask = |reply| Ask::RunValues { run, places, reply };
+            if let Some(values) = self.ask(ask).await? {
+                return Ok(values);
+            }
+        }
+        let ended = self.ended_run(&window.record).await?;
+        let (planned, progress) = &*ended;
+        let of = |(task, item)| progress.value(planned, task, item);
+        Ok(places.into_iter().map(of).collect())
+    }
+}
+
+/// How long an item is, more or less, where it is sent.
+fn length(item: &RunItem<Value>) -> usize {
+    let value = item.value.as_ref().map_or(0, |it| it.to_string().len());
+    let outputs = item.outputs.as_deref().map_or(0, str::len);
+    ITEM_BYTES + value + outputs
+}

@@ -1,0 +1,77 @@
+//! What many clients at once cost.
+
+use std::sync::atomic::Ordering;
+
+use baton_core::scheduler::RunWish;
+use baton_model::workflow::{Halt, Plan, PlanTask};
+
+use super::super::{READERS_MAX, testing};
+use super::*;
+use crate::driver::mail::{Ask, Mail};
+use crate::faulty::Faulty;
+use crate::prune::HistoryLock;
+
+/// A run that is over.
+async fn over(app: &App) -> RunRecord {
+    let plan = Arc::new(Plan {
+        name: "w".to_owned(),
+        tasks: vec![PlanTask {
+            name: "a".to_owned(),
+            ..PlanTask::default()
+        }],
+        ..Plan::default()
+    });
+    let wish = async |wish| {
+        let wish = Box::new(wish);
+        let done = app.ask(|reply| Ask::Run { wish, reply }).await;
+        done.expect("an answer").expect("it can be done").0
+    };
+    let run = wish(RunWish::Register { plan, open: true }).await;
+    wish(RunWish::Halt {
+        run,
+        how: Halt::Kill,
+        generation: None,
+    })
+    .await;
+    let record = app.run_record(run).await.expect("kept");
+    assert!(record.head.state.is_terminal());
+    record
+}
+
+#[tokio::test]
+async fn of_many_who_look_at_a_run_that_is_over_one_works_it_out() {
+    let store = Arc::new(Faulty::default());
+    let app = testing::over(Arc::clone(&store), HistoryLock::default());
+    let (first, second) = (over(&app).await, over(&app).await);
+    let reads = || store.kept_run_reads.swap(0, Ordering::SeqCst);
+    reads();
+    let look = |record| app.ended_run(record);
+    // Nobody can read before all of them have asked.
+    let all = u32::try_from(READERS_MAX).expect("few");
+    let held = app.0.readers.acquire_many(all).await.expect("open");
+    let goes = async {
+        tokio::task::yield_now().await;
+        drop(held);
+    };
+    let seen = tokio::join!(
+        look(&first),
+        look(&first),
+        look(&second),
+        look(&first),
+        goes
+    );
+    let (one, other) = (seen.0.expect("known"), seen.3.expect("known"));
+    assert!(Arc::ptr_eq(&one, &other) && seen.1.is_ok());
+    assert!(!Arc::ptr_eq(&one, &seen.2.expect("known")));
+    assert_eq!(reads(), 2, "once for each run");
+    assert!(look(&first).await.is_ok());
+    reads();
+    assert!(look(&first).await.is_ok());
+    assert_eq!(reads(), 0, "the last one is remembered");
+    // Whoever gives up leaves it to the others.
+    let third = over(&app).await;
+    let gives_up = tokio::time::timeout(std::time::Duration::ZERO, look(&third));
+    let (_, stays) = tokio::join!(gives_up, look(&third));
+    assert!(stays.is_ok());
+    app.0.inbox.put(Mail::Stop);
+}
