@@ -93,6 +93,11 @@ pub enum Input {
         /// Whether it shall get none.
         drained: bool,
     },
+    /// Somebody wants to know when everything is durable that was decided before.
+    Sync {
+        /// Whom to answer.
+        request: RequestId,
+    },
     /// An operator vouches that the worker of this state directory is gone, with
     /// every life that was seen of it.
     Forget(Lineage),
@@ -237,6 +242,7 @@ impl Scheduler {
                 requests::drain(&mut cx, request, &worker, drained);
                 protocol.offer_changed(&mut cx, &worker);
             }
+            Input::Sync { request } => cx.step.emit(Effect::Synced(request)),
             Input::Forget(lineage) => protocol.forget(&mut cx, lineage),
             Input::ReadLogs {
                 request,

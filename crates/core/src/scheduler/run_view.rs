@@ -100,14 +100,11 @@ impl Scheduler {
     pub fn run_live(
         &self,
         id: RunId,
-        task: Option<u32>,
         after: Option<(u32, u32)>,
     ) -> impl Iterator<Item = (u32, u32, InstanceId)> + '_ {
         let run = self.ledger.runs().run(id);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let live = run
-            .into_iter()
-            .flat_map(move |run| run.progress.live_from(from));
-        live.filter(move |(of, _, _)| task.is_none_or(|task| task == *of))
+        run.into_iter()
+            .flat_map(move |run| run.progress.live_from(from))
     }
 }

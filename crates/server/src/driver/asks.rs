@@ -136,15 +136,9 @@ impl Driver {
         let State::Leading(leading) = &self.state else {
             return;
         };
-        let worker = WorkerName::new("");
-        let drained = leading.core.ledger().drained().contains(&worker);
         let live = leading.live(query);
         self.pending.add(request, Awaited::Live(live, reply));
-        self.input(Input::Drain {
-            request,
-            worker,
-            drained,
-        });
+        self.input(Input::Sync { request });
     }
 
     fn submit(
@@ -176,14 +170,9 @@ impl Driver {
             let _ = reply.send(Ok(false));
             return;
         };
-        let drained = leading.core.ledger().drained().contains(&worker);
         self.input(Input::Forget(lineage));
         self.pending.add(request, Awaited::Forget(reply));
-        self.input(Input::Drain {
-            request,
-            worker,
-            drained,
-        });
+        self.input(Input::Sync { request });
     }
 
     /// Without a leader nobody is answered but those who can wait for one.
@@ -215,7 +204,7 @@ impl Leading {
     fn live(&self, query: &LiveQuery) -> LiveItems {
         let before = query.task.and_then(|task| task.checked_sub(1));
         let after = query.after.max(before.map(|task| (task, u32::MAX)));
-        let live = self.core.run_live(query.run, None, after);
+        let live = self.core.run_live(query.run, after);
         let live = live.take_while(|(task, ..)| query.task.is_none_or(|wanted| wanted == *task));
         let state = |id| {
             let instance = self.core.ledger().instance(id);

@@ -20,14 +20,13 @@ pub(super) enum Awaited {
     Cancel(Reply<Cancelled>),
     Retry(Reply<Result<(), RetryError>>),
     Drain(Reply<()>),
-    /// Answered like a drain that changes nothing, which leaves behind everything before
-    /// it.
+    /// Answered when all before it is durable.
     Forget(Reply<bool>),
     Define(Reply<Result<Defined, LibraryError>>),
     Remove(Reply<Result<Revision, LibraryError>>),
     Fire(Reply<Result<Fired, FireError>>),
     Run(Reply<Result<(RunId, Generation), RunError>>),
-    /// Answered like a drain that changes nothing, as well.
+    /// The same.
     Live(LiveItems, Reply<LiveItems>),
     Logs(Reply<LogAnswer>),
 }
@@ -50,6 +49,7 @@ impl Pending {
             | Effect::Cancelled(request, _)
             | Effect::Retried(request, _)
             | Effect::Drained(request)
+            | Effect::Synced(request)
             | Effect::Defined(request, _)
             | Effect::Removed(request, _)
             | Effect::Fired(request, _)
@@ -73,10 +73,10 @@ impl Pending {
             (Some(Awaited::Drain(reply)), Effect::Drained(_)) => {
                 let _ = reply.send(Ok(()));
             }
-            (Some(Awaited::Forget(reply)), Effect::Drained(_)) => {
+            (Some(Awaited::Forget(reply)), Effect::Synced(_)) => {
                 let _ = reply.send(Ok(true));
             }
-            (Some(Awaited::Live(live, reply)), Effect::Drained(_)) => {
+            (Some(Awaited::Live(live, reply)), Effect::Synced(_)) => {
                 let _ = reply.send(Ok(live));
             }
             (Some(Awaited::Define(reply)), Effect::Defined(_, result)) => {

@@ -304,6 +304,7 @@ impl World {
             Effect::Cancelled(..)
             | Effect::Retried(..)
             | Effect::Drained(_)
+            | Effect::Synced(_)
             | Effect::Defined(..)
             | Effect::Removed(..)
             | Effect::Fired(..)

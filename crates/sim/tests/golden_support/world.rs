@@ -103,6 +103,7 @@ impl World {
                 Effect::Retried(request, Ok(())) => format!("retried {request}"),
                 Effect::Retried(request, Err(why)) => format!("not retried {request}: {why}"),
                 Effect::Drained(request) => format!("drained {request}"),
+                Effect::Synced(request) => format!("synced {request}"),
                 Effect::Submitted(request) => format!("submitted {request}"),
                 Effect::SubmitRefused(request, why) => format!("refused {request}: {why}"),
                 Effect::Defined(request, what) => format!("{request}: {what:?}"),

@@ -65,6 +65,8 @@ pub enum Effect {
     Retried(RequestId, Result<(), RetryError>),
     /// A worker is drained, or no longer.
     Drained(RequestId),
+    /// What was decided before is durable.
+    Synced(RequestId),
     /// A task is defined, or why not.
     Defined(RequestId, Result<Defined, LibraryError>),
     /// A task is removed, with the revision that it had, or why not.
