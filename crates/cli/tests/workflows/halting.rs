@@ -87,6 +87,30 @@ fn a_run_that_is_cancelled_can_go_on() {
     assert!(resumed.err.contains("DONE held"), "{resumed:?}");
 }
 
+/// A second failure has its alarm, and a second try its clean-up.
+#[test]
+fn what_answers_to_an_end_is_done_again_with_it() {
+    let place = Place::start();
+    let over = place.over(
+        "workflow: answers
+tasks:
+  work: { run: 'echo work >> DIR/ran; test -e DIR/go', retry: { attempts: 1 } }
+  alarm: { run: 'echo alarm >> DIR/ran', after: [{ task: work, on: failure }] }
+  tidy: { run: 'echo tidy >> DIR/ran', after: [alarm, { task: work, on: end }] }
+  apart: { run: 'echo apart >> DIR/apart' }
+",
+    );
+    over.has_failed();
+    let again = place.run(&["resume", over.id(), "--wait"]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    place.touch("go");
+    let again = place.run(&["resume", over.id(), "--wait"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let ran = ["work", "alarm", "tidy", "work", "alarm", "tidy", "work"];
+    assert_eq!(place.lines("ran"), ran);
+    assert_eq!(place.lines("apart"), ["apart"]);
+}
+
 /// Two chains; the second one ends badly unless its last command is mended.
 fn chains(second: &str, last: &str) -> String {
     format!(

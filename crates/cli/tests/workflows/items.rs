@@ -213,3 +213,37 @@ tasks:
         ]
     );
 }
+
+#[test]
+fn an_item_sees_what_its_own_has_put_out_and_who_waits_for_all_sees_all() {
+    let place = Place::start();
+    let over = place.over(
+        "workflow: outputs
+tasks:
+  up: { run: 'echo x={{ item }}0 > $BATON_OUTPUT', for_each: [1, 2, 3] }
+  down: { run: 'echo {{ item }} {{ tasks.up.outputs.x }} >> DIR/down', for_each: [a, b, c], after: [{ task: up, each: true }] }
+  all: { run: ['sh', '-c', 'echo \"$0\" >> DIR/all', '{{ tasks.up.outputs.x }}'], after: [down] }
+  typed: { run: 'echo {{ matrix.py }} >> DIR/typed', matrix: { py: [3.9, 3.10] } }
+",
+    );
+    over.is_done();
+    assert_eq!(place.sorted("down"), ["a 10", "b 20", "c 30"]);
+    assert_eq!(place.lines("all"), ["[10,20,30]"]);
+    assert_eq!(place.sorted("typed"), ["3.10", "3.9"]);
+}
+
+#[test]
+fn an_item_without_what_its_command_refers_to_never_runs() {
+    let place = Place::start();
+    let over = place.over(
+        "workflow: missing
+tasks:
+  list: { run: ['sh', '-c', 'echo \"f=$0\" > $BATON_OUTPUT', '[{\"dir\": \"a\"}, {\"dri\": \"b\"}]'] }
+  clear: { run: 'echo clear {{ item.dir }}/ >> DIR/ran', for_each: '{{ tasks.list.outputs.f }}' }
+",
+    );
+    over.has_failed();
+    assert_eq!(place.lines("ran"), ["clear a/"]);
+    let shown = place.run(&["show", over.id()]).good();
+    assert!(shown.contains("its item has no `dir`"), "{shown}");
+}

@@ -158,6 +158,62 @@ fn nothing_finishes_twice_while_somebody_lives_who_sees_it_end() {
     assert_eq!(doubled, 0);
 }
 
+/// Only the failure let the map have its items: another leader has to find that out as well.
+const MAPS: &str = "workflow: maps
+fail_fast: true
+tasks:
+  src:
+    for_each: [a, b, c, d]
+    max_concurrent: 1
+    retry: { attempts: 1 }
+    run: 'test {{ item }} != b && echo \"files=[1, 2]\" > \"$BATON_OUTPUT\"'
+  map:
+    for_each: '{{ tasks.src.outputs.files }}'
+    after: [{ task: src, on: end }]
+    run: |
+      echo {{ item }} >> DIR/begun
+      test {{ item }} = 1 || until test -e DIR/go; do sleep 0.02; done
+      echo {{ item }} >> DIR/ended
+";
+
+#[test]
+fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() {
+    let mut cluster = Cluster::new(&[]);
+    cluster.start_worker("w", WORKER);
+    cluster.healthy("w");
+    let dir = cluster.path("");
+    write(&dir, "wf.yaml", MAPS);
+    let mut it = Struck {
+        cluster,
+        rng: Rng(1),
+        blows: Blows::default(),
+        victims: SEEN,
+    };
+    let submitted = it.run(&["submit", "wf.yaml", "--json"]).json();
+    let run = submitted["id"].as_str().expect("an id").to_owned();
+    let ended = dir.join("ended");
+    let begun = || lines(&dir.join("begun")).len() == 2 && lines(&ended).len() == 1;
+    it.cluster
+        .until("one of the map runs", || begun().then_some(()));
+    it.cluster.kill_scheduler();
+    it.cluster.start_scheduler();
+    std::fs::write(dir.join("go"), "").expect("a file");
+    let watched = it.run(&["watch", &run, "--json"]);
+    assert_eq!(watched.code, Some(1), "{watched:?}");
+    let shown: serde_json::Value = serde_json::from_str(&watched.out).expect("JSON");
+    let items = &shown["items"];
+    assert_eq!(
+        (&items["done"], &items["blocked"]),
+        (&3.into(), &2.into()),
+        "{items}"
+    );
+    let mut ended = lines(&ended);
+    ended.sort();
+    assert_eq!(ended, ["1", "2"]);
+    assert_eq!(lines(&dir.join("begun")).len(), 2);
+    leave_nothing(it.cluster);
+}
+
 /// A run in a cluster whose parts are killed so often; says how many of its items finished more
 /// than once.
 fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
