@@ -441,7 +441,10 @@ impl Run {
 
     /// Begins again with what stays DONE.
     fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[Carried], again: &[ItemSpan]) {
-        let done = again::without(self.done(), again);
+        // There may be a million of them, and they are needed no more.
+        let kept = self.done.take();
+        let done = kept.unwrap_or_else(|| self.progress.done().collect());
+        let done = again::without(done, again);
         let done = match plan {
             None => done,
             Some(plan) => {
@@ -449,7 +452,6 @@ impl Run {
                 compare::moved(done, carried)
             }
         };
-        self.done = None;
         self.progress = Progress::new(&self.planned, [], done);
         self.times = Times::default();
         self.has_begun = false;

@@ -48,6 +48,10 @@ problems! {
         413: "The body is too large.",
         415: "The body is in another media type.",
     }
+    /// Of whatever lets a run go on.
+    CannotGoOn {
+        409: "It is not HALTED or FAILED, or another generation lives.",
+    }
     /// Of whatever the store or the scheduler is asked for.
     Unavailable {
         500: "A bug.",

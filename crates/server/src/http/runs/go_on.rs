@@ -20,7 +20,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::given::{self, Parameters};
-use super::super::openapi::answers::{BadBody, BadRequest, NotFound, OfRun, PROBLEM, Unavailable};
+use super::super::openapi::answers::{
+    BadBody, BadRequest, CannotGoOn, NotFound, OfRun, PROBLEM, Unavailable,
+};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shown};
 use super::change::{compiled, fault, no_task, wish, workflow, wrong};
@@ -43,11 +45,11 @@ use crate::access::Caller;
     request_body(content = ResumeRun<Value>, description = "May be left out."),
     responses(
         (status = 200, description = "It is durable; or what would be done.", body = ResumedOrPreview),
-        (status = 409, description = "It is not HALTED or FAILED, or another generation lives.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "The workflow cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         NotFound,
+        CannotGoOn,
         Unavailable
     )
 )]
@@ -102,11 +104,11 @@ pub(in super::super) async fn resume(
     request_body(content = Option<RetryRun>, description = "May be left out: what is not DONE is done."),
     responses(
         (status = 200, description = "It is durable; or what would be done.", body = ResumedOrPreview),
-        (status = 409, description = "It is not HALTED or FAILED, or another generation lives.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "There is no such task.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         NotFound,
+        CannotGoOn,
         Unavailable
     )
 )]
