@@ -26,7 +26,7 @@ class FieldError:
 
     field: str
     message: str
-    mend: str
+    hint: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Problem:
 def _field_errors(told: Any) -> List[FieldError]:
     listed = told if isinstance(told, list) else []
     return [
-        FieldError(*(str(each.get(name, "")) for name in ("field", "message", "mend")))
+        FieldError(*(str(each.get(name, "")) for name in ("field", "message", "hint")))
         for each in listed
         if isinstance(each, Mapping)
     ]
@@ -109,7 +109,7 @@ class BatonError(Exception):
             text += f": {problem.detail}"
         for error in problem.errors:
             place = f"{error.field}\n" if error.field else ""
-            text += f"\n\n{place}  {error.message}\n  mend: {error.mend}"
+            text += f"\n\n{place}  {error.message}\n  hint: {error.hint}"
         return text
 
 
@@ -142,8 +142,8 @@ class ConnectionFailed(BatonError):
 class WorkflowError(BatonError, ValueError):
     """A workflow is defined in a way that cannot be meant. No server was asked."""
 
-    def __init__(self, title: str, mend: str = "") -> None:
-        super().__init__(Problem(title=title, detail=mend))
+    def __init__(self, title: str, hint: str = "") -> None:
+        super().__init__(Problem(title=title, detail=hint))
 
 
 class WaitTimeout(BatonError, TimeoutError):

@@ -81,15 +81,15 @@ def _check_same(function: Callable[..., Any], name: str, known: str, module: Any
         )
     if inspect.isfunction(found) or isinstance(found, TaskFunction):
         why = f"since {name} in the module {known} is another function by now"
-        mend = "give each a name of its own; a decorator beside @task goes below it"
+        hint = "give each a name of its own; a decorator beside @task goes below it"
     else:
         why = f"since {name} in the module {known} is by now {type(found).__name__}"
-        mend = "use @task as the uppermost decorator, and the name only once"
-    _refuse(name, why, mend)
+        hint = "use @task as the uppermost decorator, and the name only once"
+    _refuse(name, why, hint)
 
 
-def _refuse(name: str, why: str, mend: str) -> NoReturn:
-    raise WorkflowError(f"the function {name} cannot be found by a worker, {why}", mend)
+def _refuse(name: str, why: str, hint: str) -> NoReturn:
+    raise WorkflowError(f"the function {name} cannot be found by a worker, {why}", hint)
 
 
 def _refuse_method(name: str) -> NoReturn:

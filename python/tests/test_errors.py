@@ -41,7 +41,7 @@ def run() -> Run:
         BatonError(Problem("title", "detail", 422, "invalid", [FieldError("a", "b", "c")])),
         ConnectionFailed("http://x", "refused", may_have_happened=True),
         ConnectionFailed("http://x", "not trusted", may_pass=False),
-        WorkflowError("title", "mend"),
+        WorkflowError("title", "hint"),
         WaitTimeout(run(), 1.5),
         RunFailed(run(), [ErrorGroup("a", "exited with 1", 2, "i7")]),
         RunConflict(run(), Problem("Conflict", "r1 is at generation 4", 409, "generation")),

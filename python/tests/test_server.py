@@ -92,7 +92,7 @@ def test_a_workflow_with_a_mistake_is_refused_with_its_place(
     with pytest.raises(BatonError) as caught:
         wf.run(client)
     [error] = caught.value.errors
-    assert caught.value.status == 422 and error.field.startswith("tasks.a") and error.mend
+    assert caught.value.status == 422 and error.field.startswith("tasks.a") and error.hint
     assert word in error.message
 
 
@@ -133,7 +133,7 @@ def test_what_runs_may_end_when_a_run_is_drained(client: Client, tmp_path: Path)
 
 def test_a_changed_workflow_runs_again_what_has_changed(client: Client) -> None:
     def made(command: str) -> Workflow:
-        wf = Workflow("mended")
+        wf = Workflow("fixed")
         (
             wf.task("good", run="echo good")
             >> wf.task("bad", run=command)

@@ -101,14 +101,14 @@ def test_a_registration_that_fails_is_taken_back(odd: Odd, monkeypatch: pytest.M
     ]
 
 
-def test_a_problem_names_each_field_and_its_mend(odd: Odd) -> None:
+def test_a_problem_names_each_field_and_its_hint(odd: Odd) -> None:
     problem = {
         "type": "invalid",
         "title": "Unprocessable Entity",
         "status": 422,
         "detail": "1 thing is wrong",
         "errors": [
-            {"field": "tasks.a.rum", "message": "no field `rum`", "mend": "did you mean `run`?"}
+            {"field": "tasks.a.rum", "message": "no field `rum`", "hint": "did you mean `run`?"}
         ],
     }
     odd.replies = [(422, json.dumps(problem).encode())]
@@ -117,7 +117,7 @@ def test_a_problem_names_each_field_and_its_mend(odd: Odd) -> None:
     assert caught.value.errors[0].field == "tasks.a.rum" and caught.value.problem.kind == "invalid"
     assert str(caught.value) == (
         "Unprocessable Entity: 1 thing is wrong\n\n"
-        "tasks.a.rum\n  no field `rum`\n  mend: did you mean `run`?"
+        "tasks.a.rum\n  no field `rum`\n  hint: did you mean `run`?"
     )
 
 

@@ -170,7 +170,7 @@ fn impurities(tree: &str) -> Findings {
         })
         .collect();
     if !reached.contains(PURE) {
-        findings.push(format!("cargo tree did not print {PURE}; mend the check"));
+        findings.push(format!("cargo tree did not print {PURE}; fix the check"));
     }
     findings
 }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_up_names_both_crates_and_the_mend() {
+    fn an_arrow_up_names_both_crates_and_the_hint() {
         let packages = [
             package("baton-model", &["baton-core"]),
             package("baton-core", &[]),

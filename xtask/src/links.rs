@@ -24,7 +24,7 @@ pub(crate) fn dead_links(page: &str, text: &str, files: &BTreeSet<&str>) -> Find
             let exists = resolve(page, path).is_some_and(|found| exists(&found, files));
             if !exists {
                 findings.push(format!(
-                    "{page}:{number}: the link {target} leads nowhere; mend the path or remove the link"
+                    "{page}:{number}: the link {target} leads nowhere; fix the path or remove the link"
                 ));
             }
         }
@@ -117,7 +117,7 @@ mod tests {
     fn a_link_that_leads_nowhere_is_found_at_its_line() {
         assert_eq!(
             dead("docs/a.md", "fine\n[b](b.md)\n"),
-            ["docs/a.md:2: the link b.md leads nowhere; mend the path or remove the link"]
+            ["docs/a.md:2: the link b.md leads nowhere; fix the path or remove the link"]
         );
         assert_eq!(dead("README.md", "[x]: docs/b.md\n").len(), 1);
         assert_eq!(dead("README.md", "[a](docs/a.md) and [b](b.md)").len(), 1);

@@ -49,7 +49,7 @@ enum Command {
     Help,
 }
 
-/// What a check has found: one line for each thing to mend.
+/// What a check has found: one line for each thing to fix.
 type Findings = Vec<String>;
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             for finding in &findings {
                 eprintln!("{finding}");
             }
-            eprintln!("xtask {}: {} to mend", words.join(" "), findings.len());
+            eprintln!("xtask {}: {} to fix", words.join(" "), findings.len());
             ExitCode::FAILURE
         }
         Err(error) => {

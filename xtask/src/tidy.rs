@@ -13,7 +13,7 @@ use crate::repo::Repo;
 /// No Rust file is longer; the aim is 600. A longer one is a folder.
 const RUST_LINES_MAX: usize = 800;
 
-/// What may not stand in Rust code, with the mend.
+/// What may not stand in Rust code, with the hint.
 const FORBIDDEN: &[(&str, &str)] = &[
     (
         concat!("todo", "!("),
@@ -79,9 +79,9 @@ fn untidy(path: &str, text: &str) -> Findings {
             ));
         }
         if rust {
-            for (needle, mend) in FORBIDDEN {
+            for (needle, hint) in FORBIDDEN {
                 if line.contains(needle) {
-                    found(format!("{needle} is not allowed; {mend}"));
+                    found(format!("{needle} is not allowed; {hint}"));
                 }
             }
         }

@@ -104,12 +104,12 @@ pub(crate) fn run(schedule: &Schedule) -> Ended {
         Ok(seen) if preview.json => out.json(&seen.shown())?,
         Ok(seen) => seen.print(&mut out)?,
         Err(error) if preview.json => {
-            out.json(&serde_json::json!({ "error": error.message, "mend": error.mend }))?;
+            out.json(&serde_json::json!({ "error": error.message, "hint": error.hint }))?;
             out.flush()?;
             return Err(Failure::Silent(USAGE));
         }
         Err(error) => {
-            let text = format!("{}\n  mend: {}", error.message, error.mend);
+            let text = format!("{}\n  hint: {}", error.message, error.hint);
             return Err(Failure::usage(text));
         }
     }

@@ -123,7 +123,7 @@ fn inspect_prints_the_errors_of_a_file_and_exits_with_2() {
     let file = file.to_str().expect("text");
     let said = world.baton(&["inspect", file]);
     assert_eq!((said.code, &*said.out), (2, ""));
-    assert!(said.err.contains("t.yaml:3:1: timout") && said.err.contains("mend: "));
+    assert!(said.err.contains("t.yaml:3:1: timout") && said.err.contains("hint: "));
     let json = world.json(&["inspect", file, "--json"]);
     assert_eq!(json["problems"][0]["kind"], "unknown-field");
     assert_eq!(world.baton(&["inspect", "none.yaml"]).code, 2);

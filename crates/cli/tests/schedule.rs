@@ -83,17 +83,17 @@ fn the_policy_for_changed_clocks_can_be_tried() {
 }
 
 #[test]
-fn a_wrong_schedule_gets_its_mend_and_exit_2() {
+fn a_wrong_schedule_gets_its_hint_and_exit_2() {
     let (code, out, err) = preview(&["75 * * * *"]);
     assert_eq!((code, &*out), (Some(2), ""));
     assert_eq!(
         err,
-        "baton: minute: 75 is more than 59\n  mend: write a number from 0 to 59\n"
+        "baton: minute: 75 is more than 59\n  hint: write a number from 0 to 59\n"
     );
     let (code, out, err) = preview(&["every", "mnday", "at", "9:00", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, &*err), (Some(2), ""));
-    assert_eq!(json["mend"], "did you mean `monday`?");
+    assert_eq!(json["hint"], "did you mean `monday`?");
     let (code, _, err) = preview(&["noon", "--timezone", "Berlin"]);
     assert_eq!(code, Some(2));
     assert!(err.contains("such as Europe/Berlin"), "{err}");

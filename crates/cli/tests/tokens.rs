@@ -128,8 +128,8 @@ fn a_server_for_others_does_not_start_without_a_token_and_says_how_to_make_one()
     for port in ["--listen", "--worker-listen"] {
         let refused = start(port);
         assert_eq!(refused.code, Some(2), "{refused:?}");
-        let mend = "baton token create --role admin --data data";
-        assert!(refused.err.contains(mend), "{refused:?}");
+        let hint = "baton token create --role admin --data data";
+        assert!(refused.err.contains(hint), "{refused:?}");
     }
 }
 

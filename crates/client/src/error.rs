@@ -103,7 +103,7 @@ fn told(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
         if !error.field.is_empty() {
             writeln!(f, "{}", error.field)?;
         }
-        write!(f, "  {}\n  mend: {}", error.message, error.mend)?;
+        write!(f, "  {}\n  hint: {}", error.message, error.hint)?;
     }
     Ok(())
 }
@@ -132,16 +132,16 @@ mod tests {
             kind: "invalid".to_owned(),
             title: "the task has errors".to_owned(),
             status: 422,
-            detail: "mend 1 of them".to_owned(),
+            detail: "fix 1 of them".to_owned(),
             errors: vec![ProblemAt {
                 field: "rum".to_owned(),
                 message: "a task has no field `rum`".to_owned(),
-                mend: "did you mean `run`?".to_owned(),
+                hint: "did you mean `run`?".to_owned(),
             }],
         }));
         assert_eq!(
             problem.to_string(),
-            "the task has errors: mend 1 of them\n\nrum\n  a task has no field `rum`\n  mend: did \
+            "the task has errors: fix 1 of them\n\nrum\n  a task has no field `rum`\n  hint: did \
              you mean `run`?"
         );
         assert!(!problem.may_pass() && !problem.is_not_found());
@@ -158,12 +158,12 @@ mod tests {
             errors: vec![ProblemAt {
                 field: "task".to_owned(),
                 message: text.to_owned(),
-                mend: "name another".to_owned(),
+                hint: "name another".to_owned(),
             }],
         }));
         assert_eq!(
             problem.to_string(),
-            "cannot be used\n\ntask\n  r2 has no task `nope`\n  mend: name another"
+            "cannot be used\n\ntask\n  r2 has no task `nope`\n  hint: name another"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! What is wrong with a file, as a person reads it and as a program does.
 //!
 //! A reader collects problems instead of stopping at the first, so that a file is
-//! mended in one go. Text from the file is repeated only through [`quote`], which
+//! fixed in one go. Text from the file is repeated only through [`quote`], which
 //! keeps it short and free of control characters: an error is printed to a
 //! terminal.
 
@@ -83,7 +83,7 @@ pub struct Position {
     pub column: u32,
 }
 
-/// One thing to mend.
+/// One thing to fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// What sort of thing.
@@ -97,7 +97,7 @@ pub struct Problem {
     /// What is wrong.
     pub message: String,
     /// What to do about it.
-    pub mend: String,
+    pub hint: String,
 }
 
 /// Where in a file something was said.
@@ -108,13 +108,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn problem(&self, kind: Kind, message: String, mend: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, kind: Kind, message: String, hint: impl Into<String>) -> Problem {
         Problem {
             kind,
             position: self.position,
             path: self.path.clone(),
             message,
-            mend: mend.into(),
+            hint: hint.into(),
         }
     }
 }
@@ -124,7 +124,7 @@ impl Place {
 pub struct Errors {
     /// The file, as it was named to us.
     pub file: String,
-    /// What to mend, in the order of the text.
+    /// The problems, in the order of the text.
     pub problems: Vec<Problem>,
     /// How many more there are.
     pub left_off: usize,
@@ -161,7 +161,7 @@ impl fmt::Display for Errors {
             if !problem.path.is_empty() {
                 write!(f, ": {}", problem.path)?;
             }
-            write!(f, "\n  {}\n  mend: {}", problem.message, problem.mend)?;
+            write!(f, "\n  {}\n  hint: {}", problem.message, problem.hint)?;
         }
         if self.left_off > 0 {
             write!(f, "\n\nand {} more", self.left_off)?;
@@ -206,7 +206,7 @@ mod tests {
             position: line.map(|line| Position { line, column: 1 }),
             path: "x".to_owned(),
             message: message.to_owned(),
-            mend: "do".to_owned(),
+            hint: "do".to_owned(),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn parameters(
             problems.push(given("params", name).problem(
                 Kind::UnknownParam,
                 format!("the {what} has no parameter {}", quote(name)),
-                suggest::mend(problems.len(), name, known, "its parameters are:"),
+                suggest::hint(problems.len(), name, known, "its parameters are:"),
             ));
             continue;
         };
@@ -50,9 +50,9 @@ pub(crate) fn parameters(
             let Unfit {
                 kind,
                 message,
-                mend,
+                hint,
             } = unfit;
-            problems.push(given("params", name).problem(kind, message, mend));
+            problems.push(given("params", name).problem(kind, message, hint));
             // It was given, badly: nobody need be told that it is missing.
             value.clone()
         });

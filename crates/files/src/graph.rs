@@ -107,7 +107,7 @@ fn unknown(found: usize, name: &str, place: &Place, known: &BTreeMap<&str, usize
     place.problem(
         Kind::UnknownProcess,
         format!("there is no process {}", quote(name)),
-        suggest::mend(found, name, names, "the processes are:"),
+        suggest::hint(found, name, names, "the processes are:"),
     )
 }
 
@@ -128,7 +128,7 @@ fn forbidden(from: &Draft, dependency: &DraftDependency, to: &Draft) -> Vec<Prob
         ));
     }
     if from.spec.is_final != to.spec.is_final {
-        let mend = if from.spec.is_final {
+        let hint = if from.spec.is_final {
             "remove it: a final process starts when all regular ones are over anyway"
         } else {
             "remove it, or `final`: a final process starts when all regular ones are over"
@@ -141,7 +141,7 @@ fn forbidden(from: &Draft, dependency: &DraftDependency, to: &Draft) -> Vec<Prob
         problems.push(dependency.place.problem(
             Kind::FinalDependency,
             format!("{waiter} is {first} and waits for {waited}, which is {second}"),
-            mend,
+            hint,
         ));
     }
     if to.spec.ephemeral && !from.spec.ephemeral {
@@ -252,10 +252,10 @@ fn explain<'a>(what: &str, name: impl Fn(usize) -> &'a str, cycle: &[(usize, &Pl
     } else {
         format!("these {what} wait for each other: {path}")
     };
-    let mend = if cycle.len() == 1 {
+    let hint = if cycle.len() == 1 {
         "remove this dependency"
     } else {
         "remove one of these dependencies"
     };
-    cycle[lead].1.problem(Kind::Cycle, message, mend)
+    cycle[lead].1.problem(Kind::Cycle, message, hint)
 }

@@ -224,8 +224,8 @@ fn text<'a>(bytes: &'a [u8], size: &Size, name: &str) -> Result<&'a str, Errors>
 /// The name of a file in errors, its format, and what is in it.
 fn open(path: &Path, bytes_max: usize) -> Result<(String, Format, Vec<u8>), Errors> {
     let name = path.display().to_string();
-    let fail = |kind, message: String, mend: &str| {
-        Errors::new(&name, vec![Place::default().problem(kind, message, mend)])
+    let fail = |kind, message: String, hint: &str| {
+        Errors::new(&name, vec![Place::default().problem(kind, message, hint)])
     };
     let format = Format::of(path).ok_or_else(|| {
         fail(

@@ -20,7 +20,7 @@ pub const TEXT_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 /// Processes of one task: ten times what recovery is measured with.
 pub const PROCESSES_MAX: usize = 10_000;
 
-/// Problems that are reported one by one; the rest is only counted. Nobody mends
+/// Problems that are reported one by one; the rest is only counted. Nobody fixes
 /// more than this before trying again.
 pub const PROBLEMS_MAX: usize = 50;
 
@@ -117,7 +117,7 @@ pub(crate) const TASK: Size = Size {
     values_max: VALUES_MAX,
     json_values_max: FILE_BYTES_MAX,
     text_bytes_max: TEXT_BYTES_MAX,
-    mend: "move data into files of their own, or make a workflow of several tasks",
+    hint: "move data into files of their own, or make a workflow of several tasks",
 };
 
 /// A workflow file.
@@ -128,5 +128,5 @@ pub(crate) const WORKFLOW: Size = Size {
     values_max: WORKFLOW_VALUES_MAX,
     json_values_max: WORKFLOW_VALUES_MAX,
     text_bytes_max: WORKFLOW_TEXT_BYTES_MAX,
-    mend: "write edges as texts, items as ranges or as the outputs of a task, and large files as JSON",
+    hint: "write edges as texts, items as ranges or as the outputs of a task, and large files as JSON",
 };

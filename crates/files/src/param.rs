@@ -65,7 +65,7 @@ pub enum ParamKind {
 pub(crate) struct Unfit {
     pub(crate) kind: Kind,
     pub(crate) message: String,
-    pub(crate) mend: String,
+    pub(crate) hint: String,
 }
 
 impl ParamKind {
@@ -87,7 +87,7 @@ impl ParamKind {
         }
     }
 
-    /// The one spelling of a value. `verb` is what a mend asks for: to write something
+    /// The one spelling of a value. `verb` is what a hint asks for: to write something
     /// else, or to give it.
     pub(crate) fn fit(&self, text: &str, verb: &str) -> Result<String, Unfit> {
         let fitted = match self {
@@ -112,7 +112,7 @@ impl ParamKind {
         fitted.map_err(|(kind, why)| Unfit {
             kind,
             message: format!("{} {why}", quote(text)),
-            mend: match self.nearest(text) {
+            hint: match self.nearest(text) {
                 Some(value) => format!("did you mean {}?", quote(value)),
                 None => format!("{verb} {self}"),
             },
@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn fit(kind: &ParamKind, text: &str) -> Result<String, String> {
-        let unfit = |unfit: Unfit| format!("{}: {}", unfit.message, unfit.mend);
+        let unfit = |unfit: Unfit| format!("{}: {}", unfit.message, unfit.hint);
         kind.fit(text, "give").map_err(unfit)
     }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_fit_is_refused_with_its_mend() {
+    fn a_value_that_does_not_fit_is_refused_with_its_hint() {
         for (kind, text, expected) in [
             (
                 int(None, None),

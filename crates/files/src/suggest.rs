@@ -64,17 +64,17 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// The mend for a word that is none of the candidates. `found` is how many problems
+/// The hint for a word that is none of the candidates. `found` is how many problems
 /// there are already: beyond what is shown, nobody reads a suggestion, and a file
 /// full of them would cost the product of its wrong and its right names.
-pub(crate) fn mend<'a>(
+pub(crate) fn hint<'a>(
     found: usize,
     word: &str,
     candidates: impl IntoIterator<Item = &'a str> + Clone,
     otherwise: &str,
 ) -> String {
     if found > 2 * PROBLEMS_MAX {
-        return "mend the others first".to_owned();
+        return "fix the others first".to_owned();
     }
     match nearest(word, candidates.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),

@@ -132,7 +132,7 @@ impl Text {
                     pieces.push(Piece::Literal(std::mem::take(&mut literal)));
                     pieces.push(Piece::Reference(reference));
                 }
-                Err((kind, message, mend)) => problems.push(item.problem(kind, message, mend)),
+                Err((kind, message, hint)) => problems.push(item.problem(kind, message, hint)),
             }
             rest = &after[end + 2..];
         }
@@ -179,11 +179,11 @@ impl Text {
                 }
                 Piece::Reference(reference) => match values.get(reference, problems.len()) {
                     Ok(value) => open.push_str(&value),
-                    Err((kind, message, mend)) => {
+                    Err((kind, message, hint)) => {
                         problems.push(self.place.problem(
                             kind,
                             format!("{reference} {message}"),
-                            mend,
+                            hint,
                         ));
                     }
                 },
@@ -240,7 +240,7 @@ impl Values<'_> {
                         Some(_) => "is not a parameter of this workflow".to_owned(),
                         None => "is not a parameter of this task".to_owned(),
                     },
-                    suggest::mend(
+                    suggest::hint(
                         found,
                         name,
                         self.params.keys().map(String::as_str),
@@ -309,13 +309,13 @@ fn in_workflow(inside: &str, found: usize) -> Result<Reference, Complaint> {
         ));
     }
     if is_name(inside) && !WORKFLOW_NAMESPACES.contains(&inside) {
-        let mend = match suggest::nearest(inside, ["item"]) {
+        let hint = match suggest::nearest(inside, ["item"]) {
             Some(_) => "did you mean `{{ item }}`?".to_owned(),
             None => format!(
                 "did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for two braces that are no template"
             ),
         };
-        return Err((Kind::Template, format!("{shown} is no reference"), mend));
+        return Err((Kind::Template, format!("{shown} is no reference"), hint));
     }
     if !is_name(namespace) || WORKFLOW_NAMESPACES.contains(&namespace) {
         return Err((
@@ -331,7 +331,7 @@ fn in_workflow(inside: &str, found: usize) -> Result<Reference, Complaint> {
             "{shown} refers to {}, which does not exist",
             quote(namespace)
         ),
-        suggest::mend(found, namespace, names, "a template can refer to:"),
+        suggest::hint(found, namespace, names, "a template can refer to:"),
     ))
 }
 
@@ -341,7 +341,7 @@ fn reference(inside: &str, found: usize) -> Result<Reference, Complaint> {
     let shown = quote(&format!("{{{{ {inside} }}}}"));
     let Some((namespace, name)) = inside.split_once('.').filter(|(_, name)| is_name(name)) else {
         // `{{ day }}` is most often a parameter without its namespace.
-        let mend = if is_name(inside) && !NAMESPACES.contains(&inside) {
+        let hint = if is_name(inside) && !NAMESPACES.contains(&inside) {
             format!(
                 "did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for two braces that are no template"
             )
@@ -350,7 +350,7 @@ fn reference(inside: &str, found: usize) -> Result<Reference, Complaint> {
              `{{{{` for two braces that are no template"
                 .to_owned()
         };
-        return Err((Kind::Template, format!("{shown} is no reference"), mend));
+        return Err((Kind::Template, format!("{shown} is no reference"), hint));
     };
     match (namespace, name) {
         ("params", name) => Ok(Reference::Param(name.to_owned())),
@@ -360,7 +360,7 @@ fn reference(inside: &str, found: usize) -> Result<Reference, Complaint> {
         ("task", name) => Err((
             Kind::UnknownReference,
             format!("{shown} does not exist"),
-            suggest::mend(
+            suggest::hint(
                 found,
                 name,
                 TASK_FIELDS.iter().copied(),
@@ -373,7 +373,7 @@ fn reference(inside: &str, found: usize) -> Result<Reference, Complaint> {
                 "{shown} refers to {}, which does not exist",
                 quote(namespace)
             ),
-            suggest::mend(
+            suggest::hint(
                 found,
                 namespace,
                 NAMESPACES.iter().copied(),

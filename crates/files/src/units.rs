@@ -19,30 +19,30 @@ pub struct UnitError {
     /// What is wrong.
     pub message: String,
     /// What to write instead.
-    pub mend: String,
+    pub hint: String,
 }
 
 impl UnitError {
-    fn bad(message: String, mend: &str) -> Self {
+    fn bad(message: String, hint: &str) -> Self {
         Self {
             kind: Kind::BadValue,
             message,
-            mend: mend.to_owned(),
+            hint: hint.to_owned(),
         }
     }
 
-    fn range(message: String, mend: &str) -> Self {
+    fn range(message: String, hint: &str) -> Self {
         Self {
             kind: Kind::OutOfRange,
             message,
-            mend: mend.to_owned(),
+            hint: hint.to_owned(),
         }
     }
 }
 
 impl fmt::Display for UnitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.message, self.mend)
+        write!(f, "{}; {}", self.message, self.hint)
     }
 }
 
@@ -150,7 +150,7 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
             let mut error = bad("has a unit that is none of B, KB, KiB, MB, MiB, GB, GiB, TB, TiB");
             let near = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(unit);
             if let Some((name, _)) = SIZES.iter().find(near) {
-                error.mend = format!("did you mean `{}{name}`?", &text[..digits]);
+                error.hint = format!("did you mean `{}{name}`?", &text[..digits]);
             }
             return Err(error);
         }
@@ -206,14 +206,14 @@ enum Unfit {
 }
 
 impl Unfit {
-    fn explain(&self, text: &str, smallest: &str, mend: &str) -> UnitError {
+    fn explain(&self, text: &str, smallest: &str, hint: &str) -> UnitError {
         let text = quote(text);
         match self {
-            Self::NoNumber => UnitError::bad(format!("{text} has no number in it"), mend),
+            Self::NoNumber => UnitError::bad(format!("{text} has no number in it"), hint),
             Self::Fraction => {
-                UnitError::bad(format!("{text} is no whole number of {smallest}"), mend)
+                UnitError::bad(format!("{text} is no whole number of {smallest}"), hint)
             }
-            Self::TooLarge => UnitError::range(format!("{text} is too large"), mend),
+            Self::TooLarge => UnitError::range(format!("{text} is too large"), hint),
         }
     }
 }

@@ -94,7 +94,7 @@ fn a_parameter_that_does_not_exist_is_refused_with_a_suggestion() {
     binding.params.insert("must-hvae".to_owned(), String::new());
     let errors = file("x").bind(&binding).expect_err("no such parameter");
     assert_eq!(errors.problems[0].kind, Kind::UnknownParam);
-    assert_eq!(errors.problems[0].mend, "did you mean `must-have`?");
+    assert_eq!(errors.problems[0].hint, "did you mean `must-have`?");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_value_that_does_not_fit_is_told_once_at_its_parameter() {
     };
     assert_eq!((problem.kind, &*problem.path), (Kind::BadValue, "params.n"));
     assert_eq!(
-        (problem.position, &*problem.mend),
+        (problem.position, &*problem.hint),
         (None, "give a whole number")
     );
 }

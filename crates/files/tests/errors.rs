@@ -52,7 +52,7 @@ fn every_bad_file_is_explained_as_it_was_agreed() {
 }
 
 #[test]
-fn every_problem_has_a_place_or_says_why_not_and_a_mend() {
+fn every_problem_has_a_place_or_says_why_not_and_a_hint() {
     for path in cases() {
         for problem in errors(&path).problems {
             let stands_nowhere = problem.kind == Kind::Unbound || !given(&path).params.is_empty();
@@ -62,8 +62,8 @@ fn every_problem_has_a_place_or_says_why_not_and_a_mend() {
                 "{}: {problem:?}",
                 path.display()
             );
-            assert!(!problem.message.is_empty() && !problem.mend.is_empty());
-            assert!(!problem.message.contains('\n') && !problem.mend.contains('\n'));
+            assert!(!problem.message.is_empty() && !problem.hint.is_empty());
+            assert!(!problem.message.contains('\n') && !problem.hint.contains('\n'));
         }
     }
 }

@@ -475,7 +475,7 @@ fn outputs_far_upstream_are_looked_for_within_bounds() {
     }
     let errors = parse_workflow(&text, Format::Yaml, "far").expect_err("too far");
     assert_eq!(
-        errors.problems[0].mend,
+        errors.problems[0].hint,
         "name the task itself: `after: [t0]`"
     );
 }

@@ -430,7 +430,7 @@ fn every_bad_file_is_explained_as_it_was_agreed() {
 }
 
 #[test]
-fn every_problem_has_a_place_unless_it_was_given_and_a_mend() {
+fn every_problem_has_a_place_unless_it_was_given_and_a_hint() {
     for path in cases() {
         for problem in errors(&path).problems {
             let is_given = problem.path.starts_with("params.");
@@ -439,8 +439,8 @@ fn every_problem_has_a_place_unless_it_was_given_and_a_mend() {
                 "{}: {problem:?}",
                 path.display()
             );
-            assert!(!problem.message.is_empty() && !problem.mend.is_empty());
-            assert!(!problem.message.contains('\n') && !problem.mend.contains('\n'));
+            assert!(!problem.message.is_empty() && !problem.hint.is_empty());
+            assert!(!problem.message.contains('\n') && !problem.hint.contains('\n'));
         }
     }
 }

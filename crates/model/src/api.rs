@@ -464,5 +464,5 @@ pub struct ProblemAt {
     /// What.
     pub message: String,
     /// What to do.
-    pub mend: String,
+    pub hint: String,
 }

@@ -145,7 +145,7 @@ impl Timeouts {
     /// Refuses a budget under which a worker would not give up strictly first.
     ///
     /// # Errors
-    /// Names the span that is wrong and how to mend it.
+    /// Names the span that is wrong and how to fix it.
     pub fn validate(&self) -> Result<(), TimeoutsError> {
         let spans = [
             ("heartbeat_period", self.heartbeat_period),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_without_room_for_killing_is_refused_with_the_mend() {
+    fn a_budget_without_room_for_killing_is_refused_with_the_hint() {
         let timeouts = Timeouts {
             lose_after: Millis::from_secs(20),
             ..Timeouts::default()

@@ -102,7 +102,7 @@ fn at_least_fifteen_bugs_are_listed_with_what_they_do() {
 }
 
 #[test]
-fn bad_usage_exits_with_two_and_names_the_mend() {
+fn bad_usage_exits_with_two_and_names_the_hint() {
     let unknown = sim(&["--bug", "no-such-bug"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown.stderr).contains("--list-bugs"));

@@ -92,7 +92,7 @@ fn a_right_transcript_passes_and_is_rewritten_to_itself() {
 }
 
 #[test]
-fn a_wrong_transcript_is_found_with_its_file_and_line_and_mended_by_a_rewrite() {
+fn a_wrong_transcript_is_found_with_its_file_and_line_and_fixed_by_a_rewrite() {
     let wrong = GOOD.replace("state=NEW", "state=HEALTHY");
     let played = script::play("bad.txt", &wrong).expect("the script is well formed");
     assert_eq!(played.differences.len(), 1);

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, in words for the person who has to mend it.
+//! What can go wrong with a store, in words for the person who has to fix it.
 
 use std::fmt;
 

@@ -13,18 +13,18 @@ pub enum TlsError {
         /// What is wrong with it.
         why: String,
         /// What to do about it.
-        mend: &'static str,
+        hint: &'static str,
     },
     /// The cryptography does not suit the protocol.
     Provider(rustls::Error),
 }
 
 impl TlsError {
-    pub(crate) fn file(path: &Path, why: impl Into<String>, mend: &'static str) -> Self {
+    pub(crate) fn file(path: &Path, why: impl Into<String>, hint: &'static str) -> Self {
         Self::File {
             path: path.to_owned(),
             why: why.into(),
-            mend,
+            hint,
         }
     }
 }
@@ -32,7 +32,7 @@ impl TlsError {
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, why, mend } => write!(f, "{} {why}; {mend}", path.display()),
+            Self::File { path, why, hint } => write!(f, "{} {why}; {hint}", path.display()),
             Self::Provider(error) => write!(f, "TLS cannot be used: {error}"),
         }
     }

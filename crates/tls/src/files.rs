@@ -134,7 +134,7 @@ mod tests {
     use crate::testing::{Ca, Wanted};
 
     #[test]
-    fn what_cannot_be_used_is_refused_with_its_file_and_a_mend() {
+    fn what_cannot_be_used_is_refused_with_its_file_and_a_hint() {
         let dir = tempfile::tempdir().expect("a place");
         let at = |name: &str| dir.path().join(name);
         let ca = Ca::new("ca");
@@ -183,7 +183,7 @@ mod tests {
             let text = error.to_string();
             let blamed = format!("{} ", at(blamed).display());
             assert!(text.starts_with(&blamed) && text.contains(word), "{text}");
-            assert!(text.contains("; "), "and a mend: {text}");
+            assert!(text.contains("; "), "and a hint: {text}");
         }
         assert!(roots(&at("nothing")).is_err());
     }

@@ -1,6 +1,6 @@
 //! Certificates and keys as Baton uses them, on every side of a connection.
 //!
-//! Files in, rustls's configurations out, with errors that name the file and the mend. Nothing
+//! Files in, rustls's configurations out, with errors that name the file and the hint. Nothing
 //! here opens a socket: that is `server`, `agent` and `client`. Files are read anew by every
 //! `load`, so that whoever wants changed files to count calls it again.
 //!

@@ -54,7 +54,7 @@ impl Memory {
             Failure::Told(
                 INTERNAL,
                 format!(
-                    "{}: {error}; this is not what baton wrote there: mend it, or name another \
+                    "{}: {error}; this is not what baton wrote there: fix it, or name another \
                      directory with --data",
                     self.path.display()
                 ),

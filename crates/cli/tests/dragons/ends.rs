@@ -106,14 +106,14 @@ processes:
     );
     assert_eq!(scenario.status()["state"], "ACTIVE");
     assert!(is_alive(pid) && is_alive(coordinator), "what runs goes on");
-    let mended = scenario.through("exec \"$@\"");
-    let runner = mended.resume();
+    let fixed = scenario.through("exec \"$@\"");
+    let runner = fixed.resume();
     runner.wait_for_change("the plan goes on", |change| {
         matches!(change, PlanChange::Resumed { .. })
     });
-    mended.touch("go");
+    fixed.touch("go");
     assert_eq!(runner.wait().code, 0);
-    assert_eq!(mended.story().ends("steady"), [exited(0)], "and ran once");
+    assert_eq!(fixed.story().ends("steady"), [exited(0)], "and ran once");
 }
 
 #[test]

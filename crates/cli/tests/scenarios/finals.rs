@@ -24,7 +24,7 @@ processes:
 }
 
 #[test]
-fn final_processes_run_after_a_failure_and_do_not_mend_it() {
+fn final_processes_run_after_a_failure_and_do_not_repair_it() {
     let scenario = Scenario::new(
         "
 task: finals

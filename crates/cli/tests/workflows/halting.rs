@@ -111,7 +111,7 @@ tasks:
     assert_eq!(place.lines("apart"), ["apart"]);
 }
 
-/// Two chains; the second one ends badly unless its last command is mended.
+/// Two chains; the second one ends badly unless its last command is fixed.
 fn chains(second: &str, last: &str) -> String {
     format!(
         "workflow: chains
@@ -166,10 +166,10 @@ fn with_a_changed_file_only_what_changed_and_what_comes_after_it_runs_again() {
 #[test]
 fn without_a_file_a_failed_run_does_what_is_not_done() {
     let place = Place::start();
-    let mended = "test -e DIR/mended && echo b2 >> DIR/ran";
-    let first = place.over(&chains(mended, "echo end >> DIR/ran"));
+    let fixed = "test -e DIR/fixed && echo b2 >> DIR/ran";
+    let first = place.over(&chains(fixed, "echo end >> DIR/ran"));
     first.has_failed();
-    place.touch("mended");
+    place.touch("fixed");
     let run = first.id();
     let preview = place.run(&["resume", run, "--dry-run", "--json"]).json();
     let wanted = ["b2 unfinished", "b3 unfinished", "end unfinished"];

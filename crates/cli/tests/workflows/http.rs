@@ -121,7 +121,7 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
     let file = |tasks: Value| json!({"workflow": "w", "tasks": tasks});
     let cycle = json!({"a": {"run": "x", "after": ["b"]}, "b": {"run": "x", "after": ["a"]}});
     let bad = json!({ "file": file(cycle.clone()) });
-    let words = ["a -> b -> a", "tasks.a.after[0]", "mend"];
+    let words = ["a -> b -> a", "tasks.a.after[0]", "hint"];
     api.refuses("POST", "/runs/", &bad, 422, &words);
     api.refuses("POST", "/runs/", &json!({"file": 7}), 422, &["write a map"]);
     api.refuses("POST", "/runs/", &json!({"fil": {}}), 400, &["fil"]);

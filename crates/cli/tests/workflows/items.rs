@@ -169,7 +169,7 @@ fn parameters_and_conditions_decide_what_runs() {
         let refused = place.run(&["submit", "wf.yaml", "-p", given]);
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(
-            refused.err.contains(field) && refused.err.contains("mend"),
+            refused.err.contains(field) && refused.err.contains("hint"),
             "{refused:?}"
         );
     }

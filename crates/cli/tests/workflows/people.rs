@@ -167,10 +167,10 @@ const BAD: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_bad_file_is_refused_with_its_place_and_its_mend_before_anything_runs() {
+fn a_bad_file_is_refused_with_its_place_and_its_hint_before_anything_runs() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();
-    for (tasks, field, mend) in BAD {
+    for (tasks, field, hint) in BAD {
         write(
             dir,
             "bad.yaml",
@@ -186,8 +186,8 @@ fn a_bad_file_is_refused_with_its_place_and_its_mend_before_anything_runs() {
             assert_eq!(refused.code, Some(2), "{tasks}: {refused:?}");
             assert!(refused.err.contains("bad.yaml:2:"), "{tasks}: {refused:?}");
             assert!(refused.err.contains(field), "{tasks}: {refused:?}");
-            let (_, told) = refused.err.split_once("mend: ").expect("a mend");
-            assert!(told.contains(mend), "{tasks}: {refused:?}");
+            let (_, told) = refused.err.split_once("hint: ").expect("a hint");
+            assert!(told.contains(hint), "{tasks}: {refused:?}");
         }
     }
     assert!(!dir.join(".baton").exists(), "nothing is kept of it");
@@ -195,7 +195,7 @@ fn a_bad_file_is_refused_with_its_place_and_its_mend_before_anything_runs() {
 
 const FAILING: &str = "workflow: failing
 tasks:
-  many: { run: 'echo no such luck >&2; test -e DIR/mended || exit 7', for_each: '0..3' }
+  many: { run: 'echo no such luck >&2; test -e DIR/fixed || exit 7', for_each: '0..3' }
   once: { run: 'echo once >> DIR/ran' }
   next: { run: 'echo next >> DIR/ran', after: [many] }
 ";
@@ -235,7 +235,7 @@ fn what_a_summary_of_a_failed_run_says_to_type_works() {
     assert_eq!(told.len(), 3, "{told:?}");
     assert_eq!(told[0][0], "logs");
     assert_eq!(run(0).good(), "no such luck\n");
-    place.touch("mended");
+    place.touch("fixed");
     assert_eq!(told[1], ["resume", "r1"]);
     run(1).good();
     place.wait("r1").is_done();
@@ -263,7 +263,7 @@ fn a_failed_run_without_a_cluster_shows_an_error_and_the_command_that_goes_on() 
         .expect("a summary");
     let told = commands(summary);
     assert_eq!(told, [["run", "wf.yaml", "-p", "who=you"]]);
-    std::fs::write(dir.join("mended"), "").expect("writable");
+    std::fs::write(dir.join("fixed"), "").expect("writable");
     let args: Vec<&str> = told[0].iter().map(String::as_str).collect();
     let done = here(dir, &args);
     assert_eq!(done.code, Some(0), "{done:?}");

@@ -163,8 +163,8 @@ impl Field {
         }
     }
 
-    fn error(&self, message: impl AsRef<str>, mend: impl Into<String>) -> ScheduleError {
-        ScheduleError::new(format!("{}: {}", self.name, message.as_ref()), mend)
+    fn error(&self, message: impl AsRef<str>, hint: impl Into<String>) -> ScheduleError {
+        ScheduleError::new(format!("{}: {}", self.name, message.as_ref()), hint)
     }
 
     /// A list.
@@ -231,7 +231,7 @@ impl Field {
     /// A number or a name.
     fn number(&self, text: &str) -> Result<u32, ScheduleError> {
         let (min, max) = (self.min, self.max);
-        let mend = || match self.names.first() {
+        let hint = || match self.names.first() {
             Some(_) => format!("write a number from {min} to {max}, or a name"),
             None => format!("write a number from {min} to {max}"),
         };
@@ -239,14 +239,14 @@ impl Field {
             return Ok(place + self.min);
         }
         if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(self.error(format!("{} is not understood", quote(text)), mend()));
+            return Err(self.error(format!("{} is not understood", quote(text)), hint()));
         }
         match text.parse() {
             Ok(number) if (min..=max).contains(&number) => Ok(number),
             Ok(number) if number < min => {
-                Err(self.error(format!("{number} is less than {min}"), mend()))
+                Err(self.error(format!("{number} is less than {min}"), hint()))
             }
-            _ => Err(self.error(format!("{text} is more than {max}"), mend())),
+            _ => Err(self.error(format!("{text} is more than {max}"), hint())),
         }
     }
 }

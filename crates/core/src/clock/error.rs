@@ -8,21 +8,21 @@ pub struct ScheduleError {
     /// What is wrong, beginning with the field if there is one: `minute: 75 is more than 59`.
     pub message: String,
     /// What to do about it.
-    pub mend: String,
+    pub hint: String,
 }
 
 impl ScheduleError {
-    pub(super) fn new(message: impl Into<String>, mend: impl Into<String>) -> Self {
+    pub(super) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            mend: mend.into(),
+            hint: hint.into(),
         }
     }
 }
 
 impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.message, self.mend)
+        write!(f, "{}; {}", self.message, self.hint)
     }
 }
 

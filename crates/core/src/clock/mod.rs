@@ -95,7 +95,7 @@ impl Schedule {
     /// Reads an expression: cron, English, a fixed period or a single time.
     ///
     /// # Errors
-    /// What is not understood, or never happens, with its mend.
+    /// What is not understood, or never happens, with its hint.
     pub fn parse(text: &str, zone: &Zone, dst: Dst) -> Result<Self, ScheduleError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(ScheduleError::new(

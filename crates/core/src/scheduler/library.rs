@@ -264,7 +264,7 @@ fn check(cx: &Cx<'_>, wish: &Define) -> Result<(), LibraryError> {
     timetable::check(definition).map_err(|error| {
         LibraryError::Schedule(format!(
             "trigger.schedule: {}; {}",
-            error.message, error.mend
+            error.message, error.hint
         ))
     })?;
     let by_itself = trigger.schedule.is_some() || !trigger.after.is_empty();

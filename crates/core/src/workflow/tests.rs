@@ -181,15 +181,15 @@ fn a_failure_blocks_what_needs_success_and_lets_its_handlers_begin() {
         ("a", 1, &[]),
         ("b", 1, &["a"]),
         ("c", 1, &["b"]),
-        ("mend", 1, &["a?"]),
+        ("hint", 1, &["a?"]),
         ("always", 1, &["c!"]),
-        ("fine", 1, &["a", "mend"]),
+        ("fine", 1, &["a", "hint"]),
     ]));
     assert_eq!(run.release(), ["a"]);
-    assert_eq!(run.fails("a", 0), ["mend", "always"]);
+    assert_eq!(run.fails("a", 0), ["hint", "always"]);
     assert_eq!(run.state("b", 0), ItemState::Blocked);
     assert_eq!(run.state("c", 0), ItemState::Blocked);
-    run.done("mend", 0);
+    run.done("hint", 0);
     assert_eq!(run.state("fine", 0), ItemState::Blocked);
     run.done("always", 0);
     assert!(run.progress.is_over() && !run.progress.is_good());
@@ -199,14 +199,14 @@ fn a_failure_blocks_what_needs_success_and_lets_its_handlers_begin() {
 fn a_handler_of_what_went_well_is_skipped_and_so_is_what_needs_it() {
     let mut run = Trial::new(plan(&[
         ("a", 2, &[]),
-        ("mend", 1, &["a?"]),
-        ("after", 1, &["mend"]),
+        ("hint", 1, &["a?"]),
+        ("after", 1, &["hint"]),
         ("end", 1, &["after!"]),
     ]));
     run.release();
     run.done("a", 0);
     assert_eq!(run.done("a", 1), ["end"]);
-    assert_eq!(run.state("mend", 0), ItemState::Skipped);
+    assert_eq!(run.state("hint", 0), ItemState::Skipped);
     assert_eq!(run.state("after", 0), ItemState::Skipped);
     run.done("end", 0);
     assert!(run.progress.is_over() && run.progress.is_good());

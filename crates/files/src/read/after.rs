@@ -37,8 +37,8 @@ impl Reader {
             };
             if !known.insert(entry.task.clone()) {
                 let message = format!("{} stands here twice", quote(&entry.task));
-                let mend = "keep one of them; `on: end` waits whatever comes of it";
-                self.note(item, Kind::DuplicateName, message, mend);
+                let hint = "keep one of them; `on: end` waits whatever comes of it";
+                self.note(item, Kind::DuplicateName, message, hint);
                 continue;
             }
             after.push(entry);
@@ -134,14 +134,14 @@ impl Reader {
                 place: item.place(),
             }),
             Err(error) => {
-                let mend = match text.contains("{{") {
+                let hint = match text.contains("{{") {
                     true => {
                         "names stand without braces here: params.day, item, tasks.list.outputs.count"
                     }
                     false => MEND,
                 };
                 let message = format!("the condition cannot be read: {}", short(&error));
-                self.note(item, Kind::BadValue, message, mend);
+                self.note(item, Kind::BadValue, message, hint);
                 None
             }
         }

@@ -74,9 +74,9 @@ impl Reader {
         });
         let mut templates = BTreeMap::new();
         if let Some(item) = fields.get("templates") {
-            let mend =
+            let hint =
                 "write templates by their names, such as { heavy: { resources: { cpu: 4 } } }";
-            for (name, value, position) in self.entries(&item, mend) {
+            for (name, value, position) in self.entries(&item, hint) {
                 self.key_name(name, &value, position);
                 let known = &TASK_FIELDS[..TEMPLATE_COUNT];
                 let layer = self.layer(&value, "a template", known, SHARED);
@@ -137,9 +137,9 @@ impl Reader {
         let template = known.and_then(|name| Some((name, layers.templates.get_mut(name)?)));
         let Some((name, template)) = template else {
             let names = layers.templates.keys().copied();
-            let mend = suggest::mend(self.problems.len(), name, names, "the templates are:");
+            let hint = suggest::hint(self.problems.len(), name, names, "the templates are:");
             let message = format!("there is no template {}", quote(name));
-            self.note(item, Kind::UnknownReference, message, mend);
+            self.note(item, Kind::UnknownReference, message, hint);
             return None;
         };
         if let (Some(max_concurrent), None) = (template.max_concurrent, template.pool) {

@@ -65,8 +65,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    pub(crate) fn problem(&self, kind: Kind, message: String, mend: impl Into<String>) -> Problem {
-        self.place().problem(kind, message, mend)
+    pub(crate) fn problem(&self, kind: Kind, message: String, hint: impl Into<String>) -> Problem {
+        self.place().problem(kind, message, hint)
     }
 
     fn index(&self, index: usize, tree: &'a Tree) -> Self {
@@ -115,7 +115,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The place of a key, which is where a conflict is best shown.
-    fn key_problem(&self, key: &str, kind: Kind, message: String, mend: &str) -> Problem {
+    fn key_problem(&self, key: &str, kind: Kind, message: String, hint: &str) -> Problem {
         let entry = self.entries.iter().find(|entry| entry.key == key);
         Problem {
             kind,
@@ -124,7 +124,7 @@ impl<'a> Fields<'a> {
                 .or(self.item.position()),
             path: self.item.path_of(key),
             message,
-            mend: mend.to_owned(),
+            hint: hint.to_owned(),
         }
     }
 }
@@ -135,15 +135,15 @@ impl Reader {
         item: &Item<'_>,
         kind: Kind,
         message: String,
-        mend: impl Into<String>,
+        hint: impl Into<String>,
     ) {
-        self.problems.push(item.problem(kind, message, mend));
+        self.problems.push(item.problem(kind, message, hint));
     }
 
-    pub(crate) fn wrong_type(&mut self, item: &Item<'_>, expected: &str, mend: &str) {
+    pub(crate) fn wrong_type(&mut self, item: &Item<'_>, expected: &str, hint: &str) {
         let found = item.tree.value.describe();
         let message = format!("expected {expected}, found {found}");
-        self.note(item, Kind::WrongType, message, mend);
+        self.note(item, Kind::WrongType, message, hint);
     }
 
     /// The map `item`, whose keys must all be `known`. `what` names the thing that
@@ -156,16 +156,16 @@ impl Reader {
         elsewhere: impl Fn(&str) -> Option<String>,
     ) -> Option<Fields<'a>> {
         let Value::Map(entries) = &item.tree.value else {
-            let mend = format!("write a map; its fields are: {}", known.join(", "));
-            self.wrong_type(item, "a map", &mend);
+            let hint = format!("write a map; its fields are: {}", known.join(", "));
+            self.wrong_type(item, "a map", &hint);
             return None;
         };
         for entry in entries {
             if known.contains(&entry.key.as_str()) {
                 continue;
             }
-            let mend = elsewhere(&entry.key).unwrap_or_else(|| {
-                suggest::mend(
+            let hint = elsewhere(&entry.key).unwrap_or_else(|| {
+                suggest::hint(
                     self.problems.len(),
                     &entry.key,
                     known.iter().copied(),
@@ -177,7 +177,7 @@ impl Reader {
                 position: entry.position,
                 path: item.path_of(&entry.key),
                 message: format!("{what} has no field {}", quote(&entry.key)),
-                mend,
+                hint,
             });
         }
         Some(Fields {
@@ -190,10 +190,10 @@ impl Reader {
     fn entries<'a>(
         &mut self,
         item: &Item<'a>,
-        mend: &str,
+        hint: &str,
     ) -> Vec<(&'a str, Item<'a>, Option<Position>)> {
         let Value::Map(entries) = &item.tree.value else {
-            self.wrong_type(item, "a map", mend);
+            self.wrong_type(item, "a map", hint);
             return Vec::new();
         };
         entries
@@ -208,9 +208,9 @@ impl Reader {
             .collect()
     }
 
-    fn list<'a>(&mut self, item: &Item<'a>, mend: &str) -> Vec<Item<'a>> {
+    fn list<'a>(&mut self, item: &Item<'a>, hint: &str) -> Vec<Item<'a>> {
         let Value::List(items) = &item.tree.value else {
-            self.wrong_type(item, "a list", mend);
+            self.wrong_type(item, "a list", hint);
             return Vec::new();
         };
         items
@@ -220,14 +220,14 @@ impl Reader {
             .collect()
     }
 
-    fn missing(&mut self, fields: &Fields<'_>, name: &str, mend: &str) {
+    fn missing(&mut self, fields: &Fields<'_>, name: &str, hint: &str) {
         let item = &fields.item;
         self.problems.push(Problem {
             path: item.path_of(name),
             ..item.problem(
                 Kind::MissingField,
                 format!("the field `{name}` is missing"),
-                mend,
+                hint,
             )
         });
     }

@@ -115,8 +115,8 @@ impl Reader {
         let fields = self.fields(item, "a parameter", PARAM_FIELDS, |_| None)?;
         let kind = self.kind(&fields);
         let description = fields.get("description").and_then(|item| {
-            let mend = "write what the parameter is for, in a sentence";
-            self.text(&item, mend).map(str::to_owned)
+            let hint = "write what the parameter is for, in a sentence";
+            self.text(&item, hint).map(str::to_owned)
         });
         let kind = kind?;
         Some(Param {
@@ -130,16 +130,16 @@ impl Reader {
     }
 
     /// `None` if it is wrong; `Some(None)` if there is none.
-    fn default(&mut self, item: &Item<'_>, kind: &ParamKind, mend: &str) -> Option<Option<String>> {
+    fn default(&mut self, item: &Item<'_>, kind: &ParamKind, hint: &str) -> Option<Option<String>> {
         if matches!(item.tree.value, Value::Null) {
             return Some(None);
         }
         template::refuse(item, &mut self.problems);
-        let text = self.scalar_text(item, mend)?;
+        let text = self.scalar_text(item, hint)?;
         match kind.fit(&text, "write") {
             Ok(text) => Some(Some(text)),
             Err(unfit) => {
-                self.note(item, unfit.kind, unfit.message, unfit.mend);
+                self.note(item, unfit.kind, unfit.message, unfit.hint);
                 None
             }
         }
@@ -241,8 +241,8 @@ impl Reader {
         let items = self.list(item, CHOICES_MEND);
         if items.len() > CHOICES_MAX {
             let message = format!("these are {} values, of {CHOICES_MAX} allowed", items.len());
-            let mend = "remove `one_of`, and let the task check the value";
-            self.note(item, Kind::TooLarge, message, mend);
+            let hint = "remove `one_of`, and let the task check the value";
+            self.note(item, Kind::TooLarge, message, hint);
             return None;
         }
         if items.is_empty() && self.problems.len() == before {

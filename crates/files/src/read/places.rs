@@ -21,8 +21,8 @@ impl Reader {
     }
 
     pub(super) fn constraints(&mut self, item: &Item<'_>) -> Vec<Constraint> {
-        let mend = "write labels with their values, such as { zone: eu, disk: [ssd, nvme] }";
-        let entries = self.entries(item, mend);
+        let hint = "write labels with their values, such as { zone: eu, disk: [ssd, nvme] }";
+        let entries = self.entries(item, hint);
         self.at_most(item, entries.len(), "constraints");
         let mut constraints = Vec::with_capacity(entries.len());
         for (label, value, position) in entries {

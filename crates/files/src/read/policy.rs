@@ -43,8 +43,8 @@ impl Reader {
         if matches!(item.tree.value, Value::Map(_)) {
             return self.backoff_map(item);
         }
-        let mend = "write a duration such as 5s, a range such as 1s..1m, or a map";
-        let text = self.unit_text(item, "a duration or a range", mend)?;
+        let hint = "write a duration such as 5s, a range such as 1s..1m, or a map";
+        let text = self.unit_text(item, "a duration or a range", hint)?;
         let (low, high) = units::ends(text);
         let first = self.unit(item, units::duration(low))?;
         let first = self.not_zero(item, first, Zero::Refused)?;

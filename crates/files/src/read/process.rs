@@ -217,10 +217,10 @@ impl Reader {
     }
 
     fn after(&mut self, item: &Item<'_>) -> Vec<DraftDependency> {
-        let mend = "write a list, such as [fetch, { process: db, condition: healthy }]";
+        let hint = "write a list, such as [fetch, { process: db, condition: healthy }]";
         let mut after = Vec::new();
         let mut seen = BTreeSet::new();
-        for item in self.list(item, mend) {
+        for item in self.list(item, hint) {
             let Some(dependency) = self.dependency(&item) else {
                 continue;
             };
@@ -235,7 +235,7 @@ impl Reader {
     }
 
     fn dependency(&mut self, item: &Item<'_>) -> Option<DraftDependency> {
-        let mend = "write the name of a process, or { process: NAME, condition: exit }";
+        let hint = "write the name of a process, or { process: NAME, condition: exit }";
         let (name, condition) = match &item.tree.value {
             Value::Map(_) => {
                 let known = &["process", "condition"];
@@ -245,14 +245,14 @@ impl Reader {
                     None => Condition::Success,
                 };
                 let Some(name) = fields.get("process") else {
-                    self.missing(&fields, "process", mend);
+                    self.missing(&fields, "process", hint);
                     return None;
                 };
                 (name, condition)
             }
             _ => (item.clone(), Condition::Success),
         };
-        let process = self.text(&name, mend)?.to_owned();
+        let process = self.text(&name, hint)?.to_owned();
         Some(DraftDependency {
             process,
             condition,
@@ -263,8 +263,8 @@ impl Reader {
     /// Variables; both those of a process and those of a task.
     pub(super) fn env(&mut self, item: &Item<'_>) -> BTreeMap<String, Text> {
         let mut env = BTreeMap::new();
-        let mend = "write variables, such as { LANG: C.UTF-8 }";
-        for (name, value, position) in self.entries(item, mend) {
+        let hint = "write variables, such as { LANG: C.UTF-8 }";
+        for (name, value, position) in self.entries(item, hint) {
             let fits = |c: char| !(c == '=' || c == '\0' || c.is_whitespace());
             if name.is_empty() || !name.chars().all(fits) {
                 let mut problem = value.problem(
@@ -352,20 +352,20 @@ impl Reader {
                 (text.parse().ok().filter(known), text)
             }
             _ => {
-                let mend = format!("write one of: {}", suggest::list(names()));
-                self.wrong_type(item, "a signal", &mend);
+                let hint = format!("write one of: {}", suggest::list(names()));
+                self.wrong_type(item, "a signal", &hint);
                 return None;
             }
         };
         if signal.is_none() {
             let message = format!("{} is no signal that ends a process", quote(text));
-            let mend = suggest::mend(
+            let hint = suggest::hint(
                 self.problems.len(),
                 text,
                 names(),
                 "write a number or one of:",
             );
-            self.note(item, Kind::BadValue, message, mend);
+            self.note(item, Kind::BadValue, message, hint);
         }
         signal
     }

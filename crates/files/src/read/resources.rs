@@ -46,8 +46,8 @@ const UNLIMITED: u64 = u64::MAX;
 impl Reader {
     pub(super) fn resources(&mut self, item: &Item<'_>) -> Resources {
         let mut resources = Resources::default();
-        let mend = "write resources, such as { cpu: 1, memory: 256MiB..1GiB }";
-        for (name, value, position) in self.entries(item, mend) {
+        let hint = "write resources, such as { cpu: 1, memory: 256MiB..1GiB }";
+        for (name, value, position) in self.entries(item, hint) {
             match name {
                 "cpu" => {
                     resources.cpu_milli = self.factor(&value, 0, CPU_MILLI_MAX).unwrap_or(0);
@@ -66,8 +66,8 @@ impl Reader {
 
     /// One size for both ends, a range, or a range without an upper end.
     fn memory(&mut self, item: &Item<'_>) -> Option<(u64, u64)> {
-        let mend = "write a size such as 256MiB, or a range such as 256MiB..1GiB";
-        let text = self.unit_text(item, "a size or a range", mend)?;
+        let hint = "write a size such as 256MiB, or a range such as 256MiB..1GiB";
+        let text = self.unit_text(item, "a size or a range", hint)?;
         let (low, high) = units::ends(text);
         let min = self.unit(item, units::size(low))?;
         let max = match high {
@@ -130,15 +130,15 @@ impl Reader {
     }
 
     pub(super) fn rlimits(&mut self, item: &Item<'_>) -> Vec<Rlimit> {
-        let mend = "write limits, such as { nofile: 1024, core: unlimited }";
+        let hint = "write limits, such as { nofile: 1024, core: unlimited }";
         let mut rlimits = Vec::new();
-        for (name, value, position) in self.entries(item, mend) {
+        for (name, value, position) in self.entries(item, hint) {
             let Some((_, measure)) = RLIMITS.iter().find(|(known, _)| *known == name) else {
                 let known = RLIMITS.iter().map(|(known, _)| *known);
                 let mut problem = value.problem(
                     Kind::UnknownField,
                     format!("the kernel has no limit {}", quote(name)),
-                    suggest::mend(self.problems.len(), name, known, "its limits are:"),
+                    suggest::hint(self.problems.len(), name, known, "its limits are:"),
                 );
                 problem.position = position;
                 self.problems.push(problem);
@@ -159,11 +159,11 @@ impl Reader {
 
     /// One limit for soft and hard, or a range from soft to hard.
     fn limits(&mut self, item: &Item<'_>, measure: Measure) -> Option<(u64, u64)> {
-        let mend = "write a number, a range such as 1024..4096, or unlimited";
+        let hint = "write a number, a range such as 1024..4096, or unlimited";
         let text = match &item.tree.value {
             Value::String(text) | Value::Number(text) => text,
             _ => {
-                self.wrong_type(item, "a limit", mend);
+                self.wrong_type(item, "a limit", hint);
                 return None;
             }
         };

@@ -20,27 +20,27 @@ pub(super) enum Zero {
 
 impl Reader {
     /// A text without templates.
-    pub(super) fn text<'a>(&mut self, item: &Item<'a>, mend: &str) -> Option<&'a str> {
+    pub(super) fn text<'a>(&mut self, item: &Item<'a>, hint: &str) -> Option<&'a str> {
         let Value::String(text) = &item.tree.value else {
-            self.wrong_type(item, "a text", mend);
+            self.wrong_type(item, "a text", hint);
             return None;
         };
         template::refuse(item, &mut self.problems);
         self.no_zero_byte(item, text);
         if text.is_empty() {
-            self.note(item, Kind::BadValue, "the text is empty".to_owned(), mend);
+            self.note(item, Kind::BadValue, "the text is empty".to_owned(), hint);
             return None;
         }
         Some(text)
     }
 
     /// A text, or a number or truth value as it was written.
-    pub(super) fn scalar_text(&mut self, item: &Item<'_>, mend: &str) -> Option<String> {
+    pub(super) fn scalar_text(&mut self, item: &Item<'_>, hint: &str) -> Option<String> {
         let text = match &item.tree.value {
             Value::String(text) | Value::Number(text) => text.clone(),
             Value::Bool(value) => value.to_string(),
             Value::Null | Value::List(_) | Value::Map(_) => {
-                self.wrong_type(item, "a text", mend);
+                self.wrong_type(item, "a text", hint);
                 return None;
             }
         };
@@ -49,8 +49,8 @@ impl Reader {
     }
 
     /// A text with templates.
-    pub(super) fn template(&mut self, item: &Item<'_>, mend: &str) -> Option<Text> {
-        let text = self.scalar_text(item, mend)?;
+    pub(super) fn template(&mut self, item: &Item<'_>, hint: &str) -> Option<Text> {
+        let text = self.scalar_text(item, hint)?;
         Some(Text::parse(&text, item, self.scope, &mut self.problems))
     }
 
@@ -77,18 +77,18 @@ impl Reader {
 
     /// A whole number within bounds.
     pub(super) fn integer(&mut self, item: &Item<'_>, min: i64, max: i64) -> Option<i64> {
-        let mend = format!("write a whole number from {min} to {max}");
+        let hint = format!("write a whole number from {min} to {max}");
         let text = match &item.tree.value {
             Value::Number(text) => text,
             _ => {
-                self.wrong_type(item, "a whole number", &mend);
+                self.wrong_type(item, "a whole number", &hint);
                 return None;
             }
         };
         let whole = text.strip_prefix(['-', '+']).unwrap_or(text);
         if !whole.bytes().all(|b| b.is_ascii_digit()) {
             let message = format!("{} is no whole number", quote(text));
-            self.note(item, Kind::BadValue, message, mend);
+            self.note(item, Kind::BadValue, message, hint);
             return None;
         }
         // Only a number that is too long for any bound does not parse.
@@ -96,7 +96,7 @@ impl Reader {
             Ok(value) if (min..=max).contains(&value) => Some(value),
             _ => {
                 let message = format!("{} is not between {min} and {max}", quote(text));
-                self.note(item, Kind::OutOfRange, message, mend);
+                self.note(item, Kind::OutOfRange, message, hint);
                 None
             }
         }
@@ -114,19 +114,19 @@ impl Reader {
 
     /// Thousandths of a number within bounds, also in thousandths.
     pub(super) fn factor(&mut self, item: &Item<'_>, min: u64, max: u64) -> Option<u64> {
-        let mend = format!(
+        let hint = format!(
             "write a number from {} to {}",
             min as f64 / 1e3,
             max as f64 / 1e3
         );
         let Value::Number(text) = &item.tree.value else {
-            self.wrong_type(item, "a number", &mend);
+            self.wrong_type(item, "a number", &hint);
             return None;
         };
         let value = self.unit(item, units::thousandths(text))?;
         if !(min..=max).contains(&value) {
             let message = format!("{} is outside its bounds", quote(text));
-            self.note(item, Kind::OutOfRange, message, mend);
+            self.note(item, Kind::OutOfRange, message, hint);
             return None;
         }
         Some(value)
@@ -173,12 +173,12 @@ impl Reader {
         &mut self,
         item: &Item<'a>,
         expected: &str,
-        mend: &str,
+        hint: &str,
     ) -> Option<&'a str> {
         match &item.tree.value {
             Value::String(text) | Value::Number(text) => Some(text),
             _ => {
-                self.wrong_type(item, expected, mend);
+                self.wrong_type(item, expected, hint);
                 None
             }
         }
@@ -186,7 +186,7 @@ impl Reader {
 
     pub(super) fn unit<T>(&mut self, item: &Item<'_>, parsed: Result<T, UnitError>) -> Option<T> {
         parsed
-            .map_err(|error| self.note(item, error.kind, error.message, error.mend))
+            .map_err(|error| self.note(item, error.kind, error.message, error.hint))
             .ok()
     }
 
@@ -207,15 +207,15 @@ impl Reader {
     pub(super) fn word<T: Copy>(&mut self, item: &Item<'_>, words: &[(&str, T)]) -> Option<T> {
         let names = || words.iter().map(|(name, _)| *name);
         let Value::String(text) = &item.tree.value else {
-            let mend = format!("write one of: {}", suggest::list(names()));
-            self.wrong_type(item, "a word", &mend);
+            let hint = format!("write one of: {}", suggest::list(names()));
+            self.wrong_type(item, "a word", &hint);
             return None;
         };
         let found = words.iter().find(|(name, _)| name == text);
         if found.is_none() {
             let message = format!("{} is not known here", quote(text));
-            let mend = suggest::mend(self.problems.len(), text, names(), "write one of:");
-            self.note(item, Kind::BadValue, message, mend);
+            let hint = suggest::hint(self.problems.len(), text, names(), "write one of:");
+            self.note(item, Kind::BadValue, message, hint);
         }
         found.map(|(_, value)| *value)
     }

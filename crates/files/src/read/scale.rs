@@ -47,7 +47,7 @@ impl First {
 struct Kin<T> {
     read: fn(&mut Reader, &Item<'_>) -> Option<T>,
     show: fn(T) -> String,
-    mend: &'static str,
+    hint: &'static str,
 }
 
 impl Reader {
@@ -59,7 +59,7 @@ impl Reader {
                     let kin = Kin {
                         read: Self::whole_size,
                         show: bytes,
-                        mend: MEMORY_MEND,
+                        hint: MEMORY_MEND,
                     };
                     let first = (first.memory > 0).then_some(first.memory);
                     scale.memory = self.growth(&value, &kin, first);
@@ -68,7 +68,7 @@ impl Reader {
                     let kin = Kin {
                         read: |reader, item| reader.duration(item, Zero::Refused),
                         show: |span: Millis| span.to_string(),
-                        mend: TIMEOUT_MEND,
+                        hint: TIMEOUT_MEND,
                     };
                     scale.timeout = self.growth(&value, &kin, first.timeout);
                 }
@@ -77,7 +77,7 @@ impl Reader {
                     let mut problem = value.problem(
                         Kind::UnknownField,
                         format!("{} does not grow from attempt to attempt", quote(name)),
-                        suggest::mend(self.problems.len(), name, names, "these do:"),
+                        suggest::hint(self.problems.len(), name, names, "these do:"),
                     );
                     problem.position = position;
                     self.problems.push(problem);
@@ -109,7 +109,7 @@ impl Reader {
             Value::List(_) => self.growing(item, kin, first).map(Growth::Steps),
             Value::Map(_) => self.capped(item, kin, first),
             Value::Null | Value::Bool(_) | Value::String(_) => {
-                self.wrong_type(item, "a factor, a list or a map", kin.mend);
+                self.wrong_type(item, "a factor, a list or a map", kin.hint);
                 None
             }
         }
@@ -121,7 +121,7 @@ impl Reader {
         kin: &Kin<T>,
         first: Option<T>,
     ) -> Option<Vec<T>> {
-        let items = self.steps(item, kin.mend);
+        let items = self.steps(item, kin.hint);
         let mut steps = Vec::with_capacity(items.len());
         let mut before = first;
         for item in &items {
@@ -180,16 +180,16 @@ impl Reader {
     }
 
     /// A list of at least one step, and not too many.
-    fn steps<'a>(&mut self, item: &Item<'a>, mend: &str) -> Vec<Item<'a>> {
-        let items = self.list(item, mend);
+    fn steps<'a>(&mut self, item: &Item<'a>, hint: &str) -> Vec<Item<'a>> {
+        let items = self.list(item, hint);
         if items.is_empty() && matches!(item.tree.value, Value::List(_)) {
             let message = "the list is empty".to_owned();
-            self.note(item, Kind::BadValue, message, mend);
+            self.note(item, Kind::BadValue, message, hint);
         }
         if items.len() > STEPS_MAX {
             let message = format!("these are {} steps, of {STEPS_MAX} allowed", items.len());
-            let mend = "leave some out: the last one stays";
-            self.note(item, Kind::TooLarge, message, mend);
+            let hint = "leave some out: the last one stays";
+            self.note(item, Kind::TooLarge, message, hint);
             return Vec::new();
         }
         items
@@ -199,8 +199,8 @@ impl Reader {
         let size = self.size(item)?;
         if size == 0 {
             let message = "no memory at all is too little for anything".to_owned();
-            let mend = "write a size such as 256MiB";
-            self.note(item, Kind::OutOfRange, message, mend);
+            let hint = "write a size such as 256MiB";
+            self.note(item, Kind::OutOfRange, message, hint);
             return None;
         }
         Some(size)

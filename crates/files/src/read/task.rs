@@ -72,8 +72,8 @@ pub(super) fn beside_task(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `task`?".to_owned())
     } else if key == "after" {
-        let mend = "put it into a process, or into the trigger: trigger: { after: TASK }";
-        Some(mend.to_owned())
+        let hint = "put it into a process, or into the trigger: trigger: { after: TASK }";
+        Some(hint.to_owned())
     } else if PROCESS_FIELDS.contains(&key) {
         Some(format!(
             "`{key}` belongs to a process: put it beside `run` in `processes`"
@@ -248,11 +248,11 @@ impl Reader {
     }
 
     fn process_list(&mut self, item: &Item<'_>) -> Vec<Draft> {
-        let mend = "write a list, such as [{ name: build, run: make }]";
-        let items = self.list(item, mend);
+        let hint = "write a list, such as [{ name: build, run: make }]";
+        let items = self.list(item, hint);
         if items.is_empty() && matches!(item.tree.value, Value::List(_)) {
             let message = "the list of processes is empty".to_owned();
-            self.note(item, Kind::NoProcesses, message, mend);
+            self.note(item, Kind::NoProcesses, message, hint);
         }
         if items.len() > PROCESSES_MAX {
             let message = format!(
@@ -275,13 +275,13 @@ impl Reader {
 
     /// Chains of names: each waits for the success of the one before it.
     fn order(&mut self, item: &Item<'_>, drafts: &mut [Draft]) {
-        let mend = "write a list of chains, such as [[a, b, c], [a, d]]";
+        let hint = "write a list of chains, such as [[a, b, c], [a, d]]";
         let mut chains = Vec::new();
-        for chain in self.list(item, mend) {
-            let names = self.list(&chain, mend);
+        for chain in self.list(item, hint) {
+            let names = self.list(&chain, hint);
             if names.len() < 2 && matches!(chain.tree.value, Value::List(_)) {
                 let message = "a chain of fewer than two processes orders nothing".to_owned();
-                self.note(&chain, Kind::BadValue, message, mend);
+                self.note(&chain, Kind::BadValue, message, hint);
             }
             let links: graph::Chain = names
                 .iter()

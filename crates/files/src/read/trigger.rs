@@ -111,8 +111,8 @@ impl Reader {
             self.needs_schedule(fields);
             return None;
         };
-        let mend = "write it in English, such as \"every monday at 12:00\", or as cron";
-        let text = self.text(&item, mend)?;
+        let hint = "write it in English, such as \"every monday at 12:00\", or as cron";
+        let text = self.text(&item, hint)?;
         let parsed = clock::Schedule::parse(text, &zone, dst);
         self.clock(&item, parsed)?;
         Some(Schedule {
@@ -154,8 +154,8 @@ impl Reader {
     }
 
     fn zone(&mut self, item: &Item<'_>) -> Option<Zone> {
-        let mend = "write the name of a time zone, such as Europe/Berlin";
-        let name = self.text(item, mend)?;
+        let hint = "write the name of a time zone, such as Europe/Berlin";
+        let name = self.text(item, hint)?;
         let zone = Zone::named(name);
         self.clock(item, zone)
     }
@@ -163,7 +163,7 @@ impl Reader {
     /// What the clock has understood, or what it says about it.
     fn clock<T>(&mut self, item: &Item<'_>, parsed: Result<T, ScheduleError>) -> Option<T> {
         parsed
-            .map_err(|error| self.note(item, Kind::BadValue, error.message, error.mend))
+            .map_err(|error| self.note(item, Kind::BadValue, error.message, error.hint))
             .ok()
     }
 
@@ -217,8 +217,8 @@ impl Reader {
         }
         if items.len() > AFTER_MAX {
             let message = format!("these are {} tasks, of {AFTER_MAX} allowed", items.len());
-            let mend = "put a task between that comes after some of them";
-            self.note(item, Kind::TooLarge, message, mend);
+            let hint = "put a task between that comes after some of them";
+            self.note(item, Kind::TooLarge, message, hint);
             return Vec::new();
         }
         let mut known = BTreeSet::new();
@@ -229,8 +229,8 @@ impl Reader {
             };
             if task.owner == owner && name == Some(&*task.name) {
                 let message = "the task would come after itself, without end".to_owned();
-                let mend = "name another task, or write a schedule such as \"every 5 minutes\"";
-                self.note(item, Kind::Cycle, message, mend);
+                let hint = "name another task, or write a schedule such as \"every 5 minutes\"";
+                self.note(item, Kind::Cycle, message, hint);
             } else if !known.insert(task.clone()) {
                 let message = format!("{} stands here twice", quote(&task.to_string()));
                 self.note(item, Kind::DuplicateName, message, "remove one of them");

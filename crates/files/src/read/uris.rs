@@ -88,30 +88,30 @@ impl Reader {
         let text = self.text(item, FROM_MEND)?;
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let scheme = scheme.to_ascii_lowercase();
-        let (why, mend) = if text.len() > URI_BYTES_MAX {
+        let (why, hint) = if text.len() > URI_BYTES_MAX {
             (format!("is longer than {URI_BYTES_MAX} bytes"), FROM_MEND)
         } else if !text.chars().all(|c| c.is_ascii_graphic()) {
-            let mend = "write spaces and everything but plain letters and signs as %XX";
-            ("holds something that no address holds".to_owned(), mend)
+            let hint = "write spaces and everything but plain letters and signs as %XX";
+            ("holds something that no address holds".to_owned(), hint)
         } else {
             match &*scheme {
                 "file" if rest.starts_with('/') => return Some(text.to_owned()),
                 "file" => {
-                    let mend = "write file:// and an absolute path: file:///srv/data.csv";
-                    ("names no absolute path".to_owned(), mend)
+                    let hint = "write file:// and an absolute path: file:///srv/data.csv";
+                    ("names no absolute path".to_owned(), hint)
                 }
                 "http" if !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']) => {
                     return Some(text.to_owned());
                 }
                 "http" => ("names no host".to_owned(), FROM_MEND),
                 "https" => {
-                    let mend = "use http:// or file://, with `sha256` to be sure of what arrives";
-                    ("is https, which Baton cannot fetch yet".to_owned(), mend)
+                    let hint = "use http:// or file://, with `sha256` to be sure of what arrives";
+                    ("is https, which Baton cannot fetch yet".to_owned(), hint)
                 }
                 _ => ("is neither file:// nor http://".to_owned(), FROM_MEND),
             }
         };
-        self.note(item, Kind::BadValue, format!("{} {why}", quote(text)), mend);
+        self.note(item, Kind::BadValue, format!("{} {why}", quote(text)), hint);
         None
     }
 

@@ -208,7 +208,7 @@ impl Reader {
 
     /// Says early what the file is, if it is something else.
     fn expect_workflow(&mut self, item: &Item<'_>) -> Option<()> {
-        let (message, mend) = match &item.tree.value {
+        let (message, hint) = match &item.tree.value {
             Value::Map(entries) if !entries.is_empty() => {
                 let is_task = ["task", "run", "processes"]
                     .iter()
@@ -227,7 +227,7 @@ impl Reader {
             ),
             _ => return Some(()),
         };
-        self.note(item, Kind::MissingField, message.to_owned(), mend);
+        self.note(item, Kind::MissingField, message.to_owned(), hint);
         None
     }
 
@@ -250,8 +250,8 @@ impl Reader {
         if before + count > PLAN_TASKS_MAX {
             let all = before + count;
             let message = format!("the workflow has {all} tasks, of {PLAN_TASKS_MAX} allowed");
-            let mend = "make items of those that are alike, with for_each";
-            self.note(&item, Kind::TooLarge, message, mend);
+            let hint = "make items of those that are alike, with for_each";
+            self.note(&item, Kind::TooLarge, message, hint);
             return Vec::new();
         }
         let mut drafts = Vec::with_capacity(count);

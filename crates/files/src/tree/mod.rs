@@ -68,7 +68,7 @@ pub(crate) struct Size {
     pub(crate) json_values_max: usize,
     pub(crate) text_bytes_max: usize,
     /// What to do about one that is larger.
-    pub(crate) mend: &'static str,
+    pub(crate) hint: &'static str,
 }
 
 impl Value {
@@ -164,7 +164,7 @@ fn begins_character(byte: u8) -> bool {
     byte & 0b1100_0000 != 0b1000_0000
 }
 
-fn syntax(format: &str, message: &str, position: Option<Position>, mend: &str) -> Problem {
+fn syntax(format: &str, message: &str, position: Option<Position>, hint: &str) -> Problem {
     Problem {
         kind: Kind::Syntax,
         position,
@@ -173,7 +173,7 @@ fn syntax(format: &str, message: &str, position: Option<Position>, mend: &str) -
             "the {format} cannot be read: {}",
             crate::error::clean(message)
         ),
-        mend: mend.to_owned(),
+        hint: hint.to_owned(),
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn too_large(size: &Size, bound: &str, position: Option<Position>) ->
         position,
         path: String::new(),
         message: format!("the {} has more than {bound}", size.what),
-        mend: size.mend.to_owned(),
+        hint: size.hint.to_owned(),
     }
 }
 
@@ -194,7 +194,7 @@ pub(crate) fn too_deep(position: Option<Position>) -> Problem {
         position,
         path: String::new(),
         message: format!("lists and maps are nested more than {DEPTH_MAX} deep"),
-        mend: "no file needs that; look for a bracket or an indent too many".to_owned(),
+        hint: "no file needs that; look for a bracket or an indent too many".to_owned(),
     }
 }
 
@@ -207,7 +207,7 @@ fn duplicate_key(key: &str, position: Option<Position>) -> Problem {
             "the key {} stands twice in one map",
             crate::error::quote(key)
         ),
-        mend: "keep one of the two, or give one another name".to_owned(),
+        hint: "keep one of the two, or give one another name".to_owned(),
     }
 }
 

@@ -209,7 +209,7 @@ fn explain(error: &Error, size: &Size) -> Problem {
             let message = other.to_string();
             // The place stands in front of our message already.
             let message = message.split(" at line ").next().unwrap_or_default();
-            syntax("YAML", message, place, syntax_mend(message))
+            syntax("YAML", message, place, syntax_hint(message))
         }
     }
 }
@@ -221,7 +221,7 @@ fn innermost(mut error: &Error) -> &Error {
     error
 }
 
-fn syntax_mend(message: &str) -> &'static str {
+fn syntax_hint(message: &str) -> &'static str {
     if message.contains("string scalar") {
         "a key is a plain text; a value that begins with `{{` needs quotes around it"
     } else if message.contains("unsupported tag") {
@@ -247,7 +247,7 @@ fn breached(breach: &BudgetBreach, size: &Size, place: Option<Position>) -> Prob
                 "the YAML is too large to be read: {}",
                 clean(&format!("{other:?}"))
             ),
-            mend: "write a smaller file; use fewer anchors, aliases and merges".to_owned(),
+            hint: "write a smaller file; use fewer anchors, aliases and merges".to_owned(),
         },
     }
 }
@@ -261,6 +261,6 @@ fn unfolds(size: &Size, place: Option<Position>) -> Problem {
             "the file unfolds to more than {} values or {} bytes of text",
             size.values_max, size.text_bytes_max
         ),
-        mend: "use fewer aliases, or aliases of smaller things".to_owned(),
+        hint: "use fewer aliases, or aliases of smaller things".to_owned(),
     }
 }

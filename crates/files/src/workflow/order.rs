@@ -85,8 +85,8 @@ fn names(drafts: &[DraftTask], around: &Surroundings<'_>, problems: &mut Vec<Pro
 }
 
 pub(super) fn unknown(found: usize, name: &str, place: &Place, names: &Names) -> Problem {
-    let mend = match names.len() <= SUGGESTED_TASKS_MAX {
-        true => suggest::mend(
+    let hint = match names.len() <= SUGGESTED_TASKS_MAX {
+        true => suggest::hint(
             found,
             name,
             names.keys().map(String::as_str),
@@ -95,7 +95,7 @@ pub(super) fn unknown(found: usize, name: &str, place: &Place, names: &Names) ->
         false => "name a task of this workflow".to_owned(),
     };
     let message = format!("there is no task {}", quote(name));
-    place.problem(Kind::UnknownTask, message, mend)
+    place.problem(Kind::UnknownTask, message, hint)
 }
 
 /// A task whose items another puts out comes after all of it.
@@ -170,8 +170,8 @@ fn misfit(
     theirs: Option<u64>,
 ) -> Option<Problem> {
     let other = quote(&after.task);
-    let problem = |message: String, mend: &str| {
-        Some(after.edges_place.problem(Kind::BadEdges, message, mend))
+    let problem = |message: String, hint: &str| {
+        Some(after.edges_place.problem(Kind::BadEdges, message, hint))
     };
     if after.edges == Edges::All {
         return None;

@@ -51,7 +51,7 @@ fn param(found: usize, name: &str, place: &Place, around: &Surroundings<'_>) -> 
             "`params.{}` is not a parameter of this workflow",
             crate::error::clean(name)
         ),
-        suggest::mend(
+        suggest::hint(
             found,
             name,
             known,
@@ -68,7 +68,7 @@ fn later_of(
     names: &Names,
 ) -> Option<Problem> {
     let problem =
-        |message: String, mend: String| Some(place.problem(Kind::UnknownReference, message, mend));
+        |message: String, hint: String| Some(place.problem(Kind::UnknownReference, message, hint));
     let shown = quote(&later.to_string());
     match (later, &draft.items.keys) {
         (Later::Output { task, .. }, _) => match names.contains_key(task) {
@@ -94,7 +94,7 @@ fn later_of(
                     quote(draft.name()),
                     quote(key)
                 ),
-                suggest::mend(found, key, known, "what they have is:"),
+                suggest::hint(found, key, known, "what they have is:"),
             )
         }
         (Later::ItemKey(_), Keys::Of(_) | Keys::Unknown)

@@ -1,4 +1,4 @@
-//! What can go wrong with a root, in the words of whoever has to mend it.
+//! What can go wrong with a root, in the words of whoever has to fix it.
 
 use std::fmt;
 use std::io;

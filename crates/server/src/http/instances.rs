@@ -73,11 +73,11 @@ pub(super) async fn submit(
     let accepted = app.ask(|reply| Ask::Submit { spec, array, reply });
     let (first, last) = accepted.await?.map_err(|error| match error {
         SubmitError::StrictNeedsStore => {
-            let mend = "use --store sqlite, or exclusive: timed".to_owned();
+            let hint = "use --store sqlite, or exclusive: timed".to_owned();
             let at = ProblemAt {
                 field: "exclusive".to_owned(),
                 message: error.to_string(),
-                mend,
+                hint,
             };
             Fault::unusable(error.to_string(), vec![at])
         }
@@ -98,11 +98,11 @@ pub(super) async fn submit(
 /// How many elements, and the index of the first.
 fn array(indices: Indices) -> Answer<(u64, u64)> {
     let Indices { from, to } = indices;
-    let refused = |message: String, mend: &str| {
+    let refused = |message: String, hint: &str| {
         let at = ProblemAt {
             field: "array".to_owned(),
             message: message.clone(),
-            mend: mend.to_owned(),
+            hint: hint.to_owned(),
         };
         Fault::unusable(message, vec![at])
     };

@@ -99,7 +99,7 @@ impl Fault {
         let at = errors.problems.into_iter().map(|problem| ProblemAt {
             field: problem.path,
             message: problem.message,
-            mend: problem.mend,
+            hint: problem.hint,
         });
         let detail = format!("{count} {things} wrong with the {what}; nothing was changed");
         Self::unusable(detail, at.collect())

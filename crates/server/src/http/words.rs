@@ -237,7 +237,7 @@ fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
         Some(health) => format!("is {health}"),
         None => "has not come back".to_owned(),
     };
-    let mend = match left {
+    let hint = match left {
         Some(left) => format!(
             "if nothing is heard for {} more it is tried on another worker",
             span(*left)
@@ -248,7 +248,7 @@ fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
         ),
     };
     let text = format!(
-        "nobody can say whether it runs: worker {worker}, which holds it, {health}; {mend}"
+        "nobody can say whether it runs: worker {worker}, which holds it, {health}; {hint}"
     );
     let explanation = Explanation {
         worker: Some(worker.to_string()),
@@ -263,7 +263,7 @@ fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
 /// Why it is not placed, and what would change that.
 fn place(record: &Record, waiting: &Waiting) -> Explanation {
     let plain =
-        |reason: &str, mend: &str| explanation(record, reason, format!("{waiting}; {mend}"));
+        |reason: &str, hint: &str| explanation(record, reason, format!("{waiting}; {hint}"));
     match waiting {
         Waiting::NoWorker { closed: 0 } => plain("no-worker", "start one with `baton worker`"),
         Waiting::NoWorker { .. } => plain(

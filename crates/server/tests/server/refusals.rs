@@ -84,7 +84,7 @@ async fn bad_bodies_are_refused_with_their_place_and_nothing_is_submitted() {
         errors.iter().any(|error| error["field"] == "rum"),
         "{wrong:?}"
     );
-    assert!(errors.iter().all(|error| error["mend"] != ""));
+    assert!(errors.iter().all(|error| error["hint"] != ""));
     for (from, to) in [(2, 1), (0, u64::MAX)] {
         let mut body = task("x");
         body["array"] = json!({"from": from, "to": to});

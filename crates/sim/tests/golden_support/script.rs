@@ -22,7 +22,7 @@ pub(crate) struct Played {
     pub(crate) differences: Vec<Failure>,
 }
 
-/// Something to mend, with the place.
+/// Something to fix, with the place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     script: String,
@@ -55,7 +55,7 @@ enum Part<'a> {
 ///
 /// # Errors
 /// If a command is unknown or finds nothing to act on, or if a machine panics:
-/// what such a script means cannot be rewritten, only mended.
+/// what such a script means cannot be rewritten, only fixed.
 pub(crate) fn play(name: &str, text: &str) -> Result<Played, Failure> {
     let mut world = World::default();
     let mut rewritten = String::new();

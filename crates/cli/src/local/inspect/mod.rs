@@ -117,7 +117,7 @@ fn fill_in(file: &TaskFile, binding: &mut Binding) -> Vec<Missing> {
     missing
 }
 
-/// As the files say it: each error has its place and its mend.
+/// As the files say it: each error has its place and its hint.
 fn told(errors: Errors) -> Failure {
     // Without anybody to tell, the exit code still says it.
     let _ = writeln!(std::io::stderr(), "{errors}");

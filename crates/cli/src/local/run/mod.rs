@@ -188,7 +188,7 @@ fn drive(task: Result<Task, TaskError>, how: &How, root: &Root) -> Ended {
                 INTERNAL,
                 format!(
                     "{error}\nbaton: nothing is lost: what runs goes on without us; when this is \
-                     mended, go on with `{}`",
+                     fixed, go on with `{}`",
                     super::resume_command_of(id)
                 ),
             ))

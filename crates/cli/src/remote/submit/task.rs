@@ -253,8 +253,8 @@ mod tests {
         };
         assert_eq!(
             message(of_command(&words(&["x"]), &wishes)),
-            "command line: resources.cpu\n  expected a number, found a text\n  mend: write a \
-             number from 0 to 1000000\n\ncommand line: timeout\n  `5` has no unit\n  mend: write \
+            "command line: resources.cpu\n  expected a number, found a text\n  hint: write a \
+             number from 0 to 1000000\n\ncommand line: timeout\n  `5` has no unit\n  hint: write \
              a duration such as 250ms, 5s, 10m, 1h30m or 2d"
         );
         let missing = of_file(Path::new("no-such.yaml"), &Wishes::default());

@@ -61,28 +61,28 @@ pub(super) fn days(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
 
 /// `on the 1st`, after `every month`.
 pub(super) fn monthly(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
-    let mend = "write `every month on the 1st at 9:00`";
+    let hint = "write `every month on the 1st at 9:00`";
     if !words.eat("on") {
-        return Err(words.lost(mend));
+        return Err(words.lost(hint));
     }
     words.eat("the");
     match words.peek() {
         Some(word) if ordinal(word).is_some() => of_month(words),
-        _ => Err(words.lost(mend)),
+        _ => Err(words.lost(hint)),
     }
 }
 
 /// `on january 1st`, after `every year`.
 pub(super) fn yearly(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
-    let mend = "write `every year on january 1st at 9:00`";
+    let hint = "write `every year on january 1st at 9:00`";
     if words.peek() != Some("on") {
-        return Err(words.lost(mend));
+        return Err(words.lost(hint));
     }
     let days = days(words)?;
     match days.months {
         ALL_MONTHS => Err(ScheduleError::new(
             format!("{} does not say in which month", quote(&words.understood())),
-            mend,
+            hint,
         )),
         _ => Ok(days),
     }

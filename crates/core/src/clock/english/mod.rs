@@ -235,10 +235,10 @@ const fn pattern(days: Days, times: Times) -> Rule {
 
 /// Words that leave open what everybody would fill in differently.
 fn doubtful(word: &str) -> ScheduleError {
-    let mend = match word {
+    let hint = match word {
         "weekly" | "every week" => "write `every monday at 9:00`",
         "monthly" => "write `on the 1st of every month at 9:00`",
         _ => "write `january 1st at 9:00`",
     };
-    ScheduleError::new(format!("{} does not say on which day", quote(word)), mend)
+    ScheduleError::new(format!("{} does not say on which day", quote(word)), hint)
 }

@@ -51,12 +51,12 @@ fn time(words: &mut Words<'_>) -> Result<u32, ScheduleError> {
         "" => words.read(|word| ["am", "pm"].into_iter().find(|half| *half == word)),
         half => Some(half),
     };
-    let bad = |why: &str, mend: &str| {
+    let bad = |why: &str, hint: &str| {
         let whole = match suffix.filter(|_| end.is_none()) {
             Some(half) => format!("{word} {half}"),
             None => word.to_owned(),
         };
-        ScheduleError::new(format!("{} {why}", quote(&whole)), mend)
+        ScheduleError::new(format!("{} {why}", quote(&whole)), hint)
     };
     let usual = "write a time such as 9:00, 17:30 or 6pm";
     let parts: Vec<u32> = numbers

@@ -138,10 +138,10 @@ impl<'a> Words<'a> {
     }
 
     /// The error for a next word that does not fit here.
-    pub(super) fn lost(&self, mend: &str) -> ScheduleError {
+    pub(super) fn lost(&self, hint: &str) -> ScheduleError {
         let so_far = self.understood();
         let Some(word) = self.peek() else {
-            return ScheduleError::new(format!("{} is not complete", quote(&so_far)), mend);
+            return ScheduleError::new(format!("{} is not complete", quote(&so_far)), hint);
         };
         let message = match so_far.is_empty() {
             true => format!("{} is not understood", quote(word)),
@@ -155,7 +155,7 @@ impl<'a> Words<'a> {
             Some(meant) if !is_known(word) => {
                 ScheduleError::new(message, format!("did you mean `{meant}`?"))
             }
-            _ => ScheduleError::new(message, mend),
+            _ => ScheduleError::new(message, hint),
         }
     }
 }

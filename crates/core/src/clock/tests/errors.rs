@@ -109,7 +109,7 @@ const CRON: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn cron_errors_name_the_field_and_the_mend() {
+fn cron_errors_name_the_field_and_the_hint() {
     for (text, message) in CRON {
         refused(text, message);
     }
@@ -334,7 +334,7 @@ fn an_unknown_zone_gets_the_nearest_one() {
         let error = Zone::named(name).expect_err("no such zone");
         assert_eq!(error.message, format!("there is no time zone `{name}`"));
         assert_eq!(
-            error.mend,
+            error.hint,
             format!("write a name of the IANA database, such as {meant}")
         );
     }
@@ -383,5 +383,5 @@ fn a_text_of_any_length_and_kind_ends_in_an_answer() {
     }
     let long = "1,".repeat(1_000_000);
     let error = Schedule::parse(&long, &Zone::UTC, Dst::default()).expect_err("too long");
-    assert_eq!(error.mend, "keep it below 512");
+    assert_eq!(error.hint, "keep it below 512");
 }

@@ -211,14 +211,14 @@ fn resume(cx: &mut Cx<'_>, mut wish: Resume) -> Answer {
     }
     let head = known(cx, run, wish.generation)?;
     if !matches!(head.state, UniversalState::Halted | UniversalState::Failed) {
-        let mend = match head.state {
+        let hint = match head.state {
             UniversalState::Done | UniversalState::Aborted => "submit it anew",
             _ if head.halting.is_some() => {
                 "it is being halted; wait until it is: `baton watch RUN`, or `baton halt RUN --kill`"
             }
             _ => "halt it first: `baton halt RUN`",
         };
-        return Err(RunError::State(run, head.state, mend));
+        return Err(RunError::State(run, head.state, hint));
     }
     if let Some(plan) = &wish.plan {
         admissible(cx, plan)?;

@@ -124,7 +124,7 @@ fn opening_makes_durable_what_an_earlier_life_may_not_have_synced() {
 }
 
 #[test]
-fn a_log_that_cannot_be_mended_durably_does_not_open() {
+fn a_log_that_cannot_be_repaired_durably_does_not_open() {
     let place = Place::new();
     let notes = notes(2);
     let torn = [&place.log_of(&notes)[..], b"torn"].concat();

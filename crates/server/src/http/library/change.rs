@@ -218,7 +218,7 @@ fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskN
                 let at = ProblemAt {
                     field: field.to_owned(),
                     message: message.clone(),
-                    mend: "say the same, or nothing".to_owned(),
+                    hint: "say the same, or nothing".to_owned(),
                 };
                 return Err(Fault::unusable(message, vec![at]));
             }
@@ -246,7 +246,7 @@ fn fault(error: &LibraryError, name: &TaskName) -> Fault {
     let at = ProblemAt {
         field: field.to_owned(),
         message: text.clone(),
-        mend: "change it, and put the task again".to_owned(),
+        hint: "change it, and put the task again".to_owned(),
     };
     Fault::unusable(text, vec![at])
 }

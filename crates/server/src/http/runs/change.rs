@@ -249,7 +249,7 @@ pub(super) fn fault(error: &RunError) -> Fault {
             let at = ProblemAt {
                 field: field.to_owned(),
                 message: text.clone(),
-                mend: "mend the workflow, and send it again".to_owned(),
+                hint: "hint the workflow, and send it again".to_owned(),
             };
             Fault::unusable(text, vec![at])
         }
@@ -260,7 +260,7 @@ pub(super) fn no_task(text: &str) -> Fault {
     let at = ProblemAt {
         field: "task".to_owned(),
         message: text.to_owned(),
-        mend: "`baton show RUN` lists its tasks".to_owned(),
+        hint: "`baton show RUN` lists its tasks".to_owned(),
     };
     Fault::unusable(text, vec![at])
 }

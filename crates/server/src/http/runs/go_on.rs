@@ -70,7 +70,7 @@ pub(in super::super) async fn resume(
             let at = ProblemAt {
                 field: "params".to_owned(),
                 message: "parameters are filled into a file, and none is given".to_owned(),
-                mend: "give the workflow as `file`".to_owned(),
+                hint: "give the workflow as `file`".to_owned(),
             };
             return Err(Fault::unusable(
                 "there is nothing to fill parameters into",
@@ -126,7 +126,7 @@ pub(in super::super) async fn retry(
         let at = ProblemAt {
             field: "downstream".to_owned(),
             message: "downstream of which task is not said".to_owned(),
-            mend: "name it as `task`".to_owned(),
+            hint: "name it as `task`".to_owned(),
         };
         return Err(Fault::unusable("downstream of nothing", vec![at]));
     }
@@ -235,7 +235,7 @@ fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
         .map(|(field, is, given)| ProblemAt {
             field: (*field).to_owned(),
             message: format!("it is `{is}` in the run, and `{given}` in this file"),
-            mend: "write it as it was; or submit the file, to begin a run of it".to_owned(),
+            hint: "write it as it was; or submit the file, to begin a run of it".to_owned(),
         })
         .collect();
     match other.is_empty() {
