@@ -140,7 +140,6 @@ impl Connection {
         matches!(self.state, State::Open(_, Stage::Greeted | Stage::Heard))
     }
 
-    /// What to wait for.
     pub(crate) fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         match &self.state {
             State::Pausing(_) => None,

@@ -11,7 +11,6 @@ use baton_tls::TlsError;
 pub enum Error {
     /// Another agent has the state directory.
     Locked {
-        /// Which.
         path: PathBuf,
         /// Who, if they have said.
         pid: Option<u32>,
@@ -21,12 +20,7 @@ pub enum Error {
     /// It was told something that makes no sense.
     Invalid(String),
     /// The system refused something.
-    Io {
-        /// What was tried.
-        what: String,
-        /// Why not.
-        error: io::Error,
-    },
+    Io { what: String, error: io::Error },
 }
 
 impl Error {

@@ -54,7 +54,6 @@ const INHERITED: [&str; 4] = ["PATH", "HOME", "USER", "LANG"];
 pub struct TaskFile {
     /// The id of the task.
     pub id: String,
-    /// What it runs.
     pub spec: TaskSpec,
     /// Added to the environment of every process.
     pub env: Vec<(String, String)>,

@@ -19,7 +19,6 @@ const LOOK_EVERY: Millis = Millis(500);
 /// A look that takes long is taken less often: it may use this part of the time.
 const LOOK_SHARE: u64 = 20;
 
-/// Who looks.
 #[derive(Debug)]
 pub(crate) struct Watch {
     cgroup: Option<PathBuf>,

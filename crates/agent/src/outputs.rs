@@ -38,9 +38,7 @@ const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
 pub struct Piece<'a> {
     /// By which process of a task; by none, if it is a plain command, or by its runner.
     pub process: Option<&'a str>,
-    /// Where to.
     pub stream: LogStream,
-    /// What.
     pub bytes: &'a [u8],
 }
 

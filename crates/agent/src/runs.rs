@@ -25,7 +25,6 @@ const TASK_LOST: i32 = 4;
 /// An end that nobody saw: nothing is left of the attempt, and it says nothing about it.
 pub(crate) const LOST: Outcome = Outcome::Killed(KillCause::Suicide);
 
-/// Where an attempt is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The coordinator was asked to start it.

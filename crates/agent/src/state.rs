@@ -39,7 +39,6 @@ pub(crate) const LOGS: &str = "logs";
 pub(crate) struct Lives {
     /// The last that was begun; 0 if none was.
     pub(crate) life: Life,
-    /// In which boot.
     pub(crate) boot: BootId,
     /// The highest epoch that was ever obeyed.
     pub(crate) epoch: Epoch,

@@ -11,7 +11,6 @@ use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
 use baton_model::spec::{InstanceSpec, Said};
 use baton_model::time::{Millis, Mono};
 
-/// What a tag says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) lease: LeaseId,

@@ -20,7 +20,6 @@ use cluster_support::{Cluster, lines, signal};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Scheduler,

@@ -16,7 +16,6 @@ use cluster_support::effects::{Effects, SUCCESS, recorded};
 use cluster_support::{BATON, Cluster, is_alive, is_root, quiet};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// What gets lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     ToWorker,

@@ -23,14 +23,12 @@ pub enum ClientError {
     Unreachable {
         /// Where it was looked for.
         url: String,
-        /// Why not.
         why: String,
     },
     /// The scheduler answers that something is wrong.
     Problem(Box<Problem>),
     /// Something answers that does not speak this protocol.
     Nonsense {
-        /// What was asked.
         url: String,
         /// What is wrong with the answer.
         why: String,

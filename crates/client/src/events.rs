@@ -13,7 +13,6 @@ use crate::error::ClientError;
 /// The longest line that is believed to come to an end.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Which events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventWish {
     /// Of this instance only.

@@ -26,7 +26,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// How many they are.
     #[must_use]
     pub const fn count(self) -> u64 {
         self.last.0.saturating_sub(self.first.0).saturating_add(1)
@@ -39,7 +38,6 @@ impl fmt::Display for Span {
     }
 }
 
-/// Which output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -62,9 +60,7 @@ impl Stream {
 /// Which part of which log.
 #[derive(Clone, Debug)]
 pub struct LogWish {
-    /// Whose.
     pub instance: InstanceId,
-    /// Which output.
     pub stream: Stream,
     /// Of which attempt; the last one if none is named.
     pub attempt: Option<u32>,
@@ -79,13 +75,10 @@ pub struct LogWish {
 /// A part of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPiece {
-    /// What was printed.
     pub bytes: Vec<u8>,
-    /// Where it begins.
     pub offset: u64,
     /// The attempt is over, or its process was started again, and this is the end of the log.
     pub end: bool,
-    /// Whose attempt it is.
     pub attempt: u32,
     /// Of which run of its process, if it has begun.
     pub run: Option<u32>,

@@ -6,14 +6,11 @@ use reqwest::{Method, Url};
 use crate::Client;
 use crate::error::ClientError;
 
-/// What a view shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Ready, without a lease.
     Bullpen,
-    /// Leased.
     Arena,
-    /// Over.
     History,
 }
 
@@ -29,7 +26,6 @@ impl View {
     }
 }
 
-/// Which of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// In this state.

@@ -28,7 +28,6 @@ pub(crate) struct Transport {
     /// The same, as people write it.
     shown: String,
     http: reqwest::Client,
-    /// What shows who asks.
     bearer: Option<HeaderValue>,
 }
 

@@ -9,7 +9,6 @@ use crate::error::ClientError;
 /// Rows on a page: the most that a scheduler gives.
 const PAGE_ROWS: &str = "1000";
 
-/// Which rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageWish {
     /// Of this owner only.

@@ -23,7 +23,6 @@ macro_rules! bugs {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it does wrong.
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$variant => $what,)+ }
             }

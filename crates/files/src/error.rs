@@ -86,7 +86,6 @@ pub struct Position {
 /// One thing to fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What sort of thing.
     pub kind: Kind,
     /// Where in the text, if known.
     #[serde(flatten)]
@@ -94,7 +93,6 @@ pub struct Problem {
     /// Which field, such as `processes[2].after[0]`; empty for the whole file.
     #[serde(rename = "field")]
     pub path: String,
-    /// What is wrong.
     pub message: String,
     /// What to do about it.
     pub hint: String,

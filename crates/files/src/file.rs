@@ -109,7 +109,6 @@ impl TaskFile {
         self.body.spec.owner.as_deref()
     }
 
-    /// What it may use.
     #[must_use]
     pub fn resources(&self) -> &Resources {
         &self.body.spec.resources

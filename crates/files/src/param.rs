@@ -16,7 +16,6 @@ use crate::suggest;
 /// A parameter of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Param {
-    /// What it may be.
     #[serde(flatten)]
     pub kind: ParamKind,
     /// What it is if nobody says; `None` for one that must be given.

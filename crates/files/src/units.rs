@@ -16,9 +16,7 @@ use crate::limits::{DURATION_MS_MAX, SIZE_BYTES_MAX};
 pub struct UnitError {
     /// [`Kind::BadValue`] or [`Kind::OutOfRange`].
     pub kind: Kind,
-    /// What is wrong.
     pub message: String,
-    /// What to write instead.
     pub hint: String,
 }
 

@@ -48,7 +48,6 @@ impl Default for Import {
 /// What a task does for its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
-    /// Nothing.
     #[default]
     Sleep,
     /// Keeps one processor busy for about that much processor time.
@@ -73,7 +72,6 @@ const NAME_BYTES_MAX: usize = 120;
 
 /// A task of a trace.
 struct Traced<'a> {
-    /// Which field it is.
     path: String,
     name: String,
     json: &'a Map<String, Value>,

@@ -44,7 +44,6 @@ pub struct Root {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Where everything else is.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -89,7 +88,6 @@ pub struct Submitted {
     pub first: String,
     /// The last; the first again where it is one.
     pub last: String,
-    /// How many.
     pub count: u64,
     /// `control`: the instance, or the whole range.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
@@ -106,13 +104,9 @@ pub struct Instance {
     /// The last, where it is a range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
-    /// How many.
     pub count: u64,
-    /// What people call it.
     pub name: String,
-    /// Whose it is.
     pub owner: String,
-    /// Where it stands.
     pub state: UniversalState,
     /// Its index, where it is an element of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,14 +137,12 @@ pub struct Instance {
     /// Until when it was allowed to be launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_until: Option<u64>,
-    /// When it was accepted.
     pub submitted_at: u64,
     /// When its last fact was recorded.
     pub changed_at: u64,
     /// When its last attempt was started, by its worker's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
-    /// How long that ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
     /// Time on processors.
@@ -186,7 +178,6 @@ pub struct RangeSummary {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
-    /// What is on it.
     pub items: Vec<T>,
     /// How many there are in all pages, where that is known cheaply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,13 +194,10 @@ pub struct List<T> {
 pub struct Event {
     /// Its number in the whole history.
     pub seq: u64,
-    /// When.
     pub at: u64,
     /// Under which leader.
     pub epoch: u64,
-    /// What, as one line.
     pub text: String,
-    /// What, for machines.
     pub fact: Fact,
     /// Where the event stands by itself: `instance`, if it is about one or a range of them, and
     /// `run`, if it is about one or brings an instance of one.
@@ -237,9 +225,7 @@ pub struct Lost {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// When the hour began.
     pub hour_at: u64,
-    /// Whose instances.
     pub owner: String,
     /// Instances that ended DONE. One that is tried again by hand ends again.
     pub done: u64,
@@ -264,9 +250,7 @@ pub struct Usage {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// Which.
     pub id: String,
-    /// Where it stands.
     pub state: UniversalState,
     /// A word for the reason that scripts can compare: `resting`, `initial-wait`,
     /// `no-worker`, `no-match`, `never-fits`, `room`, `limit`, `reserved`, `behind`, `next`,
@@ -325,7 +309,6 @@ pub struct Worker {
     pub drained: bool,
     /// Its state directory: what `forget` vouches for.
     pub lineage: String,
-    /// Which life of it.
     pub life: u64,
     /// Attempts that it may be running.
     pub attempts: u32,
@@ -333,7 +316,6 @@ pub struct Worker {
     pub slots: u32,
     /// What it has in all.
     pub capacity: Capacity,
-    /// What it is.
     pub labels: BTreeMap<String, String>,
     /// How long ago it was heard.
     pub heard_seconds: f64,
@@ -376,14 +358,12 @@ pub struct NewToken {
 pub struct Token {
     /// Such as `t7`.
     pub id: String,
-    /// What people call it.
     pub name: String,
     /// What its holder may do.
     pub role: Role,
     /// Whose things only, if not everybody's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// When it was made.
     pub created_at: u64,
     /// From when on it is worth nothing, if ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -432,7 +412,6 @@ pub struct Ready {
     /// Its epoch, if it leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Why not, if not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -459,10 +438,7 @@ pub struct Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProblemAt {
-    /// Where.
     pub field: String,
-    /// What.
     pub message: String,
-    /// What to do.
     pub hint: String,
 }

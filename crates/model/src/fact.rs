@@ -105,32 +105,24 @@ pub enum Fact {
     LeaseGranted {
         /// The attempt and the granting epoch.
         lease: LeaseId,
-        /// To whom.
         holder: Holder,
     },
     /// Without a store only: a worker reported an attempt that it already held.
     AttemptAdopted {
         /// The attempt and the epoch that once granted it.
         lease: LeaseId,
-        /// Who holds it.
         holder: Holder,
         /// What it runs, in the worker's words.
         spec: Arc<InstanceSpec>,
     },
     /// The worker confirmed that it holds the attempt.
-    AttemptConfirmed {
-        /// Which.
-        lease: LeaseId,
-    },
+    AttemptConfirmed { lease: LeaseId },
     /// An attempt is over; its lease is closed.
     AttemptEnded {
-        /// Which.
         lease: LeaseId,
-        /// How.
         end: AttemptEnd,
         /// What follows for the instance.
         verdict: Verdict,
-        /// What its worker measured.
         ran: Option<Ran>,
         /// Where another attempt follows, what is different for it.
         again: Option<Box<Again>>,
@@ -139,10 +131,7 @@ pub enum Fact {
         outputs: Option<Arc<str>>,
     },
     /// A person asked to stop an instance that has a lease.
-    StopRequested {
-        /// Which.
-        instance: InstanceId,
-    },
+    StopRequested { instance: InstanceId },
     /// All instances of a range that waited were stopped.
     InstancesHalted {
         /// The first.
@@ -152,10 +141,7 @@ pub enum Fact {
     },
     /// A person wants an instance tried again that had failed or was stopped; its
     /// budgets begin anew.
-    InstanceRetried {
-        /// Which.
-        instance: InstanceId,
-    },
+    InstanceRetried { instance: InstanceId },
     /// A worker gets no more work, or again does, whichever life it is in.
     WorkerDrained {
         /// The seat.
@@ -173,16 +159,12 @@ pub enum Fact {
     WorkerCondemned {
         /// The seat it held or asked for.
         worker: WorkerName,
-        /// Which life.
         incarnation: Incarnation,
-        /// Why.
         why: Condemnation,
     },
     /// A task of the library has a new revision.
     TaskDefined {
-        /// Which task.
         task: TaskNo,
-        /// What it is called.
         name: TaskName,
         /// The number of the revision.
         revision: Revision,
@@ -193,7 +175,6 @@ pub enum Fact {
     },
     /// A task is no longer in the library.
     TaskRemoved {
-        /// Which.
         task: TaskNo,
         /// The last revision that it had.
         revision: Revision,
@@ -201,7 +182,6 @@ pub enum Fact {
     /// What became of a due time, or of many that were skipped for the same reason; or of an
     /// instance that a task comes after.
     TickRecorded {
-        /// Whose.
         task: TaskNo,
         /// Under which revision.
         revision: Revision,
@@ -211,7 +191,6 @@ pub enum Fact {
         last: Wall,
         /// How many due times it stands for.
         count: u64,
-        /// What became of them.
         verdict: schedule::Verdict,
         /// The instance that was launched.
         instance: Option<InstanceId>,
@@ -222,18 +201,14 @@ pub enum Fact {
     InstanceTriggered {
         /// The instance that was launched.
         instance: InstanceId,
-        /// Of which task.
         task: TaskNo,
-        /// Who.
         by: By,
         /// What the request was called.
         key: Option<IdempotencyKey>,
     },
     /// A run was accepted, or the first part of its plan.
     RunRegistered {
-        /// Which.
         run: RunId,
-        /// When.
         at: Wall,
         /// What it carries out, or the beginning of that.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
@@ -243,53 +218,39 @@ pub enum Fact {
     },
     /// More of a plan has come: the tasks of this one stand behind those before.
     RunExtended {
-        /// Which.
         run: RunId,
-        /// When.
         at: Wall,
         /// The tasks; the rest of it says nothing.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         plan: Arc<Plan>,
     },
     /// A plan that came in parts is complete.
-    RunDefined {
-        /// Which.
-        run: RunId,
-        /// When.
-        at: Wall,
-    },
+    RunDefined { run: RunId, at: Wall },
     /// A run has come further: its first instance was made, or runs.
     RunAdvanced {
-        /// Which.
         run: RunId,
         /// LAUNCHED or RUNNING.
         to: UniversalState,
     },
     /// A run lets nothing more begin.
     RunHalting {
-        /// Which.
         run: RunId,
         /// What becomes of what has begun.
         how: Halt,
-        /// Why.
         cause: HaltCause,
     },
     /// Nothing more happens in this generation of a run.
     RunEnded {
-        /// Which.
         run: RunId,
-        /// Which generation.
         generation: Generation,
         /// DONE, FAILED, HALTED; ABORTED if its plan was never completed.
         state: UniversalState,
     },
     /// A run goes on with what is not DONE.
     RunResumed {
-        /// Which.
         run: RunId,
         /// The generation that begins.
         generation: Generation,
-        /// When.
         at: Wall,
         /// The plan, if it is another than before.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]

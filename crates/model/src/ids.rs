@@ -108,9 +108,7 @@ number! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Incarnation {
-    /// Which state directory.
     pub lineage: Lineage,
-    /// Which life of it.
     pub life: Life,
 }
 
@@ -150,9 +148,7 @@ impl fmt::Display for Association {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptId {
-    /// Whose try.
     pub instance: InstanceId,
-    /// Which one.
     pub number: AttemptNo,
 }
 

@@ -15,7 +15,6 @@ use crate::time::Millis;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskName {
-    /// Whose it is.
     pub owner: String,
     /// Unique among those of its owner.
     pub name: String,
@@ -52,7 +51,6 @@ pub struct Definition {
     /// What an instance asks for where every parameter has its default; nothing if one has
     /// none.
     pub spec: Option<Arc<InstanceSpec>>,
-    /// What starts it.
     pub trigger: Trigger,
     /// The file of the library's directory that it comes from, and is changed in.
     pub file: Option<String>,
@@ -63,7 +61,6 @@ pub struct Definition {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Trigger {
-    /// When it is due.
     pub schedule: Option<Schedule>,
     /// Instances that may be on their way at once, QUEUED ones included.
     pub max_instances: Option<u32>,
@@ -106,7 +103,6 @@ pub struct Rate {
     pub per: Millis,
 }
 
-/// Who triggered an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -131,9 +127,7 @@ pub struct IdempotencyKey {
 /// An instance that a key has brought about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Triggered {
-    /// Which.
     pub instance: InstanceId,
-    /// What the request was.
     pub request: u64,
 }
 

@@ -96,7 +96,6 @@ impl fmt::Display for Outcome {
 pub struct Ran {
     /// When its first process was started.
     pub started: Wall,
-    /// When it was over.
     pub ended: Wall,
     /// How long that was, by a clock that nobody sets.
     pub elapsed: Millis,
@@ -109,7 +108,6 @@ pub struct Ran {
 /// An end as a worker reports it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Report {
-    /// What happened.
     pub outcome: Outcome,
     /// What was measured; nothing where it never started.
     pub ran: Option<Ran>,

@@ -27,7 +27,6 @@ pub struct Capacity {
 /// What a worker says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Offer {
-    /// What it has.
     pub capacity: Capacity,
     /// What it is, for constraints.
     pub labels: BTreeMap<String, String>,
@@ -39,7 +38,6 @@ pub struct Offer {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Constraint {
-    /// Which label.
     pub label: String,
     /// What must be true of it.
     pub rule: Rule,

@@ -103,7 +103,6 @@ impl Default for Scale {
     }
 }
 
-/// What is run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -159,11 +158,8 @@ impl Array {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct InstanceSpec {
-    /// What people call it.
     pub name: String,
-    /// Whose it is.
     pub owner: String,
-    /// What is run.
     pub work: Work,
     /// Added to the environment of its processes.
     pub env: BTreeMap<String, String>,
@@ -177,7 +173,6 @@ pub struct InstanceSpec {
     pub priority: i32,
     /// When another attempt may start.
     pub exclusive: Exclusive,
-    /// How often.
     pub retry: RetryBudget,
     /// How long one attempt may run.
     pub timeout: Option<Millis>,

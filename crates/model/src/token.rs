@@ -22,7 +22,6 @@ pub enum Role {
     Viewer,
     /// Whatever is about instances, and draining workers.
     Operator,
-    /// Everything.
     Admin,
     /// Takes a seat and runs what it is given, and nothing else.
     Worker,
@@ -134,7 +133,6 @@ impl fmt::Debug for Secret {
 /// A token that is about to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
-    /// What people call it.
     pub name: String,
     /// What its holder may do.
     pub role: Role,
@@ -142,7 +140,6 @@ pub struct NewToken {
     pub owner: Option<String>,
     /// What its secret is known by.
     pub hash: SecretHash,
-    /// When it was made.
     pub created_at: Wall,
     /// From when on it is worth nothing, if ever.
     pub expires_at: Option<Wall>,
@@ -153,7 +150,6 @@ pub struct NewToken {
 pub struct Token {
     /// Its number.
     pub id: TokenId,
-    /// What people call it.
     pub name: String,
     /// What its holder may do.
     pub role: Role,
@@ -161,7 +157,6 @@ pub struct Token {
     pub owner: Option<String>,
     /// What its secret is known by.
     pub hash: SecretHash,
-    /// When it was made.
     pub created_at: Wall,
     /// From when on it is worth nothing, if ever.
     pub expires_at: Option<Wall>,

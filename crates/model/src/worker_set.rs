@@ -28,7 +28,6 @@ use crate::ids::{Epoch, Incarnation};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct WorkerSetHash {
-    /// How many members.
     pub count: u64,
     /// The wrapping sum of the members' first digests.
     pub sum: u64,
@@ -106,9 +105,7 @@ impl fmt::Display for SetVersion {
 pub struct WorkerSetId {
     /// The scheduler whose set it is.
     pub epoch: Epoch,
-    /// Which of its sets.
     pub version: SetVersion,
-    /// Who is in it.
     pub hash: WorkerSetHash,
 }
 

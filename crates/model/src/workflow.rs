@@ -24,9 +24,7 @@ use crate::time::Millis;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Plan {
-    /// What people call it.
     pub name: String,
-    /// Whose it is.
     pub owner: String,
     /// The parameters that it was given, and the defaults of the others.
     pub params: BTreeMap<String, String>,
@@ -62,7 +60,6 @@ pub struct PlanTask {
     pub spec: Arc<InstanceSpec>,
     /// One instance for each.
     pub items: Items,
-    /// What it comes after.
     pub after: Vec<After>,
     /// It is skipped unless this holds, for each item by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,13 +81,11 @@ pub enum Items {
     One,
     /// These values.
     Values(Vec<String>),
-    /// Numbers.
     Range {
         /// The first.
         first: i64,
         /// From one to the next.
         step: i64,
-        /// How many.
         count: u32,
     },
     /// Every combination; the last axis goes fastest.
@@ -99,7 +94,6 @@ pub enum Items {
     Output {
         /// Which task, as a place in the plan's list.
         task: u32,
-        /// Which of its outputs.
         key: String,
     },
 }
@@ -278,11 +272,9 @@ impl fmt::Display for Lists {
 pub struct Part {
     /// The run.
     pub run: RunId,
-    /// Which generation of it.
     pub generation: Generation,
     /// The task, as a place in the plan's list.
     pub task: u32,
-    /// Which of its items.
     pub item: u32,
 }
 

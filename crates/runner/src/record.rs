@@ -16,15 +16,12 @@ use crate::wire::{Ended, Guard, Known, RunKey};
 pub struct Header {
     /// Its id: the name of its files.
     pub task_id: String,
-    /// What it runs.
     pub spec: TaskSpec,
-    /// When it began.
     pub began: Moment,
     /// Where it runs, as an absolute path.
     pub sandbox: String,
     /// The machine it began on.
     pub host: String,
-    /// Who began it.
     pub user: String,
     /// Their number.
     pub uid: u32,
@@ -48,7 +45,6 @@ pub struct Life {
     pub boot: BootId,
     /// Its number.
     pub pid: u32,
-    /// When it began.
     pub began: Moment,
 }
 
@@ -81,7 +77,6 @@ pub enum CoordinatorRecord {
     },
     /// A run with a tag waits.
     Accepted {
-        /// Which.
         run: RunKey,
         /// Its tag.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -89,11 +84,8 @@ pub enum CoordinatorRecord {
     },
     /// A run was launched and its process is there.
     Started {
-        /// Which.
         run: RunKey,
-        /// When.
         at: Moment,
-        /// Who it is.
         identity: Identity,
         /// Its tag; empty if it has none, or had waited and so was recorded before.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -105,10 +97,7 @@ pub enum CoordinatorRecord {
     /// A run is over, or could not be launched.
     Ended(Ended),
     /// The runner has taken the end of this run over.
-    Forgotten {
-        /// Which.
-        run: RunKey,
-    },
+    Forgotten { run: RunKey },
     /// The order of the dead-man timer from now on, by the clock of this boot.
     Guard(Guard),
 }

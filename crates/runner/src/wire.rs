@@ -31,9 +31,7 @@ pub const FRAME_BYTES_MAX: usize = 16 << 20;
 /// One run of one process of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunKey {
-    /// Of whom.
     pub process: ProcessNo,
-    /// Which.
     pub run: RunNo,
 }
 
@@ -47,7 +45,6 @@ impl fmt::Display for RunKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sink {
-    /// Nowhere.
     #[default]
     Null,
     /// To the end of the run's log file.
@@ -64,9 +61,7 @@ pub enum Sink {
 /// Who a process runs as.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
-    /// User.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// All other groups.
     pub groups: Vec<u32>,
@@ -158,7 +153,6 @@ fn is_none_of_it(amount: &u64) -> bool {
 /// The dead-man timer's order, as it travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
-    /// When to begin killing.
     pub deadline: Mono,
     /// From SIGTERM to SIGKILL.
     pub grace: Millis,
@@ -224,22 +218,13 @@ pub enum Request {
     },
     /// Start a run. Answered by `Started` or `Ended`; by `Accepted` first if it has to wait,
     /// and by `Refused` if it may not start.
-    Launch {
-        /// Which.
-        run: RunKey,
-        /// How.
-        launch: Box<Launch>,
-    },
+    Launch { run: RunKey, launch: Box<Launch> },
     /// Give a run up that waits. Answered by `Refused` if it does; otherwise not at all, and
     /// what else is said of it tells.
-    Withdraw {
-        /// Which.
-        run: RunKey,
-    },
+    Withdraw { run: RunKey },
     /// Ask a run to stop, and kill all of it after the grace. Answered by `Ended`, or by
     /// `Unknown`. One that waits is over at once, and was never started.
     Stop {
-        /// Which.
         run: RunKey,
         /// The first signal.
         signal: i32,
@@ -251,10 +236,7 @@ pub enum Request {
     },
     /// Kill whatever is left of a run that counts as over. Not answered, but nothing
     /// after it is carried out before. One that waits is over at once, as by `Stop`.
-    KillRun {
-        /// Which.
-        run: RunKey,
-    },
+    KillRun { run: RunKey },
     /// Kill whatever carries the mark of a run that is neither known here nor was adopted:
     /// what a coordinator before launched and did not live to record. Not answered, but
     /// nothing after it is carried out before.
@@ -271,7 +253,6 @@ pub enum Request {
     Probe {
         /// Chosen by the runner.
         id: u64,
-        /// For whom.
         run: RunKey,
         /// How; its output goes nowhere.
         launch: Box<Launch>,
@@ -281,21 +262,15 @@ pub enum Request {
     /// Take a run over that was launched by a coordinator which is dead. Answered by
     /// `Ended` in the end, or by `Unknown` if it is gone and nobody knows how.
     Adopt {
-        /// Which.
         run: RunKey,
-        /// When it was launched.
         at: Moment,
-        /// Who it is.
         identity: Identity,
         /// What its launch said of it, where it is a worker's attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<Box<Attempt>>,
     },
     /// The end of this run is in the runner's log.
-    Forget {
-        /// Which.
-        run: RunKey,
-    },
+    Forget { run: RunKey },
     /// Move the deadline of the dead-man timer.
     Guard(Guard),
     /// End, once everything is gone.
@@ -320,14 +295,10 @@ pub struct Usage {
     pub memory_peak: u64,
 }
 
-/// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Which.
     pub run: RunKey,
-    /// When.
     pub at: Moment,
-    /// How.
     pub outcome: Outcome,
     /// When it was started, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -354,7 +325,6 @@ impl Ended {
 /// A run as the coordinator knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
-    /// Which.
     pub run: RunKey,
     /// Its process, unless it could not be launched.
     pub started: Option<(Moment, Identity)>,
@@ -377,7 +347,6 @@ pub enum Reply {
     Hello {
         /// [`VERSION`] of the coordinator.
         version: u32,
-        /// Whose coordinator it is.
         mark: String,
         /// Its number.
         pid: u32,
@@ -390,44 +359,30 @@ pub enum Reply {
         guard: Option<Guard>,
     },
     /// A run waits for what it claims.
-    Accepted {
-        /// Which.
-        run: RunKey,
-    },
+    Accepted { run: RunKey },
     /// A run's process is there.
     Started {
-        /// Which.
         run: RunKey,
-        /// When.
         at: Moment,
-        /// Who it is.
         identity: Identity,
     },
     /// A run is over, or could not be launched.
     Ended(Ended),
     /// There is no such run here, or nobody knows how it ended.
-    Unknown {
-        /// Which.
-        run: RunKey,
-    },
+    Unknown { run: RunKey },
     /// It was not launched and will not be: the dead-man timer is not set or has run out, or
     /// it waited and was withdrawn, or everything was killed meanwhile.
-    Refused {
-        /// Which.
-        run: RunKey,
-    },
+    Refused { run: RunKey },
     /// The dead-man timer has run out; the killing has begun.
     GuardFired,
     /// No process of the task is left, or these many could not be killed.
     EverythingKilled {
-        /// Which order.
         id: u64,
         /// Still there: stuck in the kernel, or somebody else's.
         left: u32,
     },
     /// A check was tried.
     Probed {
-        /// Which.
         id: u64,
         /// It exited with 0 in time.
         well: bool,

@@ -180,7 +180,6 @@ impl Access {
         table.values().any(|token| token.is_valid(now))
     }
 
-    /// Who shows this secret.
     pub(crate) fn caller(&self, secret: &Secret, now: Wall) -> Result<Caller, Denied> {
         self.find(&token::hash(secret), now)
             .map(|(caller, _)| caller)

@@ -14,32 +14,23 @@ use baton_tls::TlsError;
 pub enum ServeError {
     /// Another scheduler uses the data directory.
     Taken {
-        /// Which directory.
         data: PathBuf,
         /// Who, as far as it has said so.
         pid: Option<u32>,
     },
     /// A file of the data directory cannot be used.
-    Data {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        error: io::Error,
-    },
+    Data { path: PathBuf, error: io::Error },
     /// The epoch file holds something else than an epoch.
     EpochFile(PathBuf),
     /// The store cannot be opened or taken.
     Store(StoreError),
     /// An address cannot be listened on.
     Listen {
-        /// Which.
         address: SocketAddr,
-        /// Why not.
         error: io::Error,
     },
     /// An address where tokens are demanded, and none that would let anybody in.
     NoTokens {
-        /// Which.
         address: SocketAddr,
         /// The directory whose store has none; `None` if it keeps nothing.
         data: Option<PathBuf>,

@@ -90,7 +90,6 @@ pub fn metrics_page() -> String {
 /// The store in the data directory.
 pub const STORE_FILE: &str = "baton.db";
 
-/// Where facts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// In a file of the data directory.
@@ -112,11 +111,9 @@ pub struct Config {
     pub require_tokens: bool,
     /// TLS on both ports, if these files are given.
     pub tls: Option<ServerFiles>,
-    /// What strangers may cost.
     pub traffic: Traffic,
     /// What a worker of this very process shows, which no store knows.
     pub own_worker: Option<Secret>,
-    /// Where facts are kept.
     pub backend: Backend,
     /// A directory whose files define tasks.
     pub library: Option<PathBuf>,
@@ -175,9 +172,7 @@ impl Config {
 /// A server that listens and leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Where clients find it.
     pub clients: SocketAddr,
-    /// Where workers find it.
     pub workers: SocketAddr,
     /// The term that it began with.
     pub epoch: Epoch,

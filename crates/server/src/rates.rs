@@ -16,7 +16,6 @@ use crate::limits::{BURST_SECONDS, RATE_BUCKETS_MAX};
 /// Between two looks for buckets that need not be kept.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
-/// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asker {
     Token(TokenId),

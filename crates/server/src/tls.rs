@@ -35,7 +35,6 @@ pub(crate) enum Channel {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Why it is not.
 pub(crate) enum Missed {
     /// It does not begin with TLS, so it can still be told that it should.
     Plain(TcpStream),

@@ -144,7 +144,6 @@ impl NetworkMix {
     }
 }
 
-/// How the store behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreMix {
     /// The usual time to commit.
@@ -162,13 +161,10 @@ pub struct Mix {
     pub store_mode: StoreMode,
     /// How many schedulers take part in the election.
     pub schedulers: u32,
-    /// How many seats.
     pub workers: u32,
     /// Attempts that a worker can hold.
     pub slots: u32,
-    /// How many instances.
     pub instances: u32,
-    /// How many workflows.
     pub runs: u32,
     /// Strict ones, of a thousand.
     pub strict: u64,

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 
 use golden_support::script::{self, Failure};
 
-/// Where the scripts are.
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")

@@ -26,7 +26,6 @@ pub enum StoreError {
     ReadOnly(String),
     /// The store was written by a newer Baton.
     NewerSchema {
-        /// Which store.
         place: String,
         /// The version it has.
         found: u32,

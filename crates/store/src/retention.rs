@@ -26,7 +26,6 @@ pub struct Retention {
     pub terminal_instances_max: Option<u64>,
 }
 
-/// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Instances that are gone, with their timelines.

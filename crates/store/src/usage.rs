@@ -35,7 +35,6 @@ impl Hour {
         Self(Self::of(now).0.saturating_sub(USAGE_HOURS_KEPT))
     }
 
-    /// When it begins.
     #[must_use]
     pub const fn begins(self) -> Wall {
         Wall(self.0.saturating_mul(HOUR_MS))
@@ -81,11 +80,8 @@ impl Used {
 /// What one owner used in one hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// When.
     pub hour: Hour,
-    /// Who.
     pub owner: String,
-    /// How much.
     pub used: Used,
 }
 

@@ -98,7 +98,6 @@ impl std::error::Error for BadCursor {}
 /// One question for a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Of which view.
     pub view: View,
     /// Of instances in this state only.
     pub state: Option<UniversalState>,
@@ -203,16 +202,11 @@ impl<T, C> Page<T, C> {
     }
 }
 
-/// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastEnd {
-    /// Which attempt.
     pub lease: LeaseId,
-    /// Whose it was.
     pub worker: WorkerName,
-    /// How it ended.
     pub end: AttemptEnd,
-    /// What its worker measured.
     pub ran: Option<Ran>,
 }
 
@@ -224,7 +218,6 @@ pub struct Record {
     pub instance: Instance,
     /// The last one, if this stands for a range.
     pub span: Option<InstanceId>,
-    /// When it was accepted.
     pub submitted_at: Wall,
     /// Its first fact.
     pub submitted: Seq,
@@ -251,11 +244,9 @@ impl Record {
 pub struct Entry {
     /// Its number.
     pub seq: Seq,
-    /// When.
     pub at: Wall,
     /// In whose name.
     pub epoch: Epoch,
-    /// What happened.
     pub fact: Fact,
 }
 
@@ -264,15 +255,12 @@ pub struct Entry {
 pub struct TaskRecord {
     /// Its number.
     pub number: TaskNo,
-    /// What it is called.
     pub name: TaskName,
-    /// Which revision this is.
     pub revision: Revision,
     /// Whether the task is in the library, and this is what it is now.
     pub current: bool,
     /// When it was defined so.
     pub at: Wall,
-    /// What it is.
     pub definition: Arc<Definition>,
 }
 
@@ -281,9 +269,7 @@ pub struct TaskRecord {
 pub struct RevisionRecord {
     /// Its number.
     pub revision: Revision,
-    /// When it was made.
     pub at: Wall,
-    /// What it says.
     pub definition: Arc<Definition>,
 }
 
@@ -309,7 +295,6 @@ pub struct TickQuery {
     pub limit: usize,
 }
 
-/// How much there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Instances by state; a state without any may be missing.
@@ -392,7 +377,6 @@ pub(crate) fn asked_for(query: &Query, spec: &InstanceSpec) -> bool {
     query.wants(&spec.owner, &spec.name)
 }
 
-/// Where a run stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
     /// What the ledger knows of it.
@@ -421,11 +405,9 @@ pub struct RunQuery {
 pub struct ItemRecord {
     /// The task, as a place in the plan's list.
     pub task: u32,
-    /// Which of its items.
     pub item: u32,
     /// In which generation it ran.
     pub generation: Generation,
-    /// How it ended.
     pub end: ItemEnd,
     /// Its instance.
     pub instance: InstanceId,
@@ -438,7 +420,6 @@ pub struct ItemRecord {
 /// Which items are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
-    /// Of which run.
     pub run: RunId,
     /// Of this task only.
     pub task: Option<u32>,
@@ -460,7 +441,6 @@ pub struct ErrorCount {
     pub item: ItemEnd,
     /// How the attempts of those that failed ended; nothing where it is not kept any more.
     pub end: Option<AttemptEnd>,
-    /// How many.
     pub count: u64,
     /// One of them.
     pub example: InstanceId,

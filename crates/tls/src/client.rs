@@ -14,13 +14,11 @@ use crate::error::TlsError;
 use crate::files::{certificates, identity, roots};
 use crate::provider;
 
-/// Whose certificates are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
     /// Those that the system trusts.
     #[default]
     System,
-    /// Nobody's.
     Nobody,
     /// Those that a CA in this file has signed, and no others.
     Ca(PathBuf),
@@ -32,7 +30,6 @@ pub enum Trust {
 /// The files of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// Whom it trusts.
     pub trust: Trust,
     /// Its certificate and the key of that, if it has one to show.
     pub identity: Option<(PathBuf, PathBuf)>,

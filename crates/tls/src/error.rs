@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 pub enum TlsError {
     /// A file cannot be used.
     File {
-        /// Which.
         path: PathBuf,
         /// What is wrong with it.
         why: String,

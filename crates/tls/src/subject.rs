@@ -29,7 +29,6 @@ pub struct Subject {
     pub units: Vec<String>,
     /// From when it is valid, in seconds since 1970.
     pub not_before: u64,
-    /// Until when.
     pub not_after: u64,
 }
 

@@ -153,7 +153,6 @@ impl Cluster {
         url.trim_start_matches("http://").to_owned()
     }
 
-    /// Where workers connect.
     pub(crate) fn workers_at(&self) -> String {
         self.addresses.as_ref().expect("it ran").1.clone()
     }

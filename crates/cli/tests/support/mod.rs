@@ -141,7 +141,6 @@ impl Scenario {
         self.dir.path().join("task.yaml")
     }
 
-    /// Where its processes run.
     pub(crate) fn sandbox(&self, name: &str) -> PathBuf {
         self.root.sandbox(&self.id).join(name)
     }
@@ -261,7 +260,6 @@ impl Scenario {
         all.into_iter().next().expect("one")
     }
 
-    /// What its log says.
     pub(crate) fn story(&self) -> Story {
         Story::load(&self.root.runner_log(&self.id))
     }

@@ -20,14 +20,12 @@ pub(super) struct Printed {
     pub(super) killed: bool,
 }
 
-/// How a life ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The exit status.
     pub(crate) code: i32,
     /// Every object that was printed.
     pub(crate) lines: Vec<Value>,
-    /// What it complained about.
     pub(crate) stderr: String,
 }
 

@@ -76,7 +76,6 @@ impl Story {
         ProcessNo(u32::try_from(place).expect("few processes"))
     }
 
-    /// How a process stands.
     pub(crate) fn progress(&self, process: &str) -> ProcessProgress {
         *self.plan().process(self.no(process)).expect("known")
     }

@@ -48,7 +48,6 @@ struct Struck {
     cluster: Cluster,
     rng: Rng,
     blows: Blows,
-    /// Who may be killed.
     victims: &'static [&'static str],
 }
 

@@ -58,7 +58,6 @@ use period::Period;
 /// A due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fire {
-    /// When; a whole second.
     pub at: Wall,
     /// What a change of clocks has to do with it.
     pub how: How,
@@ -67,7 +66,6 @@ pub struct Fire {
 /// What a change of clocks has to do with a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// Nothing.
     Plain,
     /// The time was jumped over, and this one stands for it.
     Moved,
@@ -75,7 +73,6 @@ pub enum How {
     Again,
 }
 
-/// When something is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Schedule {
     rule: Rule,

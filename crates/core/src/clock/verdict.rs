@@ -29,7 +29,6 @@ impl Default for Policy {
 /// A record of one due time, or of many that were skipped for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Whose.
     pub key: Key,
     /// The nominal time, or the first of many.
     pub first: Wall,
@@ -40,7 +39,6 @@ pub struct Tick {
     pub planned: Wall,
     /// How many due times the record stands for; 1 unless they were skipped.
     pub count: u64,
-    /// What becomes of it.
     pub verdict: Verdict,
 }
 

@@ -138,7 +138,6 @@ pub trait Event: Word {
 pub trait Machine: Copy + Eq + fmt::Debug + 'static {
     /// The states, as they stand on the wire.
     type State: Word;
-    /// What can happen.
     type Event: Event;
 
     /// The machine's name: in errors, in counts, and of its generated page.
@@ -162,7 +161,6 @@ pub trait Machine: Copy + Eq + fmt::Debug + 'static {
 pub struct Row<S, E> {
     /// The state before.
     pub from: S,
-    /// What happened.
     pub event: E,
     /// The state after.
     pub to: S,

@@ -83,7 +83,6 @@ impl Election {
         }
     }
 
-    /// Where it stands.
     #[must_use]
     pub const fn state(&self) -> LeaderState {
         self.state

@@ -29,9 +29,7 @@ pub struct Lease {
 pub struct Instance {
     /// Its id.
     pub id: InstanceId,
-    /// What it asks for.
     pub spec: Arc<InstanceSpec>,
-    /// Where it stands.
     pub state: UniversalState,
     /// Its open lease; boxed, since most instances have none.
     pub lease: Option<Box<Lease>>,
@@ -77,7 +75,6 @@ impl Instance {
         scaled.unwrap_or_else(|| self.spec.allowance())
     }
 
-    /// Until when it rests.
     #[must_use]
     pub fn not_before(&self) -> Option<Wall> {
         self.again.as_ref()?.not_before

@@ -21,7 +21,6 @@ use super::LedgerError;
 pub struct Task {
     /// Its number.
     pub number: TaskNo,
-    /// What it is called.
     pub name: TaskName,
     /// The last revision that it had.
     pub revision: Revision,

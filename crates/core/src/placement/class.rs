@@ -34,7 +34,6 @@ pub(super) enum Spot {
     /// To be looked for.
     #[default]
     Unknown,
-    /// Nowhere.
     Nowhere,
     /// Here, and on no other worker.
     Only(u32),

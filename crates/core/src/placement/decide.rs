@@ -3,7 +3,6 @@
 use super::class::ClassId;
 use super::{Decision, Placement};
 
-/// Who goes where.
 struct Choice {
     sequence: u64,
     class: u32,

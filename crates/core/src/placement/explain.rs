@@ -42,7 +42,6 @@ pub enum Waiting {
     },
     /// Too little is free.
     Room {
-        /// Of which resource.
         resource: String,
         /// The worker that comes nearest, or is reserved.
         worker: WorkerName,
@@ -53,11 +52,9 @@ pub enum Waiting {
     },
     /// A cluster-wide limit is used up.
     Limit {
-        /// Which one.
         name: String,
         /// How much of it is in use.
         used: u128,
-        /// How much there is.
         total: u64,
         /// How much is asked for.
         asked: u64,
@@ -67,14 +64,10 @@ pub enum Waiting {
     Reserved {
         /// The worker, or the limit.
         what: String,
-        /// For whom.
         class: ClassId,
     },
     /// Others of the same class come first.
-    Behind {
-        /// How many.
-        before: u64,
-    },
+    Behind { before: u64 },
     /// For nothing: the next decisions will place it.
     Nothing,
 }

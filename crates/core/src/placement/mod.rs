@@ -122,7 +122,6 @@ pub struct Arrival<'a> {
     pub last: InstanceId,
     /// What each of them asks for.
     pub ask: &'a Ask,
-    /// Whose turn they take.
     pub owner: &'a str,
     /// Higher goes first.
     pub priority: i32,
@@ -135,13 +134,11 @@ pub struct Arrival<'a> {
 pub struct Decision {
     /// Which instance; it waits no longer.
     pub instance: InstanceId,
-    /// Where it goes.
     pub worker: WorkerName,
     /// Its class, for [`Placement::finished`].
     pub class: ClassId,
 }
 
-/// What is placed where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Placed {
     worker: u32,

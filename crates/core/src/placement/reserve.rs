@@ -265,10 +265,7 @@ impl Missing {
 /// A reservation, for a person to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// For whom.
     pub class: ClassId,
-    /// Which worker.
     pub worker: Option<baton_model::ids::WorkerName>,
-    /// Which limit.
     pub limit: Option<String>,
 }

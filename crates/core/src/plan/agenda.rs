@@ -41,7 +41,6 @@ pub(super) enum Lane {
 }
 
 impl Lane {
-    /// Where a process belongs.
     pub(super) const fn of(spec: &ProcessSpec) -> Self {
         if spec.is_final {
             Self::Final
@@ -50,7 +49,6 @@ impl Lane {
         }
     }
 
-    /// Whose turn it is.
     pub(super) const fn at(state: AttemptState) -> Option<Self> {
         match state {
             AttemptState::Active => Some(Self::Regular),
@@ -66,7 +64,6 @@ impl Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     runs: u64,
-    /// Who it is.
     pub(super) no: ProcessNo,
 }
 
@@ -168,7 +165,6 @@ pub(super) struct Agenda {
     pub(super) unmet: Vec<usize>,
     regular: Queue,
     last: Queue,
-    /// What becomes due.
     pub(super) timers: Timers<Timer>,
 }
 

@@ -14,7 +14,6 @@ pub enum ApplyError {
     UnknownProcess(ProcessNo),
     /// The record speaks of a run that is not the one under way, or not the next.
     WrongRun {
-        /// Of whom.
         process: ProcessNo,
         /// The run in the record.
         found: RunNo,

@@ -17,33 +17,24 @@ pub enum Input {
     Tick,
     /// A launch has worked.
     Started {
-        /// Of whom.
         process: ProcessNo,
-        /// Which.
         run: RunNo,
-        /// When.
         at: Now,
         /// Who it is, if that is known.
         identity: Option<Identity>,
     },
     /// A launch has not worked; there is no process.
     LaunchFailed {
-        /// Of whom.
         process: ProcessNo,
-        /// Which.
         run: RunNo,
-        /// When.
         at: Now,
         /// For the jitter of the backoff.
         random: u64,
     },
     /// A run is over.
     Exited {
-        /// Of whom.
         process: ProcessNo,
-        /// Which.
         run: RunNo,
-        /// When.
         at: Now,
         /// How. `Killed` only where Baton itself has sent the signal.
         outcome: Outcome,
@@ -52,26 +43,11 @@ pub enum Input {
     },
     /// Nobody can say what became of a run. Also the answer to an order about a
     /// run that the coordinator does not know.
-    Lost {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    Lost { process: ProcessNo, run: RunNo },
     /// A run has passed its readiness check.
-    Ready {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    Ready { process: ProcessNo, run: RunNo },
     /// A run has failed its health check.
-    Unhealthy {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    Unhealthy { process: ProcessNo, run: RunNo },
     /// End the attempt: stop what runs, then run the final processes.
     Kill {
         /// The budget for both; `None` for the task's own `finalization_wait`.
@@ -97,18 +73,11 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Start this run. Answer with `Started` or `LaunchFailed`.
-    Launch {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    Launch { process: ProcessNo, run: RunNo },
     /// Ask this run to stop, and kill its whole tree after the grace. Answer with
     /// `Exited` when it is over.
     Stop {
-        /// Of whom.
         process: ProcessNo,
-        /// Which.
         run: RunNo,
         /// The first signal.
         signal: i32,
@@ -116,12 +85,7 @@ pub enum Order {
         grace: Millis,
     },
     /// Kill whatever may be left of this run, which counts as over.
-    KillRun {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    KillRun { process: ProcessNo, run: RunNo },
     /// Kill every process of the task, daemonised ones included, before any
     /// further order is carried out. Answer with `Exited` for each live run.
     KillEverything,
@@ -132,19 +96,9 @@ pub enum Order {
         grace: Millis,
     },
     /// Begin the readiness and health checks of this run.
-    StartChecks {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    StartChecks { process: ProcessNo, run: RunNo },
     /// End them.
-    StopChecks {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    StopChecks { process: ProcessNo, run: RunNo },
     /// The attempt is over, in this state.
     Finish(AttemptState),
 }

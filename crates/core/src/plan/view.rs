@@ -20,15 +20,9 @@ pub enum Wait {
     /// These have not yet done what it waits for.
     Dependencies(Vec<(ProcessNo, Condition)>),
     /// It ended too short a time ago.
-    MinDuration {
-        /// When it may start.
-        until: Mono,
-    },
+    MinDuration { until: Mono },
     /// It has failed, and the pause gets longer.
-    Backoff {
-        /// When it may start.
-        until: Mono,
-    },
+    Backoff { until: Mono },
     /// As many run as may.
     Concurrency,
     /// Its launch is under way.
@@ -91,7 +85,6 @@ impl Plan {
         }
     }
 
-    /// Where the attempt is.
     #[must_use]
     pub const fn state(&self) -> AttemptState {
         self.fold.kept.state

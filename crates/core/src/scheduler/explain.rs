@@ -20,15 +20,11 @@ pub enum Reason {
     /// It waits for a worker.
     Place(Waiting),
     /// It was given to a worker that has not confirmed it.
-    Confirmation {
-        /// Who.
-        worker: WorkerName,
-    },
+    Confirmation { worker: WorkerName },
     /// It may or may not be running.
     Unsure(Unsure),
     /// It runs.
     Running {
-        /// Where.
         worker: WorkerName,
         /// Under which lease.
         lease: LeaseId,
@@ -40,7 +36,6 @@ pub enum Reason {
 /// A lease of which nobody can say whether it is at work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsure {
-    /// Who holds it.
     pub worker: WorkerName,
     /// In which health that worker is; nothing if it has not come back at all.
     pub health: Option<WorkerState>,

@@ -19,7 +19,6 @@ use crate::protocol::scheduler::context::{Cx, Effect, StoreMode, SubmitError};
 /// What must be so for a definition to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Expected {
-    /// Nothing.
     Anything,
     /// The library has no such task.
     Absent,
@@ -30,11 +29,8 @@ pub enum Expected {
 /// A task to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Define {
-    /// What it is called.
     pub name: TaskName,
-    /// What it shall be.
     pub definition: Arc<Definition>,
-    /// What must be so.
     pub expected: Expected,
     /// Whoever keeps the directory of the library says it, and not somebody else.
     pub by_file: bool,
@@ -47,7 +43,6 @@ pub struct Define {
 pub struct Defined {
     /// The revision that the task has now.
     pub revision: Revision,
-    /// What happened.
     pub change: Change,
 }
 
@@ -117,11 +112,9 @@ impl std::error::Error for LibraryError {}
 /// A wish to launch a task of the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fire {
-    /// Which task.
     pub name: TaskName,
     /// What an instance asks for, where parameters were given, and of which revision.
     pub bound: Option<(Revision, Box<InstanceSpec>)>,
-    /// Who wants it.
     pub by: By,
     /// How well that is known.
     pub trust: Trust,
@@ -142,7 +135,6 @@ pub enum Trust {
     Stranger,
 }
 
-/// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fired {
     /// The instance.
@@ -151,7 +143,6 @@ pub struct Fired {
     pub again: bool,
 }
 
-/// Why nothing was launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FireError {
     /// There is no such task.
@@ -322,7 +313,6 @@ fn entered(cx: &Cx<'_>, table: &mut Timetable, number: TaskNo) -> Result<(), Lib
 /// A task to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remove {
-    /// Which.
     pub name: TaskName,
     /// The revision that it must have, if it matters.
     pub expected: Option<Revision>,

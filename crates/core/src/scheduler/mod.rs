@@ -63,14 +63,12 @@ pub enum Input {
     /// A client defines instances, under ids of its choosing: submitting the same
     /// id again changes nothing and is acknowledged again.
     Submit {
-        /// Whom to answer.
         request: RequestId,
         /// What to run: all of it is accepted, or nothing.
         ranges: Vec<Range>,
     },
     /// A person wants instances stopped: all of a range that are not over.
     Cancel {
-        /// Whom to answer.
         request: RequestId,
         /// The first.
         first: InstanceId,
@@ -79,63 +77,40 @@ pub enum Input {
     },
     /// A person wants an instance tried again.
     Retry {
-        /// Whom to answer.
         request: RequestId,
         /// The instance as the store has it, since an ended one is not in memory.
         instance: Box<Instance>,
     },
     /// An operator wants a worker to get no more work, or to get some again.
     Drain {
-        /// Whom to answer.
         request: RequestId,
-        /// Which.
         worker: WorkerName,
         /// Whether it shall get none.
         drained: bool,
     },
     /// Somebody wants to know when everything is durable that was decided before.
-    Sync {
-        /// Whom to answer.
-        request: RequestId,
-    },
+    Sync { request: RequestId },
     /// An operator vouches that the worker of this state directory is gone, with
     /// every life that was seen of it.
     Forget(Lineage),
     /// Somebody wants to read a log that a worker has.
     ReadLogs {
-        /// Whom to answer.
         request: RequestId,
-        /// Who has the log.
         worker: WorkerName,
-        /// What to read.
         query: LogQuery,
     },
     /// A person wants a task in the library.
     Define {
-        /// Whom to answer.
         request: RequestId,
-        /// What it shall be.
         wish: Box<Define>,
     },
     /// A person wants a task out of the library.
-    Remove {
-        /// Whom to answer.
-        request: RequestId,
-        /// Which.
-        wish: Remove,
-    },
+    Remove { request: RequestId, wish: Remove },
     /// Somebody triggers a task of the library.
-    Fire {
-        /// Whom to answer.
-        request: RequestId,
-        /// Which, and how.
-        wish: Fire,
-    },
+    Fire { request: RequestId, wish: Fire },
     /// Somebody wants something of a run.
     Run {
-        /// Whom to answer.
         request: RequestId,
-        /// What.
         wish: Box<RunWish>,
     },
 }

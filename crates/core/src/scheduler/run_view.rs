@@ -14,12 +14,9 @@ use crate::workflow::{Planned, Progress, Tally};
 /// Instances of a task that are looked at for one that waits.
 const LOOKED_AT_MAX: usize = 64;
 
-/// How a run stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunView {
-    /// Where it stands.
     pub head: RunHead,
-    /// What it carries out.
     pub planned: Arc<Planned>,
     /// Where all its items stand.
     pub total: Tally,
@@ -36,7 +33,6 @@ pub struct RunView {
 pub struct TaskView {
     /// Its place in the plan.
     pub task: u32,
-    /// Where its items stand.
     pub tally: Tally,
     /// How many instances have a lease.
     pub leased: u32,

@@ -240,7 +240,6 @@ pub fn carried_without(carried: Vec<Carried>, again: &[ItemSpan]) -> Vec<Carried
 pub struct Spans(BTreeMap<u32, Vec<ItemSpan>>);
 
 impl Spans {
-    /// These.
     #[must_use]
     pub fn new(spans: &[ItemSpan]) -> Self {
         let mut by_task: BTreeMap<u32, Vec<ItemSpan>> = BTreeMap::new();

@@ -9,9 +9,7 @@ use super::{Planned, Progress, items};
 
 /// In which a task of a run finds which run it is of.
 const RUN: &str = "BATON_RUN";
-/// In which generation.
 const GENERATION: &str = "BATON_GENERATION";
-/// Which task it is.
 const TASK: &str = "BATON_TASK";
 /// The value of its item.
 const ITEM: &str = "BATON_ITEM";

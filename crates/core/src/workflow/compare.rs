@@ -181,7 +181,6 @@ pub fn moved(done: Vec<Ended>, carried: &[Carried]) -> Vec<Ended> {
 }
 
 impl Moves {
-    /// These.
     #[must_use]
     pub fn new(carried: &[Carried]) -> Self {
         let keyed = carried

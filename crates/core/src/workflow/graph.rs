@@ -42,7 +42,6 @@ struct Wanted {
 /// A task that comes after another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Down {
-    /// Which.
     pub task: u32,
     /// What must have become of the other.
     pub condition: Condition,

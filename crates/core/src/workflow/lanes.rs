@@ -81,7 +81,6 @@ impl Lanes {
         self.narrow.insert(task, limit);
     }
 
-    /// What goes next.
     pub(super) fn next(&self, plan: &Plan) -> Option<(u32, u32)> {
         if self.total >= plan.max_concurrent.unwrap_or(RUN_RELEASED_MAX) {
             return None;

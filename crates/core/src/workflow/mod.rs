@@ -44,7 +44,6 @@ pub use progress::{Ended, ItemState, Progress, Tally};
 pub struct Planned {
     /// The plan.
     pub plan: Arc<Plan>,
-    /// Who comes after whom.
     pub graph: Graph,
     names: BTreeMap<String, u32>,
 }

@@ -64,7 +64,6 @@ pub enum Operator {
 pub enum Operand {
     /// As it stands.
     Literal(Value),
-    /// What this refers to.
     Reference(Reference),
 }
 

@@ -58,7 +58,6 @@ impl Tree {
 /// How large a file of one kind may be.
 #[derive(Debug)]
 pub(crate) struct Size {
-    /// What it is.
     pub(crate) what: &'static str,
     pub(crate) file_bytes_max: usize,
     pub(crate) toml_bytes_max: usize,
@@ -111,7 +110,6 @@ const BLOCK: usize = 1024;
 /// looked up and not counted from the start of the line each time.
 struct Lines<'a> {
     text: &'a str,
-    /// Where each line begins.
     starts: Vec<usize>,
     /// Characters before each block.
     blocks: Vec<usize>,

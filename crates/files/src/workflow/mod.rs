@@ -55,7 +55,6 @@ pub struct WorkflowFile {
 pub(crate) struct DraftTask {
     pub(crate) body: Body,
     pub(crate) policy: Policy,
-    /// Where it is named.
     pub(crate) place: Place,
     /// Its place in the plan, found by [`resolve`].
     pub(crate) at: u32,
@@ -84,7 +83,6 @@ pub(crate) enum Keys {
     NoItem,
     /// An item has no keys.
     Whole,
-    /// These.
     Of(BTreeSet<String>),
     /// Nobody knows yet.
     Unknown,
@@ -98,7 +96,6 @@ pub(crate) struct DraftAfter {
     pub(crate) at: u32,
     pub(crate) condition: Condition,
     pub(crate) edges: Edges,
-    /// Where it is named.
     pub(crate) place: Place,
     pub(crate) edges_place: Place,
 }

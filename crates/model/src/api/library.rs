@@ -12,11 +12,8 @@ use crate::library::Trigger;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Task<F> {
-    /// Whose it is.
     pub owner: String,
-    /// What it is called.
     pub name: String,
-    /// Which revision this is.
     pub revision: u32,
     /// Whether the task is in the library, and this is what it is now.
     pub current: bool,
@@ -25,7 +22,6 @@ pub struct Task<F> {
     /// The file of the library's directory that it comes from, and is changed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What starts it.
     pub trigger: Trigger,
     /// Its schedule, as it was understood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,9 +69,7 @@ pub struct FileProblem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskDefined {
-    /// Whose it is.
     pub owner: String,
-    /// What it is called.
     pub name: String,
     /// The revision that it has now, or would have.
     pub revision: u32,
@@ -123,9 +117,7 @@ pub struct Triggered {
 pub struct Tick {
     /// Its number in the whole history.
     pub seq: u64,
-    /// Whose task it is.
     pub owner: String,
-    /// What that is called.
     pub name: String,
     /// Under which revision.
     pub revision: u32,
@@ -135,7 +127,6 @@ pub struct Tick {
     pub last_at: u64,
     /// How many due times it stands for.
     pub count: u64,
-    /// When it was recorded.
     pub recorded_at: u64,
     /// `launched`, `late` or `skipped`.
     pub verdict: String,

@@ -76,9 +76,7 @@ pub struct Run {
     pub id: String,
     /// The workflow.
     pub name: String,
-    /// Whose it is.
     pub owner: String,
-    /// Where it stands.
     pub state: UniversalState,
     /// How often it was begun.
     pub generation: u32,
@@ -88,11 +86,9 @@ pub struct Run {
     /// It took longer than it may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
-    /// When it was accepted.
     pub submitted_at: u64,
     /// When its present generation began.
     pub begun_at: u64,
-    /// When that ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
     /// Its parameters; not in lists.
@@ -121,9 +117,7 @@ pub struct Run {
 pub struct RunProblem {
     /// The task.
     pub task: String,
-    /// Which of its items.
     pub item: u32,
-    /// Why.
     pub text: String,
 }
 
@@ -141,7 +135,6 @@ pub struct RunTask {
     /// Its items are not known yet: they are what another task puts out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmapped: bool,
-    /// What it comes after.
     pub after: Vec<RunEdge>,
     /// It is skipped unless this holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,7 +168,6 @@ pub struct RunEdge {
 pub struct RunItem<V> {
     /// The task.
     pub task: String,
-    /// Which of its items.
     pub item: u32,
     /// Its value, any JSON; missing where the task has neither `for_each` nor `matrix`.
     #[serde(
@@ -187,7 +179,6 @@ pub struct RunItem<V> {
     pub value: Option<V>,
     /// Its instance.
     pub instance: String,
-    /// Where that stands.
     pub state: UniversalState,
     /// In which generation it ran.
     pub generation: u32,
@@ -195,10 +186,8 @@ pub struct RunItem<V> {
     /// worker has said so, by the scheduler's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
-    /// When that was over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
-    /// Who held it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
     /// How its last attempt ended, in words.
@@ -219,9 +208,7 @@ pub struct RunItem<V> {
 pub struct ErrorGroup {
     /// The task.
     pub task: String,
-    /// How they ended.
     pub end_text: String,
-    /// How many.
     pub count: u64,
     /// One of them.
     pub example: String,

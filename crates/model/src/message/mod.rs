@@ -92,7 +92,6 @@ impl Refusal {
 pub struct Launch {
     /// The lease under which it runs.
     pub lease: LeaseId,
-    /// What to run.
     pub spec: Arc<InstanceSpec>,
     /// What this attempt may use, if not what the spec says.
     pub allowance: Option<Box<Allowance>>,
@@ -198,7 +197,6 @@ pub enum LogStream {
 /// A piece of an attempt's log that somebody wants to read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogQuery {
-    /// Whose log.
     pub lease: LeaseId,
     /// Which process of a task; its first one if none is named.
     #[serde(default)]
@@ -206,7 +204,6 @@ pub struct LogQuery {
     /// Which run of that process, where it was started again; the last one if none is named.
     #[serde(default)]
     pub run: Option<u32>,
-    /// Which output.
     pub stream: LogStream,
     /// First byte.
     pub offset: u64,
@@ -284,7 +281,6 @@ pub enum ToScheduler {
     NotifyReply {
         /// Under which association.
         association: Association,
-        /// Which call.
         seq: NotifySeq,
         /// Those asked about that the worker does hold.
         held: Vec<LeaseId>,
@@ -293,7 +289,6 @@ pub enum ToScheduler {
     HealthReport {
         /// Under which association.
         association: Association,
-        /// Which check.
         check: CheckId,
         /// Whether a trivial process could be run.
         ok: bool,
@@ -302,9 +297,7 @@ pub enum ToScheduler {
     Logs {
         /// Under which association.
         association: Association,
-        /// Which request.
         request: RequestId,
-        /// What was found.
         answer: LogAnswer,
     },
 }
@@ -319,11 +312,8 @@ pub enum ToWorker {
     HeartbeatRefused {
         /// The leader that refused.
         epoch: Epoch,
-        /// Whose heartbeat.
         incarnation: Incarnation,
-        /// Which heartbeat.
         stamp: Stamp,
-        /// Why.
         refusal: Refusal,
     },
     /// Report everything you hold.
@@ -360,7 +350,6 @@ pub enum ToWorker {
     KillTask {
         /// Under which association.
         association: Association,
-        /// Which.
         lease: LeaseId,
         /// From SIGTERM to SIGKILL.
         grace: Millis,
@@ -369,14 +358,12 @@ pub enum ToWorker {
     CheckHealth {
         /// Under which association.
         association: Association,
-        /// Which check.
         check: CheckId,
     },
     /// These statuses are durable: forget the attempts.
     StatusAck {
         /// Under which association.
         association: Association,
-        /// Which.
         leases: Vec<LeaseId>,
     },
     /// Read a piece of a log.
@@ -385,7 +372,6 @@ pub enum ToWorker {
         association: Association,
         /// Whose answer it will be.
         request: RequestId,
-        /// What to read.
         query: LogQuery,
     },
 }

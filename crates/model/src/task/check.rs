@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::process::Run;
 use crate::time::Millis;
 
-/// What to try.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -20,17 +19,13 @@ pub enum Probe {
         path: String,
     },
     /// A port on the loopback address that accepts a connection.
-    Tcp {
-        /// Which.
-        port: u16,
-    },
+    Tcp { port: u16 },
 }
 
 /// When and how often to try, and what to make of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Check {
-    /// What to try.
     pub probe: Probe,
     /// From the start of the process to the first try.
     pub delay: Millis,

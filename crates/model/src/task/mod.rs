@@ -72,7 +72,6 @@ pub struct TaskSpec {
     pub name: String,
     /// Its namespace.
     pub owner: Option<String>,
-    /// What it runs.
     pub processes: Vec<ProcessSpec>,
     /// Permanently failed *processes* (not runs) that fail the task; 0 for no limit.
     pub max_failures: u32,
@@ -82,7 +81,6 @@ pub struct TaskSpec {
     pub finalization_wait: Millis,
     /// The user it runs as, unless a process says otherwise.
     pub user: Option<String>,
-    /// What it may use.
     pub resources: Resources,
     /// The ports it was given, by name.
     pub ports: BTreeMap<String, u16>,

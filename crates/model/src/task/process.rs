@@ -43,7 +43,6 @@ pub enum Condition {
 pub struct Dependency {
     /// On whom.
     pub process: ProcessName,
-    /// On what.
     pub condition: Condition,
 }
 
@@ -83,7 +82,6 @@ pub struct Rlimit {
     pub hard: u64,
 }
 
-/// Where output goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -93,9 +91,7 @@ pub enum LogDestination {
     File,
     /// To the runner's own output.
     Console,
-    /// Both.
     Both,
-    /// Nowhere.
     None,
 }
 
@@ -120,9 +116,7 @@ pub enum LogMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Logger {
-    /// Where it goes.
     pub destination: LogDestination,
-    /// How files grow.
     pub mode: LogMode,
 }
 
@@ -132,7 +126,6 @@ pub struct Logger {
 pub struct ProcessSpec {
     /// Unique within the task.
     pub name: ProcessName,
-    /// What to run.
     pub run: Run,
     /// What must have happened before.
     pub after: Vec<Dependency>,

@@ -34,9 +34,7 @@ pub enum Fate {
 /// A run that was ordered and has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LiveRun {
-    /// Which.
     pub run: RunNo,
-    /// When it was decided.
     pub ordered: Moment,
     /// When its process was there; `None` while the launch is under way.
     pub started: Option<Moment>,
@@ -51,7 +49,6 @@ pub struct LiveRun {
 /// The last run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LastRun {
-    /// Which.
     pub run: RunNo,
     /// The state it ended in.
     pub state: ProcessState,
@@ -59,11 +56,9 @@ pub struct LastRun {
     pub end: RunEnd,
     /// Why it had been told to stop, if it had been.
     pub stopped: Option<StopCause>,
-    /// When it was ordered.
     pub ordered: Moment,
     /// When its process was there; `None` if it never was.
     pub started: Option<Moment>,
-    /// When it ended.
     pub ended: Moment,
 }
 
@@ -141,11 +136,9 @@ pub struct Ending {
 /// A whole attempt, so far.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PlanSnapshot {
-    /// When it began.
     pub began: Moment,
     /// When the last record was written.
     pub at: Moment,
-    /// Where it is.
     pub state: AttemptState,
     /// How it ends, once that is known.
     pub ending: Option<Ending>,

@@ -95,7 +95,6 @@ pub struct Identity {
     pub start_ticks: u64,
 }
 
-/// How one run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunEnd {
@@ -150,17 +149,10 @@ pub enum Next {
 #[serde(rename_all = "kebab-case")]
 pub enum PlanChange {
     /// A run is about to be launched.
-    RunOrdered {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    RunOrdered { process: ProcessNo, run: RunNo },
     /// A run was launched and its process is there.
     RunStarted {
-        /// Of whom.
         process: ProcessNo,
-        /// Which.
         run: RunNo,
         /// When, by whoever saw it.
         started: Moment,
@@ -168,34 +160,22 @@ pub enum PlanChange {
         identity: Option<Identity>,
     },
     /// A run has passed its readiness check.
-    RunReady {
-        /// Of whom.
-        process: ProcessNo,
-        /// Which.
-        run: RunNo,
-    },
+    RunReady { process: ProcessNo, run: RunNo },
     /// A run is about to be told to stop.
     RunStopping {
-        /// Of whom.
         process: ProcessNo,
-        /// Which.
         run: RunNo,
-        /// Why.
         cause: StopCause,
     },
     /// A run is over.
     RunEnded {
-        /// Of whom.
         process: ProcessNo,
-        /// Which.
         run: RunNo,
         /// When, by whoever saw it.
         ended: Moment,
-        /// How.
         end: RunEnd,
         /// Whether it counts towards `max_failures`.
         failure: bool,
-        /// What follows.
         next: Next,
     },
     /// The regular processes are over or have to be: all that run are told to stop.
@@ -237,6 +217,5 @@ pub struct PlanEvent {
     /// When it was decided. Never earlier than the record before, except where a
     /// new boot has begun.
     pub at: Moment,
-    /// What changed.
     pub change: PlanChange,
 }

@@ -54,13 +54,9 @@ pub struct Try {
     /// Names it in its result. Never given twice within one boot of the host, so that
     /// an answer to an earlier life of the runner is not taken for one to this.
     pub id: u64,
-    /// For whom.
     pub run: RunKey,
-    /// What for.
     pub purpose: Purpose,
-    /// What to try.
     pub probe: Probe,
-    /// When it has failed.
     pub timeout: Millis,
 }
 

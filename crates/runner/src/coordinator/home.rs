@@ -33,7 +33,6 @@ const LOG_MODE: u32 = 0o600;
 /// So many empty directories, and so many empty files, are kept to be used again.
 const SPARES_MAX: usize = 256;
 
-/// Where homes are made.
 #[derive(Debug)]
 pub(super) struct Homes {
     sandbox: PathBuf,

@@ -41,7 +41,6 @@ const LOOK_EVERY: Millis = Millis(10);
 pub(super) struct Killing {
     id: u64,
     stage: Stage,
-    /// When this stage ends.
     deadline: Mono,
     look_at: Mono,
     left: usize,

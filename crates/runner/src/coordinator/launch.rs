@@ -30,7 +30,6 @@ use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{clock, kill};
 use crate::wire::{Credentials, Ended, Home, Launch, Limit, Reply, RunKey, Sink};
 
-/// What launches need.
 #[derive(Debug)]
 pub(super) struct Launcher {
     spawner: Spawner,

@@ -80,7 +80,6 @@ pub(crate) const LISTENER_FD: i32 = 4;
 /// What a coordinator is told when it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Where its log is.
     checkpoint: PathBuf,
     /// Where processes run and log.
     sandbox: PathBuf,

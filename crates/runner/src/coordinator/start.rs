@@ -38,7 +38,6 @@ pub struct Start {
     pub binary: PathBuf,
     /// The directory of the task's checkpoints.
     pub checkpoint: PathBuf,
-    /// Where its processes run.
     pub sandbox: PathBuf,
     /// The mark of the task.
     pub mark: String,
@@ -48,7 +47,6 @@ pub struct Start {
     pub guarded: bool,
 }
 
-/// What there is.
 #[derive(Debug)]
 pub enum Found {
     /// A coordinator, and what it knows.

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
     /// The header is not as it was written.
@@ -37,7 +36,6 @@ pub struct Damage {
     pub path: PathBuf,
     /// Where the file is now.
     pub whereabouts: Whereabouts,
-    /// What is wrong.
     pub flaw: Flaw,
     /// The first wrong byte, or the begin of the record that holds it.
     pub offset: u64,

@@ -9,7 +9,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Where logs are.
 pub(super) trait Disk: fmt::Debug + Send {
     /// Opens for reading and for writing at the end.
     fn open(&mut self, path: &Path) -> io::Result<File> {

@@ -19,14 +19,12 @@ pub enum LogError {
         path: PathBuf,
         /// What was tried, as in "cannot …".
         doing: &'static str,
-        /// What it said.
         source: Arc<io::Error>,
     },
     /// Shorter than a header.
     Short {
         /// The file.
         path: PathBuf,
-        /// How much is there.
         bytes: u64,
     },
     /// Not a log of Baton.
@@ -38,7 +36,6 @@ pub enum LogError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Which.
         version: u32,
     },
     /// A log of another kind.
@@ -47,7 +44,6 @@ pub enum LogError {
         path: PathBuf,
         /// What it is; `None` for a kind that this program does not know.
         found: Option<Kind>,
-        /// What it should be.
         wanted: Kind,
     },
     /// Something is wrong, with whole records behind it.
@@ -56,18 +52,15 @@ pub enum LogError {
     Undecodable {
         /// The file.
         path: PathBuf,
-        /// Where the record begins.
         offset: u64,
         /// Its number.
         sequence: u64,
-        /// What does not fit.
         source: Arc<serde_json::Error>,
     },
     /// A record that cannot be written as JSON. Nothing was written.
     Unencodable {
         /// The file.
         path: PathBuf,
-        /// Why.
         source: Arc<serde_json::Error>,
     },
     /// A record that is longer than a record may be. Nothing was written.

@@ -32,12 +32,9 @@ const FIRST_MAX: u64 = u64::MAX / 2;
 /// Length, CRC, sequence.
 pub(super) const HEAD_BYTES: usize = 16;
 
-/// Whose log it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// What was decided.
     Runner,
-    /// What was seen.
     Coordinator,
 }
 
@@ -67,7 +64,6 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// Too short to hold one.
@@ -78,7 +74,6 @@ pub(super) enum Header {
     Damaged,
     /// Of a version that this program does not know.
     Unknown(u32),
-    /// Whole.
     Whole {
         /// `None` for one that this program does not know.
         kind: Option<Kind>,

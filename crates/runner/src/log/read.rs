@@ -10,7 +10,6 @@ use super::error::LogError;
 use super::format::Kind;
 use super::scan::{Rest, scan};
 
-/// What a log holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered<T> {
     /// The records, in order.

@@ -35,7 +35,6 @@ impl Phase {
 /// A task that exists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
-    /// Which.
     pub id: TaskId,
     /// Whether it has ended.
     pub phase: Phase,

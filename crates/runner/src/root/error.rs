@@ -29,25 +29,20 @@ pub enum RootError {
     Several {
         /// The pattern.
         pattern: String,
-        /// Which match, in order.
         candidates: Vec<TaskId>,
     },
     /// A runner drives the task.
     Driven(TaskId),
     /// The entry of a task cannot be understood.
     BadEntry {
-        /// Which file.
         path: PathBuf,
-        /// Why.
         error: serde_json::Error,
     },
     /// The system refused.
     Io {
         /// What was tried, as in "cannot …".
         what: &'static str,
-        /// On what.
         path: PathBuf,
-        /// Why not.
         error: io::Error,
     },
 }

@@ -21,7 +21,6 @@ use crate::record::{Header, Life, RunnerRecord};
 pub struct TaskView {
     /// Which, and whether it is filed as ended.
     pub entry: Entry,
-    /// What its log says.
     pub history: History,
     /// A runner drives it.
     pub driven: bool,
@@ -37,9 +36,7 @@ pub struct History {
     pub header: Header,
     /// The log was compacted: what happened before is known in sum only.
     pub compacted: bool,
-    /// What happened, in order.
     pub steps: Vec<Step>,
-    /// Where that has led.
     pub plan: Plan,
 }
 
@@ -57,7 +54,6 @@ pub enum Step {
 pub struct Misfit {
     /// Its place in the log, from 0.
     pub record: usize,
-    /// Why not.
     pub why: ApplyError,
 }
 
@@ -203,7 +199,6 @@ impl TaskView {
         })
     }
 
-    /// Where the task is.
     #[must_use]
     pub fn state(&self) -> AttemptState {
         self.history.plan.state()

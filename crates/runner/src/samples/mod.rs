@@ -24,9 +24,7 @@ use crate::wire::RunKey;
 /// What one process tree used at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When.
     pub wall: Wall,
-    /// Whose.
     pub run: RunKey,
     /// Processor time since its start, in milliseconds, with that of processes
     /// that are over and were waited for. It steps back where one ends that
@@ -34,9 +32,7 @@ pub struct Sample {
     pub cpu_ms: u64,
     /// Bytes of memory. What two processes share is counted twice.
     pub rss: u64,
-    /// Threads.
     pub threads: u32,
-    /// Processes.
     pub processes: u32,
     /// Bytes read from storage; 0 of a process that we may not look into.
     pub read: u64,

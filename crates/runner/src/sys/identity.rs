@@ -17,7 +17,6 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::proc;
 use super::raw::{self, Child};
 
-/// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// By itself.
@@ -110,7 +109,6 @@ impl Handle {
         }))
     }
 
-    /// Who it is.
     #[must_use]
     pub const fn identity(&self) -> &Identity {
         &self.identity

@@ -57,7 +57,6 @@ pub struct Sweep<'a> {
     pub mark: Option<&'a dyn Fn(&str) -> bool>,
 }
 
-/// What one scan found.
 #[derive(Default)]
 struct Found {
     /// Those that are meant and live.

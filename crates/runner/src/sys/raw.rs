@@ -54,7 +54,6 @@ fn decode(status: i32) -> ExitStatus {
     }
 }
 
-/// Which of our children.
 pub(super) enum Child<'a> {
     Any,
     Pid(u32),

@@ -15,7 +15,6 @@ use super::raw::{self, Child};
 pub struct Reaped {
     /// Its number, which anybody may have from now on.
     pub pid: u32,
-    /// How it ended.
     pub status: ExitStatus,
 }
 

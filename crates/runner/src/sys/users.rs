@@ -71,7 +71,6 @@ pub fn by_uid(uid: u32) -> io::Result<Option<User>> {
     })
 }
 
-/// Whose rights we have.
 #[must_use]
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()

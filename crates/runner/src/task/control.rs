@@ -63,7 +63,6 @@ impl Control {
         })
     }
 
-    /// What to wait for.
     pub(super) fn fds(&self) -> impl Iterator<Item = PollFd<'_>> + '_ {
         let room = self.callers.len() < CALLERS_MAX && self.is_open();
         let listener = room.then(|| PollFd::new(&self.listener, PollFlags::IN));

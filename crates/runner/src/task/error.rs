@@ -29,7 +29,6 @@ pub enum TaskError {
     Io {
         /// What was tried, as in "cannot …".
         what: &'static str,
-        /// Why not.
         error: io::Error,
     },
 }

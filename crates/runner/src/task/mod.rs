@@ -147,13 +147,11 @@ pub struct Task {
 }
 
 impl Task {
-    /// What it began with.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Where it stands.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan

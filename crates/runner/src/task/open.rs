@@ -29,7 +29,6 @@ const SAMPLE_SLOTS: u32 = 3_600;
 /// A task that is to begin.
 #[derive(Clone, Debug)]
 pub struct NewTask {
-    /// What it runs.
     pub spec: TaskSpec,
     /// Where; `None` for a directory of its own below the root.
     pub sandbox: Option<PathBuf>,
@@ -228,7 +227,6 @@ pub(super) fn must_be_ours(header: &Header) -> Result<(), TaskError> {
     )))
 }
 
-/// What a log says.
 struct Replayed {
     header: Header,
     plan: Plan,

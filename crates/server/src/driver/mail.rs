@@ -55,10 +55,8 @@ pub(crate) struct Untaken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreFailed(pub(crate) String);
 
-/// Where an answer goes.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreFailed>>;
 
-/// What a client wants.
 pub(crate) enum Ask {
     /// New instances.
     Submit {

@@ -110,7 +110,6 @@ pub(crate) struct Parts {
     pub(crate) inbox: Inbox,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) history: HistoryLock,
-    /// Where it listens.
     pub(crate) address: SocketAddr,
     pub(crate) access: Access,
     /// Whether clients have to show tokens or certificates.
@@ -318,7 +317,6 @@ fn shown(status: StatusCode, body: &impl Serialize) -> Response {
     response
 }
 
-/// What there is
 #[utoipa::path(
     get,
     path = "/",

@@ -26,7 +26,6 @@ pub(crate) struct Server {
     ended: JoinHandle<Result<(), ServeError>>,
 }
 
-/// What came back.
 #[derive(Debug)]
 pub(crate) struct Got {
     pub(crate) status: StatusCode,

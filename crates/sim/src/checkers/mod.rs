@@ -41,16 +41,13 @@ const ORDER_WAIT: u64 = 30 * SECOND;
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which checker noticed.
     pub checker: &'static str,
-    /// What it saw.
     pub what: String,
 }
 
 /// All checkers of one run.
 #[derive(Debug, Default)]
 pub struct Checkers {
-    /// What really happened.
     pub truth: Truth,
     /// Those of workflows.
     pub runs: RunChecks,

@@ -11,7 +11,6 @@ use crate::time::Time;
 /// One process tree that was started.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// On which host.
     pub host: usize,
     /// What its instance was promised.
     pub exclusive: Exclusive,

@@ -21,9 +21,7 @@ pub struct Record {
     pub first: Wall,
     /// The last.
     pub last: Wall,
-    /// How many.
     pub count: u64,
-    /// What became of them.
     pub verdict: Verdict,
 }
 

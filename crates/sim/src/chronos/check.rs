@@ -26,7 +26,6 @@ pub struct Entry {
     pub batch: u64,
     /// What the clocks showed when it was decided.
     pub now: Now,
-    /// What happened.
     pub fact: Fact,
 }
 
@@ -35,7 +34,6 @@ pub struct Entry {
 pub struct Look {
     /// How many facts there were by then.
     pub after: usize,
-    /// What the clock showed.
     pub wall: Wall,
 }
 

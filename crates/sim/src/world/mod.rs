@@ -47,7 +47,6 @@ use network::Links;
 use schedulers::SchedulerProcess;
 use store::{Store, StoreOp, StoreReply};
 
-/// How long faults strike.
 pub const SAFETY_PHASE: Micros = 3_600 * SECOND;
 /// How long everything due may take once they are over: three leases of 90 s for
 /// a loss to be noticed and made good, twice that without a store, and the work.
@@ -56,7 +55,6 @@ pub const LIVENESS_BOUND: Micros = 1_200 * SECOND;
 /// given up, by a clock that may run at half speed.
 pub const REGISTERING_BOUND: Micros = 1_200 * SECOND;
 
-/// What can come up.
 #[derive(Debug)]
 enum Event {
     ToScheduler {
@@ -180,9 +178,7 @@ pub struct World {
     calm: bool,
     /// Without a store: the epoch of the latest scheduler.
     memory_epoch: u64,
-    /// What must be true.
     pub checkers: Checkers,
-    /// What happened.
     pub trace: Trace,
 }
 

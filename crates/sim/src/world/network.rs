@@ -6,7 +6,6 @@ use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
 use super::{Event, World};
 
-/// Which directions are cut.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     to_scheduler: BTreeSet<(usize, usize)>,

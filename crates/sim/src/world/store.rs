@@ -25,7 +25,6 @@ pub(super) enum StoreOp {
     Commit(Batch<Fact>),
 }
 
-/// What the store answers.
 #[derive(Debug)]
 pub(super) enum StoreReply {
     Row(Row),

@@ -147,7 +147,6 @@ impl Leader {
         Ok(true)
     }
 
-    /// What may leave now.
     pub(crate) fn released(&mut self) -> Vec<Effect> {
         self.outbox.drain().collect()
     }

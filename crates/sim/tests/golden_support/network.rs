@@ -5,7 +5,6 @@ use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
 use super::render;
 
-/// What travels.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     ToScheduler(ToScheduler),

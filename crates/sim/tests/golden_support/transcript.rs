@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// What is being written.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     lines: Vec<String>,

@@ -56,15 +56,11 @@ pub(crate) struct History {
 /// One state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Cluster {
-    /// Who leads.
     pub leader: Hashed<Leader>,
-    /// What is durable.
     pub store: Hashed<Store>,
     /// Workers `a` and `b`.
     pub hosts: [Hashed<Host>; 2],
-    /// What was ever sent.
     pub network: Hashed<Network>,
-    /// What really happened.
     pub history: Hashed<History>,
     /// The faults so far.
     pub spent: Spent,

@@ -39,7 +39,6 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     spec: Arc<InstanceSpec>,
-    /// Where it stands.
     pub stage: Stage,
 }
 

@@ -28,7 +28,6 @@ pub(crate) struct Leader {
 
 /// What came of one input.
 pub(crate) struct Said {
-    /// What leaves at once.
     pub(crate) left: Vec<Effect>,
     /// What waits for earlier commits although it has nothing to keep itself, and
     /// the leader as it would be if that had been said before. A copy of a message

@@ -19,7 +19,6 @@ type Committed = (Hashed<Leader>, Hashed<Store>, Arc<[Effect]>);
 
 /// The laws of one exploration.
 pub(crate) struct World {
-    /// How far it goes.
     pub(crate) bound: Bound,
     leaders: Memo<Heard>,
     commits: Memo<Committed>,

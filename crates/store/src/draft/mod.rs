@@ -48,7 +48,6 @@ pub(crate) use runs::RunChange;
 pub(crate) use spans::{Span, SpanChange, Story, halves, length};
 pub(crate) use usage::Usages;
 
-/// What is kept already.
 pub(crate) trait Kept {
     /// What specs are known by.
     type Spec: Clone + PartialEq;
@@ -86,7 +85,6 @@ pub(crate) trait Kept {
     fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError>;
     /// The number that a name has.
     fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError>;
-    /// Where a run stands.
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError>;
     /// The last run that there ever was.
     fn last_run(&mut self) -> Result<RunId, StoreError>;

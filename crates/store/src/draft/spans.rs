@@ -50,7 +50,6 @@ pub(crate) struct Span<S> {
 }
 
 impl<S> Span<S> {
-    /// How many they are.
     pub(crate) const fn len(&self) -> u64 {
         length(self.first, self.last)
     }

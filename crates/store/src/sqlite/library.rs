@@ -105,7 +105,6 @@ pub(super) fn named(db: &Connection, name: &TaskName) -> Result<Option<TaskNo>, 
         .optional()
 }
 
-/// What these are called.
 pub(super) fn names(
     db: &Connection,
     numbers: &BTreeSet<TaskNo>,

@@ -293,7 +293,6 @@ const LATER: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, NULL FROM wide AS w
     AND CASE WHEN w.first <= w.last THEN ?1 BETWEEN w.first AND w.last \
     ELSE ?1 >= w.first OR ?1 <= w.last END ORDER BY w.seq LIMIT ?3";
 
-/// How much there is.
 pub(super) fn counts(db: &Connection) -> Result<Counts, rusqlite::Error> {
     let history_bytes = db
         .prepare_cached("SELECT history_bytes FROM totals")?

@@ -165,7 +165,6 @@ fn carry(
     Ok(())
 }
 
-/// Where a run stands.
 pub(super) fn head(db: &Connection, run: RunId) -> Result<Option<RunHead>, rusqlite::Error> {
     Ok(one(db, run)?.map(|record| record.head))
 }

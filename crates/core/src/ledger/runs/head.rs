@@ -17,9 +17,7 @@ pub struct RunHead {
     pub id: RunId,
     /// The workflow.
     pub name: String,
-    /// Whose it is.
     pub owner: String,
-    /// Where it stands.
     pub state: UniversalState,
     /// How often it was begun.
     pub generation: Generation,
@@ -27,7 +25,6 @@ pub struct RunHead {
     pub plan: Generation,
     /// How it is being stopped, and why.
     pub halting: Option<(Halt, HaltCause)>,
-    /// When it was accepted.
     pub submitted: Wall,
     /// When its present generation began, or the last part of its plan came.
     pub begun: Wall,

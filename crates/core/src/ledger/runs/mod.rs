@@ -35,7 +35,6 @@ use unkept::{Restless, Times};
 /// A run as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRun {
-    /// Where it stands.
     pub head: RunHead,
     /// What it carries out, or what has come of it.
     pub plan: Arc<Plan>,
@@ -46,11 +45,8 @@ pub struct KeptRun {
 /// A run that is not over, or is to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// Where it stands.
     pub head: RunHead,
-    /// What it carries out.
     pub planned: Arc<Planned>,
-    /// How far it is.
     pub progress: Progress,
     /// One of its instances runs, which nobody has said of the run yet.
     pub has_begun: bool,
@@ -432,7 +428,6 @@ impl Run {
             && self.progress.state(part.task, part.item).is_some()
     }
 
-    /// What is DONE.
     #[must_use]
     pub fn done(&self) -> Vec<Ended> {
         let kept = self.done.clone();

@@ -9,7 +9,6 @@ use super::naive::{Item, Naive};
 use super::*;
 use crate::placement::Waiting;
 
-/// splitmix64.
 pub(super) struct Rng(pub(super) u64);
 
 impl Rng {

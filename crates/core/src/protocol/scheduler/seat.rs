@@ -78,7 +78,6 @@ pub(crate) struct Unsure {
 /// One seat and the life that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seat {
-    /// Who holds it.
     pub holder: Holder,
     /// How many attempts it can hold.
     pub slots: u32,

@@ -76,7 +76,6 @@ impl DeadMan {
         self.fired.is_some()
     }
 
-    /// What is due.
     pub fn poll(&mut self, now: Mono) -> Option<GuardAction> {
         match &mut self.fired {
             None => {

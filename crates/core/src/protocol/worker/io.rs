@@ -13,7 +13,6 @@ use baton_model::time::{Millis, Mono, Stamp};
 pub struct Record {
     /// Under which lease it was started.
     pub lease: LeaseId,
-    /// What it runs.
     pub spec: Arc<InstanceSpec>,
     /// How it ended, if it has.
     pub ended: Option<Report>,
@@ -70,7 +69,6 @@ pub enum Effect {
 /// What the coordinator must know to act without its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GuardOrder {
-    /// When to begin killing.
     pub deadline: Mono,
     /// From SIGTERM to SIGKILL.
     pub grace: Millis,

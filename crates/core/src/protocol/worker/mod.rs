@@ -200,7 +200,6 @@ impl Worker {
         self.state
     }
 
-    /// Who it is.
     #[must_use]
     pub const fn me(&self) -> &Holder {
         &self.me

@@ -68,7 +68,6 @@ impl Table {
         }
     }
 
-    /// How many live.
     pub(super) const fn alive(&self) -> usize {
         self.alive
     }

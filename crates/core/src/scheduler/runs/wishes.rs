@@ -23,14 +23,12 @@ const RUNS_PER_EPOCH: u64 = 1_000_000;
 pub enum RunWish {
     /// That it be carried out.
     Register {
-        /// What.
         plan: Arc<Plan>,
         /// More of it is to come.
         open: bool,
     },
     /// That this be a part of it.
     Extend {
-        /// Which run.
         run: RunId,
         /// The tasks that stand behind those before.
         plan: Arc<Plan>,
@@ -39,7 +37,6 @@ pub enum RunWish {
     Start(RunId),
     /// That it stop.
     Halt {
-        /// Which run.
         run: RunId,
         /// What becomes of what has begun.
         how: Halt,

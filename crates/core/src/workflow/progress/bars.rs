@@ -48,7 +48,6 @@ impl Bars {
         self.0 & one.0 != 0
     }
 
-    /// What they come to.
     pub(super) const fn bar(self) -> Bar {
         let unneeded = self.has(Self::SKIPPED) && !self.has(Self::SUCCEEDED);
         let uncalled = self.has(Self::SPARED) && !self.has(Self::FAILED);

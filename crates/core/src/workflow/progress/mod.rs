@@ -43,15 +43,12 @@ pub use tally::{ItemState, Tally};
 pub struct Ended {
     /// The task, as a place in the plan's list.
     pub task: u32,
-    /// Which of its items.
     pub item: u32,
-    /// How it ended.
     pub end: ItemEnd,
     /// What it has put out, as the text of a JSON object.
     pub outputs: Option<Arc<str>>,
 }
 
-/// Where a run stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Progress {
     tasks: Vec<TaskProgress>,
@@ -154,7 +151,6 @@ impl Progress {
         self.lanes.next(&planned.plan)
     }
 
-    /// Where an item stands.
     #[must_use]
     pub fn state(&self, task: u32, item: u32) -> Option<ItemState> {
         let task = self.tasks.get(task as usize)?;
@@ -169,7 +165,6 @@ impl Progress {
             .map_or_else(Tally::default, |it| it.tally)
     }
 
-    /// Where all items stand.
     #[must_use]
     pub const fn total(&self) -> &Tally {
         &self.total

@@ -2,7 +2,6 @@
 
 use baton_model::workflow::ItemEnd;
 
-/// Where an item stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ItemState {
@@ -58,13 +57,11 @@ impl Tally {
         self.0[state as usize]
     }
 
-    /// How many there are.
     #[must_use]
     pub fn all(&self) -> u32 {
         self.0.iter().sum()
     }
 
-    /// How many are over.
     #[must_use]
     pub fn settled(&self) -> u32 {
         self.0[ItemState::Done as usize..].iter().sum()

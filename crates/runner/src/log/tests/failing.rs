@@ -20,7 +20,6 @@ pub(super) enum Op {
     SyncDirectory,
 }
 
-/// What happens, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     /// Counted from 0 over all operations.

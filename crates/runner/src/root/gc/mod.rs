@@ -34,13 +34,11 @@ pub struct GcPolicy {
     pub max_age: Option<Millis>,
     /// Bytes of all that stay together.
     pub max_space: Option<u64>,
-    /// How many.
     pub max_tasks: Option<usize>,
     /// The logs in the sandbox of a task that goes stay.
     pub keep_logs: bool,
 }
 
-/// Why a task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
     /// It ended too long ago.
@@ -89,11 +87,8 @@ impl SandboxFate {
 /// A finished task that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Which.
     pub id: TaskId,
-    /// Why.
     pub why: Why,
-    /// When it ended.
     pub ended: Wall,
     /// Bytes on disk that go with it.
     pub bytes: u64,
@@ -105,7 +100,6 @@ pub struct Removal {
 /// somebody died on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Whose.
     pub id: TaskId,
     /// When it was last changed.
     pub changed: Wall,
@@ -118,7 +112,6 @@ pub struct Leftover {
 /// A leftover goes when it was not changed for longer than this.
 pub const LEFTOVER_AGE_MIN: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// What would go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GcPlan {
     /// The finished tasks that go, the oldest first.

@@ -43,9 +43,7 @@ pub enum Step {
 /// A launch that failed. There is no process.
 #[derive(Debug)]
 pub struct SpawnError {
-    /// At what.
     pub step: Step,
-    /// Why.
     pub error: io::Error,
 }
 

@@ -81,7 +81,6 @@ pub struct Birth<'a> {
     /// The file, whose beginning is overwritten by these bytes and the pid, a native `u32`.
     /// What cannot be written is not noted.
     pub file: BorrowedFd<'a>,
-    /// Whose it is.
     pub whose: [u8; BIRTH_BYTES],
 }
 

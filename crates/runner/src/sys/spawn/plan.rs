@@ -13,7 +13,6 @@ const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Room for the strings of most commands.
 const STRINGS_BYTES: usize = 1_024;
 
-/// Where the child failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     Session,

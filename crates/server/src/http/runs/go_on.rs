@@ -139,13 +139,11 @@ pub(in super::super) async fn retry(
     go_on(&app, run, how).await
 }
 
-/// What a resume answers.
 #[derive(serde::Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 enum ResumedOrPreview {
     /// It goes on.
     Resumed(RunAccepted),
-    /// What would be done.
     Preview(ResumePreview),
 }
 

@@ -47,7 +47,6 @@ pub(super) fn unknown(run: RunId) -> Fault {
     ))
 }
 
-/// Where a run is.
 pub(super) fn path(run: RunId) -> String {
     format!("/runs/{run}")
 }

@@ -73,7 +73,6 @@ fn links(head: &RunHead) -> Links {
     links
 }
 
-/// How many are where.
 pub(super) fn counts(tally: &Tally, leased: u32) -> ItemCounts {
     let of = |state| u64::from(tally.of(state));
     let live = of(ItemState::Live);

@@ -54,7 +54,6 @@ type Check = Result<(), Violation>;
 /// A resume that somebody has sent.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Which run.
     pub run: RunId,
     /// The generation that they had seen the end of.
     pub seen: Generation,
@@ -67,7 +66,6 @@ pub struct Asked {
 /// The checkers of runs.
 #[derive(Debug, Default)]
 pub struct RunChecks {
-    /// What is on record.
     pub rows: Rows,
     asked: Vec<Asked>,
     resumed: BTreeSet<(RunId, Generation)>,

@@ -88,7 +88,6 @@ impl<'a> Oracle<'a> {
         places.into_iter().map(|it| (it, self.fate(it))).collect()
     }
 
-    /// What becomes of one.
     pub(super) fn fate(&mut self, place: Place) -> Fate {
         if let Some(fate) = self.known.get(&place) {
             return *fate;
