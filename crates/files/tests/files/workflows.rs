@@ -2,8 +2,6 @@
 //! `BATON_REWRITE=1` writes the texts of `tests/workflow-errors` anew; read the difference
 //! before committing it.
 
-mod golden;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +16,8 @@ use baton_model::task::{Probe, Run};
 use baton_model::time::Millis;
 use baton_model::workflow::{Axis, Edges, Items, Plan, Pool};
 use serde_json::{Value, json};
+
+use crate::golden;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)

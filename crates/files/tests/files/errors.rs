@@ -2,13 +2,13 @@
 //! text that it must produce; a file `.given` says what it is bound with. `BATON_REWRITE=1` writes the texts anew; read the
 //! difference before committing it.
 
-mod golden;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use baton_files::{Binding, Errors, Format, Kind, load, parse_bytes};
+
+use crate::golden;
 
 fn cases() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
