@@ -130,7 +130,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],
         Bug::GateIgnored => &["too-early"],
         Bug::HaltForgets => &["halt-broken"],
-        // See `tests/chronos.rs`.
+        // See `chronos.rs`.
         Bug::AccountedNotAdvanced
         | Bug::TickWithoutInstance
         | Bug::CatchUpRepeats

@@ -2,20 +2,38 @@
 //! machines over a network in the script's hands, and the transcript of what they
 //! say and decide.
 //!
-//! The scripts are in `golden/`, one per file, each with the reason why it matters
-//! in its first lines. `golden_support/commands.rs` lists the commands. To accept a
-//! change of behaviour, rewrite the transcripts and read the difference:
+//! The scripts are in `tests/golden/`, one per file, each with the reason why it matters
+//! in its first lines. To accept a change of behaviour, rewrite the transcripts and read the
+//! difference:
 //!
 //! ```text
-//! BATON_REWRITE=1 cargo test -p baton-sim --test golden
+//! BATON_REWRITE=1 cargo test -p baton-sim --test sim golden
 //! ```
+//!
+//! | file | concern |
+//! |---|---|
+//! | [`script`] | the text format, the comparison and the rewriting |
+//! | [`commands`] | the commands of a script |
+//! | [`world`] | all parties, and the passing of time |
+//! | [`leader`] | a scheduler with its outbox and its store |
+//! | [`worker`] | an agent with its coordinator |
+//! | [`network`] | messages in flight, by number and by pattern |
+//! | [`render`] | how messages and times are written |
+//! | [`transcript`] | the lines of one block |
 
-mod golden_support;
+mod commands;
+mod leader;
+mod network;
+mod render;
+mod script;
+mod transcript;
+mod worker;
+mod world;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use golden_support::script::{self, Failure};
+use script::Failure;
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

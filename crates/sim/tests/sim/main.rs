@@ -1,0 +1,6 @@
+//! The simulator: seeds that must stay clean, golden conversations, and its command line.
+
+mod chronos;
+mod cli;
+mod golden;
+mod seeds;
