@@ -24,7 +24,7 @@ use baton_model::message::ToWorker;
 use baton_model::time::{Millis, Mono};
 use baton_model::token::Secret;
 use baton_runner::sys::random;
-use baton_tls::{ClientFiles, words};
+use baton_tls::{ClientFiles, messages};
 use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use rustls::pki_types::ServerName;
@@ -376,7 +376,7 @@ impl Connection {
     /// Closes it, and dials the next address after a pause that doubles.
     fn fail(&mut self, now: Mono, error: &io::Error) {
         let address = &self.addresses[self.at];
-        let text = words::of(error).unwrap_or_else(|| error.to_string());
+        let text = messages::describe(error).unwrap_or_else(|| error.to_string());
         if let Some(why) = refusal(error) {
             let said = self.refusal_said.map(|said| now.since(said));
             if said.is_none_or(|span| span >= REFUSAL_SAID) {

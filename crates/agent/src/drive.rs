@@ -37,7 +37,7 @@ use crate::runs::Runs;
 use crate::state::{self, StateDir};
 use crate::sweep::Sweep;
 use crate::tag::Tags;
-use crate::{Config, Ended};
+use crate::{AgentExit, Config};
 
 /// A launch that finds no room for so long is given back: somebody else may have it.
 pub(crate) const WAIT_MAX: Millis = Millis::from_secs(1);
@@ -150,7 +150,7 @@ impl Agent {
     }
 
     /// Runs until it is told to end.
-    pub(crate) fn drive(mut self) -> Result<Ended, Error> {
+    pub(crate) fn drive(mut self) -> Result<AgentExit, Error> {
         signals::restore(libc::SIGCHLD);
         let wanted = [libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP, libc::SIGINT];
         let mut signals = Signals::listen(&wanted).map_err(Error::io("listen to signals"))?;
@@ -187,7 +187,7 @@ impl Agent {
         }
     }
 
-    fn signalled(&mut self, signal: i32) -> Option<Ended> {
+    fn signalled(&mut self, signal: i32) -> Option<AgentExit> {
         match signal {
             libc::SIGCHLD => self.exits.take(self.boot),
             libc::SIGINT if self.leaving => {
@@ -197,7 +197,7 @@ impl Agent {
                 if let Err(error) = self.speak() {
                     tracing::error!("{error}");
                 }
-                return Some(Ended::Over);
+                return Some(AgentExit::Over);
             }
             libc::SIGINT => {
                 tracing::info!("ending: killing everything; once more to leave at once");
@@ -206,7 +206,7 @@ impl Agent {
             }
             _ => {
                 self.leave();
-                return Some(Ended::Left);
+                return Some(AgentExit::Left);
             }
         }
         None

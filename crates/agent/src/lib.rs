@@ -65,7 +65,7 @@ use baton_tls::ClientFiles;
 
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND, TaskFile};
-pub use outputs::{Outputs, Piece};
+pub use outputs::{FollowedChunk, LogFollower};
 
 /// What an agent is told when it begins.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub struct Config {
 
 /// Why an agent has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum AgentExit {
     /// It left, and its work goes on.
     Left,
     /// Its life is over, and so is its work.
@@ -104,6 +104,6 @@ pub enum Ended {
 /// # Errors
 /// [`Error`] if the state directory, the coordinator or the configuration cannot be used.
 /// What runs goes on then, under its coordinator, for as long as its lease allows.
-pub fn run(config: Config) -> Result<Ended, Error> {
+pub fn run(config: Config) -> Result<AgentExit, Error> {
     drive::Agent::open(config)?.drive()
 }

@@ -24,7 +24,7 @@ use crate::drive::Agent;
 use crate::error::Error;
 use crate::runs::{Inherited, Phase};
 use crate::state::{Estate, Lives, StateDir};
-use crate::{Config, Ended};
+use crate::{AgentExit, Config};
 
 /// What could not be killed is tried again after this.
 const AGAIN: Millis = Millis::from_secs(1);
@@ -188,7 +188,7 @@ impl Agent {
     }
 
     /// Ends the life, if it is over and nothing of it is left.
-    pub(crate) fn settle_life(&mut self) -> Result<Option<Ended>, Error> {
+    pub(crate) fn settle_life(&mut self) -> Result<Option<AgentExit>, Error> {
         if !self.life_over || !self.killing.done {
             return Ok(None);
         }
@@ -207,7 +207,7 @@ impl Agent {
         }
         if self.leaving {
             tracing::info!("the life is over, and everything is dead");
-            return Ok(Some(Ended::Over));
+            return Ok(Some(AgentExit::Over));
         }
         if let Some(link) = link {
             see_off(link);

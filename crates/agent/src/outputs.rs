@@ -35,7 +35,7 @@ const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
 
 /// A piece of what was printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct FollowedChunk<'a> {
     /// By which process of a task; by none, if it is a plain command, or by its runner.
     pub process: Option<&'a str>,
     pub stream: LogStream,
@@ -52,7 +52,7 @@ struct At {
 
 /// What the attempts of one instance print.
 #[derive(Debug)]
-pub struct Outputs {
+pub struct LogFollower {
     state: PathBuf,
     instance: InstanceId,
     /// The last attempt of which everything was read.
@@ -61,7 +61,7 @@ pub struct Outputs {
     at: BTreeMap<Option<String>, At>,
 }
 
-impl Outputs {
+impl LogFollower {
     /// Of this instance, on the worker with this state directory.
     #[must_use]
     pub fn new(state: &Path, instance: InstanceId) -> Self {
@@ -108,7 +108,7 @@ impl Outputs {
     /// If it cannot be read, and whatever `print` says.
     pub fn read(
         &mut self,
-        mut print: impl FnMut(&Piece<'_>) -> io::Result<()>,
+        mut print: impl FnMut(&FollowedChunk<'_>) -> io::Result<()>,
     ) -> io::Result<bool> {
         let leases = self.leases()?;
         let mut left = leases.into_iter().filter(|it| Some(*it) > self.past);
@@ -223,7 +223,7 @@ impl Attempt {
         &self,
         process: Option<&str>,
         at: &mut At,
-        print: &mut impl FnMut(&Piece<'_>) -> io::Result<()>,
+        print: &mut impl FnMut(&FollowedChunk<'_>) -> io::Result<()>,
     ) -> io::Result<bool> {
         // Looked at before it is read, as above.
         let later = self.runs(process)?.range(at.run + 1..).next().copied();
@@ -240,7 +240,7 @@ impl Attempt {
             let read = read_at(&file, &mut bytes, *offset)?;
             if read > 0 {
                 let bytes = &bytes[..read];
-                print(&Piece {
+                print(&FollowedChunk {
                     process,
                     stream,
                     bytes,
@@ -316,8 +316,8 @@ mod tests {
             Self(place)
         }
 
-        fn outputs(&self) -> Outputs {
-            Outputs::new(self.0.path(), INSTANCE)
+        fn outputs(&self) -> LogFollower {
+            LogFollower::new(self.0.path(), INSTANCE)
         }
 
         /// Of the attempt itself.
@@ -335,7 +335,7 @@ mod tests {
     }
 
     /// Everything, to its end.
-    fn all(outputs: &mut Outputs) -> String {
+    fn all(outputs: &mut LogFollower) -> String {
         let mut text = String::new();
         let mut read = |text: &mut String| {
             let read = outputs.read(|piece| {

@@ -180,7 +180,7 @@ fn create_in(
     name: String,
 ) -> Result<api::CreatedToken, Failure> {
     let failed = |error| Failure::failed(format!("no secret can be drawn: {error}"));
-    let secret = token::draw().map_err(failed)?;
+    let secret = token::generate().map_err(failed)?;
     let now = time::now();
     let until = |span: Millis| Wall(now.0.saturating_add(span.0));
     let new = NewToken {

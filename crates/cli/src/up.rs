@@ -51,7 +51,7 @@ pub(crate) fn run(command: &Up, given: &Given) -> Ended {
     let binary = PathBuf::from("/proc/self/exe");
     let mut config = command.serving.config();
     if config.workers_need_tokens() {
-        let drawn = baton_store::token::draw();
+        let drawn = baton_store::token::generate();
         let failed = |error| Failure::failed(format!("no secret can be drawn: {error}"));
         config.own_worker = Some(drawn.map_err(failed)?);
     }

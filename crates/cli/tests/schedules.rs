@@ -23,7 +23,7 @@ use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono, Now, Wall};
 use baton_sim::chronos::check::{Entry, Look, Story, check};
 use baton_store::view::{self, Seq, TickQuery};
-use baton_store::{SqliteStore, Store, Taken};
+use baton_store::{SqliteStore, Store, TakeOutcome};
 use cluster_support::rng::Rng;
 use cluster_support::{Cluster, lines};
 
@@ -123,7 +123,7 @@ fn definition(given: &Given, dir: &Path) -> Definition {
 /// Puts the tasks into a new store, as a leader of its own; gives the facts.
 fn fill(path: &Path, effects: &Path) -> Vec<Entry> {
     let store = SqliteStore::open(path).expect("a new store");
-    let Ok(Taken::Won(epoch, ledger)) = store.take(Epoch(0)) else {
+    let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(Epoch(0)) else {
         panic!("nobody leads yet");
     };
     let mut core = Scheduler::new(Config::default(), epoch, *ledger, now());
@@ -158,7 +158,7 @@ fn fill(path: &Path, effects: &Path) -> Vec<Entry> {
 }
 
 /// Every record of due times, the oldest first.
-fn ticks(store: &dyn Store) -> Vec<view::Entry> {
+fn ticks(store: &dyn Store) -> Vec<view::RecordedFact> {
     let mut all = Vec::new();
     let mut query = TickQuery {
         task: None,
@@ -184,7 +184,7 @@ fn launched(fact: &Fact) -> Option<InstanceId> {
 }
 
 /// The facts about due times and what they launched, in the order in which they were kept.
-fn told(store: &dyn Store, ticks: Vec<view::Entry>) -> BTreeMap<Seq, view::Entry> {
+fn told(store: &dyn Store, ticks: Vec<view::RecordedFact>) -> BTreeMap<Seq, view::RecordedFact> {
     let mut all = BTreeMap::new();
     for id in ticks.iter().filter_map(|tick| launched(&tick.fact)) {
         let timeline = store.timeline(id, None, 1_000).expect("readable");
@@ -195,7 +195,7 @@ fn told(store: &dyn Store, ticks: Vec<view::Entry>) -> BTreeMap<Seq, view::Entry
 }
 
 /// When a fact was decided. The store says only when it was kept, which may be a little later.
-fn decided(entry: &view::Entry) -> Wall {
+fn decided(entry: &view::RecordedFact) -> Wall {
     match entry.fact {
         Fact::TickRecorded { first, verdict, .. } => match verdict {
             Verdict::Launch => entry.at.min(Wall(first.0 + 1_000)),
@@ -324,7 +324,7 @@ fn finish(cluster: &mut Cluster, path: &Path, effects: &Path) {
 /// Takes the tasks out of the library, as a leader of its own.
 fn remove_all(store: &SqliteStore) {
     let row = store.read_row().expect("readable");
-    let Ok(Taken::Won(epoch, ledger)) = store.take(row.epoch) else {
+    let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(row.epoch) else {
         panic!("nobody else leads");
     };
     let mut core = Scheduler::new(Config::default(), epoch, *ledger, now());

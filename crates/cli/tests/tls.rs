@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Child;
 
-use baton_tls::testing::{Ca, Wanted};
+use baton_tls::testing::{Ca, CertRequest};
 use remote_support::{Ended, baton, end, send, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -24,17 +24,17 @@ const PORTS: [&str; 5] = [
 const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
 
 /// A server's certificate, for the address that it is dialled by.
-const SERVER: Wanted<'_> = Wanted {
+const SERVER: CertRequest<'_> = CertRequest {
     name: "server",
     hosts: &["127.0.0.1"],
-    ..Wanted::PLAIN
+    ..CertRequest::PLAIN
 };
 
-fn holder<'a>(name: &'a str, units: &'a [&'a str]) -> Wanted<'a> {
-    Wanted {
+fn holder<'a>(name: &'a str, units: &'a [&'a str]) -> CertRequest<'a> {
+    CertRequest {
         name,
         units,
-        ..Wanted::PLAIN
+        ..CertRequest::PLAIN
     }
 }
 
@@ -59,7 +59,7 @@ impl Place {
     }
 
     /// `NAME.pem` and `NAME.key`.
-    fn issue(&self, wanted: Wanted<'_>) {
+    fn issue(&self, wanted: CertRequest<'_>) {
         self.ca.write(self.path(), wanted);
     }
 
@@ -300,7 +300,7 @@ fn whoever_speaks_tls_to_a_server_without_it_is_told() {
 fn files_that_cannot_be_used_are_wrong_usage_and_are_named() {
     let place = Place::new();
     let days = |name, days| {
-        place.issue(Wanted {
+        place.issue(CertRequest {
             name,
             days,
             ..SERVER

@@ -28,7 +28,7 @@ pub enum ClientError {
     /// The scheduler answers that something is wrong.
     Problem(Box<Problem>),
     /// Something answers that does not speak this protocol.
-    Nonsense {
+    InvalidResponse {
         url: String,
         /// What is wrong with the answer.
         why: String,
@@ -54,11 +54,11 @@ impl ClientError {
     /// True if the same may well be answered in a while: the scheduler starts, stops, or
     /// cannot write for the moment.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
             Self::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
-            Self::BadUrl { .. } | Self::Tls(_) | Self::Nonsense { .. } => false,
+            Self::BadUrl { .. } | Self::Tls(_) | Self::InvalidResponse { .. } => false,
         }
     }
 }
@@ -78,7 +78,7 @@ impl fmt::Display for ClientError {
                  it with --url or BATON_URL"
             ),
             Self::Problem(problem) => told(f, problem),
-            Self::Nonsense { url, why } => write!(
+            Self::InvalidResponse { url, why } => write!(
                 f,
                 "what answers at {url} does not speak like a scheduler of this version: {why}; \
                  check --url and BATON_URL, and that both sides are the same version"
@@ -125,7 +125,7 @@ mod tests {
             "cannot reach the scheduler at http://127.0.0.1:1: Connection refused; start it with \
              `baton up`, or name it with --url or BATON_URL"
         );
-        assert!(unreachable.may_pass());
+        assert!(unreachable.is_transient());
         let problem = ClientError::Problem(Box::new(Problem {
             kind: "invalid".to_owned(),
             title: "the task has errors".to_owned(),
@@ -142,7 +142,7 @@ mod tests {
             "the task has errors: fix 1 of them\n\nrum\n  a task has no field `rum`\n  hint: did \
              you mean `run`?"
         );
-        assert!(!problem.may_pass() && !problem.is_not_found());
+        assert!(!problem.is_transient() && !problem.is_not_found());
     }
 
     #[test]

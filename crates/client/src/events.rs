@@ -14,7 +14,7 @@ use crate::error::ClientError;
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventWish {
+pub struct EventQuery {
     /// Of this instance only.
     pub instance: Option<InstanceId>,
     /// Of this run and its instances only; not beside `instance`.
@@ -29,18 +29,18 @@ pub struct EventWish {
 
 /// Something that was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum EventMessage {
     /// It happened.
     Event(Box<Event>),
     /// Not everything that happened is told.
     Lost(Lost),
     /// Nothing has happened, and somebody is still there.
-    Nothing,
+    KeepAlive,
 }
 
 /// Events, one after the other.
 #[derive(Debug)]
-pub struct Events {
+pub struct EventStream {
     client: Client,
     answer: Response,
     url: Url,
@@ -53,7 +53,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`ClientError`] says.
-    pub async fn events(&self, wish: &EventWish) -> Result<Events, ClientError> {
+    pub async fn events(&self, wish: &EventQuery) -> Result<EventStream, ClientError> {
         let mut url = self.transport.at(&["events"]);
         let wishes = [
             ("instance", wish.instance.map(|id| id.to_string())),
@@ -67,7 +67,7 @@ impl Client {
                 url.query_pairs_mut().append_pair(key, &value);
             }
         }
-        Ok(Events {
+        Ok(EventStream {
             client: self.clone(),
             answer: self.transport.open(url.clone()).await?,
             url,
@@ -77,14 +77,14 @@ impl Client {
     }
 }
 
-impl Events {
+impl EventStream {
     /// What is told next; `None` if the scheduler has ended the answer. There is something at
     /// least every 15 seconds: silence for much longer means that nobody is there any more.
     ///
     /// # Errors
     /// As [`ClientError`] says. Events that come after an error belong to another answer: ask
-    /// again with [`Events::last`].
-    pub async fn next(&mut self) -> Result<Option<Told>, ClientError> {
+    /// again with [`EventStream::last`].
+    pub async fn next(&mut self) -> Result<Option<EventMessage>, ClientError> {
         loop {
             if let Some(frame) = self.lines.frame() {
                 let frame = frame.map_err(|why| self.nonsense(why))?;
@@ -104,17 +104,21 @@ impl Events {
         self.last
     }
 
-    fn told(&self, frame: &Frame) -> Result<Told, ClientError> {
+    fn told(&self, frame: &Frame) -> Result<EventMessage, ClientError> {
         let read = |error: serde_json::Error| self.nonsense(error.to_string());
         match (frame.name.as_str(), frame.data.as_str()) {
-            (_, "") => Ok(Told::Nothing),
-            ("lost", data) => Ok(Told::Lost(serde_json::from_str(data).map_err(read)?)),
-            (_, data) => Ok(Told::Event(serde_json::from_str(data).map_err(read)?)),
+            (_, "") => Ok(EventMessage::KeepAlive),
+            ("lost", data) => Ok(EventMessage::Lost(
+                serde_json::from_str(data).map_err(read)?,
+            )),
+            (_, data) => Ok(EventMessage::Event(
+                serde_json::from_str(data).map_err(read)?,
+            )),
         }
     }
 
     fn nonsense(&self, why: String) -> ClientError {
-        ClientError::Nonsense {
+        ClientError::InvalidResponse {
             url: self.url.to_string(),
             why,
         }

@@ -59,7 +59,7 @@ impl Stream {
 
 /// Which part of which log.
 #[derive(Clone, Debug)]
-pub struct LogWish {
+pub struct LogQuery {
     pub instance: InstanceId,
     pub stream: Stream,
     /// Of which attempt; the last one if none is named.
@@ -74,7 +74,7 @@ pub struct LogWish {
 
 /// A part of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogPiece {
+pub struct LogChunk {
     pub bytes: Vec<u8>,
     pub offset: u64,
     /// The attempt is over, or its process was started again, and this is the end of the log.
@@ -218,7 +218,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`ClientError`] says.
-    pub async fn logs(&self, wish: &LogWish) -> Result<LogPiece, ClientError> {
+    pub async fn logs(&self, wish: &LogQuery) -> Result<LogChunk, ClientError> {
         let id = wish.instance.to_string();
         let mut url = self
             .transport
@@ -243,7 +243,7 @@ impl Client {
         let run = optional(&answer, "Baton-Run")?;
         let next_run = optional(&answer, "Baton-Next-Run")?;
         let kept = answer.headers().get("Baton-Note").is_none();
-        Ok(LogPiece {
+        Ok(LogChunk {
             kept,
             bytes: self.transport.bytes(answer).await?,
             offset,
@@ -269,7 +269,7 @@ fn header<T: std::str::FromStr>(answer: &Response, name: &str) -> Result<T, Clie
     let value = answer.headers().get(name);
     let text = value.and_then(|value| value.to_str().ok());
     let parsed = text.and_then(|text| text.trim_start_matches('#').parse().ok());
-    parsed.ok_or_else(|| ClientError::Nonsense {
+    parsed.ok_or_else(|| ClientError::InvalidResponse {
         url: answer.url().to_string(),
         why: format!("its header `{name}` is missing or says nothing"),
     })

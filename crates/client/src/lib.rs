@@ -26,12 +26,12 @@ mod transport;
 mod usage;
 
 pub use error::ClientError;
-pub use events::{EventWish, Events, Told};
-pub use instances::{LogPiece, LogWish, Span, Stream};
-pub use library::{Condition, Launch};
+pub use events::{EventMessage, EventQuery, EventStream};
+pub use instances::{LogChunk, LogQuery, Span, Stream};
+pub use library::{Condition, TriggerRequest};
 pub use lists::{Filter, Pages, View};
-pub use runs::{GoOn, ItemFilter, RunFilter, RunItem};
-pub use usage::UsageWish;
+pub use runs::{ItemFilter, ResumeRequest, RunFilter, RunItem};
+pub use usage::UsageQuery;
 
 use baton_model::token::Secret;
 use baton_tls::ClientFiles;

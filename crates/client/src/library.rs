@@ -22,7 +22,7 @@ pub enum Condition {
 
 /// How a task is launched.
 #[derive(Clone, Debug, Default)]
-pub struct Launch {
+pub struct TriggerRequest {
     /// Values of its parameters.
     pub request: TriggerTask,
     /// Over its trigger URL, and not by hand.
@@ -136,7 +136,11 @@ impl Client {
     ///
     /// # Errors
     /// As [`ClientError`] says.
-    pub async fn launch(&self, name: &TaskName, launch: &Launch) -> Result<Triggered, ClientError> {
+    pub async fn trigger(
+        &self,
+        name: &TaskName,
+        launch: &TriggerRequest,
+    ) -> Result<Triggered, ClientError> {
         let last = if launch.remote { "trigger" } else { "run" };
         let key = launch.key.clone();
         let key = key.map(|key| (HeaderName::from_static("idempotency-key"), key));
@@ -188,7 +192,7 @@ impl Client {
         pairs: impl IntoIterator<Item = (HeaderName, String)>,
     ) -> Result<Vec<(HeaderName, HeaderValue)>, ClientError> {
         let pairs = pairs.into_iter().map(|(name, text)| {
-            let value = HeaderValue::from_str(&text).map_err(|_| ClientError::Nonsense {
+            let value = HeaderValue::from_str(&text).map_err(|_| ClientError::InvalidResponse {
                 url: self.transport.url().to_owned(),
                 why: format!("`{name}` must be one line of plain text"),
             });

@@ -43,7 +43,7 @@ pub struct ItemFilter {
 
 /// How a run goes on.
 #[derive(Clone, Debug)]
-pub enum GoOn {
+pub enum ResumeRequest {
     /// With what is not DONE, perhaps under another plan.
     Resume(ResumeRun<Value>),
     /// With a task that is done again.
@@ -151,27 +151,35 @@ impl Client {
     ///
     /// # Errors
     /// As [`ClientError`] says.
-    pub async fn go_on(&self, run: RunId, how: &GoOn) -> Result<RunAccepted, ClientError> {
+    pub async fn resume_run(
+        &self,
+        run: RunId,
+        how: &ResumeRequest,
+    ) -> Result<RunAccepted, ClientError> {
         self.on(run, how, false).await
     }
 
-    /// What [`Client::go_on`] would do.
+    /// What [`Client::resume_run`] would do.
     ///
     /// # Errors
     /// As [`ClientError`] says.
-    pub async fn preview(&self, run: RunId, how: &GoOn) -> Result<ResumePreview, ClientError> {
+    pub async fn preview_resume(
+        &self,
+        run: RunId,
+        how: &ResumeRequest,
+    ) -> Result<ResumePreview, ClientError> {
         self.on(run, how, true).await
     }
 
     async fn on<T: DeserializeOwned>(
         &self,
         run: RunId,
-        how: &GoOn,
+        how: &ResumeRequest,
         dry: bool,
     ) -> Result<T, ClientError> {
         match how {
-            GoOn::Resume(body) => self.post(run, "resume", dry, body).await,
-            GoOn::Retry(body) => self.post(run, "retry", dry, body).await,
+            ResumeRequest::Resume(body) => self.post(run, "resume", dry, body).await,
+            ResumeRequest::Retry(body) => self.post(run, "retry", dry, body).await,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baton_model::api::{MEDIA_TYPE, Problem};
 use baton_model::token::Secret;
-use baton_tls::{ClientFiles, words};
+use baton_tls::{ClientFiles, messages};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
@@ -94,7 +94,7 @@ impl Transport {
         let url = self
             .base
             .join(link)
-            .map_err(|error| ClientError::Nonsense {
+            .map_err(|error| ClientError::InvalidResponse {
                 url: self.shown.clone(),
                 why: format!("the link `{link}` leads nowhere: {error}"),
             })?;
@@ -102,7 +102,7 @@ impl Transport {
         if url.origin() == self.base.origin() {
             return Ok(url);
         }
-        Err(ClientError::Nonsense {
+        Err(ClientError::InvalidResponse {
             url: self.shown.clone(),
             why: format!("the link `{link}` leads to somebody else"),
         })
@@ -205,7 +205,7 @@ impl Transport {
             request = request.header(name, value);
         }
         if let Some(body) = body {
-            let text = serde_json::to_vec(body).map_err(|error| ClientError::Nonsense {
+            let text = serde_json::to_vec(body).map_err(|error| ClientError::InvalidResponse {
                 url: self.shown.clone(),
                 why: format!("the request is no JSON: {error}"),
             })?;
@@ -245,7 +245,7 @@ impl Transport {
         answer: Response,
     ) -> Result<T, ClientError> {
         let bytes = self.bytes(answer).await?;
-        serde_json::from_slice(&bytes).map_err(|error| ClientError::Nonsense {
+        serde_json::from_slice(&bytes).map_err(|error| ClientError::InvalidResponse {
             url: url.to_string(),
             why: error.to_string(),
         })
@@ -268,7 +268,7 @@ impl Transport {
 fn problem(status: StatusCode, url: String, text: &str) -> ClientError {
     match serde_json::from_str::<Problem>(text) {
         Ok(problem) => ClientError::Problem(Box::new(problem)),
-        Err(_) => ClientError::Nonsense {
+        Err(_) => ClientError::InvalidResponse {
             url,
             why: said(status, text),
         },
@@ -280,7 +280,7 @@ fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "it does not answer in time".to_owned();
     }
-    if let Some(text) = words::of(error) {
+    if let Some(text) = messages::describe(error) {
         return text;
     }
     let mut cause: &dyn Error = error;

@@ -10,7 +10,7 @@ use crate::error::ClientError;
 const PAGE_ROWS: &str = "1000";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsageWish {
+pub struct UsageQuery {
     /// Of this owner only.
     pub owner: Option<String>,
     /// From the hour on that this moment is in.
@@ -24,7 +24,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`ClientError`] says.
-    pub async fn usage(&self, wish: &UsageWish) -> Result<Vec<Usage>, ClientError> {
+    pub async fn usage(&self, wish: &UsageQuery) -> Result<Vec<Usage>, ClientError> {
         let mut url = self.transport.at(&["usage", ""]);
         {
             let mut query = url.query_pairs_mut();

@@ -271,14 +271,14 @@ fn read(store: &dyn Store) -> Result<Table, StoreError> {
 #[cfg(test)]
 mod tests {
     use baton_model::token::NewToken;
-    use baton_tls::testing::{Ca, Wanted};
+    use baton_tls::testing::{Ca, CertRequest};
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
     use super::*;
     use crate::faulty::{Fault, Faulty};
 
     fn made(store: &dyn Store, role: Role, expires_at: Option<Wall>) -> (TokenId, Secret) {
-        let secret = token::draw().expect("random bits");
+        let secret = token::generate().expect("random bits");
         let new = NewToken {
             name: role.to_string(),
             role,
@@ -293,10 +293,10 @@ mod tests {
     #[test]
     fn a_certificate_gives_the_one_role_that_it_names() {
         let read = |units: &[&str]| {
-            let wanted = Wanted {
+            let wanted = CertRequest {
                 name: "ann",
                 units,
-                ..Wanted::PLAIN
+                ..CertRequest::PLAIN
             };
             let (pem, _) = Ca::new("ca").issue(wanted);
             let der = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate");
@@ -358,7 +358,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_own_worker_needs_no_store_and_is_no_reason_to_open_the_ports() {
-        let own = token::draw().expect("random bits");
+        let own = token::generate().expect("random bits");
         let access = Access::new(Arc::new(Faulty::default()), Some(&own)).expect("readable");
         let (role, who) = (Role::Worker, Who::Own);
         let owner = None;

@@ -14,13 +14,15 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 use baton_model::workflow::Plan;
-use baton_store::facts::{FactQuery, Facts};
-use baton_store::usage::{Usage, UsagePlace, UsageQuery};
+use baton_store::facts::{FactPage, FactQuery};
+use baton_store::usage::{Usage, UsageCursor, UsageQuery};
 use baton_store::view::{
-    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
-use baton_store::{Done, MemoryStore, Pruned, Retention, Store, StoreError, Taken};
+use baton_store::{
+    CommitCallback, MemoryStore, PruneReport, Retention, Store, StoreError, TakeOutcome,
+};
 
 /// What goes wrong with an operation.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,7 @@ impl Store for Faulty {
         self.inner.read_row()
     }
 
-    fn take(&self, expected: Epoch) -> Result<Taken, StoreError> {
+    fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError> {
         match Self::next(&self.takes) {
             Some(Fault::Fails) => Err(StoreError::Failed("as told".to_owned())),
             Some(Fault::Panics) => panic!("as told"),
@@ -71,7 +73,7 @@ impl Store for Faulty {
         self.inner.renew(epoch)
     }
 
-    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done) {
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback) {
         match Self::next(&self.commits) {
             Some(Fault::Fails) => done(Err(StoreError::Failed("as told".to_owned()))),
             Some(Fault::Panics | Fault::Closed) => drop(done),
@@ -92,16 +94,16 @@ impl Store for Faulty {
         id: InstanceId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<Page<Entry, Seq>, StoreError> {
+    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.inner.timeline(id, after, limit)
     }
 
-    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError> {
+    fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
         self.fact_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.facts(query)
     }
 
-    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError> {
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
         self.inner.usage(query)
     }
 
@@ -145,7 +147,7 @@ impl Store for Faulty {
         self.inner.revisions(task, before, limit)
     }
 
-    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.inner.ticks(query)
     }
 
@@ -157,9 +159,9 @@ impl Store for Faulty {
         self.inner.runs(query)
     }
 
-    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
         self.kept_run_reads.fetch_add(1, Ordering::SeqCst);
-        self.inner.kept_run(run)
+        self.inner.stored_run(run)
     }
 
     fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
@@ -174,11 +176,11 @@ impl Store for Faulty {
         self.inner.run_errors(run)
     }
 
-    fn prune(&self, _: Epoch, _: Wall, _: &Retention, _: usize) -> Result<Pruned, StoreError> {
+    fn prune(&self, _: Epoch, _: Wall, _: &Retention, _: usize) -> Result<PruneReport, StoreError> {
         let gone = self.prunes.fetch_add(1, Ordering::SeqCst) + 1;
-        Ok(Pruned {
+        Ok(PruneReport {
             more: gone <= self.more.load(Ordering::SeqCst),
-            ..Pruned::default()
+            ..PruneReport::default()
         })
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use baton_core::ledger::Ledger;
 use baton_model::ids::Epoch;
-use baton_store::{Store, StoreError, Taken};
+use baton_store::{Store, StoreError, TakeOutcome};
 
 use crate::error::ServeError;
 
@@ -122,9 +122,9 @@ pub(crate) fn take(store: &dyn Store, above: Epoch) -> Result<(Epoch, Ledger), S
     let mut expected = store.read_row()?.epoch;
     loop {
         match store.take(expected)? {
-            Taken::Won(epoch, ledger) if epoch > above => return Ok((epoch, *ledger)),
-            Taken::Won(epoch, _) => expected = epoch,
-            Taken::Overtaken => {
+            TakeOutcome::Won(epoch, ledger) if epoch > above => return Ok((epoch, *ledger)),
+            TakeOutcome::Won(epoch, _) => expected = epoch,
+            TakeOutcome::Overtaken => {
                 let row = store.read_row()?;
                 // Nobody else can take the row while the directory is ours.
                 if row.epoch == expected {

@@ -22,7 +22,7 @@ use baton_model::outcome::{AttemptEnd, Outcome, Ran};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Wall};
 use baton_store::view::{Query, View};
-use baton_store::{Retention, SqliteStore, Store, StoreError, Taken};
+use baton_store::{Retention, SqliteStore, Store, StoreError, TakeOutcome};
 use rustix::time::{ClockId, clock_gettime};
 
 /// How long each of the rates is measured.
@@ -248,7 +248,7 @@ fn restore(path: &Path) -> Measured<()> {
     let row = store.read_row()?;
     let before = resident_kib()?;
     let began = Instant::now();
-    let Taken::Won(epoch, ledger) = store.take(row.epoch)? else {
+    let TakeOutcome::Won(epoch, ledger) = store.take(row.epoch)? else {
         return Err("overtaken".into());
     };
     println!(
@@ -302,8 +302,8 @@ fn prune(store: &SqliteStore, epoch: Epoch) -> Measured<()> {
 fn elect(store: &SqliteStore) -> Measured<Epoch> {
     let row = store.read_row()?;
     match store.take(row.epoch)? {
-        Taken::Won(epoch, _) => Ok(epoch),
-        Taken::Overtaken => Err("overtaken".into()),
+        TakeOutcome::Won(epoch, _) => Ok(epoch),
+        TakeOutcome::Overtaken => Err("overtaken".into()),
     }
 }
 

@@ -8,7 +8,7 @@ use baton_model::ids::{InstanceId, RunId};
 use baton_model::spec::InstanceSpec;
 
 use crate::limits::{FACTS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
-use crate::view::{Entry, Seq};
+use crate::view::{RecordedFact, Seq};
 
 /// Which facts are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,12 +37,12 @@ impl FactQuery {
 
 /// Some facts, in the order in which they landed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct FactPage {
     /// Those that were asked for. There may be none before the end: one page looks at so many
     /// only.
-    pub items: Vec<Entry>,
+    pub items: Vec<RecordedFact>,
     /// Up to where it has looked; where the next page begins.
-    pub looked: Seq,
+    pub scanned_to: Seq,
     /// Whether there is more to look at.
     pub more: bool,
     /// The last fact of all.
@@ -54,7 +54,7 @@ pub struct Facts {
 /// A walk over one table of facts, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    found: Vec<Entry>,
+    found: Vec<RecordedFact>,
     bytes: usize,
     stopped: Option<Seq>,
 }
@@ -64,7 +64,7 @@ impl Walk {
     pub(crate) const ROWS_MAX: usize = PAGE_ITEMS_MAX;
 
     /// Takes in the next fact, of so many bytes; false if it was the last to look at.
-    pub(crate) fn take(&mut self, entry: Entry, bytes: usize) -> bool {
+    pub(crate) fn take(&mut self, entry: RecordedFact, bytes: usize) -> bool {
         self.bytes += bytes;
         let seq = entry.seq;
         self.found.push(entry);
@@ -75,21 +75,21 @@ impl Walk {
     }
 }
 
-impl Facts {
+impl FactPage {
     /// Puts walks together: everything up to where the first of them stopped.
     pub(crate) fn merge(walks: Vec<Walk>, after: Seq, last: Seq, pruned: Seq) -> Self {
         let stopped = walks.iter().filter_map(|walk| walk.stopped).min();
-        let mut items: Vec<Entry> = walks.into_iter().flat_map(|walk| walk.found).collect();
+        let mut items: Vec<RecordedFact> = walks.into_iter().flat_map(|walk| walk.found).collect();
         items.sort_unstable_by_key(|entry| entry.seq);
         if let Some(stopped) = stopped {
             items.truncate(items.partition_point(|entry| entry.seq <= stopped));
         }
         // Without more to look at, everything was looked at: behind the last fact of all.
-        let looked = stopped.unwrap_or(last).max(after);
+        let scanned_to = stopped.unwrap_or(last).max(after);
         Self {
             items,
-            looked,
-            more: looked < last,
+            scanned_to,
+            more: scanned_to < last,
             last,
             pruned,
         }

@@ -54,23 +54,23 @@ use baton_model::workflow::Plan;
 
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use retention::{Pruned, Retention};
+pub use retention::{PruneReport, Retention};
 pub use sqlite::SqliteStore;
 
-use facts::{FactQuery, Facts};
-use usage::{Usage, UsagePlace, UsageQuery};
+use facts::{FactPage, FactQuery};
+use usage::{Usage, UsageCursor, UsageQuery};
 use view::{
-    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 
 /// Called once with what became of a batch; dropped uncalled only if the store's own
 /// thread has panicked.
-pub type Done = Box<dyn FnOnce(Result<Receipt, StoreError>) + Send>;
+pub type CommitCallback = Box<dyn FnOnce(Result<Receipt, StoreError>) + Send>;
 
 /// What became of an attempt to lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakeOutcome {
     /// The row is ours, under this epoch; this is what the leaders before left.
     Won(Epoch, Box<Ledger>),
     /// The row had moved on.
@@ -105,7 +105,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Where the row cannot be written or the rest not be read. The row may have
     /// been taken all the same; taking it again costs only an epoch.
-    fn take(&self, expected: Epoch) -> Result<Taken, StoreError>;
+    fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError>;
 
     /// Counts one renewal of the row, behind what was submitted before.
     ///
@@ -117,7 +117,7 @@ pub trait Store: Send + Sync {
     /// Puts a batch behind those before it, and calls `done` with its fate, in the
     /// same order. Blocks only while the queue is full. `done` runs on the store's
     /// own thread: it must be quick, and must not call the store.
-    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done);
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback);
 
     /// Submits a batch and waits for it.
     ///
@@ -157,20 +157,20 @@ pub trait Store: Send + Sync {
         id: InstanceId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<Page<Entry, Seq>, StoreError>;
+    ) -> Result<Page<RecordedFact, Seq>, StoreError>;
 
     /// Facts in the order in which they landed, whatever they are about. Whoever goes on from
     /// where a page has looked to gets every fact once, but for those that were pruned.
     ///
     /// # Errors
     /// Where they cannot be read.
-    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError>;
+    fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError>;
 
     /// What was used, by hour and owner. It outlives the history it comes from.
     ///
     /// # Errors
     /// Where it cannot be read.
-    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError>;
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError>;
 
     /// How many of `first` to `last` are in which state; a state without any is missing.
     ///
@@ -229,7 +229,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// Where it cannot be read.
-    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError>;
+    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError>;
 
     /// Where a run stands.
     ///
@@ -247,7 +247,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// Where it cannot be read.
-    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError>;
+    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError>;
 
     /// What a run carries out.
     ///
@@ -284,7 +284,7 @@ pub trait Store: Send + Sync {
         now: Wall,
         retention: &Retention,
         budget: usize,
-    ) -> Result<Pruned, StoreError>;
+    ) -> Result<PruneReport, StoreError>;
 
     /// Keeps a token under a number that was never used before. Where there are too many,
     /// the oldest that is not valid any more goes.

@@ -27,7 +27,7 @@ pub struct Retention {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneReport {
     /// Instances that are gone, with their timelines.
     pub instances: u64,
     /// In how many records they were kept: a halted range is one. A run that is gone is one
@@ -45,7 +45,7 @@ pub struct Pruned {
     pub more: bool,
 }
 
-impl Pruned {
+impl PruneReport {
     /// True if nothing was removed.
     pub(crate) const fn is_empty(&self) -> bool {
         self.records == 0 && self.facts == 0

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 ///
 /// # Errors
 /// If the kernel has no random bits for us.
-pub fn draw() -> io::Result<Secret> {
+pub fn generate() -> io::Result<Secret> {
     let mut bits = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bits)?;
     Ok(Secret::from_bits(bits))
@@ -77,7 +77,10 @@ pub(crate) mod tests {
 
     #[test]
     fn no_secret_is_drawn_twice_and_each_has_its_hash() {
-        let (one, two) = (draw().expect("random bits"), draw().expect("random bits"));
+        let (one, two) = (
+            generate().expect("random bits"),
+            generate().expect("random bits"),
+        );
         assert_ne!(one, two);
         assert_ne!(hash(&one), hash(&two));
         assert_eq!(hash(&one), hash(&one.clone()));

@@ -36,14 +36,14 @@ impl Hour {
     }
 
     #[must_use]
-    pub const fn begins(self) -> Wall {
+    pub const fn start(self) -> Wall {
         Wall(self.0.saturating_mul(HOUR_MS))
     }
 }
 
 /// What was used. Numbers that would be too large stay as large as they can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct UsageTotals {
     /// Instances that ended DONE. One that is tried again by hand ends again.
     pub done: u64,
     /// Instances that ended FAILED.
@@ -62,7 +62,7 @@ pub struct Used {
     pub waited: Millis,
 }
 
-impl Used {
+impl UsageTotals {
     /// Adds what was used besides.
     pub fn add(&mut self, other: &Self) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more).min(COUNT_MAX);
@@ -82,11 +82,11 @@ impl Used {
 pub struct Usage {
     pub hour: Hour,
     pub owner: String,
-    pub used: Used,
+    pub used: UsageTotals,
 }
 
 /// A place among the rows: hour, then owner.
-pub type UsagePlace = (Hour, String);
+pub type UsageCursor = (Hour, String);
 
 /// Which rows are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub struct UsageQuery {
     /// The last hour.
     pub to: Hour,
     /// From behind this place on.
-    pub after: Option<UsagePlace>,
+    pub after: Option<UsageCursor>,
     /// How many at most; never more than [`crate::limits::PAGE_ITEMS_MAX`].
     pub limit: usize,
 }
@@ -125,15 +125,15 @@ impl Claim {
 
     /// What was set aside for so long; with other memory than the spec says, if this attempt
     /// had some.
-    pub(crate) fn held(&self, span: Millis, memory: Option<u64>) -> Used {
+    pub(crate) fn held(&self, span: Millis, memory: Option<u64>) -> UsageTotals {
         let times = |amount: u64, unit: u128| {
             let product = u128::from(amount) * u128::from(span.0) / unit;
             u64::try_from(product).unwrap_or(u64::MAX).min(COUNT_MAX)
         };
-        Used {
+        UsageTotals {
             cpu_claimed: Millis(times(self.cpu_milli, 1_000)),
             memory_claimed: times(memory.unwrap_or(self.memory), 1 << 20),
-            ..Used::default()
+            ..UsageTotals::default()
         }
     }
 }

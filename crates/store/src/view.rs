@@ -233,7 +233,7 @@ impl Record {
     /// Its place in the view it is in: the living by id, the ended by their end, the
     /// latest first.
     #[must_use]
-    pub fn place(&self) -> Cursor {
+    pub fn cursor(&self) -> Cursor {
         let last = self.span.unwrap_or(self.instance.id);
         Cursor::of(self.instance.state, self.changed, last)
     }
@@ -241,7 +241,7 @@ impl Record {
 
 /// One fact as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct RecordedFact {
     /// Its number.
     pub seq: Seq,
     pub at: Wall,
@@ -358,11 +358,11 @@ impl<'a> Scan<'a> {
 pub(crate) fn merge(scans: Vec<Scan<'_>>, query: &Query) -> Page<Record> {
     let stopped = scans.iter().filter_map(|scan| scan.stopped).min();
     let mut found: Vec<_> = scans.into_iter().flat_map(|scan| scan.found).collect();
-    found.sort_unstable_by_key(Record::place);
+    found.sort_unstable_by_key(Record::cursor);
     if let Some(stopped) = stopped {
-        found.truncate(found.partition_point(|record| record.place() <= stopped));
+        found.truncate(found.partition_point(|record| record.cursor() <= stopped));
     }
-    let mut page = Page::cut(found, query.items_max(), Record::place);
+    let mut page = Page::cut(found, query.items_max(), Record::cursor);
     page.next = page.next.or(stopped);
     page
 }

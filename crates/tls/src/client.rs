@@ -19,7 +19,7 @@ pub enum Trust {
     /// Those that the system trusts.
     #[default]
     System,
-    Nobody,
+    None,
     /// Those that a CA in this file has signed, and no others.
     Ca(PathBuf),
     /// Only the first certificate of this file itself, whatever name it has: for somebody on the
@@ -40,7 +40,7 @@ impl ClientFiles {
     #[must_use]
     pub const fn none() -> Self {
         Self {
-            trust: Trust::Nobody,
+            trust: Trust::None,
             identity: None,
         }
     }
@@ -57,7 +57,7 @@ impl ClientFiles {
             .map_err(TlsError::Provider)?;
         let builder = match &self.trust {
             Trust::System => builder.with_root_certificates(system()),
-            Trust::Nobody => builder.with_root_certificates(RootCertStore::empty()),
+            Trust::None => builder.with_root_certificates(RootCertStore::empty()),
             Trust::Ca(path) => builder.with_root_certificates(roots(path)?),
             Trust::Pin(path) => {
                 let certificate = certificates(path)?.swap_remove(0);
@@ -139,8 +139,8 @@ mod tests {
     use rustls::{ClientConnection, ServerConfig, ServerConnection};
 
     use super::*;
-    use crate::testing::{Ca, Wanted};
-    use crate::words;
+    use crate::messages;
+    use crate::testing::{Ca, CertRequest};
 
     /// Shakes hands with a server of this certificate, which need not be a good one.
     fn meets(
@@ -171,7 +171,7 @@ mod tests {
             }
             client.read_tls(&mut &*bytes).expect("from memory");
             let processed = client.process_new_packets();
-            processed.map_err(|error| words::of(&error).expect("it is about TLS"))?;
+            processed.map_err(|error| messages::describe(&error).expect("it is about TLS"))?;
         }
         Ok(())
     }
@@ -189,9 +189,9 @@ mod tests {
         let (ca, other) = (Ca::new("ca"), Ca::new("another"));
         let own = |ca: &Ca, name: &Path| trusting(Trust::Ca(ca.write_own(&dir.path().join(name))));
         let files = own(&ca, Path::new("ca.pem"));
-        let wanted = Wanted {
+        let wanted = CertRequest {
             hosts: &["sched.example"],
-            ..Wanted::PLAIN
+            ..CertRequest::PLAIN
         };
         let good = ca.issue(wanted);
         assert_eq!(meets(&files, "sched.example", &good), Ok(()));
@@ -205,7 +205,7 @@ mod tests {
         refused(&strange, "sched.example", &good, "name the CA's");
         refused(&ClientFiles::none(), "sched.example", &good, "not signed");
         for (days, word) in [((-9, -2), "has expired"), ((2, 3), "not valid yet")] {
-            let shown = ca.issue(Wanted { days, ..wanted });
+            let shown = ca.issue(CertRequest { days, ..wanted });
             refused(&files, "sched.example", &shown, word);
         }
     }
@@ -214,12 +214,12 @@ mod tests {
     fn a_pinned_certificate_is_good_by_any_name_and_no_other_is() {
         let dir = tempfile::tempdir().expect("a place");
         let ca = Ca::new("ca");
-        let (cert, key) = ca.write(dir.path(), Wanted::PLAIN);
+        let (cert, key) = ca.write(dir.path(), CertRequest::PLAIN);
         let text = |path| std::fs::read_to_string(path).expect("there");
         let files = trusting(Trust::Pin(cert.clone()));
         let shown = (text(&cert), text(&key));
         assert_eq!(meets(&files, "127.0.0.1", &shown), Ok(()));
-        let other = ca.issue(Wanted::PLAIN);
+        let other = ca.issue(CertRequest::PLAIN);
         assert!(meets(&files, "127.0.0.1", &other).is_err());
     }
 }

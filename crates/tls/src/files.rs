@@ -131,17 +131,17 @@ fn check_validity(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Ca, Wanted};
+    use crate::testing::{Ca, CertRequest};
 
     #[test]
     fn what_cannot_be_used_is_refused_with_its_file_and_a_hint() {
         let dir = tempfile::tempdir().expect("a place");
         let at = |name: &str| dir.path().join(name);
         let ca = Ca::new("ca");
-        let (cert, key) = ca.issue(Wanted::PLAIN);
-        let days = |days| Wanted {
+        let (cert, key) = ca.issue(CertRequest::PLAIN);
+        let days = |days| CertRequest {
             days,
-            ..Wanted::PLAIN
+            ..CertRequest::PLAIN
         };
         let (old, old_key) = ca.issue(days((-9, -3)));
         let (early, early_key) = ca.issue(days((2, 3)));

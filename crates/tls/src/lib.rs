@@ -19,11 +19,11 @@
 pub mod client;
 mod error;
 mod files;
+pub mod messages;
 pub mod server;
 pub mod subject;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod words;
 
 use std::sync::Arc;
 

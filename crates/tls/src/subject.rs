@@ -162,7 +162,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject as _;
 
     use super::*;
-    use crate::testing::{Ca, Wanted};
+    use crate::testing::{Ca, CertRequest};
 
     fn read(text: &str) -> Subject {
         let der = CertificateDer::from_pem_slice(text.as_bytes()).expect("a certificate");
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn names_units_and_times_are_read() {
         let ca = Ca::new("the CA");
-        let (cert, _) = ca.issue(Wanted {
+        let (cert, _) = ca.issue(CertRequest {
             name: "rack7",
             hosts: &["a", "b"],
             units: &["Geräte", "worker"],
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn no_bytes_make_it_panic() {
         let ca = Ca::new("ca");
-        let (cert, _) = ca.issue(Wanted::PLAIN);
+        let (cert, _) = ca.issue(CertRequest::PLAIN);
         let der = CertificateDer::from_pem_slice(cert.as_bytes()).expect("a certificate");
         for at in 0..der.len() {
             let _ = Subject::read(&CertificateDer::from(der[..at].to_vec()));

@@ -17,7 +17,7 @@ pub struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 /// What is to be signed.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct CertRequest<'a> {
     /// The common name.
     pub name: &'a str,
     /// The names and addresses of a server.
@@ -28,7 +28,7 @@ pub struct Wanted<'a> {
     pub days: (i32, i32),
 }
 
-impl Wanted<'_> {
+impl CertRequest<'_> {
     /// Valid today, and without names.
     pub const PLAIN: Self = Self {
         name: "plain",
@@ -63,7 +63,7 @@ impl Ca {
     /// # Panics
     /// If a host is no name.
     #[must_use]
-    pub fn issue(&self, wanted: Wanted<'_>) -> (String, String) {
+    pub fn issue(&self, wanted: CertRequest<'_>) -> (String, String) {
         let hosts: Vec<String> = wanted.hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("names");
         let names = &mut params.distinguished_name;
@@ -91,7 +91,7 @@ impl Ca {
     ///
     /// # Panics
     /// If they cannot be written.
-    pub fn write(&self, dir: &Path, wanted: Wanted<'_>) -> (PathBuf, PathBuf) {
+    pub fn write(&self, dir: &Path, wanted: CertRequest<'_>) -> (PathBuf, PathBuf) {
         let (cert, key) = self.issue(wanted);
         let at = |end: &str| dir.join(format!("{}.{end}", wanted.name));
         let paths = (at("pem"), at("key"));

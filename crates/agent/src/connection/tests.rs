@@ -2,7 +2,7 @@
 
 use super::*;
 use baton_core::protocol::frame::encode_refusal;
-use baton_tls::testing::{Ca, Wanted};
+use baton_tls::testing::{Ca, CertRequest};
 use baton_tls::{ServerFiles, Trust};
 use rustix::event::{PollFd, Timespec, poll};
 use rustls::{ServerConnection, StreamOwned};
@@ -104,9 +104,9 @@ fn with_tls_whatever_is_written_arrives_and_whatever_has_arrived_is_read() {
     let dir = tempfile::tempdir().expect("a place");
     let ca = Ca::new("ca");
     let trust = Trust::Ca(ca.write_own(&dir.path().join("ca.pem")));
-    let wanted = Wanted {
+    let wanted = CertRequest {
         hosts: &["127.0.0.1"],
-        ..Wanted::PLAIN
+        ..CertRequest::PLAIN
     };
     let (cert, key) = ca.write(dir.path(), wanted);
     let server = ServerFiles {

@@ -12,7 +12,7 @@ use baton_core::step::Outbox;
 use baton_model::ids::{InstanceId, RequestId};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Mono, Now, Wall};
-use baton_store::{SqliteStore, Store, Taken};
+use baton_store::{SqliteStore, Store, TakeOutcome};
 use clap::Args;
 use serde::Serialize;
 
@@ -136,7 +136,7 @@ pub(super) fn recovered(command: &Recovery) -> Ended {
 fn fill(path: &std::path::Path, count: u64) -> Result<(), Failure> {
     let store = SqliteStore::open(path).map_err(Failure::failed)?;
     let row = store.read_row().map_err(Failure::failed)?;
-    let Taken::Won(epoch, _) = store.take(row.epoch).map_err(Failure::failed)? else {
+    let TakeOutcome::Won(epoch, _) = store.take(row.epoch).map_err(Failure::failed)? else {
         return Err(Failure::failed("somebody else uses the store"));
     };
     let now = Now {

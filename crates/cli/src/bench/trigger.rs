@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use baton_client::{Client, Condition, Launch, Span};
+use baton_client::{Client, Condition, Span, TriggerRequest};
 use baton_model::ids::InstanceId;
 use baton_model::library::TaskName;
 use clap::Args;
@@ -179,12 +179,12 @@ async fn define(client: &Client, name: &str, run: &[&str]) -> Result<TaskName, F
 }
 
 async fn fire(client: &Client, task: &TaskName) -> Result<InstanceId, Failure> {
-    let launch = Launch {
+    let launch = TriggerRequest {
         remote: true,
-        ..Launch::default()
+        ..TriggerRequest::default()
     };
     let fired = client
-        .launch(task, &launch)
+        .trigger(task, &launch)
         .await
         .map_err(Failure::failed)?;
     let number = fired.id.trim_start_matches('i').parse().map(InstanceId);

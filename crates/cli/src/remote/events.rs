@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use baton_client::{Client, ClientError, EventWish, Events, Told};
+use baton_client::{Client, ClientError, EventMessage, EventQuery, EventStream};
 use baton_model::api::{Event, Lost};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::Wall;
@@ -65,7 +65,7 @@ pub(super) async fn run(command: &Follow, client: &Client) -> Ended {
 
 async fn follow(command: &Follow, client: &Client) -> Ended {
     let mut printer = Printer::new(command.json);
-    let mut wish = EventWish {
+    let mut wish = EventQuery {
         instance: command.instance,
         run: command.run,
         owner: command.owner.clone(),
@@ -81,7 +81,7 @@ async fn follow(command: &Follow, client: &Client) -> Ended {
             }
             Ok(None) if command.no_follow => return Ok(()),
             Ok(None) => "the scheduler has ended the connection".to_owned(),
-            Err(error) if error.may_pass() => clean(&error.to_string()),
+            Err(error) if error.is_transient() => clean(&error.to_string()),
             Err(error) => return Err(refused(error)),
         };
         wish.after = events.last();
@@ -95,7 +95,7 @@ async fn follow(command: &Follow, client: &Client) -> Ended {
     }
 }
 
-async fn connect(client: &Client, wish: &EventWish) -> Result<Events, ClientError> {
+async fn connect(client: &Client, wish: &EventQuery) -> Result<EventStream, ClientError> {
     let silent = |_| ClientError::Unreachable {
         url: client.url().to_owned(),
         why: "it does not answer in time".to_owned(),
@@ -106,7 +106,7 @@ async fn connect(client: &Client, wish: &EventWish) -> Result<Events, ClientErro
 }
 
 /// The next event, unless nobody is there any more.
-async fn next(events: &mut Events) -> Result<Option<Told>, ClientError> {
+async fn next(events: &mut EventStream) -> Result<Option<EventMessage>, ClientError> {
     match timeout(SILENCE_MAX, events.next()).await {
         Ok(told) => told,
         Err(_) => Ok(None),
@@ -130,18 +130,18 @@ impl Printer {
         Self { out, json }
     }
 
-    fn print(&mut self, told: &Told) -> Ended {
+    fn print(&mut self, told: &EventMessage) -> Ended {
         match (told, self.json) {
-            (Told::Event(event), true) => self.object(event)?,
-            (Told::Event(event), false) => {
+            (EventMessage::Event(event), true) => self.object(event)?,
+            (EventMessage::Event(event), false) => {
                 let line = line(event, &self.out);
                 writeln!(self.out, "{line}")?;
             }
-            (Told::Lost(lost), true) => self.object(&Gap { lost })?,
-            (Told::Lost(lost), false) => note(&clean(&lost.text)),
+            (EventMessage::Lost(lost), true) => self.object(&Gap { lost })?,
+            (EventMessage::Lost(lost), false) => note(&clean(&lost.text)),
             // Whoever has stopped reading is noticed even if there is nothing to write.
-            (Told::Nothing, _) if is_closed() => return Err(Failure::Closed),
-            (Told::Nothing, _) => {}
+            (EventMessage::KeepAlive, _) if is_closed() => return Err(Failure::Closed),
+            (EventMessage::KeepAlive, _) => {}
         }
         // Somebody watches.
         Ok(self.out.flush()?)

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
-use baton_client::{Client, ClientError, LogPiece, LogWish, Stream};
+use baton_client::{Client, ClientError, LogChunk, LogQuery, Stream};
 use baton_model::api::Instance;
 use baton_model::ids::InstanceId;
 use clap::Args;
@@ -77,7 +77,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
         true => Stream::Stderr,
         false => Stream::Stdout,
     };
-    let mut wish = LogWish {
+    let mut wish = LogQuery {
         instance: id,
         stream,
         attempt: command.attempt,
@@ -224,7 +224,7 @@ impl Printer {
         Self { out, lane }
     }
 
-    fn print(&mut self, piece: &LogPiece) -> Ended {
+    fn print(&mut self, piece: &LogChunk) -> Ended {
         match &mut self.lane {
             Some(lane) => lane.print(&piece.bytes, &mut self.out)?,
             None => {

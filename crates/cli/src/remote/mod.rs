@@ -144,7 +144,7 @@ pub(crate) fn refused(error: ClientError) -> Failure {
             404 => FAILED,
             _ => REFUSED,
         },
-        ClientError::Unreachable { .. } | ClientError::Nonsense { .. } => REFUSED,
+        ClientError::Unreachable { .. } | ClientError::InvalidResponse { .. } => REFUSED,
     };
     // It holds lines of its own, but nothing else that a terminal acts upon.
     let text = error.to_string();

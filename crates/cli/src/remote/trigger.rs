@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use baton_client::{Client, Launch, Span};
+use baton_client::{Client, Span, TriggerRequest};
 use baton_model::api::TriggerTask;
 use baton_model::library::TaskName;
 use clap::Args;
@@ -57,7 +57,7 @@ pub(crate) struct Trigger {
 }
 
 pub(super) async fn run(command: &Trigger, client: &Client) -> Ended {
-    let launch = Launch {
+    let launch = TriggerRequest {
         request: TriggerTask {
             params: params(&command.params)?,
         },
@@ -65,7 +65,7 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> Ended {
         key: command.request_key.clone(),
         secret: secret(command)?,
     };
-    let triggered = client.launch(&command.task, &launch).await;
+    let triggered = client.trigger(&command.task, &launch).await;
     let triggered = triggered.map_err(refused)?;
     let id = ids::one(&triggered.id).map_err(|_| {
         let text = clean(&triggered.id);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baton_client::{Client, UsageWish};
+use baton_client::{Client, UsageQuery};
 use baton_files::units::duration;
 use baton_model::api;
 use baton_model::time::{Millis, Wall};
@@ -102,7 +102,7 @@ impl Row {
 
 pub(super) async fn run(command: &Used, client: &Client) -> Ended {
     let to = now();
-    let wish = UsageWish {
+    let wish = UsageQuery {
         owner: command.owner.clone(),
         from: Wall(to.0.saturating_sub(command.since.0)),
         to,

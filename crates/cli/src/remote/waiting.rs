@@ -194,7 +194,7 @@ where
             Err(error) => error,
         };
         let since = *away.get_or_insert_with(|| {
-            if error.may_pass() {
+            if error.is_transient() {
                 Told::new().wipe();
                 note(&format!(
                     "{}; waiting for it to come back",
@@ -203,7 +203,7 @@ where
             }
             Instant::now()
         });
-        if !error.may_pass() || since.elapsed() > AWAY_MAX {
+        if !error.is_transient() || since.elapsed() > AWAY_MAX {
             return Err(error);
         }
         tokio::time::sleep(PAUSE).await;

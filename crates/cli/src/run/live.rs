@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stderr, Write};
 use std::path::Path;
 
-use baton_agent::{Outputs, Piece};
+use baton_agent::{FollowedChunk, LogFollower};
 use baton_model::ids::InstanceId;
 use baton_model::message::LogStream;
 
@@ -23,7 +23,7 @@ const LINES_BEFORE: usize = 20;
 #[derive(Debug)]
 pub(super) struct Live {
     /// `None` if it is not shown, or not any more.
-    outputs: Option<Outputs>,
+    outputs: Option<LogFollower>,
     printer: Printer,
 }
 
@@ -39,7 +39,7 @@ impl Live {
     /// Of an instance on the worker with this state directory. Of one that was `begun` before
     /// only the end of what it has printed so far.
     pub(super) fn new(state: &Path, id: InstanceId, several: bool, begun: bool) -> Self {
-        let mut outputs = Outputs::new(state, id);
+        let mut outputs = LogFollower::new(state, id);
         let looked = match begun {
             true => outputs.skip(LINES_BEFORE),
             false => Ok(()),
@@ -114,7 +114,7 @@ impl Printer {
         }
     }
 
-    fn print(&mut self, piece: &Piece<'_>) -> io::Result<()> {
+    fn print(&mut self, piece: &FollowedChunk<'_>) -> io::Result<()> {
         let terminal = match piece.stream {
             LogStream::Stdout => self.out.terminal,
             LogStream::Stderr => self.err.is_terminal(),

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use baton_agent::Outputs;
-use baton_client::{Client, GoOn};
+use baton_agent::LogFollower;
+use baton_client::{Client, ResumeRequest};
 use baton_files::WorkflowFile;
 use baton_model::api::{HaltRun, ResumeRun, Run, SubmitRun};
 use baton_model::ids::{InstanceId, RunId};
@@ -87,7 +87,7 @@ fn word(text: &str) -> String {
 
 /// What an instance has printed last on its standard error.
 fn tell_errors(worker: &Path, id: InstanceId) {
-    let mut outputs = Outputs::new(worker, id);
+    let mut outputs = LogFollower::new(worker, id);
     let mut bytes = Vec::new();
     let read = outputs.skip(ERROR_LINES).and_then(|()| {
         outputs.read(|piece| {
@@ -170,12 +170,12 @@ async fn go_on(id: RunId, run: &Run, wanted: &Wanted, client: &Client) -> Result
     if is_resumable(run.state) {
         // Also where it is the same as before: nobody knows whether we died with the last one
         // noted and not sent, and what has not changed does not run again.
-        let how = GoOn::Resume(ResumeRun {
+        let how = ResumeRequest::Resume(ResumeRun {
             file: Some(wanted.submit.file.clone()),
             params: wanted.submit.params.clone(),
             generation: Some(run.generation),
         });
-        let answer = client.go_on(id, &how).await.map_err(refused)?;
+        let answer = client.resume_run(id, &how).await.map_err(refused)?;
         let state = run.state;
         note(&format!(
             "{id} was {state}; going on, generation {}",

@@ -12,8 +12,8 @@ use axum::response::{IntoResponse, Response};
 use baton_model::api::{Event, Links, Lost, Problem};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId};
-use baton_store::facts::{FactQuery, Facts};
-use baton_store::view::{Entry, Seq};
+use baton_store::facts::{FactPage, FactQuery};
+use baton_store::view::{RecordedFact, Seq};
 use baton_store::{Store, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -226,29 +226,33 @@ impl Follower {
             let (seq, name) = (entry.seq, metrics::word(&entry.fact));
             write(&mut text, seq, name, &event(entry));
         }
-        self.at = page.looked;
+        self.at = page.scanned_to;
         Ok((text, page.more))
     }
 }
 
 /// What happened to one instance, if it is kept. Its facts are pruned together or not at all.
-fn of_instance(store: &dyn Store, id: InstanceId, after: Seq) -> Result<Option<Facts>, StoreError> {
+fn of_instance(
+    store: &dyn Store,
+    id: InstanceId,
+    after: Seq,
+) -> Result<Option<FactPage>, StoreError> {
     if store.instance(id)?.is_none() {
         return Ok(None);
     }
     let page = store.timeline(id, Some(after), usize::MAX)?;
-    let looked = page.items.last().map_or(after, |entry| entry.seq);
-    Ok(Some(Facts {
+    let scanned_to = page.items.last().map_or(after, |entry| entry.seq);
+    Ok(Some(FactPage {
         items: page.items,
-        looked,
+        scanned_to,
         more: page.next.is_some(),
-        last: looked,
+        last: scanned_to,
         pruned: Seq(0),
     }))
 }
 
 /// A fact as timelines show it, with where to look.
-fn event(entry: Entry) -> Event {
+fn event(entry: RecordedFact) -> Event {
     let about = entry.fact.instances();
     let mut links = about.map_or_else(Links::new, |(first, last)| {
         shape::links([("instance", shape::path(first, last))])

@@ -64,7 +64,7 @@ pub(super) async fn create(
     if let Some(owner) = &wanted.owner {
         check_owner(wanted.role, owner).map_err(Fault::bad_request)?;
     }
-    let secret = token::draw().map_err(|error| {
+    let secret = token::generate().map_err(|error| {
         let detail = format!("no secret can be drawn: {error}");
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
     })?;

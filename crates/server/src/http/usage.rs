@@ -5,7 +5,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use baton_model::api::{List, Usage};
 use baton_model::time::{Millis, Wall};
-use baton_store::usage::{self as kept, Hour, UsagePlace, UsageQuery};
+use baton_store::usage::{self as kept, Hour, UsageCursor, UsageQuery};
 
 use super::conditional::tagged;
 use super::given::Parameters;
@@ -65,7 +65,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
 }
 
 /// As an earlier page gave it: the hour, a dot, and the owner.
-fn place(cursor: &str) -> Answer<UsagePlace> {
+fn place(cursor: &str) -> Answer<UsageCursor> {
     let parts = cursor.split_once('.');
     let place = parts.and_then(|(hour, owner)| Some((Hour(hour.parse().ok()?), owner.to_owned())));
     let wrong = "cursor must be what an earlier page gave as such";
@@ -76,7 +76,7 @@ fn shown(row: kept::Usage) -> Usage {
     let used = row.used;
     let seconds = |ms: u64| ms as f64 / 1_000.0;
     Usage {
-        hour_at: row.hour.begins().0,
+        hour_at: row.hour.start().0,
         owner: row.owner,
         done: used.done,
         failed: used.failed,

@@ -368,7 +368,7 @@ async fn only_so_many_may_follow_and_a_place_that_is_left_is_free() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_follows_is_cut_off_when_its_token_is_revoked() {
     let dir = tempfile::tempdir().expect("a place");
-    let secret = token::draw().expect("random bits");
+    let secret = token::generate().expect("random bits");
     let store = SqliteStore::open(&dir.path().join(STORE_FILE)).expect("it opens");
     let new = NewToken {
         name: "viewer".to_owned(),

@@ -260,7 +260,7 @@ async fn each_token_has_a_rate_of_its_own_and_bad_ones_share_that_of_their_addre
     let dir = tempfile::tempdir().expect("a place");
     let store = SqliteStore::open(&dir.path().join(STORE_FILE)).expect("the store opens");
     let made = |name: &str| {
-        let secret = token::draw().expect("random bits");
+        let secret = token::generate().expect("random bits");
         let new = NewToken {
             name: name.to_owned(),
             role: Role::Viewer,
@@ -289,7 +289,7 @@ async fn each_token_has_a_rate_of_its_own_and_bad_ones_share_that_of_their_addre
         .request(Method::GET, "/workers/")
         .bearer_auth(quiet.expose());
     assert_eq!(got(good).await.status, StatusCode::OK, "nobody else pays");
-    let unknown = token::draw().expect("random bits");
+    let unknown = token::generate().expect("random bits");
     assert!(asks_until(&server, Some(&unknown), many).await.is_some());
     server.stop().await;
 }

@@ -7,7 +7,7 @@ use baton_model::token::{NewToken, Role, Secret};
 use baton_server::limits::Traffic;
 use baton_server::{Backend, Config, STORE_FILE, ServeError, serve};
 use baton_store::{SqliteStore, Store as _, token};
-use baton_tls::testing::{Ca, Wanted};
+use baton_tls::testing::{Ca, CertRequest};
 use baton_tls::{ClientFiles, ServerFiles, Trust};
 use reqwest::{Method, StatusCode};
 use tempfile::TempDir;
@@ -31,10 +31,10 @@ impl Certified {
         let dir = tempfile::tempdir().expect("a place");
         let ca = Ca::new("ca");
         let own = ca.write_own(&dir.path().join("ca.pem"));
-        let wanted = Wanted {
+        let wanted = CertRequest {
             name: "server",
             hosts: &["127.0.0.1"],
-            ..Wanted::PLAIN
+            ..CertRequest::PLAIN
         };
         let (cert, key) = ca.write(dir.path(), wanted);
         let files = ServerFiles {
@@ -55,10 +55,10 @@ impl Certified {
     /// The files of a client: with a certificate of these units, if any are given.
     fn client(&self, units: Option<&[&str]>) -> ClientFiles {
         let identity = units.map(|units| {
-            let wanted = Wanted {
+            let wanted = CertRequest {
                 name: "client",
                 units,
-                ..Wanted::PLAIN
+                ..CertRequest::PLAIN
             };
             self.ca.write(self.dir.path(), wanted)
         });
@@ -79,7 +79,7 @@ async fn a_certificate_gives_the_role_of_its_unit_and_a_token_counts_before_it()
     let data = certified.dir.path().join("data");
     std::fs::create_dir(&data).expect("made");
     let store = SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens");
-    let admin: Secret = token::draw().expect("random bits");
+    let admin: Secret = token::generate().expect("random bits");
     let new = NewToken {
         name: "admin".to_owned(),
         role: Role::Admin,
@@ -181,7 +181,7 @@ async fn a_client_without_tls_is_told_and_one_that_is_not_trusted_is_not() {
     let other = Ca::new("another");
     let dir = certified.dir.path();
     let stranger = ClientFiles {
-        identity: Some(other.write(dir, Wanted::PLAIN)),
+        identity: Some(other.write(dir, CertRequest::PLAIN)),
         ..certified.client(None)
     };
     // The client believes that the handshake is over before the server has looked at its
@@ -190,7 +190,7 @@ async fn a_client_without_tls_is_told_and_one_that_is_not_trusted_is_not() {
     let about_tls = async || {
         let error = http_with(&stranger).get(server.url("/")).send().await;
         let error = error.expect_err("its CA is not ours");
-        told = baton_tls::words::of(&error);
+        told = baton_tls::messages::describe(&error);
         told.is_some()
     };
     assert!(until(about_tls).await, "it is never about TLS");

@@ -98,7 +98,7 @@ fn now() -> u64 {
 
 /// Makes a token beside the server, as another process would.
 fn made(store: &dyn Store, role: Role, expires_at: Option<u64>) -> (TokenId, Secret) {
-    let secret = token::draw().expect("random bits");
+    let secret = token::generate().expect("random bits");
     let id = keep(store, &secret, role, expires_at);
     (id, secret)
 }
@@ -144,7 +144,7 @@ fn credentials(store: &dyn Store) -> Vec<Shown> {
             role: None,
         });
     };
-    let stranger = token::draw().expect("random bits");
+    let stranger = token::generate().expect("random bits");
     bad("an unknown token", bearer(&stranger));
     let (_, expired) = made(store, Role::Admin, Some(now() - 1));
     bad("an expired token", bearer(&expired));
@@ -390,13 +390,13 @@ async fn only_workers_with_a_good_token_get_a_seat_and_others_are_told_why() {
     let (id, good) = made(&store, Role::Worker, None);
     let (_, viewer) = made(&store, Role::Viewer, None);
     let (_, expired) = made(&store, Role::Worker, Some(now() - 1));
-    let own = token::draw().expect("random bits");
+    let own = token::generate().expect("random bits");
     let config = Config {
         own_worker: Some(own.clone()),
         ..demanding(dir.path())
     };
     let server = Server::start(config).await;
-    let late = token::draw().expect("random bits");
+    let late = token::generate().expect("random bits");
     let strangers = [
         (server.worker("none").await, "shows no token"),
         (server.worker_with("viewer", &viewer), "role viewer"),
@@ -429,7 +429,7 @@ async fn only_workers_with_a_good_token_get_a_seat_and_others_are_told_why() {
 async fn where_nobody_demands_a_token_one_that_is_shown_does_no_harm() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
-    let stranger = token::draw().expect("random bits");
+    let stranger = token::generate().expect("random bits");
     let _worker = server.worker_with("w", &stranger);
     let path = server.submit("work").await;
     server.until_state(&path, "DONE").await;
@@ -482,7 +482,7 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
     let dir = tempfile::tempdir().expect("a place");
     let held = store(dir.path());
     let (_, admin) = made(&held, Role::Admin, None);
-    let secret = token::draw().expect("random bits");
+    let secret = token::generate().expect("random bits");
     let new = NewToken {
         name: "lab".to_owned(),
         role: Role::Operator,

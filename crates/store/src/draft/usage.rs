@@ -11,10 +11,10 @@ use baton_model::time::{Millis, Wall};
 
 use super::{Draft, Kept};
 use crate::StoreError;
-use crate::usage::{Hour, Used};
+use crate::usage::{Hour, UsageTotals};
 
 /// Rows to add to.
-pub(crate) type Usages = BTreeMap<(Hour, Arc<str>), Used>;
+pub(crate) type Usages = BTreeMap<(Hour, Arc<str>), UsageTotals>;
 
 impl<S: Clone + PartialEq> Draft<S> {
     /// What is to be added to the rows.
@@ -53,9 +53,9 @@ impl<S: Clone + PartialEq> Draft<S> {
         // The last thing that happened to whatever waits is what made it wait.
         let rests_until = self.ledger.instance(id).and_then(|it| it.not_before());
         let ready_at = rests_until.unwrap_or_default().max(touch.story.changed_at);
-        let used = Used {
+        let used = UsageTotals {
             waited: between(ready_at, at),
-            ..Used::default()
+            ..UsageTotals::default()
         };
         let spec = touch.story.spec.clone();
         self.add(kept, at, &spec, &used)
@@ -80,7 +80,7 @@ impl<S: Clone + PartialEq> Draft<S> {
         let memory = scaled.map(|allowance| allowance.memory_min);
         let held = kept.claim(&spec)?.held(between(leased_at, at), memory);
         let ended = |it: Verdict| u64::from(verdict == it);
-        let used = Used {
+        let used = UsageTotals {
             done: ended(Verdict::Done),
             failed: ended(Verdict::GaveUp),
             halted: ended(Verdict::Stopped),
@@ -114,9 +114,9 @@ impl<S: Clone + PartialEq> Draft<S> {
         spec: &S,
         halted: u64,
     ) -> Result<(), StoreError> {
-        let used = Used {
+        let used = UsageTotals {
             halted,
-            ..Used::default()
+            ..UsageTotals::default()
         };
         self.add(kept, at, spec, &used)
     }
@@ -126,7 +126,7 @@ impl<S: Clone + PartialEq> Draft<S> {
         kept: &mut impl Kept<Spec = S>,
         at: Wall,
         spec: &S,
-        used: &Used,
+        used: &UsageTotals,
     ) -> Result<(), StoreError> {
         let owner = Arc::clone(&kept.claim(spec)?.owner);
         self.usage

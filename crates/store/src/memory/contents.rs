@@ -18,10 +18,10 @@ use baton_model::workflow::ItemEnd;
 
 use crate::draft::{self, Around, Change, Draft, Kept, KeptTask, SpanChange};
 use crate::limits::RUN_ERRORS_MAX;
-use crate::usage::{Claim, Hour, Used};
+use crate::usage::{Claim, Hour, UsageTotals};
 use crate::view::{
-    self, Counts, Cursor, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, Scan, Seq,
-    TickQuery,
+    self, Counts, Cursor, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact,
+    Scan, Seq, TickQuery,
 };
 use crate::{StoreError, body};
 
@@ -57,7 +57,7 @@ pub(super) struct Contents {
     /// Whose timeline a fact is in, if it is about one instance.
     pub(super) order: BTreeMap<Seq, InstanceId>,
     pub(super) pruned: Seq,
-    pub(super) usage: BTreeMap<(Hour, Arc<str>), Used>,
+    pub(super) usage: BTreeMap<(Hour, Arc<str>), UsageTotals>,
     pub(super) counts: Counts,
 }
 
@@ -318,7 +318,7 @@ impl Contents {
         id: InstanceId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<Page<Entry, Seq>, StoreError> {
+    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
         let limit = view::page_limit(limit);
         let after = after.unwrap_or_default();
         let mut entries = Vec::new();
@@ -336,13 +336,13 @@ impl Contents {
             }
         }
         entries.sort_unstable_by_key(|entry| entry.seq);
-        Ok(Page::cut(entries, limit, |entry: &Entry| entry.seq))
+        Ok(Page::cut(entries, limit, |entry: &RecordedFact| entry.seq))
     }
 }
 
 impl Contents {
     /// What became of due times, the latest first.
-    pub(super) fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+    pub(super) fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
         let limit = view::page_limit(query.limit);
         let before = query.before.unwrap_or(Seq(u64::MAX));
         let lines = self.wide.range(..before).rev().map(|(_, line)| line);
@@ -358,7 +358,7 @@ impl Contents {
                 break;
             }
         }
-        Ok(Page::cut(items, limit, |entry: &Entry| entry.seq))
+        Ok(Page::cut(items, limit, |entry: &RecordedFact| entry.seq))
     }
 }
 
@@ -481,8 +481,8 @@ fn record_of_span(span: &Span, id: InstanceId, range: Option<InstanceId>) -> Rec
     }
 }
 
-pub(super) fn entry(line: &Line) -> Result<Entry, StoreError> {
-    Ok(Entry {
+pub(super) fn entry(line: &Line) -> Result<RecordedFact, StoreError> {
+    Ok(RecordedFact {
         seq: line.seq,
         at: line.at,
         epoch: line.epoch,

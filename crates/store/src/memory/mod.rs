@@ -26,14 +26,14 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 use baton_model::workflow::Plan;
 
-use crate::facts::{FactQuery, Facts};
+use crate::facts::{FactPage, FactQuery};
 use crate::limits::PRUNE_STEP_INSTANCES;
-use crate::usage::{Usage, UsagePlace, UsageQuery};
+use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
-    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
-use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
+use crate::{CommitCallback, PruneReport, Retention, Store, StoreError, TakeOutcome};
 use contents::Contents;
 use tokens::Tokens;
 
@@ -71,17 +71,17 @@ impl Store for MemoryStore {
         Ok(self.contents().row)
     }
 
-    fn take(&self, expected: Epoch) -> Result<Taken, StoreError> {
+    fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError> {
         let mut contents = self.contents();
         if contents.row.epoch != expected {
-            return Ok(Taken::Overtaken);
+            return Ok(TakeOutcome::Overtaken);
         }
         let ledger = contents.ledger()?;
         contents.row = Leadership {
             epoch: expected.next(),
             renewals: 0,
         };
-        Ok(Taken::Won(expected.next(), Box::new(ledger)))
+        Ok(TakeOutcome::Won(expected.next(), Box::new(ledger)))
     }
 
     fn renew(&self, epoch: Epoch) -> Result<(), StoreError> {
@@ -91,7 +91,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done) {
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let fate = self.contents().land(batch, wall);
         done(fate);
@@ -110,15 +110,15 @@ impl Store for MemoryStore {
         id: InstanceId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<Page<Entry, Seq>, StoreError> {
+    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.contents().timeline(id, after, limit)
     }
 
-    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError> {
+    fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
         self.contents().facts(query)
     }
 
-    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError> {
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
         Ok(self.contents().used(query))
     }
 
@@ -162,7 +162,7 @@ impl Store for MemoryStore {
         Ok(self.contents().library.revisions(task, before, limit))
     }
 
-    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.contents().ticks(query)
     }
 
@@ -174,7 +174,7 @@ impl Store for MemoryStore {
         Ok(self.contents().runs.page(query))
     }
 
-    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
         Ok(self.contents().runs.kept(run))
     }
 
@@ -196,8 +196,8 @@ impl Store for MemoryStore {
         now: Wall,
         retention: &Retention,
         budget: usize,
-    ) -> Result<Pruned, StoreError> {
-        let mut pruned = Pruned::default();
+    ) -> Result<PruneReport, StoreError> {
+        let mut pruned = PruneReport::default();
         while !retention.keeps_all() {
             let mut contents = self.contents();
             contents.check(epoch)?;

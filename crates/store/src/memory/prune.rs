@@ -11,17 +11,22 @@ use crate::limits::PRUNE_STEP_FACTS;
 use crate::retention::{Candidate, Held};
 use crate::usage::Hour;
 use crate::view::{Cursor, Seq, View};
-use crate::{Pruned, Retention};
+use crate::{PruneReport, Retention};
 
 impl Contents {
     /// Removes some of what may go.
-    pub(super) fn prune_step(&mut self, now: Wall, retention: &Retention, limit: usize) -> Pruned {
+    pub(super) fn prune_step(
+        &mut self,
+        now: Wall,
+        retention: &Retention,
+        limit: usize,
+    ) -> PruneReport {
         let held = Held {
             terminal: self.counts.terminal(),
             bytes: self.counts.history_bytes,
         };
         let doomed = retention.doomed(now, held, &self.candidates(limit));
-        let mut step = Pruned::default();
+        let mut step = PruneReport::default();
         let mut wide = BTreeSet::new();
         for candidate in &doomed {
             self.remove(candidate, &mut step, &mut wide);
@@ -81,7 +86,7 @@ impl Contents {
 
     /// Removes an instance, or the first ones of a range, and notes the facts about
     /// ranges that they were in.
-    fn remove(&mut self, doomed: &Candidate, step: &mut Pruned, wide: &mut BTreeSet<Seq>) {
+    fn remove(&mut self, doomed: &Candidate, step: &mut PruneReport, wide: &mut BTreeSet<Seq>) {
         if let Some(row) = self.rows.remove(&doomed.last) {
             self.places.remove(&row_place(&row));
         } else if let Some(before) = self.covering(doomed.last).cloned() {
@@ -113,7 +118,7 @@ impl Contents {
     }
 
     /// Removes a fact about a range of which nothing is left.
-    fn release(&mut self, seq: Seq, step: &mut Pruned) {
+    fn release(&mut self, seq: Seq, step: &mut PruneReport) {
         let Some((first, last)) = self.wide.get(&seq).and_then(|line| line.about) else {
             return;
         };
@@ -128,7 +133,7 @@ impl Contents {
     }
 
     /// Removes the oldest facts of no instance, as long as `goes` says so.
-    fn remove_others(&mut self, step: &mut Pruned, goes: impl Fn(&Line, u64) -> bool) {
+    fn remove_others(&mut self, step: &mut PruneReport, goes: impl Fn(&Line, u64) -> bool) {
         let others = self.wide.values().filter(|line| line.about.is_none());
         let mut gone = Vec::new();
         for line in others.take(PRUNE_STEP_FACTS) {

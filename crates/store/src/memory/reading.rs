@@ -6,19 +6,19 @@ use baton_model::ids::InstanceId;
 
 use super::contents::{Contents, Line, entry};
 use crate::StoreError;
-use crate::facts::{About, FactQuery, Facts, Walk};
+use crate::facts::{About, FactPage, FactQuery, Walk};
 use crate::limits::PAGE_SCAN_MAX;
-use crate::usage::{Usage, UsagePlace, UsageQuery};
+use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{Page, Seq, page_limit};
 
 impl Contents {
-    pub(super) fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError> {
+    pub(super) fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
         let behind = (Excluded(query.after), Unbounded);
         let own = self.order.range(behind);
         let own = own.filter_map(|(seq, id)| self.own_line(*seq, *id));
         let wide = self.wide.range(behind).map(|(_, line)| line);
         let walks = vec![walk(own)?, walk(wide)?];
-        let mut facts = Facts::merge(walks, query.after, self.last, self.pruned);
+        let mut facts = FactPage::merge(walks, query.after, self.last, self.pruned);
         if query.filters() {
             let wants = |about: About<'_>| self.wants(query, &about);
             facts.items.retain(|entry| wants(About::of(&entry.fact)));
@@ -64,7 +64,7 @@ impl Contents {
         }
     }
 
-    pub(super) fn used(&self, query: &UsageQuery) -> Page<Usage, UsagePlace> {
+    pub(super) fn used(&self, query: &UsageQuery) -> Page<Usage, UsageCursor> {
         let limit = page_limit(query.limit);
         let rows = self.usage.iter().map(|((hour, owner), used)| Usage {
             hour: *hour,

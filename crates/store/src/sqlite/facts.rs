@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::rows::{self, bits};
 use super::runs;
 use crate::draft::{Ids, halves};
-use crate::facts::{About, FactQuery, Facts, Walk};
+use crate::facts::{About, FactPage, FactQuery, Walk};
 use crate::limits::PAGE_SCAN_MAX;
 use crate::view::{Seq, key};
 
@@ -22,7 +22,7 @@ const WIDE: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body FROM wide AS 
     LEFT JOIN spec AS s ON s.id = w.spec WHERE w.seq > ?1 ORDER BY w.seq LIMIT ?2";
 
 /// One page.
-pub(super) fn page(db: &Connection, query: &FactQuery) -> Result<Facts, rusqlite::Error> {
+pub(super) fn page(db: &Connection, query: &FactQuery) -> Result<FactPage, rusqlite::Error> {
     let (last, pruned) = db
         .prepare_cached("SELECT last_seq, pruned_seq FROM totals")?
         .query_row([], |row| Ok((Seq(bits(row, 0)?), Seq(bits(row, 1)?))))?;
@@ -47,7 +47,7 @@ pub(super) fn page(db: &Connection, query: &FactQuery) -> Result<Facts, rusqlite
         }
         walks.push(walk);
     }
-    let mut facts = Facts::merge(walks, query.after, last, pruned);
+    let mut facts = FactPage::merge(walks, query.after, last, pruned);
     if query.filters() {
         let mut filter = Filter {
             db,

@@ -17,7 +17,7 @@ use super::specs::SpecId;
 use crate::draft::{Draft, KeptTask};
 use crate::limits::PAGE_SCAN_MAX;
 use crate::view::{
-    Entry, Page, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery, key, page_limit,
+    Page, RecordedFact, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery, key, page_limit,
 };
 
 /// A statement whose columns [`record`] reads.
@@ -221,7 +221,7 @@ pub(super) fn revisions(
 pub(super) fn ticks(
     db: &Connection,
     query: &TickQuery,
-) -> Result<Page<Entry, Seq>, rusqlite::Error> {
+) -> Result<Page<RecordedFact, Seq>, rusqlite::Error> {
     const ALL: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \
         WHERE first IS NULL AND seq < ?2 AND ?1 IS NULL ORDER BY seq DESC LIMIT ?3";
     const OF_ONE: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \

@@ -52,14 +52,14 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 use baton_model::workflow::Plan;
 
-use crate::facts::{FactQuery, Facts};
+use crate::facts::{FactPage, FactQuery};
 use crate::limits::PRUNE_STEP_INSTANCES;
-use crate::usage::{Usage, UsagePlace, UsageQuery};
+use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
-    Counts, Entry, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RevisionRecord,
+    Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
-use crate::{Done, Pruned, Retention, Store, StoreError, Taken};
+use crate::{CommitCallback, PruneReport, Retention, Store, StoreError, TakeOutcome};
 use queue::{Alone, Queue, Tell, Write};
 use read::Readers;
 use writer::Writer;
@@ -151,15 +151,15 @@ impl Store for SqliteStore {
         self.readers.read(rows::leadership)
     }
 
-    fn take(&self, expected: Epoch) -> Result<Taken, StoreError> {
+    fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError> {
         if !self.ask(|done| Alone::Take { expected, done })? {
-            return Ok(Taken::Overtaken);
+            return Ok(TakeOutcome::Overtaken);
         }
         // Nobody but us may write under this epoch, so what is read is what was left.
         let epoch = expected.next();
         match self.readers.read(|db| read::ledger(db, epoch))? {
-            Some(ledger) => Ok(Taken::Won(epoch, Box::new(ledger?))),
-            None => Ok(Taken::Overtaken),
+            Some(ledger) => Ok(TakeOutcome::Won(epoch, Box::new(ledger?))),
+            None => Ok(TakeOutcome::Overtaken),
         }
     }
 
@@ -169,7 +169,7 @@ impl Store for SqliteStore {
         told.recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: Done) {
+    fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback) {
         self.queue.write(Write::Commit { batch, wall, done });
     }
 
@@ -186,15 +186,15 @@ impl Store for SqliteStore {
         id: InstanceId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<Page<Entry, Seq>, StoreError> {
+    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.readers.read(|db| read::timeline(db, id, after, limit))
     }
 
-    fn facts(&self, query: &FactQuery) -> Result<Facts, StoreError> {
+    fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
         self.readers.read(|db| facts::page(db, query))
     }
 
-    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsagePlace>, StoreError> {
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
         self.readers.read(|db| usage::page(db, query))
     }
 
@@ -239,7 +239,7 @@ impl Store for SqliteStore {
             .read(|db| library::revisions(db, task, before, limit))
     }
 
-    fn ticks(&self, query: &TickQuery) -> Result<Page<Entry, Seq>, StoreError> {
+    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.readers.read(|db| library::ticks(db, query))
     }
 
@@ -251,7 +251,7 @@ impl Store for SqliteStore {
         self.readers.read(|db| runs::page(db, query))
     }
 
-    fn kept_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
         self.readers.read(|db| runs::kept(db, run))
     }
 
@@ -276,8 +276,8 @@ impl Store for SqliteStore {
         now: Wall,
         retention: &Retention,
         budget: usize,
-    ) -> Result<Pruned, StoreError> {
-        let mut pruned = Pruned::default();
+    ) -> Result<PruneReport, StoreError> {
+        let mut pruned = PruneReport::default();
         let size = self.size();
         while !retention.keeps_all() {
             let room = budget.saturating_sub(pruned.records as usize);

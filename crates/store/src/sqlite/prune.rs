@@ -19,7 +19,7 @@ use crate::limits::{
 };
 use crate::retention::{Candidate, Held};
 use crate::view::{Seq, View, key};
-use crate::{Pruned, Retention};
+use crate::{PruneReport, Retention};
 
 /// Removes at most `limit` records with their timelines, facts about ranges of which
 /// nothing is left, and facts of no instance.
@@ -28,7 +28,7 @@ pub(super) fn step(
     now: Wall,
     retention: &Retention,
     limit: usize,
-) -> Result<Pruned, rusqlite::Error> {
+) -> Result<PruneReport, rusqlite::Error> {
     let counts = counts(db)?;
     let held = Held {
         terminal: counts.terminal(),
@@ -39,7 +39,7 @@ pub(super) fn step(
         found.iter().map(|(spec, it)| (it.first, *spec)).collect();
     let found: Vec<Candidate> = found.into_iter().map(|(_, it)| it).collect();
     let doomed = retention.doomed(now, held, &found);
-    let mut pruned = Pruned::default();
+    let mut pruned = PruneReport::default();
     let mut uses: BTreeMap<SpecId, u64> = BTreeMap::new();
     for candidate in &doomed {
         remove(db, candidate, &mut pruned)?;
@@ -108,7 +108,11 @@ fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>,
 }
 
 /// Removes an instance, or the first ones of a range.
-fn remove(db: &Connection, doomed: &Candidate, pruned: &mut Pruned) -> Result<(), rusqlite::Error> {
+fn remove(
+    db: &Connection,
+    doomed: &Candidate,
+    pruned: &mut PruneReport,
+) -> Result<(), rusqlite::Error> {
     let (first, last) = (key(doomed.first), key(doomed.last));
     if first == last {
         let gone = db
@@ -141,7 +145,7 @@ fn remove(db: &Connection, doomed: &Candidate, pruned: &mut Pruned) -> Result<()
 fn release_ranges(
     db: &Connection,
     doomed: &[Candidate],
-    pruned: &mut Pruned,
+    pruned: &mut PruneReport,
 ) -> Result<(), rusqlite::Error> {
     let submitted: BTreeSet<Seq> = doomed.iter().map(|it| it.submitted).collect();
     let Some(oldest) = submitted.first() else {
@@ -213,7 +217,7 @@ fn release_specs(db: &Connection, uses: &BTreeMap<SpecId, u64>) -> Result<(), ru
 /// Removes the oldest facts of no instance, as long as `goes` says so.
 fn others(
     db: &Connection,
-    pruned: &mut Pruned,
+    pruned: &mut PruneReport,
     goes: impl Fn(Seq, Wall, u64) -> bool,
 ) -> Result<(), rusqlite::Error> {
     let mut oldest = db.prepare_cached(
@@ -240,7 +244,7 @@ fn run(
     db: &Connection,
     now: Wall,
     retention: &Retention,
-    pruned: &mut Pruned,
+    pruned: &mut PruneReport,
 ) -> Result<(), rusqlite::Error> {
     let leftover = db
         .prepare_cached("SELECT run FROM leftover LIMIT 1")?

@@ -13,7 +13,7 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
 use crate::limits::{GROUP_FACTS_MAX, QUEUE_FACTS_MAX};
-use crate::{Done, Pruned, Retention, StoreError};
+use crate::{CommitCallback, PruneReport, Retention, StoreError};
 
 /// Called once with what became of an operation.
 pub(super) type Tell<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
@@ -23,7 +23,7 @@ pub(super) enum Write {
     Commit {
         batch: Batch<Fact>,
         wall: Wall,
-        done: Done,
+        done: CommitCallback,
     },
     Renew {
         epoch: Epoch,
@@ -65,7 +65,7 @@ pub(super) enum Alone {
         now: Wall,
         retention: Retention,
         limit: usize,
-        done: Tell<Pruned>,
+        done: Tell<PruneReport>,
     },
     /// Return some free pages; answers whether there are more.
     Vacuum { epoch: Epoch, done: Tell<bool> },

@@ -19,7 +19,7 @@ use super::{library, runs, schema};
 use crate::StoreError;
 use crate::draft::{Ids, halves};
 use crate::limits::READERS_IDLE_MAX;
-use crate::view::{self, Counts, Cursor, Entry, Page, Query, Record, Scan, Seq, key};
+use crate::view::{self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, key};
 
 /// Read connections, lent one at a time.
 pub(super) struct Readers {
@@ -258,10 +258,10 @@ pub(super) fn timeline(
     id: InstanceId,
     after: Option<Seq>,
     limit: usize,
-) -> Result<Page<Entry, Seq>, rusqlite::Error> {
+) -> Result<Page<RecordedFact, Seq>, rusqlite::Error> {
     let limit = view::page_limit(limit);
     let after = after.map_or(0, |seq| seq.0.cast_signed());
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<RecordedFact> = Vec::new();
     if let Some(record) = rows::find(db, id)? {
         let submitted = record.submitted.0.cast_signed();
         for sql in [OWN, BEGINNING, LATER] {
@@ -274,7 +274,7 @@ pub(super) fn timeline(
         }
     }
     entries.sort_unstable_by_key(|entry| entry.seq);
-    Ok(Page::cut(entries, limit, |entry: &Entry| entry.seq))
+    Ok(Page::cut(entries, limit, |entry: &RecordedFact| entry.seq))
 }
 
 /// Facts about one instance alone.

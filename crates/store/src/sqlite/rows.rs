@@ -19,7 +19,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, ffi};
 
 use super::specs::{self, Shared, SpecId};
 use crate::draft::{self, Story, untried};
-use crate::view::{Cursor, Entry, LastEnd, Record, Seq, key};
+use crate::view::{Cursor, LastEnd, Record, RecordedFact, Seq, key};
 use crate::{StoreError, body};
 
 /// The columns of an instance, in the order in which [`kept`] reads them, and of its
@@ -305,11 +305,11 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite:
 }
 
 /// Reads `seq, at_ms, epoch, body` of a fact, and the body of its spec.
-pub(super) fn entry(row: &Row<'_>) -> Result<Entry, rusqlite::Error> {
+pub(super) fn entry(row: &Row<'_>) -> Result<RecordedFact, rusqlite::Error> {
     let spec = row.get_ref(4)?.as_str_or_null()?;
     let spec = spec.map(|spec| specs::parse(spec, 4)).transpose()?;
     let fact = body::read(row.get_ref(3)?.as_str()?, spec).map_err(|error| damaged(3, error))?;
-    Ok(Entry {
+    Ok(RecordedFact {
         seq: Seq(bits(row, 0)?),
         at: Wall(bits(row, 1)?),
         epoch: Epoch(bits(row, 2)?),

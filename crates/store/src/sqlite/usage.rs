@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::rows::bits;
 use crate::draft::Usages;
-use crate::usage::{COUNT_MAX, Hour, Usage, UsagePlace, UsageQuery, Used};
+use crate::usage::{COUNT_MAX, Hour, Usage, UsageCursor, UsageQuery, UsageTotals};
 use crate::view::{Page, page_limit};
 
 /// Adds what a draft has used: one row for each owner and hour.
@@ -50,7 +50,7 @@ pub(super) fn prune(db: &Connection, now: Wall) -> Result<(), rusqlite::Error> {
 pub(super) fn page(
     db: &Connection,
     query: &UsageQuery,
-) -> Result<Page<Usage, UsagePlace>, rusqlite::Error> {
+) -> Result<Page<Usage, UsageCursor>, rusqlite::Error> {
     let limit = page_limit(query.limit);
     let (hour, owner) = match &query.after {
         Some((hour, owner)) => (hour.0, Some(owner.as_str())),
@@ -85,7 +85,7 @@ fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {
     Ok(Usage {
         hour: Hour(bits(row, 0)?),
         owner: row.get(1)?,
-        used: Used {
+        used: UsageTotals {
             done: bits(row, 2)?,
             failed: bits(row, 3)?,
             halted: bits(row, 4)?,

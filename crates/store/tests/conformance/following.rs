@@ -8,16 +8,16 @@ use baton_model::ids::{InstanceId, RunId};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
-use baton_store::facts::{FactQuery, Facts};
+use baton_store::facts::{FactPage, FactQuery};
 use baton_store::limits::{FACTS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
-use baton_store::view::{Entry, Seq};
+use baton_store::view::{RecordedFact, Seq};
 use baton_store::{Retention, Store};
 
 use crate::Open;
 use crate::leading::{Leader, array, condemned, granted, halted, submitted};
 use crate::running::{Running, many, plan};
 
-fn page(store: &dyn Store, after: u64, owner: Option<&str>) -> Facts {
+fn page(store: &dyn Store, after: u64, owner: Option<&str>) -> FactPage {
     let query = FactQuery {
         after: Seq(after),
         owner: owner.map(str::to_owned),
@@ -27,19 +27,19 @@ fn page(store: &dyn Store, after: u64, owner: Option<&str>) -> Facts {
 }
 
 /// All of them, page by page.
-fn all(store: &dyn Store, mut after: u64, owner: Option<&str>) -> Vec<Entry> {
+fn all(store: &dyn Store, mut after: u64, owner: Option<&str>) -> Vec<RecordedFact> {
     let mut found = Vec::new();
     loop {
         let page = page(store, after, owner);
         found.extend(page.items);
-        after = page.looked.0;
+        after = page.scanned_to.0;
         if !page.more {
             return found;
         }
     }
 }
 
-fn numbers(entries: &[Entry]) -> Vec<u64> {
+fn numbers(entries: &[RecordedFact]) -> Vec<u64> {
     entries.iter().map(|entry| entry.seq.0).collect()
 }
 
@@ -57,7 +57,7 @@ fn submitted_by(owner: &str, first: u64, last: u64) -> Fact {
 
 pub(crate) fn facts_of_every_kind_come_once_and_in_order(open: Open<'_>) {
     let store = open();
-    assert_eq!(page(&*store, 0, None), Facts::default());
+    assert_eq!(page(&*store, 0, None), FactPage::default());
     let mut leader = Leader::elect(&*store);
     let mut expected = Vec::new();
     for id in [7, 3, 5] {
@@ -90,7 +90,7 @@ pub(crate) fn a_page_of_the_history_ends_by_number_and_by_bytes(open: Open<'_>) 
     leader.commit(&*store, (1..=many).map(submitted).collect());
     let first = page(&*store, 0, None);
     assert_eq!((first.items.len(), first.more), (PAGE_ITEMS_MAX, true));
-    let rest = page(&*store, first.looked.0, None);
+    let rest = page(&*store, first.scanned_to.0, None);
     assert_eq!((rest.items.len(), rest.more), (10, false));
     let large = |id: u64| Fact::InstancesSubmitted {
         first: InstanceId(id),
@@ -140,7 +140,7 @@ pub(crate) fn an_owner_sees_what_is_about_its_own_instances(open: Open<'_>) {
     assert_eq!(of("b"), [2, 4, 7, 9, 11, 12]);
     assert!(of("c").is_empty());
     // Nobody of theirs, but looked at all the same.
-    assert_eq!(page(&*store, 0, Some("c")).looked, Seq(12));
+    assert_eq!(page(&*store, 0, Some("c")).scanned_to, Seq(12));
 }
 
 pub(crate) fn a_run_and_its_owner_see_its_facts_and_those_of_its_instances(open: Open<'_>) {
@@ -165,20 +165,20 @@ pub(crate) fn a_run_and_its_owner_see_its_facts_and_those_of_its_instances(open:
         loop {
             let page = running.store.facts(&query).expect("readable");
             found.extend(page.items);
-            query.after = page.looked;
+            query.after = page.scanned_to;
             if !page.more {
                 return found;
             }
         }
     };
     let all = of(None, None);
-    let is_of = |entry: &&Entry, run: RunId, instances: &[InstanceId]| {
+    let is_of = |entry: &&RecordedFact, run: RunId, instances: &[InstanceId]| {
         let spans = |(first, last): (InstanceId, InstanceId)| {
             instances.iter().any(|id| (first..=last).contains(id))
         };
         entry.fact.run() == Some(run) || entry.fact.instances().is_some_and(spans)
     };
-    let wanted = |run: RunId, instances: &[InstanceId]| -> Vec<Entry> {
+    let wanted = |run: RunId, instances: &[InstanceId]| -> Vec<RecordedFact> {
         let all = all.iter();
         all.filter(|it| is_of(it, run, instances))
             .cloned()
@@ -241,7 +241,7 @@ pub(crate) fn who_follows_while_others_write_misses_nothing(open: Open<'_>) {
             while seen.len() < 4 * COUNT as usize {
                 let page = page(&*store, after, None);
                 seen.extend(numbers(&page.items));
-                after = page.looked.0;
+                after = page.scanned_to.0;
                 thread::yield_now();
             }
             seen

@@ -59,7 +59,7 @@ pub(crate) fn an_item_ends_as_its_instance_does(open: Open<'_>) {
         assert!(record.is_some());
         assert_eq!(item.record, record);
     }
-    let kept = running.store.kept_run(running.run).expect("readable");
+    let kept = running.store.stored_run(running.run).expect("readable");
     let ended: Vec<_> = items
         .into_iter()
         .map(|it| Ended {

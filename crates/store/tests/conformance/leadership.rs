@@ -6,7 +6,7 @@ use std::thread;
 use baton_core::leader::Row;
 use baton_model::ids::{Epoch, InstanceId};
 use baton_store::view::{Query, View};
-use baton_store::{Retention, StoreError, Taken};
+use baton_store::{Retention, StoreError, TakeOutcome};
 
 use crate::Open;
 use crate::leading::{Leader, NOW, submitted};
@@ -20,7 +20,7 @@ pub(crate) fn a_new_store_has_no_leader_and_nothing_else(open: Open<'_>) {
     }
     assert_eq!(
         store.take(Epoch(0)),
-        Ok(Taken::Won(Epoch(1), Box::default()))
+        Ok(TakeOutcome::Won(Epoch(1), Box::default()))
     );
 }
 
@@ -32,7 +32,9 @@ pub(crate) fn one_of_many_takers_wins(open: Open<'_>) {
             .map(|store| scope.spawn(|| store.take(Epoch(0)).expect("takeable")))
             .collect();
         let answers = takers.into_iter().map(|it| it.join().expect("no panic"));
-        answers.filter(|it| matches!(it, Taken::Won(..))).count()
+        answers
+            .filter(|it| matches!(it, TakeOutcome::Won(..)))
+            .count()
     });
     assert_eq!(won, 1);
     let row = open().read_row().expect("readable");
@@ -42,8 +44,8 @@ pub(crate) fn one_of_many_takers_wins(open: Open<'_>) {
 pub(crate) fn a_take_on_an_old_epoch_changes_nothing(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
-    assert_eq!(store.take(Epoch(0)), Ok(Taken::Overtaken));
-    assert_eq!(store.take(Epoch(7)), Ok(Taken::Overtaken));
+    assert_eq!(store.take(Epoch(0)), Ok(TakeOutcome::Overtaken));
+    assert_eq!(store.take(Epoch(7)), Ok(TakeOutcome::Overtaken));
     leader.commit(&*store, vec![submitted(1)]);
     store.renew(leader.epoch).expect("still leads");
 }

@@ -11,7 +11,7 @@ use baton_model::ids::{
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Wall;
-use baton_store::{Store, StoreError, Taken};
+use baton_store::{Store, StoreError, TakeOutcome};
 
 pub(crate) const NOW: Wall = Wall(1_000_000);
 
@@ -40,12 +40,12 @@ impl Leader {
     pub(crate) fn elect(store: &dyn Store) -> Self {
         let row = store.read_row().expect("the row can be read");
         match store.take(row.epoch).expect("the row can be taken") {
-            Taken::Won(epoch, ledger) => Self {
+            TakeOutcome::Won(epoch, ledger) => Self {
                 epoch,
                 ledger: *ledger,
                 outbox: Outbox::new(epoch),
             },
-            Taken::Overtaken => panic!("nobody else wants the row"),
+            TakeOutcome::Overtaken => panic!("nobody else wants the row"),
         }
     }
 

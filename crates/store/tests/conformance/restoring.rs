@@ -37,7 +37,7 @@ pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
                 if let Fact::RunResumed { run, .. } = &fact
                     && leader.ledger.runs().run(*run).is_none()
                 {
-                    let kept = store.kept_run(*run).expect("readable").expect("kept");
+                    let kept = store.stored_run(*run).expect("readable").expect("kept");
                     let admitted = leader.ledger.runs_mut().admit(kept);
                     admitted.expect("it was away");
                 }
@@ -85,7 +85,7 @@ fn agree(store: &dyn Store, model: &Model) {
         assert_eq!(&facts, told);
     }
     for run in model.ledger.runs().iter() {
-        let kept = store.kept_run(run.head.id).expect("readable");
+        let kept = store.stored_run(run.head.id).expect("readable");
         let kept = kept.expect("is there");
         assert_eq!((&kept.head, &kept.plan), (&run.head, &run.planned.plan));
         let done = kept.ended.iter().filter(|it| it.end == ItemEnd::Done);
@@ -111,7 +111,7 @@ fn views_agree(store: &dyn Store, model: &Model, query: &Query) {
     let mut seen = BTreeMap::new();
     loop {
         let page = store.page(&query).expect("readable");
-        assert!(page.items.is_sorted_by_key(|record| record.place()));
+        assert!(page.items.is_sorted_by_key(|record| record.cursor()));
         for record in page.items {
             let first = record.instance.id;
             for id in first.0..=record.span.unwrap_or(first).0 {

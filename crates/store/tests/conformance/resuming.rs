@@ -13,7 +13,7 @@ use baton_model::workflow::{
 };
 use baton_store::limits::PRUNE_STEP_ITEMS;
 use baton_store::view::RunQuery;
-use baton_store::{Pruned, Retention};
+use baton_store::{PruneReport, Retention};
 
 use crate::Open;
 use crate::leading::halted;
@@ -51,7 +51,7 @@ pub(crate) fn a_resumed_run_keeps_what_is_done_but_for_what_is_done_again(open: 
     let before = running.items();
     running.resume(None, Vec::new(), vec![span(1, 1, 3), span(2, 0, 0)]);
     assert_eq!(running.items(), before[..2]);
-    let kept = running.store.kept_run(running.run).expect("readable");
+    let kept = running.store.stored_run(running.run).expect("readable");
     let kept = kept.expect("kept");
     assert_eq!(kept.ended.len(), 2);
     assert_eq!((kept.head.generation.0, kept.head.plan.0), (2, 1));
@@ -233,7 +233,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     assert_eq!(running.leader.ledger.runs().iter().count(), 5);
 }
 
-fn prune(running: &Running, now: u64, age: u64, budget: usize) -> Pruned {
+fn prune(running: &Running, now: u64, age: u64, budget: usize) -> PruneReport {
     let old = Retention {
         history_age: Some(Millis(age)),
         ..Retention::default()
@@ -269,13 +269,16 @@ pub(crate) fn runs_that_ended_long_ago_go_with_all_that_was_kept_of_them(open: O
         let page = running.store.runs(&query).expect("readable");
         page.items.iter().map(|it| it.head.id.0).collect()
     };
-    assert_eq!(prune(&running, 350, 1_000, usize::MAX), Pruned::default());
+    assert_eq!(
+        prune(&running, 350, 1_000, usize::MAX),
+        PruneReport::default()
+    );
     prune(&running, 350, 200, usize::MAX);
     assert_eq!(left(&running), [resumed.0, lives.0, 3, 1]);
     running.run = RunId(2);
     assert!(running.items().is_empty());
     assert_eq!(running.store.plan(RunId(2)), Ok(None));
-    assert_eq!(running.store.kept_run(RunId(2)), Ok(None));
+    assert_eq!(running.store.stored_run(RunId(2)), Ok(None));
     assert_eq!(running.store.run(RunId(2)), Ok(None));
     prune(&running, 400, 150, usize::MAX);
     assert_eq!(left(&running), [resumed.0, lives.0, 1]);
@@ -347,7 +350,7 @@ pub(crate) fn a_run_with_many_items_is_gone_before_all_of_them_are(open: Open<'_
     }
     facts.push(halted(first.0, last.0));
     running.commit(facts);
-    let kept = running.store.kept_run(running.run).expect("readable");
+    let kept = running.store.stored_run(running.run).expect("readable");
     assert_eq!(kept.expect("kept").ended.len(), count as usize);
     running.over(S::Halted);
     // Instances first: as many records as the budget has.
@@ -358,8 +361,8 @@ pub(crate) fn a_run_with_many_items_is_gone_before_all_of_them_are(open: Open<'_
     // Then the run, which nobody finds in part.
     assert!(prune(&running, u64::MAX, 0, 1).more);
     assert_eq!(running.store.run(running.run), Ok(None));
-    assert_eq!(running.store.kept_run(running.run), Ok(None));
+    assert_eq!(running.store.stored_run(running.run), Ok(None));
     assert!(running.items().is_empty());
     assert!(!prune(&running, u64::MAX, 0, usize::MAX).more);
-    assert_eq!(prune(&running, u64::MAX, 0, 9), Pruned::default());
+    assert_eq!(prune(&running, u64::MAX, 0, 9), PruneReport::default());
 }

@@ -5,7 +5,7 @@ use std::thread;
 use baton_model::ids::InstanceId;
 use baton_model::time::{Millis, Wall};
 use baton_store::view::{Query, View};
-use baton_store::{Pruned, Retention, Store};
+use baton_store::{PruneReport, Retention, Store};
 
 use crate::Open;
 use crate::leading::{Leader, array, condemned, halted, submitted};
@@ -25,7 +25,7 @@ fn ten_ends(store: &dyn Store) -> Leader {
     leader
 }
 
-fn prune(store: &dyn Store, leader: &Leader, retention: Retention) -> Pruned {
+fn prune(store: &dyn Store, leader: &Leader, retention: Retention) -> PruneReport {
     store
         .prune(leader.epoch, Wall(1_000), &retention, usize::MAX)
         .expect("prunable")
@@ -52,7 +52,7 @@ fn left(store: &dyn Store) -> u64 {
 pub(crate) fn without_limits_nothing_goes(open: Open<'_>) {
     let store = open();
     let leader = ten_ends(&*store);
-    assert_eq!(prune(&*store, &leader, NO_LIMIT), Pruned::default());
+    assert_eq!(prune(&*store, &leader, NO_LIMIT), PruneReport::default());
     assert_eq!(left(&*store), 10);
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn the_oldest_ends_go_by_number(open: Open<'_>) {
         assert_eq!(timeline.items.len(), facts);
     }
     assert_eq!(store.instance(InstanceId(1)), Ok(None));
-    assert_eq!(prune(&*store, &leader, three), Pruned::default());
+    assert_eq!(prune(&*store, &leader, three), PruneReport::default());
 }
 
 pub(crate) fn the_oldest_ends_go_by_age(open: Open<'_>) {

@@ -165,7 +165,7 @@ impl Running {
         carried: Vec<Carried>,
         again: Vec<ItemSpan>,
     ) {
-        let kept = self.store.kept_run(self.run).expect("readable");
+        let kept = self.store.stored_run(self.run).expect("readable");
         let kept = kept.expect("it is kept");
         let generation = kept.head.generation.next();
         let admitted = self.leader.ledger.runs_mut().admit(kept);

@@ -146,7 +146,7 @@ pub(crate) fn a_plan_is_put_together_from_its_parts(open: Open<'_>) {
     };
     let mut running = Running::new(open);
     assert_eq!(running.store.plan(R1), Ok(None));
-    assert_eq!(running.store.kept_run(R1), Ok(None));
+    assert_eq!(running.store.stored_run(R1), Ok(None));
     let at = running.at;
     // Two runs whose parts come in turns, in one batch and in several.
     let other = plan(vec![task("x", &[])]);
@@ -180,7 +180,7 @@ pub(crate) fn a_plan_is_put_together_from_its_parts(open: Open<'_>) {
         plan: whole,
         ended: Vec::new(),
     };
-    assert_eq!(running.store.kept_run(R1), Ok(Some(kept)));
+    assert_eq!(running.store.stored_run(R1), Ok(Some(kept)));
     running.takeover(open);
 }
 

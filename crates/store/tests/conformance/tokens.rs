@@ -3,7 +3,7 @@
 use baton_model::ids::{Epoch, TokenId};
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Role, SecretHash, Token};
-use baton_store::{StoreError, Taken};
+use baton_store::{StoreError, TakeOutcome};
 
 use crate::Open;
 
@@ -81,7 +81,7 @@ pub(crate) fn a_secret_belongs_to_one_token(open: Open<'_>) {
 pub(crate) fn tokens_are_made_beside_a_leader_and_do_not_disturb_it(open: Open<'_>) {
     let (leader, other) = (open(), open());
     let taken = leader.take(Epoch(0)).expect("takeable");
-    assert!(matches!(taken, Taken::Won(Epoch(1), _)));
+    assert!(matches!(taken, TakeOutcome::Won(Epoch(1), _)));
     let id = other.create_token(&new(1, Role::Worker)).expect("new");
     assert_eq!(leader.renew(Epoch(1)), Ok(()));
     assert_eq!(leader.tokens().expect("readable").len(), 1);

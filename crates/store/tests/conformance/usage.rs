@@ -8,7 +8,7 @@ use baton_model::outcome::{AttemptEnd, Outcome, Ran};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Wall};
 use baton_store::limits::USAGE_HOURS_KEPT;
-use baton_store::usage::{Hour, Usage, UsageQuery, Used};
+use baton_store::usage::{Hour, Usage, UsageQuery, UsageTotals};
 use baton_store::{Retention, Store};
 
 use crate::Open;
@@ -80,17 +80,17 @@ pub(crate) fn an_attempt_counts_in_the_hour_it_ended_with_what_was_set_aside(ope
     leader.commit_at(&*store, Wall(5_000), vec![Fact::AttemptConfirmed { lease }]);
     let end = Wall(HOUR + 4_000);
     leader.commit_at(&*store, end, vec![ended(lease, 0, Verdict::Done, None)]);
-    let waited = Used {
+    let waited = UsageTotals {
         waited: Millis(3_000),
-        ..Used::default()
+        ..UsageTotals::default()
     };
-    let worked = Used {
+    let worked = UsageTotals {
         done: 1,
         attempts: 1,
         cpu_claimed: Millis(HOUR / 2),
         memory_claimed: 4 * HOUR,
         cpu_used: Millis(70),
-        ..Used::default()
+        ..UsageTotals::default()
     };
     let row = |hour, used| Usage {
         hour: Hour(hour),
@@ -122,14 +122,14 @@ pub(crate) fn a_second_attempt_waits_from_its_rest_on_and_claims_what_it_was_giv
     let gave_up = ended(second, 1, Verdict::GaveUp, None);
     leader.commit_at(&*store, Wall(11_000), vec![gave_up]);
     let used = usage(&*store)[0].used;
-    let expected = Used {
+    let expected = UsageTotals {
         failed: 1,
         attempts: 2,
         cpu_claimed: Millis(1_500),
         memory_claimed: 4 * 2_000 + 8 * 1_000,
         cpu_used: Millis(140),
         waited: Millis(1_000),
-        ..Used::default()
+        ..UsageTotals::default()
     };
     assert_eq!(used, expected);
 }

@@ -146,8 +146,8 @@ fn damaged_pages_are_an_error_and_never_a_wrong_answer() {
         let taken = row.and_then(|row| store.take(row.epoch));
         match taken {
             // The damage is in the history, an index or a free page.
-            Ok(baton_store::Taken::Won(_, ledger)) => assert_eq!(*ledger, leader.left()),
-            Ok(baton_store::Taken::Overtaken) => panic!("nobody else wants the row"),
+            Ok(baton_store::TakeOutcome::Won(_, ledger)) => assert_eq!(*ledger, leader.left()),
+            Ok(baton_store::TakeOutcome::Overtaken) => panic!("nobody else wants the row"),
             Err(error) => assert!(matches!(error, StoreError::Corrupt(_)), "{error}"),
         }
         if matches!(store.check(), Err(StoreError::Corrupt(_))) {

@@ -39,7 +39,7 @@ fn a_store_of_schema_version_3_can_still_be_read_and_led() {
         (2, S::Done, 1),
     ];
     assert_eq!(stands, expected);
-    let done = store.kept_run(RunId(2)).expect("readable").expect("kept");
+    let done = store.stored_run(RunId(2)).expect("readable").expect("kept");
     let names: Vec<_> = done.plan.tasks.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["list", "each"]);
     assert_eq!(done.ended.len(), 3);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use baton_client::{Client, GoOn};
+use baton_client::{Client, ResumeRequest};
 use baton_model::api::{HaltRun, ResumePreview, ResumeRun, RetryRun};
 use baton_model::ids::RunId;
 use baton_model::workflow::Halt;
@@ -137,7 +137,7 @@ pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -
             Some(file.to_json())
         }
     };
-    let how = GoOn::Resume(ResumeRun {
+    let how = ResumeRequest::Resume(ResumeRun {
         file,
         params: given,
         generation: command.more.generation,
@@ -151,7 +151,7 @@ pub(in super::super) async fn retry(
     more: &More,
     client: &Client,
 ) -> Ended {
-    let how = GoOn::Retry(RetryRun {
+    let how = ResumeRequest::Retry(RetryRun {
         task: again.task.clone(),
         downstream: again.downstream,
         generation: more.generation,
@@ -159,17 +159,17 @@ pub(in super::super) async fn retry(
     go_on(run, &how, more, client).await
 }
 
-async fn go_on(run: RunId, how: &GoOn, more: &More, client: &Client) -> Ended {
+async fn go_on(run: RunId, how: &ResumeRequest, more: &More, client: &Client) -> Ended {
     let mut out = Output::new();
     if more.dry_run {
-        let preview = client.preview(run, how).await.map_err(refused)?;
+        let preview = client.preview_resume(run, how).await.map_err(refused)?;
         match more.json {
             true => out.json(&preview)?,
             false => shown(&preview).print(&mut out)?,
         }
         return out.done();
     }
-    let answer = client.go_on(run, how).await.map_err(refused)?;
+    let answer = client.resume_run(run, how).await.map_err(refused)?;
     let run = accepted(&answer)?;
     let waits = more.wait || more.watch;
     match (more.json, waits) {

@@ -10,7 +10,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::{Revision, TaskNo};
 use baton_model::library::TaskName;
 use baton_model::schedule::{SkipReason, Verdict};
-use baton_store::view::{Entry, Seq, TickQuery};
+use baton_store::view::{RecordedFact, Seq, TickQuery};
 
 use super::super::conditional::tagged;
 use super::super::given::Parameters;
@@ -102,7 +102,7 @@ async fn page(app: &App, task: Option<TaskNo>, path: &str, uri: &Uri) -> Answer<
     Ok(tagged(&list))
 }
 
-fn tick(entry: &Entry, name: &TaskName) -> Option<Tick> {
+fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
     let Fact::TickRecorded {
         revision,
         first,

@@ -168,7 +168,7 @@ async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
     // One at a time, and not while history is removed: what is read here is what the leader
     // goes by.
     let _history_stays = app.0.history.lock().await;
-    let kept = app.read(move |store| store.kept_run(run)).await?;
+    let kept = app.read(move |store| store.stored_run(run)).await?;
     let kept = kept.ok_or_else(|| unknown(run))?;
     let last = kept.head.generation;
     if how.generation.is_some_and(|wanted| wanted != last) {

@@ -113,7 +113,7 @@ impl App {
         let working = self.0.last_ended.of(record);
         let work = async || {
             let ended = self.read(move |store| {
-                Ok(store.kept_run(run)?.map(|kept| {
+                Ok(store.stored_run(run)?.map(|kept| {
                     let planned = Arc::new(Planned::new(kept.plan));
                     let progress = Progress::new(&planned, [], kept.ended);
                     Arc::new((planned, progress))

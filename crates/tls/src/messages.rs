@@ -8,7 +8,7 @@ use rustls::{AlertDescription, CertificateError};
 /// What the innermost failure of TLS was, if it was one: seen from the side that dials, about
 /// the one that was dialled.
 #[must_use]
-pub fn of(error: &(dyn Error + 'static)) -> Option<String> {
+pub fn describe(error: &(dyn Error + 'static)) -> Option<String> {
     Some(said(find(error)?))
 }
 
@@ -104,8 +104,8 @@ mod tests {
         let failed = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let inner = io::Error::new(io::ErrorKind::InvalidData, failed);
         let outer = io::Error::other(inner);
-        let text = of(&outer).expect("it is there");
+        let text = describe(&outer).expect("it is there");
         assert!(text.contains("--ca"), "{text}");
-        assert_eq!(of(&io::Error::other("else")), None);
+        assert_eq!(describe(&io::Error::other("else")), None);
     }
 }
