@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use baton_core::clock::{Dst, Fire, Fold, Gap, How, Schedule as Parsed, ScheduleError, Zone};
+use baton_core::clock::{
+    Dst, DstEffect, Fold, Gap, Occurrence, Schedule as Parsed, ScheduleError, Zone,
+};
 use baton_model::time::Wall;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -122,7 +124,7 @@ struct Seen {
     text: String,
     schedule: Parsed,
     from: Wall,
-    fires: Vec<Fire>,
+    occurrences: Vec<Occurrence>,
 }
 
 fn look(preview: &Preview) -> Result<Seen, ScheduleError> {
@@ -145,13 +147,13 @@ fn look(preview: &Preview) -> Result<Seen, ScheduleError> {
         None => now(),
     };
     let first = schedule.after(from);
-    let fires = std::iter::successors(first, |fire| schedule.after(fire.at));
-    let fires = fires.take(preview.n.into()).collect();
+    let occurrences = std::iter::successors(first, |occurrence| schedule.after(occurrence.at));
+    let occurrences = occurrences.take(preview.n.into()).collect();
     Ok(Seen {
         text,
         schedule,
         from,
-        fires,
+        occurrences,
     })
 }
 
@@ -159,19 +161,19 @@ impl Seen {
     fn print(&self, out: &mut Output) -> Ended {
         let zone = self.schedule.zone();
         writeln!(out, "{}, {}", self.schedule.describe(), zone.name())?;
-        if self.fires.is_empty() {
+        if self.occurrences.is_empty() {
             writeln!(out, "nothing is due after {}", zone.shown(self.from))?;
             return Ok(());
         }
         writeln!(out)?;
         let mut table = Table::headed(&["LOCAL", "UTC", "IN", ""]);
-        for fire in &self.fires {
-            let utc = Zone::UTC.rfc3339(fire.at).replace("+00:00", "Z");
+        for occurrence in &self.occurrences {
+            let utc = Zone::UTC.rfc3339(occurrence.at).replace("+00:00", "Z");
             table.row([
-                zone.shown(fire.at).into(),
+                zone.shown(occurrence.at).into(),
                 utc.into(),
-                span(between(self.from, fire.at)).into(),
-                note(fire.how).unwrap_or_default().into(),
+                span(between(self.from, occurrence.at)).into(),
+                note(occurrence.effect).unwrap_or_default().into(),
             ]);
         }
         table.print(out)?;
@@ -181,26 +183,26 @@ impl Seen {
     fn shown(&self) -> Shown {
         let zone = self.schedule.zone();
         let utc = |at: Wall| Zone::UTC.rfc3339(at).replace("+00:00", "Z");
-        let time = |fire: &Fire| Time {
-            local: zone.rfc3339(fire.at),
-            utc: utc(fire.at),
-            unix_ms: fire.at.0,
-            note: note(fire.how),
+        let time = |occurrence: &Occurrence| Time {
+            local: zone.rfc3339(occurrence.at),
+            utc: utc(occurrence.at),
+            unix_ms: occurrence.at.0,
+            note: note(occurrence.effect),
         };
         Shown {
             schedule: self.text.clone(),
             understood: self.schedule.describe(),
             timezone: zone.name().to_owned(),
             from: utc(self.from),
-            times: self.fires.iter().map(time).collect(),
+            times: self.occurrences.iter().map(time).collect(),
         }
     }
 }
 
-const fn note(how: How) -> Option<&'static str> {
-    match how {
-        How::Plain => None,
-        How::Moved => Some("moved: clocks are set forward"),
-        How::Again => Some("again: clocks were set back"),
+const fn note(effect: DstEffect) -> Option<&'static str> {
+    match effect {
+        DstEffect::None => None,
+        DstEffect::Shifted => Some("moved: clocks are set forward"),
+        DstEffect::Repeated => Some("again: clocks were set back"),
     }
 }

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use baton_core::clock::Zone;
-use baton_core::scheduler::{Config, Define, Effect, Expected, Input, Remove, Scheduler};
+use baton_core::scheduler::{
+    Config, DefineCommand, Effect, Input, Precondition, RemoveCommand, Scheduler,
+};
 use baton_core::step::Outbox;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, RequestId};
@@ -131,18 +133,18 @@ fn fill(path: &Path, effects: &Path) -> Vec<Entry> {
     let mut entries = Vec::new();
     for (given, batch) in GIVEN.iter().zip(1..) {
         let now = now();
-        let wish = Box::new(Define {
+        let command = Box::new(DefineCommand {
             name: TaskName {
                 owner: "o".to_owned(),
                 name: given.name.to_owned(),
             },
             definition: Arc::new(definition(given, effects)),
-            expected: Expected::Absent,
+            expected: Precondition::Absent,
             by_file: false,
             dry: false,
         });
         let request = RequestId(batch);
-        let step = core.handle(now, Input::Define { request, wish });
+        let step = core.handle(now, Input::Define { request, command });
         let facts = step.facts().iter().cloned();
         entries.extend(facts.map(|fact| Entry {
             epoch,
@@ -330,7 +332,7 @@ fn remove_all(store: &SqliteStore) {
     let mut core = Scheduler::new(Config::default(), epoch, *ledger, now());
     let mut outbox: Outbox<Effect> = Outbox::new(epoch);
     for given in &GIVEN {
-        let wish = Remove {
+        let command = RemoveCommand {
             name: TaskName {
                 owner: "o".to_owned(),
                 name: given.name.to_owned(),
@@ -339,7 +341,7 @@ fn remove_all(store: &SqliteStore) {
             by_file: false,
         };
         let request = RequestId(1);
-        let step = core.handle(now(), Input::Remove { request, wish });
+        let step = core.handle(now(), Input::Remove { request, command });
         let batch = outbox.accept(step).expect("a removal is a fact");
         let receipt = store.commit(batch, now().wall).expect("it lands");
         outbox.release(receipt);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use baton_core::leader::Row;
-use baton_core::ledger::KeptRun;
+use baton_core::ledger::StoredRun;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
@@ -159,7 +159,7 @@ impl Store for Faulty {
         self.inner.runs(query)
     }
 
-    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+    fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
         self.kept_run_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.stored_run(run)
     }

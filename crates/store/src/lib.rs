@@ -42,7 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 
 use baton_core::leader::Row;
-use baton_core::ledger::{KeptRun, Ledger};
+use baton_core::ledger::{Ledger, StoredRun};
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
@@ -247,7 +247,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// Where it cannot be read.
-    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError>;
+    fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError>;
 
     /// What a run carries out.
     ///

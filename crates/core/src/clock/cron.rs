@@ -24,7 +24,7 @@ struct Field {
     min: u32,
     max: u32,
     names: &'static [&'static str],
-    /// How to say an interval that the field cannot.
+    /// DstEffect to say an interval that the field cannot.
     unit: &'static str,
 }
 

@@ -57,20 +57,20 @@ use period::Period;
 
 /// A due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fire {
+pub struct Occurrence {
     pub at: Wall,
     /// What a change of clocks has to do with it.
-    pub how: How,
+    pub effect: DstEffect,
 }
 
 /// What a change of clocks has to do with a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
-    Plain,
+pub enum DstEffect {
+    None,
     /// The time was jumped over, and this one stands for it.
-    Moved,
+    Shifted,
     /// The clocks show the time again.
-    Again,
+    Repeated,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,11 +122,11 @@ impl Schedule {
 
     /// The first due time strictly after an instant, if there is one.
     #[must_use]
-    pub fn after(&self, instant: Wall) -> Option<Fire> {
+    pub fn after(&self, instant: Wall) -> Option<Occurrence> {
         let second = instant.0 / 1_000;
-        let plain = |second: u64| Fire {
+        let plain = |second: u64| Occurrence {
             at: Wall(second * 1_000),
-            how: How::Plain,
+            effect: DstEffect::None,
         };
         let signed = i64::try_from(second).ok().filter(|at| *at < END_SECONDS)?;
         match &self.rule {

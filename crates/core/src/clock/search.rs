@@ -12,19 +12,19 @@ use baton_model::time::Wall;
 use super::civil::{Civil, Pattern};
 use super::limits::{CYCLE_SECONDS, END_SECONDS};
 use super::zone::{Segment, Zone};
-use super::{Dst, Fire, Fold, Gap, How};
+use super::{Dst, DstEffect, Fold, Gap, Occurrence};
 
 /// The first due instant after `after`.
-pub(super) fn next(pattern: &Pattern, zone: &Zone, dst: Dst, after: i64) -> Option<Fire> {
+pub(super) fn next(pattern: &Pattern, zone: &Zone, dst: Dst, after: i64) -> Option<Occurrence> {
     let dst = effective(pattern, dst);
     let mut segment = zone.segment(after);
     let mut from = after + 1;
     loop {
-        if let Some((at, how)) = in_segment(pattern, &segment, dst, from)
+        if let Some((at, effect)) = in_segment(pattern, &segment, dst, from)
             && at < segment.end.min(END_SECONDS)
         {
             let at = Wall(u64::try_from(at).ok()? * 1_000);
-            return Some(Fire { at, how });
+            return Some(Occurrence { at, effect });
         }
         if segment.end.saturating_sub(after) > CYCLE_SECONDS {
             return None;
@@ -69,15 +69,24 @@ fn effective(pattern: &Pattern, dst: Dst) -> Dst {
 
 /// The first due instant of a segment at or after `from`, which may lie before the
 /// segment if that is the first one looked at.
-fn in_segment(pattern: &Pattern, segment: &Segment, dst: Dst, from: i64) -> Option<(i64, How)> {
+fn in_segment(
+    pattern: &Pattern,
+    segment: &Segment,
+    dst: Dst,
+    from: i64,
+) -> Option<(i64, DstEffect)> {
     let shown = pattern.at_or_after(shown_from(segment, dst, from));
     let shown = shown.map(|civil| {
         let again = segment.fold_end().is_some_and(|end| civil < end);
-        let how = if again { How::Again } else { How::Plain };
-        (segment.instant(civil), how)
+        let effect = if again {
+            DstEffect::Repeated
+        } else {
+            DstEffect::None
+        };
+        (segment.instant(civil), effect)
     });
-    let moved = moved(pattern, segment, dst, from).map(|at| (at, How::Moved));
-    // Plain comes first in the order of `How`: a moved time that meets a plain one is
+    let moved = moved(pattern, segment, dst, from).map(|at| (at, DstEffect::Shifted));
+    // Plain comes first in the order of `DstEffect`: a moved time that meets a plain one is
     // nothing special.
     shown.into_iter().chain(moved).min()
 }

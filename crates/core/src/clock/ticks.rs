@@ -249,7 +249,10 @@ impl Entry {
     /// Everything up to `accounted` has its record now.
     fn advance(&mut self, key: Key, accounted: Wall) {
         self.accounted = accounted;
-        self.nominal = self.schedule.after(accounted).map_or(NEVER, |fire| fire.at);
+        self.nominal = self
+            .schedule
+            .after(accounted)
+            .map_or(NEVER, |occurrence| occurrence.at);
         self.wake = match self.nominal {
             NEVER => NEVER,
             nominal => self.planned(key, nominal),
@@ -262,7 +265,10 @@ impl Entry {
         if self.policy.jitter.0 == 0 {
             return nominal;
         }
-        let next = self.schedule.after(nominal).map_or(NEVER, |fire| fire.at);
+        let next = self
+            .schedule
+            .after(nominal)
+            .map_or(NEVER, |occurrence| occurrence.at);
         let room = self.policy.jitter.min(next.since(nominal));
         Wall(nominal.0 + mix(mix(key.0) ^ nominal.0) % room.0.max(1))
     }

@@ -42,7 +42,7 @@ pub struct Instance {
     /// Whether somebody wants it stopped.
     pub stop_requested: bool,
     /// What is different for its next attempts; nothing until one was.
-    pub again: Option<Box<Again>>,
+    pub next_attempt: Option<Box<Again>>,
 }
 
 impl Instance {
@@ -56,7 +56,7 @@ impl Instance {
             failures: 0,
             losses: 0,
             stop_requested: false,
-            again: None,
+            next_attempt: None,
         }
     }
 
@@ -71,13 +71,16 @@ impl Instance {
     /// What its next attempt, or the one that runs, may use.
     #[must_use]
     pub fn allowance(&self) -> Allowance {
-        let scaled = self.again.as_ref().and_then(|it| it.allowance.clone());
+        let scaled = self
+            .next_attempt
+            .as_ref()
+            .and_then(|it| it.allowance.clone());
         scaled.unwrap_or_else(|| self.spec.allowance())
     }
 
     #[must_use]
     pub fn not_before(&self) -> Option<Wall> {
-        self.again.as_ref()?.not_before
+        self.next_attempt.as_ref()?.not_before
     }
 
     /// What follows for this instance if its attempt ends like this.
@@ -95,7 +98,7 @@ impl Instance {
     /// What is different for the next attempt, if this one ends like this and another
     /// follows.
     #[must_use]
-    pub fn again(&self, now: Wall, end: AttemptEnd) -> Option<Again> {
+    pub fn next_attempt(&self, now: Wall, end: AttemptEnd) -> Option<Again> {
         triage::again(end, self.failures, &self.spec.retry, &self.allowance(), now)
     }
 
@@ -111,7 +114,7 @@ impl Instance {
             holder,
             confirmed: false,
         }));
-        if let Some(again) = &mut self.again {
+        if let Some(again) = &mut self.next_attempt {
             again.not_before = None;
         }
         Ok(())
@@ -149,10 +152,10 @@ impl Instance {
         }
         if let Some(again) = again {
             let allowance = again.allowance.clone().or_else(|| {
-                let before = self.again.take()?;
+                let before = self.next_attempt.take()?;
                 before.allowance
             });
-            self.again = Some(Box::new(Again {
+            self.next_attempt = Some(Box::new(Again {
                 not_before: again.not_before,
                 allowance,
             }));
@@ -188,7 +191,7 @@ impl Instance {
         self.failures = 0;
         self.losses = 0;
         self.stop_requested = false;
-        self.again = None;
+        self.next_attempt = None;
         Ok(())
     }
 

@@ -41,7 +41,7 @@ pub use ids::IdSet;
 pub use instance::{Instance, Lease};
 pub use library::{Library, Task};
 pub use restore::Parts;
-pub use runs::{KeptRun, Run, RunHead, Runs, Stops};
+pub use runs::{Run, RunHead, Runs, Stops, StoredRun};
 pub use waiting::Range;
 
 use waiting::Waiting;

@@ -9,7 +9,7 @@ use baton_model::library::IdempotencyKey;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::{Instance, KeptRun, Ledger, LedgerError, Range, RunHead, Task};
+use super::{Instance, Ledger, LedgerError, Range, RunHead, StoredRun, Task};
 
 /// A ledger taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Parts {
     /// What requests have brought about, the oldest first.
     pub keys: Vec<(TaskNo, IdempotencyKey, InstanceId)>,
     /// Runs that are not over, with their plans and what has ended of them.
-    pub runs: Vec<KeptRun>,
+    pub runs: Vec<StoredRun>,
     /// Those that are over, without.
     pub ended_runs: Vec<RunHead>,
     /// The last run that there ever was.

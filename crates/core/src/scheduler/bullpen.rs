@@ -25,8 +25,8 @@ use crate::timers::Timers;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bullpen {
     placement: Placement,
-    resting: Timers<InstanceId>,
-    rests_until: BTreeMap<InstanceId, Mono>,
+    backoffs: Timers<InstanceId>,
+    backoff_until: BTreeMap<InstanceId, Mono>,
     /// What placement would not take, which only its limits can cause. They are offered
     /// again as others leave.
     overflow: BTreeMap<InstanceId, InstanceId>,
@@ -85,17 +85,17 @@ impl Bullpen {
                 // rests for longer than was ever meant.
                 let rest = rest.min(instance.spec.retry.backoff.max);
                 let until = now.mono + rest;
-                self.resting.arm(instance.id, until);
-                self.rests_until.insert(instance.id, until);
+                self.backoffs.arm(instance.id, until);
+                self.backoff_until.insert(instance.id, until);
             }
             _ => self.ready(instance),
         }
     }
 
     /// Lets those start whose rest is over.
-    pub(crate) fn rested(&mut self, ledger: &Ledger, now: Mono) {
-        while let Some(id) = self.resting.pop_due(now) {
-            self.rests_until.remove(&id);
+    pub(crate) fn end_backoffs(&mut self, ledger: &Ledger, now: Mono) {
+        while let Some(id) = self.backoffs.pop_due(now) {
+            self.backoff_until.remove(&id);
             if let Some(instance) = ledger.instance(id) {
                 self.ready(instance);
             }
@@ -104,25 +104,25 @@ impl Bullpen {
 
     /// When the next rest is over.
     pub(crate) fn next_due(&self) -> Option<Mono> {
-        self.resting.next()
+        self.backoffs.next()
     }
 
     /// Until when an instance rests.
-    pub(crate) fn rests_until(&self, id: InstanceId) -> Option<Mono> {
-        self.rests_until.get(&id).copied()
+    pub(crate) fn backoff_until(&self, id: InstanceId) -> Option<Mono> {
+        self.backoff_until.get(&id).copied()
     }
 
     /// These shall not start.
     pub(crate) fn withdraw(&mut self, first: InstanceId, last: InstanceId) {
         self.placement.withdrawn(first, last);
-        let resting: Vec<_> = self
-            .rests_until
+        let waiting: Vec<_> = self
+            .backoff_until
             .range(first..=last)
             .map(|(id, _)| *id)
             .collect();
-        for id in resting {
-            self.resting.disarm(&id);
-            self.rests_until.remove(&id);
+        for id in waiting {
+            self.backoffs.disarm(&id);
+            self.backoff_until.remove(&id);
         }
     }
 

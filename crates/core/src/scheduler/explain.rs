@@ -11,14 +11,14 @@ use crate::placement::Waiting;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// It rests after a failure.
-    Resting {
+    Backoff {
         /// For so long still.
         left: Millis,
     },
     /// This scheduler remembers nothing and waits for the workers of the one before.
     InitialWait,
     /// It waits for a worker.
-    Place(Waiting),
+    Placement(Waiting),
     /// It was given to a worker that has not confirmed it.
     Confirmation { worker: WorkerName },
     /// It may or may not be running.
@@ -70,13 +70,13 @@ impl Scheduler {
     }
 
     fn explain_waiting(&self, id: InstanceId, now: Now) -> Reason {
-        if let Some(until) = self.bullpen.rests_until(id) {
+        if let Some(until) = self.bullpen.backoff_until(id) {
             let left = until.since(now.mono);
-            return Reason::Resting { left };
+            return Reason::Backoff { left };
         }
         if self.is_waiting() {
             return Reason::InitialWait;
         }
-        Reason::Place(self.bullpen.explain(id).unwrap_or(Waiting::Nothing))
+        Reason::Placement(self.bullpen.explain(id).unwrap_or(Waiting::Nothing))
     }
 }

@@ -18,7 +18,7 @@ use crate::protocol::scheduler::context::{Cx, Effect, StoreMode, SubmitError};
 
 /// What must be so for a definition to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Expected {
+pub enum Precondition {
     Anything,
     /// The library has no such task.
     Absent,
@@ -28,10 +28,10 @@ pub enum Expected {
 
 /// A task to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Define {
+pub struct DefineCommand {
     pub name: TaskName,
     pub definition: Arc<Definition>,
-    pub expected: Expected,
+    pub expected: Precondition,
     /// Whoever keeps the directory of the library says it, and not somebody else.
     pub by_file: bool,
     /// Only say what would come of it.
@@ -40,7 +40,7 @@ pub struct Define {
 
 /// What came of a definition, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Defined {
+pub struct DefineReply {
     /// The revision that the task has now.
     pub revision: Revision,
     pub change: Change,
@@ -111,7 +111,7 @@ impl std::error::Error for LibraryError {}
 
 /// A wish to launch a task of the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fire {
+pub struct TriggerCommand {
     pub name: TaskName,
     /// What an instance asks for, where parameters were given, and of which revision.
     pub bound: Option<(Revision, Box<InstanceSpec>)>,
@@ -136,15 +136,15 @@ pub enum Trust {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fired {
+pub struct TriggerReply {
     /// The instance.
     pub instance: InstanceId,
     /// An earlier request of the same key has launched it.
-    pub again: bool,
+    pub repeated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FireError {
+pub enum TriggerError {
     /// There is no such task.
     Unknown,
     /// It is not to be triggered over HTTP.
@@ -165,7 +165,7 @@ pub enum FireError {
     StrictNeedsStore,
 }
 
-impl fmt::Display for FireError {
+impl fmt::Display for TriggerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("there is no such task in the library"),
@@ -189,39 +189,48 @@ impl fmt::Display for FireError {
     }
 }
 
-impl std::error::Error for FireError {}
+impl std::error::Error for TriggerError {}
 
-pub(super) fn define(cx: &mut Cx<'_>, table: &mut Timetable, request: RequestId, wish: Define) {
-    let answer = defined(cx, table, wish);
+pub(super) fn define(
+    cx: &mut Cx<'_>,
+    table: &mut Timetable,
+    request: RequestId,
+    command: DefineCommand,
+) {
+    let answer = try_define(cx, table, command);
     cx.step.emit(Effect::Defined(request, answer));
 }
 
-fn defined(cx: &mut Cx<'_>, table: &mut Timetable, wish: Define) -> Result<Defined, LibraryError> {
+fn try_define(
+    cx: &mut Cx<'_>,
+    table: &mut Timetable,
+    command: DefineCommand,
+) -> Result<DefineReply, LibraryError> {
     let library = cx.ledger.library();
-    let before = library.find(&wish.name);
+    let before = library.find(&command.name);
     let live = before.filter(|task| task.is_defined());
-    match (wish.expected, live) {
-        (Expected::Absent, Some(task)) => return Err(LibraryError::Exists(task.revision)),
-        (Expected::Revision(_), None) => return Err(LibraryError::Unknown),
-        (Expected::Revision(revision), Some(task)) if task.revision != revision => {
+    match (command.expected, live) {
+        (Precondition::Absent, Some(task)) => return Err(LibraryError::Exists(task.revision)),
+        (Precondition::Revision(_), None) => return Err(LibraryError::Unknown),
+        (Precondition::Revision(revision), Some(task)) if task.revision != revision => {
             return Err(LibraryError::Revised(task.revision));
         }
         _ => {}
     }
     if let Some(file) = live.and_then(Task::file)
-        && !wish.by_file
+        && !command.by_file
     {
         return Err(LibraryError::FromFile(file.to_owned()));
     }
     if let Some(task) = live
-        && task.says(&wish.definition)
+        && task.says(&command.definition)
     {
-        return Ok(Defined {
+        return Ok(DefineReply {
             revision: task.revision,
             change: Change::Unchanged,
         });
     }
-    check(cx, &wish)?;
+    check(cx, &command)?;
     let revision = before.map_or(Revision(1), |task| task.revision.next());
     let change = match live {
         Some(_) => Change::Replaced,
@@ -231,26 +240,30 @@ fn defined(cx: &mut Cx<'_>, table: &mut Timetable, wish: Define) -> Result<Defin
     let Some(number) = number.or_else(|| library.next_number()) else {
         return Err(LibraryError::Full);
     };
-    if !wish.dry {
+    if !command.dry {
         table.due(cx);
-        let from = timetable::begins(cx.ledger.library().task(number), &wish.definition, cx.now);
+        let from = timetable::begins(
+            cx.ledger.library().task(number),
+            &command.definition,
+            cx.now,
+        );
         if from == cx.now.wall && !cx.config.bugs.has(Bug::ReplacedForgotten) {
             table.close(cx, number);
         }
         cx.commit(Fact::TaskDefined {
             task: number,
-            name: wish.name,
+            name: command.name,
             revision,
             from,
-            definition: wish.definition,
+            definition: command.definition,
         });
-        entered(cx, table, number)?;
+        enter(cx, table, number)?;
     }
-    Ok(Defined { revision, change })
+    Ok(DefineReply { revision, change })
 }
 
-fn check(cx: &Cx<'_>, wish: &Define) -> Result<(), LibraryError> {
-    let definition = &wish.definition;
+fn check(cx: &Cx<'_>, command: &DefineCommand) -> Result<(), LibraryError> {
+    let definition = &command.definition;
     let trigger = &definition.trigger;
     timetable::check(definition).map_err(|error| {
         LibraryError::Schedule(format!(
@@ -269,7 +282,7 @@ fn check(cx: &Cx<'_>, wish: &Define) -> Result<(), LibraryError> {
     if trigger.after.len() > AFTER_MAX {
         return Err(LibraryError::TooManyAfter);
     }
-    match cycle(cx.ledger.library(), &wish.name, &trigger.after) {
+    match cycle(cx.ledger.library(), &command.name, &trigger.after) {
         Some(path) => Err(LibraryError::Cycle(path)),
         None => Ok(()),
     }
@@ -301,7 +314,7 @@ fn cycle(library: &Library, name: &TaskName, after: &[TaskName]) -> Option<Vec<T
 }
 
 /// Lets the timetable know of a task as it is now.
-fn entered(cx: &Cx<'_>, table: &mut Timetable, number: TaskNo) -> Result<(), LibraryError> {
+fn enter(cx: &Cx<'_>, table: &mut Timetable, number: TaskNo) -> Result<(), LibraryError> {
     match cx.ledger.library().task(number) {
         Some(task) => table
             .enter(task)
@@ -312,33 +325,41 @@ fn entered(cx: &Cx<'_>, table: &mut Timetable, number: TaskNo) -> Result<(), Lib
 
 /// A task to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remove {
+pub struct RemoveCommand {
     pub name: TaskName,
     /// The revision that it must have, if it matters.
     pub expected: Option<Revision>,
-    /// See [`Define::by_file`].
+    /// See [`DefineCommand::by_file`].
     pub by_file: bool,
 }
 
-pub(super) fn remove(cx: &mut Cx<'_>, table: &mut Timetable, request: RequestId, wish: &Remove) {
-    let answer = removed(cx, table, wish);
+pub(super) fn remove(
+    cx: &mut Cx<'_>,
+    table: &mut Timetable,
+    request: RequestId,
+    command: &RemoveCommand,
+) {
+    let answer = try_remove(cx, table, command);
     cx.step.emit(Effect::Removed(request, answer));
 }
 
-fn removed(
+fn try_remove(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
-    wish: &Remove,
+    command: &RemoveCommand,
 ) -> Result<Revision, LibraryError> {
-    let task = cx.ledger.library().find(&wish.name);
+    let task = cx.ledger.library().find(&command.name);
     let task = task.filter(|task| task.is_defined());
     let task = task.ok_or(LibraryError::Unknown)?;
     let (number, revision) = (task.number, task.revision);
-    if wish.expected.is_some_and(|expected| expected != revision) {
+    if command
+        .expected
+        .is_some_and(|expected| expected != revision)
+    {
         return Err(LibraryError::Revised(revision));
     }
     if let Some(file) = task.file()
-        && !wish.by_file
+        && !command.by_file
     {
         return Err(LibraryError::FromFile(file.to_owned()));
     }
@@ -348,67 +369,76 @@ fn removed(
         task: number,
         revision,
     });
-    entered(cx, table, number)?;
+    enter(cx, table, number)?;
     Ok(revision)
 }
 
-pub(super) fn fire(cx: &mut Cx<'_>, table: &mut Timetable, request: RequestId, wish: Fire) {
-    let stranger = wish.trust == Trust::Stranger;
-    let answer = fired(cx, table, wish);
+pub(super) fn trigger(
+    cx: &mut Cx<'_>,
+    table: &mut Timetable,
+    request: RequestId,
+    command: TriggerCommand,
+) {
+    let stranger = command.trust == Trust::Stranger;
+    let answer = try_trigger(cx, table, command);
     // Nor are strangers told which tasks there are.
     let answer = answer.map_err(|error| match error {
-        FireError::Unknown | FireError::NotRemote if stranger => FireError::Secret,
+        TriggerError::Unknown | TriggerError::NotRemote if stranger => TriggerError::Secret,
         error => error,
     });
-    cx.step.emit(Effect::Fired(request, answer));
+    cx.step.emit(Effect::Triggered(request, answer));
 }
 
-fn fired(cx: &mut Cx<'_>, table: &mut Timetable, wish: Fire) -> Result<Fired, FireError> {
+fn try_trigger(
+    cx: &mut Cx<'_>,
+    table: &mut Timetable,
+    command: TriggerCommand,
+) -> Result<TriggerReply, TriggerError> {
     let library = cx.ledger.library();
-    let task = library.find(&wish.name).cloned();
-    let task = task.filter(Task::is_defined).ok_or(FireError::Unknown)?;
+    let task = library.find(&command.name).cloned();
+    let task = task.filter(Task::is_defined).ok_or(TriggerError::Unknown)?;
     let (number, revision) = (task.number, task.revision);
-    let trigger = task.trigger().ok_or(FireError::Unknown)?;
-    if wish.by == By::Remote {
+    let trigger = task.trigger().ok_or(TriggerError::Unknown)?;
+    if command.by == By::Remote {
         if !trigger.remote {
-            return Err(FireError::NotRemote);
+            return Err(TriggerError::NotRemote);
         }
         let secret = trigger.secret_sha256.as_ref();
-        let shown = secret == wish.secret_sha256.as_ref();
-        let opens = match wish.trust {
+        let shown = secret == command.secret_sha256.as_ref();
+        let opens = match command.trust {
             Trust::Known => true,
             Trust::Open => secret.is_none() || shown,
             Trust::Stranger => secret.is_some() && shown,
         };
         if !opens {
-            return Err(FireError::Secret);
+            return Err(TriggerError::Secret);
         }
     }
-    if let Some(key) = &wish.key
+    if let Some(key) = &command.key
         && let Some(before) = library.triggered(number, key)
     {
         return match before.request == key.request {
-            true => Ok(Fired {
+            true => Ok(TriggerReply {
                 instance: before.instance,
-                again: true,
+                repeated: true,
             }),
-            false => Err(FireError::KeyUsed(before.instance)),
+            false => Err(TriggerError::KeyUsed(before.instance)),
         };
     }
-    let mut spec = match wish.bound {
-        Some((bound, _)) if bound != revision => return Err(FireError::Revised(revision)),
+    let mut spec = match command.bound {
+        Some((bound, _)) if bound != revision => return Err(TriggerError::Revised(revision)),
         Some((_, spec)) => *spec,
-        None => task.spec().ok_or(FireError::NeedsParameters)?,
+        None => task.spec().ok_or(TriggerError::NeedsParameters)?,
     };
     // A definition whose parameters were open could not be asked.
     if cx.config.store == StoreMode::Memory && spec.exclusive == Exclusive::Strict {
-        return Err(FireError::StrictNeedsStore);
+        return Err(TriggerError::StrictNeedsStore);
     }
     match table.admit(cx, number, trigger, Verdict::Launch) {
         Verdict::Skip(SkipReason::MaxInstances { limit }) => {
-            return Err(FireError::MaxInstances(limit));
+            return Err(TriggerError::MaxInstances(limit));
         }
-        Verdict::Skip(_) => return Err(FireError::LaunchRate),
+        Verdict::Skip(_) => return Err(TriggerError::LaunchRate),
         Verdict::Launch | Verdict::Late { .. } => {}
     }
     spec.origin = Some(timetable::origin_of(number, revision));
@@ -417,11 +447,11 @@ fn fired(cx: &mut Cx<'_>, table: &mut Timetable, wish: Fire) -> Result<Fired, Fi
     cx.commit(Fact::InstanceTriggered {
         instance,
         task: number,
-        by: wish.by,
-        key: wish.key,
+        by: command.by,
+        key: command.key,
     });
-    Ok(Fired {
+    Ok(TriggerReply {
         instance,
-        again: false,
+        repeated: false,
     })
 }

@@ -45,11 +45,12 @@ pub use crate::protocol::scheduler::context::{
 };
 pub use explain::{Reason, Unsure};
 pub use library::{
-    Change, Define, Defined, Expected, Fire, FireError, Fired, LibraryError, Remove, Trust,
+    Change, DefineCommand, DefineReply, LibraryError, Precondition, RemoveCommand, TriggerCommand,
+    TriggerError, TriggerReply, Trust,
 };
 
 pub use run_view::{RunView, TaskView};
-pub use runs::{Resume, RunError, RunWish};
+pub use runs::{Resume, RunCommand, RunError};
 
 /// What can happen to a leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,16 +103,22 @@ pub enum Input {
     /// A person wants a task in the library.
     Define {
         request: RequestId,
-        wish: Box<Define>,
+        command: Box<DefineCommand>,
     },
     /// A person wants a task out of the library.
-    Remove { request: RequestId, wish: Remove },
+    Remove {
+        request: RequestId,
+        command: RemoveCommand,
+    },
     /// Somebody triggers a task of the library.
-    Fire { request: RequestId, wish: Fire },
+    Trigger {
+        request: RequestId,
+        command: TriggerCommand,
+    },
     /// Somebody wants something of a run.
     Run {
         request: RequestId,
-        wish: Box<RunWish>,
+        command: Box<RunCommand>,
     },
 }
 
@@ -146,7 +153,7 @@ impl Scheduler {
     ) -> Self {
         ledger.drop_all_ended();
         ledger.runs_mut().drop_all_ended();
-        ledger.runs_mut().wake_all();
+        ledger.runs_mut().mark_all_dirty();
         let mut counts = Counts::default();
         let mut step = Step::default();
         let mut bullpen = Bullpen::restore(&ledger, limits, now);
@@ -194,7 +201,7 @@ impl Scheduler {
         protocol.raise_lease_time(&mut cx);
         match input {
             Input::Tick => {
-                cx.bullpen.rested(cx.ledger, now.mono);
+                cx.bullpen.end_backoffs(cx.ledger, now.mono);
                 cx.bullpen.retry_overflow(cx.ledger);
                 table.due(&mut cx);
                 deadlines.due(&mut cx);
@@ -226,15 +233,21 @@ impl Scheduler {
             } => {
                 protocol.read_logs(&mut cx, request, &worker, query);
             }
-            Input::Define { request, wish } => library::define(&mut cx, table, request, *wish),
-            Input::Remove { request, wish } => library::remove(&mut cx, table, request, &wish),
-            Input::Fire { request, wish } => library::fire(&mut cx, table, request, wish),
-            Input::Run { request, wish } => runs::wish(&mut cx, deadlines, request, *wish),
+            Input::Define { request, command } => {
+                library::define(&mut cx, table, request, *command)
+            }
+            Input::Remove { request, command } => {
+                library::remove(&mut cx, table, request, &command)
+            }
+            Input::Trigger { request, command } => {
+                library::trigger(&mut cx, table, request, command)
+            }
+            Input::Run { request, command } => runs::execute(&mut cx, deadlines, request, *command),
         }
         for (instance, origin) in std::mem::take(cx.done) {
             table.follow(&mut cx, instance, origin);
         }
-        while let Some(run) = cx.ledger.runs_mut().take_restless() {
+        while let Some(run) = cx.ledger.runs_mut().next_dirty() {
             runs::look_after(&mut cx, protocol, deadlines, run);
         }
         protocol.end_initial_wait_if_safe(&cx);
@@ -245,10 +258,10 @@ impl Scheduler {
     /// When [`Input::Tick`] is wanted next.
     #[must_use]
     pub fn next_due(&self) -> Option<Mono> {
-        let rest = self.bullpen.next_due();
+        let backoff = self.bullpen.next_due();
         let protocol = self.protocol.next_due();
         let runs = self.deadlines.next();
-        rest.into_iter().chain(protocol).chain(runs).min()
+        backoff.into_iter().chain(protocol).chain(runs).min()
     }
 
     /// When [`Input::Tick`] is wanted because of a schedule. By the wall clock, which may be

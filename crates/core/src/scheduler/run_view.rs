@@ -9,7 +9,7 @@ use baton_model::time::{Millis, Now};
 use super::Scheduler;
 use super::explain::Reason;
 use crate::ledger::RunHead;
-use crate::workflow::{Planned, Progress, Tally};
+use crate::workflow::{Dag, Progress, Tally};
 
 /// Instances of a task that are looked at for one that waits.
 const LOOKED_AT_MAX: usize = 64;
@@ -17,7 +17,7 @@ const LOOKED_AT_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunView {
     pub head: RunHead,
-    pub planned: Arc<Planned>,
+    pub dag: Arc<Dag>,
     /// Where all its items stand.
     pub total: Tally,
     /// How many instances have a lease.
@@ -47,8 +47,8 @@ pub struct TaskView {
 }
 
 /// The first task that a task comes after and that is not over.
-fn waits_for(planned: &Planned, progress: &Progress, task: u32) -> Option<u32> {
-    let after = &planned.plan.tasks.get(task as usize)?.after;
+fn waits_for(dag: &Dag, progress: &Progress, task: u32) -> Option<u32> {
+    let after = &dag.plan.tasks.get(task as usize)?.after;
     let open = |task: &u32| {
         let tally = progress.tally(*task);
         tally.settled() < tally.all()
@@ -62,7 +62,7 @@ impl Scheduler {
     pub fn run_view(&self, id: RunId, from: u32, limit: usize, now: Now) -> Option<RunView> {
         let run = self.ledger.runs().run(id)?;
         let progress = &run.progress;
-        let count = u32::try_from(run.planned.plan.tasks.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
         let tasks = (from..count).take(limit).map(|task| TaskView {
             task,
             tally: progress.tally(task),
@@ -76,13 +76,13 @@ impl Scheduler {
                     instance.is_none_or(|instance| instance.lease.is_none())
                 })
                 .and_then(|id| Some((id, self.explain(id, now)?))),
-            waits_for: waits_for(&run.planned, progress, task),
+            waits_for: waits_for(&run.dag, progress, task),
             mean: run.mean(task),
         });
         let problems = progress.problems();
         Some(RunView {
             head: run.head.clone(),
-            planned: Arc::clone(&run.planned),
+            dag: Arc::clone(&run.dag),
             total: *progress.total(),
             leased: run.all_leased(),
             problems: problems

@@ -5,7 +5,7 @@ use baton_model::task::{Check, Probe, ProcessSpec, Run};
 use baton_model::workflow::Part;
 
 use super::template::{self, Piece, Reference};
-use super::{Planned, Progress, items};
+use super::{Dag, Progress, items};
 
 /// In which a task of a run finds which run it is of.
 const RUN: &str = "BATON_RUN";
@@ -18,15 +18,15 @@ const ITEM_INDEX: &str = "BATON_ITEM_INDEX";
 
 /// The spec of one item.
 #[must_use]
-pub fn spec(planned: &Planned, progress: &Progress, part: Part) -> InstanceSpec {
-    let task = &planned.plan.tasks[part.task as usize];
-    let value = progress.value(planned, part.task, part.item);
+pub fn spec(dag: &Dag, progress: &Progress, part: Part) -> InstanceSpec {
+    let task = &dag.plan.tasks[part.task as usize];
+    let value = progress.value(dag, part.task, part.item);
     let mut spec = (*task.spec).clone();
     let place = (part.task, part.item);
     texts(&mut spec, &mut |text| {
         if text.contains("{{") {
             *text = template::render(text, |reference| {
-                progress.filled(planned, place, value.as_ref(), reference)
+                progress.filled(dag, place, value.as_ref(), reference)
             });
         }
     });

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 
 use baton_model::workflow::{Carried, Edges, ItemSpan, Items, Plan, PlanTask};
 
-use super::{Ended, Planned, items};
+use super::{Dag, ItemResult, items};
 
 /// What becomes of a task under another plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fate {
+pub enum TaskChange {
     /// It is what it was.
-    Same,
+    Unchanged,
     /// It was not there.
     New,
     /// It has changed.
@@ -30,7 +30,7 @@ pub enum Fate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// For each task of the new plan.
-    pub fates: Vec<Fate>,
+    pub changes: Vec<TaskChange>,
     /// What stays DONE, of everything that could be.
     pub carried: Vec<Carried>,
     /// Tasks that are no more.
@@ -40,29 +40,29 @@ pub struct Comparison {
 /// Holds a new plan against the one before it. `lengths` says how many items each task of the
 /// one before had.
 #[must_use]
-pub fn compare(before: &Planned, after: &Planned, lengths: impl Fn(u32) -> u32) -> Comparison {
+pub fn compare(before: &Dag, after: &Dag, lengths: impl Fn(u32) -> u32) -> Comparison {
     let mut comparison = Comparison::default();
     for (task, at) in after.plan.tasks.iter().zip(0_u32..) {
         let was = before.place(&task.name);
         let upstream_changed = task.after.iter().any(|it| {
-            let fate = comparison.fates.get(it.task as usize);
-            fate != Some(&Fate::Same)
+            let change = comparison.changes.get(it.task as usize);
+            change != Some(&TaskChange::Unchanged)
         });
-        let fate = match was {
-            None => Fate::New,
+        let change = match was {
+            None => TaskChange::New,
             Some(was) => {
                 let old = &before.plan.tasks[was as usize];
                 if !same(&before.plan, old, &after.plan, task) {
-                    Fate::Changed
+                    TaskChange::Changed
                 } else if upstream_changed {
-                    Fate::Downstream
+                    TaskChange::Downstream
                 } else {
                     let length = lengths(was);
                     carry(old, task, was, at, length, &mut comparison.carried)
                 }
             }
         };
-        comparison.fates.push(fate);
+        comparison.changes.push(change);
     }
     let gone = before.plan.tasks.iter();
     let gone = gone.filter(|task| after.place(&task.name).is_none());
@@ -110,7 +110,7 @@ fn carry(
     at: u32,
     length: u32,
     carried: &mut Vec<Carried>,
-) -> Fate {
+) -> TaskChange {
     let by_item = |task: &PlanTask| {
         let lists = task.after.iter().filter(|it| it.edges != Edges::All);
         lists.map(|it| it.edges.clone()).collect::<Vec<_>>()
@@ -121,10 +121,10 @@ fn carry(
         if let Some(last) = length.checked_sub(1) {
             carried.push(carried_span(was, 0, last, at, 0));
         }
-        return Fate::Same;
+        return TaskChange::Unchanged;
     }
     if !edges || !by_item(new).is_empty() {
-        return Fate::Changed;
+        return TaskChange::Changed;
     }
     let mut places: BTreeMap<String, u32> = BTreeMap::new();
     for item in 0..length {
@@ -149,7 +149,7 @@ fn carry(
             _ => carried.push(carried_span(was, from, from, at, item)),
         }
     }
-    Fate::Changed
+    TaskChange::Changed
 }
 
 const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> Carried {
@@ -166,21 +166,21 @@ const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> Ca
 
 /// Where items are under another plan.
 #[derive(Clone, Debug, Default)]
-pub struct Moves(BTreeMap<(u32, u32), Carried>);
+pub struct CarriedIndex(BTreeMap<(u32, u32), Carried>);
 
 /// Where what is DONE is under another plan, if it stays that.
 #[must_use]
-pub fn moved(done: Vec<Ended>, carried: &[Carried]) -> Vec<Ended> {
-    let moves = Moves::new(carried);
+pub fn carry_over(done: Vec<ItemResult>, carried: &[Carried]) -> Vec<ItemResult> {
+    let moves = CarriedIndex::new(carried);
     let done = done.into_iter();
     done.filter_map(|it| {
         let (task, item) = moves.of(it.task, it.item)?;
-        Some(Ended { task, item, ..it })
+        Some(ItemResult { task, item, ..it })
     })
     .collect()
 }
 
-impl Moves {
+impl CarriedIndex {
     #[must_use]
     pub fn new(carried: &[Carried]) -> Self {
         let keyed = carried

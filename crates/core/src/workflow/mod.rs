@@ -11,7 +11,7 @@
 //! | [`progress`] | what is ready, on its way, and over |
 //! | `lanes` | which of what is ready goes next, within the limits |
 //! | [`bind`] | what the instance of an item asks for |
-//! | [`again`] | what is done again when a run goes on |
+//! | [`invalidate`] | what is done again when a run goes on |
 //! | [`compare`] | what stays DONE under another plan, and what runs again |
 //! | [`preview`] | the same, for people to see before it is done |
 //!
@@ -19,11 +19,11 @@
 //! that is learned: nothing else about it is kept. So a million items need no rows before they
 //! begin, and a leader that takes over stands where the one before it stood.
 
-pub mod again;
 pub mod bind;
 pub mod check;
 pub mod compare;
 pub mod graph;
+pub mod invalidate;
 pub mod items;
 mod lanes;
 pub mod preview;
@@ -37,18 +37,18 @@ use std::sync::Arc;
 use baton_model::workflow::{Condition, Plan};
 
 pub use graph::Graph;
-pub use progress::{Ended, ItemState, Progress, Tally};
+pub use progress::{ItemResult, ItemState, Progress, Tally};
 
 /// A plan with everything that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Planned {
+pub struct Dag {
     /// The plan.
     pub plan: Arc<Plan>,
     pub graph: Graph,
     names: BTreeMap<String, u32>,
 }
 
-impl Planned {
+impl Dag {
     /// Looks at a plan that was checked.
     #[must_use]
     pub fn new(plan: Arc<Plan>) -> Self {

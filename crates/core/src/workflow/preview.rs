@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use baton_model::workflow::{ItemEnd, Plan};
 
-use super::again::{self, Spans};
-use super::compare::{self, Comparison, Fate};
-use super::progress::{Ended, ItemState};
-use super::{Planned, Progress};
+use super::compare::{self, Comparison, TaskChange};
+use super::invalidate::{self, SpanSet};
+use super::progress::{ItemResult, ItemState};
+use super::{Dag, Progress};
 
-/// Why a task, or some of it, runs.
+/// RerunReason a task, or some of it, runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RerunReason {
     /// It was not DONE.
     Unfinished,
     /// It was not there.
@@ -21,12 +21,12 @@ pub enum Why {
     /// Something that it comes after has.
     Downstream,
     /// Somebody asked for it.
-    Asked,
+    Requested,
     /// It has answered to something that runs again.
-    Answers,
+    Handler,
 }
 
-impl Why {
+impl RerunReason {
     /// The words for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -35,8 +35,8 @@ impl Why {
             Self::New => "new",
             Self::Changed => "changed",
             Self::Downstream => "downstream of a change",
-            Self::Asked => "asked for",
-            Self::Answers => "answers to what runs again",
+            Self::Requested => "asked for",
+            Self::Handler => "answers to what runs again",
         }
     }
 }
@@ -50,8 +50,8 @@ pub struct TaskPreview {
     pub kept: u32,
     /// Items that run; nothing where that is known only later.
     pub runs: Option<u32>,
-    /// Why; nothing where nothing runs.
-    pub why: Option<Why>,
+    /// RerunReason; nothing where nothing runs.
+    pub why: Option<RerunReason>,
 }
 
 /// What would become of a run.
@@ -70,11 +70,11 @@ pub struct Preview {
 /// If there is no such task.
 pub fn preview(
     plan: &Arc<Plan>,
-    ended: &[Ended],
+    ended: &[ItemResult],
     other: Option<&Arc<Plan>>,
     again: Option<(&str, bool)>,
 ) -> Result<Preview, String> {
-    let before = Planned::new(Arc::clone(plan));
+    let before = Dag::new(Arc::clone(plan));
     let done: Vec<_> = ended
         .iter()
         .filter(|it| it.end == ItemEnd::Done)
@@ -87,35 +87,35 @@ pub fn preview(
         Some((task, downstream)) => {
             let place = before.place(task);
             let place = place.ok_or_else(|| format!("there is no task `{task}`"))?;
-            again::asked(&before, place, downstream, lengths)
+            invalidate::requested_spans(&before, place, downstream, lengths)
         }
     };
-    let asked = Spans::new(&spans);
-    let mut done = again::without(done, &spans);
+    let asked = SpanSet::new(&spans);
+    let mut done = invalidate::without(done, &spans);
     let (after, comparison) = match other {
         None => (before, Comparison::default()),
         Some(other) => {
-            let after = Planned::new(Arc::clone(other));
+            let after = Dag::new(Arc::clone(other));
             let comparison = compare::compare(&before, &after, lengths);
-            done = compare::moved(done, &comparison.carried);
+            done = compare::carry_over(done, &comparison.carried);
             (after, comparison)
         }
     };
-    let undone = again::undone(&after, &done);
-    let answers = Spans::new(&undone);
-    let done = again::without(done, &undone);
+    let undone = invalidate::stale_spans(&after, &done);
+    let answers = SpanSet::new(&undone);
+    let done = invalidate::without(done, &undone);
     let progress = Progress::new(&after, [], done);
     let tasks = after.plan.tasks.iter().zip(0_u32..).map(|(task, at)| {
         let tally = progress.tally(at);
         let kept = tally.of(ItemState::Done);
         let runs = tally.all() - kept - tally.of(ItemState::Skipped);
-        let why = match comparison.fates.get(at as usize) {
-            Some(Fate::New) => Some(Why::New),
-            Some(Fate::Changed) => Some(Why::Changed),
-            Some(Fate::Downstream) => Some(Why::Downstream),
-            None if asked.has_task(at) => Some(Why::Asked),
-            _ if answers.has_task(at) => Some(Why::Answers),
-            _ => Some(Why::Unfinished),
+        let why = match comparison.changes.get(at as usize) {
+            Some(TaskChange::New) => Some(RerunReason::New),
+            Some(TaskChange::Changed) => Some(RerunReason::Changed),
+            Some(TaskChange::Downstream) => Some(RerunReason::Downstream),
+            None if asked.contains_task(at) => Some(RerunReason::Requested),
+            _ if answers.contains_task(at) => Some(RerunReason::Handler),
+            _ => Some(RerunReason::Unfinished),
         };
         TaskPreview {
             name: task.name.clone(),

@@ -6,7 +6,7 @@ use baton_model::ids::InstanceId;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::workflow::{After, Axis, Edges, ItemEnd, Items, Lists, PlanTask, Pool};
 
-use super::compare::{self, Fate};
+use super::compare::{self, TaskChange};
 use super::*;
 
 mod drawing;
@@ -60,18 +60,18 @@ fn plan(tasks: &[(&str, u32, &[&str])]) -> Plan {
 
 /// A run of one plan, with every restart tried at every step.
 struct Trial {
-    planned: Planned,
+    dag: Dag,
     progress: Progress,
-    ended: Vec<Ended>,
+    ended: Vec<ItemResult>,
     next: u64,
 }
 
 impl Trial {
     fn new(plan: Plan) -> Self {
-        let planned = Planned::new(Arc::new(plan));
-        let progress = Progress::new(&planned, [], []);
+        let dag = Dag::new(Arc::new(plan));
+        let progress = Progress::new(&dag, [], []);
         Self {
-            planned,
+            dag,
             progress,
             ended: Vec::new(),
             next: 1,
@@ -81,11 +81,11 @@ impl Trial {
     /// Lets everything begin that may; by name.
     fn release(&mut self) -> Vec<String> {
         let mut begun = Vec::new();
-        while let Some((task, item)) = self.progress.next(&self.planned) {
+        while let Some((task, item)) = self.progress.next(&self.dag) {
             self.next += 1;
             let id = InstanceId(self.next);
-            assert!(self.progress.began(&self.planned, task, item, id));
-            let own = &self.planned.plan.tasks[task as usize];
+            assert!(self.progress.began(&self.dag, task, item, id));
+            let own = &self.dag.plan.tasks[task as usize];
             begun.push(match own.items {
                 Items::One => own.name.clone(),
                 _ => format!("{}{item}", own.name),
@@ -96,14 +96,14 @@ impl Trial {
     }
 
     fn end(&mut self, name: &str, item: u32, end: ItemEnd, outputs: Option<&str>) {
-        let task = self.planned.place(name).expect("a task");
-        let ended = Ended {
+        let task = self.dag.place(name).expect("a task");
+        let ended = ItemResult {
             task,
             item,
             end,
             outputs: outputs.map(Arc::from),
         };
-        self.progress.ended(&self.planned, &ended);
+        self.progress.ended(&self.dag, &ended);
         self.ended.push(ended);
         self.restart();
     }
@@ -121,7 +121,7 @@ impl Trial {
     /// A leader that takes over stands where this one stands.
     fn restart(&self) {
         let live: Vec<_> = self.progress.live().collect();
-        let anew = Progress::new(&self.planned, live, self.ended.clone());
+        let anew = Progress::new(&self.dag, live, self.ended.clone());
         assert_eq!(anew, self.progress);
     }
 
@@ -129,15 +129,15 @@ impl Trial {
     fn resume(&mut self) -> usize {
         self.ended.retain(|it| it.end == ItemEnd::Done);
         let done = self.ended.len();
-        let undone = again::undone(&self.planned, &self.ended);
-        self.ended = again::without(std::mem::take(&mut self.ended), &undone);
-        self.progress = Progress::new(&self.planned, [], self.ended.clone());
+        let undone = invalidate::stale_spans(&self.dag, &self.ended);
+        self.ended = invalidate::without(std::mem::take(&mut self.ended), &undone);
+        self.progress = Progress::new(&self.dag, [], self.ended.clone());
         self.restart();
         done - self.ended.len()
     }
 
     fn state(&self, name: &str, item: u32) -> ItemState {
-        let task = self.planned.place(name).expect("a task");
+        let task = self.dag.place(name).expect("a task");
         self.progress.state(task, item).expect("an item")
     }
 }
@@ -381,7 +381,7 @@ fn a_task_has_an_item_for_each_that_another_puts_out() {
         run.end("list", 0, ItemEnd::Done, Some(outputs));
         assert_eq!(run.release(), begun, "{outputs}");
         if begun.len() == 2 {
-            let value = run.progress.value(&run.planned, 1, 1);
+            let value = run.progress.value(&run.dag, 1, 1);
             assert_eq!(
                 value.map(|it| it.to_string()).as_deref(),
                 Some(r#"{"n":2}"#)
@@ -444,7 +444,7 @@ fn an_instance_has_its_item_and_what_was_put_out_in_its_command() {
         task,
         item,
     };
-    let spec = bind::spec(&run.planned, &run.progress, part(0, 1));
+    let spec = bind::spec(&run.dag, &run.progress, part(0, 1));
     assert_eq!(
         spec.work,
         Work::Command(vec!["run 1 {{ item }}".to_owned()])
@@ -458,7 +458,7 @@ fn an_instance_has_its_item_and_what_was_put_out_in_its_command() {
     run.end("a", 1, ItemEnd::Done, Some(r#"{"n": "x"}"#));
     run.end("a", 0, ItemEnd::Done, Some(r#"{"n": 5}"#));
     run.release();
-    let spec = bind::spec(&run.planned, &run.progress, part(1, 0));
+    let spec = bind::spec(&run.dag, &run.progress, part(1, 0));
     assert_eq!(spec.work, Work::Command(vec![r#"join [5,"x"]"#.to_owned()]));
 }
 
@@ -479,18 +479,18 @@ fn what_needs_an_output_that_nobody_wrote_fails_with_its_reason() {
 /// Where items are under another plan, by where they were.
 type Moved = BTreeMap<(u32, u32), (u32, u32)>;
 
-fn fates(before: &Plan, after: &Plan) -> (Vec<Fate>, Moved) {
-    let before = Planned::new(Arc::new(before.clone()));
-    let after = Planned::new(Arc::new(after.clone()));
+fn fates(before: &Plan, after: &Plan) -> (Vec<TaskChange>, Moved) {
+    let before = Dag::new(Arc::new(before.clone()));
+    let after = Dag::new(Arc::new(after.clone()));
     let lengths = |task: u32| {
         let items = &before.plan.tasks[task as usize].items;
         u32::try_from(items::count(items).expect("known")).expect("few")
     };
     let comparison = compare::compare(&before, &after, lengths);
-    let moves = compare::Moves::new(&comparison.carried);
+    let moves = compare::CarriedIndex::new(&comparison.carried);
     let all = (0..8).flat_map(|task| (0..8).map(move |item| (task, item)));
     let moved = all.filter_map(|(task, item)| Some(((task, item), moves.of(task, item)?)));
-    (comparison.fates, moved.collect())
+    (comparison.changes, moved.collect())
 }
 
 #[test]
@@ -525,7 +525,12 @@ fn what_changed_runs_again_with_all_that_comes_after_it_and_nothing_else() {
     let (fates, moved) = fates(&before, &after);
     assert_eq!(
         fates,
-        [Fate::Same, Fate::Same, Fate::Changed, Fate::Downstream]
+        [
+            TaskChange::Unchanged,
+            TaskChange::Unchanged,
+            TaskChange::Changed,
+            TaskChange::Downstream
+        ]
     );
     assert_eq!(moved, BTreeMap::from([((0, 0), (0, 0)), ((3, 0), (1, 0))]));
 }
@@ -539,17 +544,17 @@ fn items_are_told_apart_by_their_values() {
     let mut after = before.clone();
     after.tasks[0].items = values(&["us", "apac", "new"]);
     let (fates, moved) = fates(&before, &after);
-    assert_eq!(fates, [Fate::Changed]);
+    assert_eq!(fates, [TaskChange::Changed]);
     assert_eq!(moved, BTreeMap::from([((0, 1), (0, 0)), ((0, 2), (0, 1))]));
 }
 
 #[test]
 fn doing_a_task_again_takes_what_comes_after_it_along_only_if_asked() {
     let plan = plan(&[("a", 2, &[]), ("b", 1, &["a"]), ("c", 1, &["b"])]);
-    let planned = Planned::new(Arc::new(plan));
+    let dag = Dag::new(Arc::new(plan));
     let lengths = |task| if task == 0 { 2 } else { 1 };
     let tasks = |downstream| {
-        let spans = again::asked(&planned, 0, downstream, lengths);
+        let spans = invalidate::requested_spans(&dag, 0, downstream, lengths);
         spans
             .iter()
             .map(|it| (it.task, it.last))

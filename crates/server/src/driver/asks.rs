@@ -59,21 +59,21 @@ impl Driver {
                 });
             }
             Ask::Forget { worker, reply } => self.forget(request, worker, reply),
-            Ask::Define { wish, reply } => {
+            Ask::Define { command, reply } => {
                 self.pending.add(request, Awaited::Define(reply));
-                self.input(Input::Define { request, wish });
+                self.input(Input::Define { request, command });
             }
-            Ask::Remove { wish, reply } => {
+            Ask::Remove { command, reply } => {
                 self.pending.add(request, Awaited::Remove(reply));
-                self.input(Input::Remove { request, wish });
+                self.input(Input::Remove { request, command });
             }
-            Ask::Fire { wish, reply } => {
-                self.pending.add(request, Awaited::Fire(reply));
-                self.input(Input::Fire { request, wish });
+            Ask::Trigger { command, reply } => {
+                self.pending.add(request, Awaited::Trigger(reply));
+                self.input(Input::Trigger { request, command });
             }
-            Ask::Run { wish, reply } => {
+            Ask::Run { command, reply } => {
                 self.pending.add(request, Awaited::Run(reply));
-                self.input(Input::Run { request, wish });
+                self.input(Input::Run { request, command });
             }
             Ask::Logs {
                 worker,
@@ -119,7 +119,7 @@ impl Driver {
             }
             Ask::RunValues { run, places, reply } => {
                 let values = leading.core.ledger().runs().run(run).map(|run| {
-                    let of = |(task, item)| run.progress.value(&run.planned, task, item);
+                    let of = |(task, item)| run.progress.value(&run.dag, task, item);
                     places.into_iter().map(of).collect()
                 });
                 let _ = reply.send(Ok(values));
@@ -185,7 +185,7 @@ impl Driver {
             Ask::Forget { reply, .. } => drop(reply.send(Err(why))),
             Ask::Define { reply, .. } => drop(reply.send(Err(why))),
             Ask::Remove { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Fire { reply, .. } => drop(reply.send(Err(why))),
+            Ask::Trigger { reply, .. } => drop(reply.send(Err(why))),
             Ask::Run { reply, .. } => drop(reply.send(Err(why))),
             Ask::RunView { reply, .. } => drop(reply.send(Err(why))),
             Ask::RunLive { reply, .. } => drop(reply.send(Err(why))),

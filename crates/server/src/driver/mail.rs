@@ -8,8 +8,8 @@ use std::sync::mpsc;
 
 use baton_core::ledger::{Instance, Ledger};
 use baton_core::scheduler::{
-    Cancelled, Define, Defined, Fire, FireError, Fired, LibraryError, Reason, Remove, RetryError,
-    RunError, RunView, RunWish, SubmitError,
+    Cancelled, DefineCommand, DefineReply, LibraryError, Reason, RemoveCommand, RetryError,
+    RunCommand, RunError, RunView, SubmitError, TriggerCommand, TriggerError, TriggerReply,
 };
 use baton_core::step::Receipt;
 use baton_model::api::Worker;
@@ -89,22 +89,22 @@ pub(crate) enum Ask {
     },
     /// A task shall be in the library.
     Define {
-        wish: Box<Define>,
-        reply: Reply<Result<Defined, LibraryError>>,
+        command: Box<DefineCommand>,
+        reply: Reply<Result<DefineReply, LibraryError>>,
     },
     /// A task shall not be in the library; the answer is the revision that it had.
     Remove {
-        wish: Remove,
+        command: RemoveCommand,
         reply: Reply<Result<Revision, LibraryError>>,
     },
     /// A task of the library shall be launched.
-    Fire {
-        wish: Fire,
-        reply: Reply<Result<Fired, FireError>>,
+    Trigger {
+        command: TriggerCommand,
+        reply: Reply<Result<TriggerReply, TriggerError>>,
     },
     /// Something of a run.
     Run {
-        wish: Box<RunWish>,
+        command: Box<RunCommand>,
         reply: Reply<Result<(RunId, Generation), RunError>>,
     },
     /// How a run stands that is not over, with so many of its tasks from this one on.

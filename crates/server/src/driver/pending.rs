@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use baton_core::scheduler::{
-    Cancelled, Defined, Effect, FireError, Fired, LibraryError, RetryError, RunError, SubmitError,
+    Cancelled, DefineReply, Effect, LibraryError, RetryError, RunError, SubmitError, TriggerError,
+    TriggerReply,
 };
 use baton_model::ids::{Generation, InstanceId, RequestId, Revision, RunId};
 use baton_model::message::LogAnswer;
@@ -22,9 +23,9 @@ pub(super) enum Awaited {
     Drain(Reply<()>),
     /// Answered when all before it is durable.
     Forget(Reply<bool>),
-    Define(Reply<Result<Defined, LibraryError>>),
+    Define(Reply<Result<DefineReply, LibraryError>>),
     Remove(Reply<Result<Revision, LibraryError>>),
-    Fire(Reply<Result<Fired, FireError>>),
+    Trigger(Reply<Result<TriggerReply, TriggerError>>),
     Run(Reply<Result<(RunId, Generation), RunError>>),
     /// The same.
     Live(LiveItems, Reply<LiveItems>),
@@ -52,7 +53,7 @@ impl Pending {
             | Effect::Synced(request)
             | Effect::Defined(request, _)
             | Effect::Removed(request, _)
-            | Effect::Fired(request, _)
+            | Effect::Triggered(request, _)
             | Effect::Run(request, _)
             | Effect::Logs(request, _) => *request,
             Effect::Send(..) | Effect::EpochOvertaken(_) => return,
@@ -85,7 +86,7 @@ impl Pending {
             (Some(Awaited::Remove(reply)), Effect::Removed(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
-            (Some(Awaited::Fire(reply)), Effect::Fired(_, result)) => {
+            (Some(Awaited::Trigger(reply)), Effect::Triggered(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
             (Some(Awaited::Run(reply)), Effect::Run(_, result)) => {
@@ -112,7 +113,7 @@ impl Pending {
                 Awaited::Forget(reply) => drop(reply.send(Err(why))),
                 Awaited::Define(reply) => drop(reply.send(Err(why))),
                 Awaited::Remove(reply) => drop(reply.send(Err(why))),
-                Awaited::Fire(reply) => drop(reply.send(Err(why))),
+                Awaited::Trigger(reply) => drop(reply.send(Err(why))),
                 Awaited::Run(reply) => drop(reply.send(Err(why))),
                 Awaited::Live(_, reply) => drop(reply.send(Err(why))),
                 Awaited::Logs(reply) => drop(reply.send(Err(why))),

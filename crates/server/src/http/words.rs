@@ -176,7 +176,7 @@ fn times(count: u32) -> String {
 /// What an instance waits for.
 pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
     match reason {
-        Reason::Resting { left } => {
+        Reason::Backoff { left } => {
             let text = format!(
                 "it rests for {} more after a failure, and is then tried again by itself",
                 span(*left)
@@ -190,7 +190,7 @@ pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
              before; nothing has to be done"
                 .to_owned(),
         ),
-        Reason::Place(waiting) => place(record, waiting),
+        Reason::Placement(waiting) => place(record, waiting),
         Reason::Confirmation { worker } => Explanation {
             worker: Some(worker.to_string()),
             ..explanation(

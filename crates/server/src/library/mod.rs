@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use baton_core::scheduler::{Change, Define, Expected, Remove};
+use baton_core::scheduler::{Change, DefineCommand, Precondition, RemoveCommand};
 use baton_model::api::FileProblem;
 use baton_model::library::{Definition, TaskName};
 use baton_store::view::TaskQuery;
@@ -161,14 +161,14 @@ impl Keeper {
     }
 
     async fn define(&self, name: &TaskName, definition: &Arc<Definition>) -> Result<(), String> {
-        let wish = Box::new(Define {
+        let command = Box::new(DefineCommand {
             name: name.clone(),
             definition: Arc::clone(definition),
-            expected: Expected::Anything,
+            expected: Precondition::Anything,
             by_file: true,
             dry: false,
         });
-        let defined = self.ask(|reply| Ask::Define { wish, reply }).await?;
+        let defined = self.ask(|reply| Ask::Define { command, reply }).await?;
         let defined = defined.map_err(|error| error.to_string())?;
         if defined.change != Change::Unchanged {
             let file = definition.file.as_deref().unwrap_or_default();
@@ -199,12 +199,12 @@ impl Keeper {
             if stays {
                 continue;
             }
-            let wish = Remove {
+            let command = RemoveCommand {
                 name: name.clone(),
                 expected: None,
                 by_file: true,
             };
-            let removed = self.ask(|reply| Ask::Remove { wish, reply }).await?;
+            let removed = self.ask(|reply| Ask::Remove { command, reply }).await?;
             removed.map_err(|error| format!("{name}: {error}"))?;
             tracing::info!("library: {name} is removed: {file} no longer defines it");
         }

@@ -142,7 +142,7 @@ impl Account {
             },
             Verdict::Skip(SkipReason::CatchUp) => {
                 let newer = self.schedule.after(record.last);
-                let newer = newer.is_some_and(|fire| fire.at <= now);
+                let newer = newer.is_some_and(|occurrence| occurrence.at <= now);
                 match self.catch_up {
                     CatchUp::All => Some("all are made up for"),
                     CatchUp::Last if !newer => Some("it was the last"),
@@ -169,7 +169,7 @@ impl Account {
     fn unwanted(&self, at: Wall, now: Wall) -> Option<&'static str> {
         let newer = || {
             let next = self.schedule.after(at);
-            next.is_some_and(|fire| self.planned_by(fire.at) <= now)
+            next.is_some_and(|occurrence| self.planned_by(occurrence.at) <= now)
         };
         match self.catch_up {
             CatchUp::None => Some("nothing late is launched"),

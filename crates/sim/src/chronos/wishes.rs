@@ -1,6 +1,8 @@
 //! What people want of whoever leads.
 
-use baton_core::scheduler::{Define, Expected, Fire, Input, Remove, Trust};
+use baton_core::scheduler::{
+    DefineCommand, Input, Precondition, RemoveCommand, TriggerCommand, Trust,
+};
 use baton_model::ids::{InstanceId, RequestId};
 use baton_model::library::{By, IdempotencyKey};
 
@@ -23,10 +25,10 @@ impl World {
         self.tell(|| format!("define {name}: {:?}", definition.trigger));
         self.give(Input::Define {
             request: RequestId(0),
-            wish: Box::new(Define {
+            command: Box::new(DefineCommand {
                 name,
                 definition: definition.into(),
-                expected: Expected::Anything,
+                expected: Precondition::Anything,
                 by_file: false,
                 dry,
             }),
@@ -38,7 +40,7 @@ impl World {
         self.tell(|| format!("remove {name}"));
         self.give(Input::Remove {
             request: RequestId(0),
-            wish: Remove {
+            command: RemoveCommand {
                 name,
                 expected: None,
                 by_file: false,
@@ -53,9 +55,9 @@ impl World {
             request: self.rng.below(3),
         });
         self.tell(|| format!("trigger {name} with {key:?}"));
-        self.give(Input::Fire {
+        self.give(Input::Trigger {
             request: RequestId(0),
-            wish: Fire {
+            command: TriggerCommand {
                 name,
                 bound: None,
                 by: By::Remote,

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_core::scheduler::{Input, Resume, RunError, RunWish};
+use baton_core::scheduler::{Input, Resume, RunCommand, RunError};
 use baton_model::ids::{Generation, RequestId, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::{Halt, Plan};
@@ -91,10 +91,10 @@ impl Flows {
     }
 
     /// What a flow wants next, going by what the store has of it.
-    fn next(&self, at: usize, run: Option<(RunId, &Row)>) -> Option<RunWish> {
+    fn next(&self, at: usize, run: Option<(RunId, &Row)>) -> Option<RunCommand> {
         let flow = &self.flows[at];
         let Some((run, row)) = run else {
-            return Some(RunWish::Register {
+            return Some(RunCommand::Register {
                 plan: Arc::clone(&flow.parts[0]),
                 open: flow.parts.len() > 1 || !flow.completes,
             });
@@ -106,11 +106,11 @@ impl Flows {
         for part in &flow.parts {
             if there == 0 {
                 let plan = Arc::clone(part);
-                return Some(RunWish::Extend { run, plan });
+                return Some(RunCommand::Extend { run, plan });
             }
             there = there.saturating_sub(part.tasks.len());
         }
-        flow.completes.then_some(RunWish::Start(run))
+        flow.completes.then_some(RunCommand::Start(run))
     }
 }
 
@@ -137,15 +137,15 @@ impl World {
             return;
         }
         let known = self.checkers.runs.rows.named(&flow.name);
-        let Some(wish) = self.flows.next(at, known) else {
+        let Some(command) = self.flows.next(at, known) else {
             return;
         };
-        let request = match wish {
-            RunWish::Register { .. } => Request::Register,
+        let request = match command {
+            RunCommand::Register { .. } => Request::Register,
             _ => Request::Define,
         };
         self.flows.flows[at].sent = Some(self.now);
-        self.ask(request, wish);
+        self.ask(request, command);
     }
 
     /// Somebody stops a run, or lets it go on, or leaves it alone.
@@ -158,12 +158,12 @@ impl World {
             None if !self.calm && self.flows.rng.chance(self.flows.halting) => {
                 let how = self.flows.rng.pick(&[Halt::Drain, Halt::Kill]);
                 let generation = self.flows.rng.chance(700).then_some(generation);
-                let wish = RunWish::Halt {
+                let command = RunCommand::Halt {
                     run,
                     how,
                     generation,
                 };
-                self.ask(Request::Halt(generation), wish);
+                self.ask(Request::Halt(generation), command);
             }
             Some(UniversalState::Halted | UniversalState::Failed) => {
                 // Once the faults are over, what was stopped goes on to its end.
@@ -206,17 +206,17 @@ impl World {
             plan: plan.clone(),
             again: again.clone(),
         });
-        let wish = RunWish::Resume(Resume {
+        let command = RunCommand::Resume(Resume {
             run: kept,
             plan,
-            again,
+            rerun: again,
             generation,
         });
-        self.ask(Request::Resume(seen), wish);
+        self.ask(Request::Resume(seen), command);
     }
 
     /// Sends a request on its way.
-    fn ask(&mut self, kind: Request, wish: RunWish) {
+    fn ask(&mut self, kind: Request, command: RunCommand) {
         let request = self.client.new_request();
         self.flows.open.insert(request, kind);
         let mut delays = self.draw_copies();
@@ -224,19 +224,19 @@ impl World {
             delays.push(self.flows.rng.below(FORGOTTEN));
         }
         for delay in delays {
-            let wish = Box::new(wish.clone());
-            self.at(delay, Event::RunRequest { request, wish });
+            let command = Box::new(command.clone());
+            self.at(delay, Event::RunRequest { request, command });
         }
     }
 
-    pub(super) fn run_request(&mut self, request: RequestId, wish: Box<RunWish>) {
+    pub(super) fn run_request(&mut self, request: RequestId, command: Box<RunCommand>) {
         let Some((leader, _)) = self.leader() else {
             return;
         };
         self.note(&request, || {
-            format!("s{leader} <- {request}: {}", told(&wish))
+            format!("s{leader} <- {request}: {}", told(&command))
         });
-        self.scheduler_input(leader, Input::Run { request, wish });
+        self.scheduler_input(leader, Input::Run { request, command });
     }
 
     pub(super) fn run_answered(
@@ -282,20 +282,20 @@ impl World {
     }
 }
 
-fn told(wish: &RunWish) -> String {
-    match wish {
-        RunWish::Register { plan, open } => format!("register {}, open: {open}", plan.name),
-        RunWish::Extend { run, plan } => format!("extend {run} by {}", plan.tasks.len()),
-        RunWish::Start(run) => format!("start {run}"),
-        RunWish::Halt {
+fn told(command: &RunCommand) -> String {
+    match command {
+        RunCommand::Register { plan, open } => format!("register {}, open: {open}", plan.name),
+        RunCommand::Extend { run, plan } => format!("extend {run} by {}", plan.tasks.len()),
+        RunCommand::Start(run) => format!("start {run}"),
+        RunCommand::Halt {
             run,
             how,
             generation,
         } => format!("halt {run} {generation:?} {how:?}"),
-        RunWish::Resume(resume) => {
+        RunCommand::Resume(resume) => {
             let head = &resume.run.head;
             let changed = resume.plan.is_some();
-            let again = &resume.again;
+            let again = &resume.rerun;
             format!(
                 "resume {} {}, changed: {changed}, again: {again:?}",
                 head.id, head.generation

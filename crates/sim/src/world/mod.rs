@@ -30,7 +30,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use baton_core::bugs::Bugs;
-use baton_core::scheduler::{Config, RunWish, StoreMode};
+use baton_core::scheduler::{Config, RunCommand, StoreMode};
 use baton_model::ids::{LeaseId, Lineage, RequestId};
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
@@ -129,7 +129,7 @@ enum Event {
     ClientNotices,
     RunRequest {
         request: RequestId,
-        wish: Box<RunWish>,
+        command: Box<RunCommand>,
     },
     Calm,
 }
@@ -359,7 +359,7 @@ impl World {
             }
             Event::ClientWake => self.client_wake(),
             Event::ClientNotices => self.client_round(),
-            Event::RunRequest { request, wish } => self.run_request(request, wish),
+            Event::RunRequest { request, command } => self.run_request(request, command),
             Event::Calm => self.become_calm(),
         }
     }

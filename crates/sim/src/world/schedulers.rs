@@ -307,7 +307,7 @@ impl World {
             | Effect::Synced(_)
             | Effect::Defined(..)
             | Effect::Removed(..)
-            | Effect::Fired(..)
+            | Effect::Triggered(..)
             | Effect::Logs(..) => {}
             Effect::EpochOvertaken(_) => {
                 let epoch = self.schedulers[index]

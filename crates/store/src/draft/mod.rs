@@ -478,6 +478,6 @@ pub(crate) const fn untried(
         failures: 0,
         losses: 0,
         stop_requested: false,
-        again: None,
+        next_attempt: None,
     }
 }

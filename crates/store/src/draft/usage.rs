@@ -75,7 +75,10 @@ impl<S: Clone + PartialEq> Draft<S> {
         // Only what was leased before this was written down has no time: the least is known.
         let leased_at = touch.leased_at.take().unwrap_or(touch.story.changed_at);
         let spec = touch.story.spec.clone();
-        let again = self.ledger.instance(id).and_then(|it| it.again.as_ref());
+        let again = self
+            .ledger
+            .instance(id)
+            .and_then(|it| it.next_attempt.as_ref());
         let scaled = again.and_then(|again| again.allowance.as_ref());
         let memory = scaled.map(|allowance| allowance.memory_min);
         let held = kept.claim(&spec)?.held(between(leased_at, at), memory);

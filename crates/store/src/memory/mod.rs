@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baton_core::leader::Row as Leadership;
-use baton_core::ledger::KeptRun;
+use baton_core::ledger::StoredRun;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
@@ -174,7 +174,7 @@ impl Store for MemoryStore {
         Ok(self.contents().runs.page(query))
     }
 
-    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+    fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
         Ok(self.contents().runs.kept(run))
     }
 

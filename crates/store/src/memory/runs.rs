@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use baton_core::ledger::{KeptRun, RunHead};
-use baton_core::workflow::Ended;
-use baton_core::workflow::again::Spans;
-use baton_core::workflow::compare::Moves;
+use baton_core::ledger::{RunHead, StoredRun};
+use baton_core::workflow::ItemResult;
+use baton_core::workflow::compare::CarriedIndex;
+use baton_core::workflow::invalidate::SpanSet;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
@@ -87,14 +87,14 @@ impl Runs {
                 items.entry((part.task, part.item)).or_insert(item);
             }
             RunChange::Again { run, again, .. } => {
-                let undone = Spans::new(again);
+                let undone = SpanSet::new(again);
                 let items = &mut self.runs.entry(*run).or_default().items;
                 items.retain(|(task, item), kept| {
-                    kept.end == ItemEnd::Done && !undone.has(*task, *item)
+                    kept.end == ItemEnd::Done && !undone.contains(*task, *item)
                 });
             }
             RunChange::Moved { run, carried, .. } => {
-                let moves = Moves::new(carried);
+                let moves = CarriedIndex::new(carried);
                 let items = &mut self.runs.entry(*run).or_default().items;
                 let before = std::mem::take(items).into_iter();
                 items.extend(
@@ -136,17 +136,17 @@ impl Runs {
         Page::cut(found, limit, |it: &RunRecord| it.head.id)
     }
 
-    pub(super) fn kept(&self, run: RunId) -> Option<KeptRun> {
+    pub(super) fn kept(&self, run: RunId) -> Option<StoredRun> {
         let kept = self.runs.get(&run)?;
         let head = kept.head.clone()?;
         let plan = Arc::new(kept.plans.get(&head.plan)?.clone());
-        let ended = kept.items.iter().map(|((task, item), kept)| Ended {
+        let ended = kept.items.iter().map(|((task, item), kept)| ItemResult {
             task: *task,
             item: *item,
             end: kept.end,
             outputs: kept.outputs.clone(),
         });
-        Some(KeptRun {
+        Some(StoredRun {
             plan,
             ended: ended.collect(),
             head,
@@ -154,7 +154,7 @@ impl Runs {
     }
 
     /// What a leader has to know.
-    pub(super) fn all(&self) -> (Vec<KeptRun>, Vec<RunHead>, RunId) {
+    pub(super) fn all(&self) -> (Vec<StoredRun>, Vec<RunHead>, RunId) {
         let (mut live, mut ended) = (Vec::new(), Vec::new());
         for run in self.runs.keys() {
             match self.kept(*run) {

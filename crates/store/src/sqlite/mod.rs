@@ -42,7 +42,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use baton_core::leader::Row;
-use baton_core::ledger::KeptRun;
+use baton_core::ledger::StoredRun;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
@@ -251,7 +251,7 @@ impl Store for SqliteStore {
         self.readers.read(|db| runs::page(db, query))
     }
 
-    fn stored_run(&self, run: RunId) -> Result<Option<KeptRun>, StoreError> {
+    fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
         self.readers.read(|db| runs::kept(db, run))
     }
 

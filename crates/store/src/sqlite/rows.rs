@@ -202,7 +202,7 @@ pub(super) fn kept(
             failures: row.get(8)?,
             losses: row.get(9)?,
             stop_requested: row.get(10)?,
-            again: json::<Again>(row, 19)?.map(Box::new),
+            next_attempt: json::<Again>(row, 19)?.map(Box::new),
         },
         story: story(row)?,
         last: last_end(row, id)?,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use baton_core::ledger::{KeptRun, RunHead};
-use baton_core::workflow::Ended;
+use baton_core::ledger::{RunHead, StoredRun};
+use baton_core::workflow::ItemResult;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::time::Wall;
 use baton_model::workflow::{Carried, Halt, HaltCause, ItemEnd, Plan};
@@ -210,13 +210,13 @@ pub(super) fn page(
 }
 
 /// A run with its plan and what has ended of it.
-pub(super) fn kept(db: &Connection, run: RunId) -> Result<Option<KeptRun>, rusqlite::Error> {
+pub(super) fn kept(db: &Connection, run: RunId) -> Result<Option<StoredRun>, rusqlite::Error> {
     let Some(head) = head(db, run)? else {
         return Ok(None);
     };
     let plan = plan(db, &head)?;
     let ended = ended(db, &head)?;
-    Ok(Some(KeptRun { head, plan, ended }))
+    Ok(Some(StoredRun { head, plan, ended }))
 }
 
 /// The plan of a run that is in force, put together from its parts.
@@ -240,14 +240,14 @@ pub(super) fn plan(db: &Connection, head: &RunHead) -> Result<Arc<Plan>, rusqlit
         .ok_or_else(|| damaged(0, format!("run {} has no plan", head.id)))
 }
 
-fn ended(db: &Connection, head: &RunHead) -> Result<Vec<Ended>, rusqlite::Error> {
+fn ended(db: &Connection, head: &RunHead) -> Result<Vec<ItemResult>, rusqlite::Error> {
     db.prepare_cached(
         "SELECT task, item, end, outputs FROM item WHERE run = ?1 AND plan = ?2 \
          ORDER BY task, item",
     )?
     .query_map(params![head.id.0.cast_signed(), head.plan.0], |row| {
         let outputs = row.get_ref(3)?.as_str_or_null()?;
-        Ok(Ended {
+        Ok(ItemResult {
             task: row.get(0)?,
             item: row.get(1)?,
             end: end_of(row.get_ref(2)?.as_str()?, 2)?,
@@ -258,7 +258,9 @@ fn ended(db: &Connection, head: &RunHead) -> Result<Vec<Ended>, rusqlite::Error>
 }
 
 /// What a leader has to know: runs that are not over, the heads of the others, and the last id.
-pub(super) fn all(db: &Connection) -> Result<(Vec<KeptRun>, Vec<RunHead>, RunId), rusqlite::Error> {
+pub(super) fn all(
+    db: &Connection,
+) -> Result<(Vec<StoredRun>, Vec<RunHead>, RunId), rusqlite::Error> {
     let (mut live, mut ended) = (Vec::new(), Vec::new());
     let mut statement = db.prepare(run!("ORDER BY id"))?;
     let heads = statement.query_map([], record)?;

@@ -140,7 +140,7 @@ fn write_instance(
     let (instance, story) = (change.instance, change.story);
     let lease = instance.lease.as_ref();
     let holder = lease.map(|lease| &lease.holder);
-    let again = instance.again.as_ref().map(to_json).transpose()?;
+    let again = instance.next_attempt.as_ref().map(to_json).transpose()?;
     let last_end = change.last.map(end_body).transpose()?;
     statement.execute(params![
         key(instance.id),

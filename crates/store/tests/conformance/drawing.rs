@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_core::ledger::{Ledger, Run};
-use baton_core::workflow::{Planned, again, bind, compare};
+use baton_core::workflow::{Dag, bind, compare, invalidate};
 use baton_model::fact::{Again, Fact, Verdict};
 use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
@@ -249,7 +249,7 @@ impl Model {
             Some(_) if progress.is_still() => Some(UniversalState::Halted),
             _ => None,
         };
-        let next = progress.next(&known.planned);
+        let next = progress.next(&known.dag);
         match (state, next, known.head.halting) {
             (Some(state), ..) => Fact::RunEnded {
                 run,
@@ -266,7 +266,7 @@ impl Model {
                 Fact::InstancesSubmitted {
                     first: id,
                     last: id,
-                    spec: Arc::new(bind::spec(&known.planned, progress, part)),
+                    spec: Arc::new(bind::spec(&known.dag, progress, part)),
                 }
             }
             _ => Fact::RunHalting {
@@ -359,24 +359,21 @@ fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
     let plan = (rng.below(2) == 0).then(|| Arc::new(workflow(rng)));
     let mut spans = match rng.below(2) {
         0 => Vec::new(),
-        _ => again::asked(
-            &known.planned,
-            rng.below(3) as u32,
-            rng.below(2) == 0,
-            lengths,
-        ),
+        _ => {
+            invalidate::requested_spans(&known.dag, rng.below(3) as u32, rng.below(2) == 0, lengths)
+        }
     };
-    let done = again::without(known.done(), &spans);
+    let done = invalidate::without(known.done(), &spans);
     let carried = match &plan {
         None => {
-            spans.extend(again::undone(&known.planned, &done));
+            spans.extend(invalidate::stale_spans(&known.dag, &done));
             Vec::new()
         }
         Some(plan) => {
-            let after = Planned::new(Arc::clone(plan));
-            let carried = compare::compare(&known.planned, &after, lengths).carried;
-            let undone = again::undone(&after, &compare::moved(done, &carried));
-            again::carried_without(carried, &undone)
+            let after = Dag::new(Arc::clone(plan));
+            let carried = compare::compare(&known.dag, &after, lengths).carried;
+            let undone = invalidate::stale_spans(&after, &compare::carry_over(done, &carried));
+            invalidate::carried_without(carried, &undone)
         }
     };
     Fact::RunResumed {

@@ -1,6 +1,6 @@
 //! Items of runs: how they end, and how they are read.
 
-use baton_core::workflow::Ended;
+use baton_core::workflow::ItemResult;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome};
@@ -62,7 +62,7 @@ pub(crate) fn an_item_ends_as_its_instance_does(open: Open<'_>) {
     let kept = running.store.stored_run(running.run).expect("readable");
     let ended: Vec<_> = items
         .into_iter()
-        .map(|it| Ended {
+        .map(|it| ItemResult {
             task: it.task,
             item: it.item,
             end: it.end,

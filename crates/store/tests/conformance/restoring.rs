@@ -87,7 +87,7 @@ fn agree(store: &dyn Store, model: &Model) {
     for run in model.ledger.runs().iter() {
         let kept = store.stored_run(run.head.id).expect("readable");
         let kept = kept.expect("is there");
-        assert_eq!((&kept.head, &kept.plan), (&run.head, &run.planned.plan));
+        assert_eq!((&kept.head, &kept.plan), (&run.head, &run.dag.plan));
         let done = kept.ended.iter().filter(|it| it.end == ItemEnd::Done);
         let done: Vec<_> = done.map(|it| (it.task, it.item)).collect();
         let expected = run.progress.done().map(|it| (it.task, it.item));

@@ -95,7 +95,7 @@ impl Running {
             task,
             item,
         };
-        let spec = bind::spec(&run.planned, &run.progress, part);
+        let spec = bind::spec(&run.dag, &run.progress, part);
         let first = run.head.state == UniversalState::Queued;
         let last = self.leader.ledger.known().last();
         let id = last.map_or(InstanceId(1), InstanceId::next);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_core::ledger::{KeptRun, RunHead};
+use baton_core::ledger::{RunHead, StoredRun};
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::outcome::{AttemptEnd, Outcome};
@@ -175,7 +175,7 @@ pub(crate) fn a_plan_is_put_together_from_its_parts(open: Open<'_>) {
     let plan = running.store.plan(RunId(2));
     assert_eq!(plan, Ok(Some(Arc::new(whole_other))));
     running.run = R1;
-    let kept = KeptRun {
+    let kept = StoredRun {
         head: running.live().head.clone(),
         plan: whole,
         ended: Vec::new(),

@@ -176,8 +176,11 @@ fn a_search_agrees_with_a_walk_over_every_minute() {
         let wall = |second: i64| Wall(second.unsigned_abs() * 1_000);
         let mut found = Vec::new();
         let mut at = wall(from);
-        while let Some(fire) = schedule.after(at).filter(|fire| fire.at <= wall(to)) {
-            at = fire.at;
+        while let Some(occurrence) = schedule
+            .after(at)
+            .filter(|occurrence| occurrence.at <= wall(to))
+        {
+            at = occurrence.at;
             found.push((at.0 / 1_000).cast_signed());
         }
         let what = format!(
@@ -224,8 +227,9 @@ fn counting_agrees_with_enumeration_over_years() {
                 super::utc("2024-02-29 07:08:09"),
             );
             let (mut at, mut count) = (from, 0);
-            while let Some(fire) = schedule.after(at).filter(|fire| fire.at <= to) {
-                at = fire.at;
+            while let Some(occurrence) = schedule.after(at).filter(|occurrence| occurrence.at <= to)
+            {
+                at = occurrence.at;
                 count += 1;
             }
             assert_eq!(schedule.count(from, to), count, "{text} {gap:?}");

@@ -214,8 +214,11 @@ fn words_for_fields() {
 #[test]
 fn leap_days_are_found_over_the_turn_of_a_century() {
     let leap = schedule("0 0 29 2 *", "Europe/Berlin", Dst::default());
-    let fire = leap.after(utc("2096-03-01 00:00")).expect("another one");
-    assert_eq!(leap.zone().rfc3339(fire.at), "2104-02-29T00:00:00+01:00");
+    let occurrence = leap.after(utc("2096-03-01 00:00")).expect("another one");
+    assert_eq!(
+        leap.zone().rfc3339(occurrence.at),
+        "2104-02-29T00:00:00+01:00"
+    );
 }
 
 #[test]

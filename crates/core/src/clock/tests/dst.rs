@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{fires, schedule, utc, zone};
+use super::{occurrences, schedule, utc, zone};
 use crate::clock::limits::END_SECONDS;
-use crate::clock::{Dst, Fold, Gap, How};
+use crate::clock::{Dst, DstEffect, Fold, Gap};
 
 const SKIP: Dst = dst(Gap::Skip, Fold::Once);
 const EARLY: Dst = dst(Gap::Early, Fold::Once);
@@ -17,7 +17,7 @@ const fn dst(gap: Gap, fold: Fold) -> Dst {
 
 #[test]
 fn a_time_in_a_gap_is_skipped_moved_to_the_jump_or_moved_by_its_length() {
-    let berlin = |dst| fires("30 2 * * *", "Europe/Berlin", dst, "2026-03-28 12:00", 2);
+    let berlin = |dst| occurrences("30 2 * * *", "Europe/Berlin", dst, "2026-03-28 12:00", 2);
     let next_day = "2026-03-30T02:30:00+02:00";
     assert_eq!(berlin(SKIP), [next_day, "2026-03-31T02:30:00+02:00"]);
     assert_eq!(berlin(EARLY), ["2026-03-29T03:00:00+02:00", next_day]);
@@ -27,7 +27,7 @@ fn a_time_in_a_gap_is_skipped_moved_to_the_jump_or_moved_by_its_length() {
 
 #[test]
 fn a_time_in_a_fold_comes_once_or_twice() {
-    let berlin = |dst| fires("30 2 * * *", "Europe/Berlin", dst, "2026-10-24 12:00", 3);
+    let berlin = |dst| occurrences("30 2 * * *", "Europe/Berlin", dst, "2026-10-24 12:00", 3);
     let (first, second) = ("2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00");
     let (after, later) = ("2026-10-26T02:30:00+01:00", "2026-10-27T02:30:00+01:00");
     assert_eq!(berlin(LATE), [first, after, later]);
@@ -37,7 +37,7 @@ fn a_time_in_a_fold_comes_once_or_twice() {
 #[test]
 fn times_that_a_gap_moves_to_one_instant_are_one() {
     let berlin = |dst| {
-        fires(
+        occurrences(
             "15,45 2,3 * * *",
             "Europe/Berlin",
             dst,
@@ -66,7 +66,7 @@ fn times_that_a_gap_moves_to_one_instant_are_one() {
 
 #[test]
 fn moved_times_and_shown_times_come_in_order() {
-    let berlin = fires(
+    let berlin = occurrences(
         "every day at 2:45 and 3:10",
         "Europe/Berlin",
         LATE,
@@ -85,15 +85,30 @@ fn moved_times_and_shown_times_come_in_order() {
 
 #[test]
 fn a_due_time_says_what_the_clocks_have_to_do_with_it() {
-    let how = |text, dst, from: &str| {
+    let effect = |text, dst, from: &str| {
         let schedule = schedule(text, "Europe/Berlin", dst);
-        schedule.after(utc(from)).expect("due").how
+        schedule.after(utc(from)).expect("due").effect
     };
-    assert_eq!(how("30 2 * * *", LATE, "2026-03-29 00:00"), How::Moved);
-    assert_eq!(how("30 2 * * *", EARLY, "2026-03-29 00:00"), How::Moved);
-    assert_eq!(how("30 2,3 * * *", LATE, "2026-03-29 00:00"), How::Plain);
-    assert_eq!(how("30 2 * * *", TWICE, "2026-10-25 00:00"), How::Plain);
-    assert_eq!(how("30 2 * * *", TWICE, "2026-10-25 00:30"), How::Again);
+    assert_eq!(
+        effect("30 2 * * *", LATE, "2026-03-29 00:00"),
+        DstEffect::Shifted
+    );
+    assert_eq!(
+        effect("30 2 * * *", EARLY, "2026-03-29 00:00"),
+        DstEffect::Shifted
+    );
+    assert_eq!(
+        effect("30 2,3 * * *", LATE, "2026-03-29 00:00"),
+        DstEffect::None
+    );
+    assert_eq!(
+        effect("30 2 * * *", TWICE, "2026-10-25 00:00"),
+        DstEffect::None
+    );
+    assert_eq!(
+        effect("30 2 * * *", TWICE, "2026-10-25 00:30"),
+        DstEffect::Repeated
+    );
 }
 
 #[test]
@@ -120,7 +135,7 @@ fn something_for_every_hour_goes_by_elapsed_time_whatever_the_policy() {
 #[test]
 fn half_an_hour_on_lord_howe() {
     // 02:00 to 02:30 in October, and back from 02:00 to 01:30 in April.
-    let howe = |text, dst, from| fires(text, "Australia/Lord_Howe", dst, from, 2);
+    let howe = |text, dst, from| occurrences(text, "Australia/Lord_Howe", dst, from, 2);
     assert_eq!(
         howe("15 2 * * *", LATE, "2026-10-03 12:00"),
         ["2026-10-04T02:45:00+11:00", "2026-10-05T02:15:00+11:00"]
@@ -142,7 +157,7 @@ fn half_an_hour_on_lord_howe() {
 
 #[test]
 fn a_day_that_samoa_left_out() {
-    let apia = |text, dst| fires(text, "Pacific/Apia", dst, "2011-12-29 12:00", 2);
+    let apia = |text, dst| occurrences(text, "Pacific/Apia", dst, "2011-12-29 12:00", 2);
     assert_eq!(
         apia("0 12 * * *", SKIP),
         ["2011-12-31T12:00:00+14:00", "2012-01-01T12:00:00+14:00"]
@@ -163,7 +178,7 @@ fn a_day_that_samoa_left_out() {
 
 #[test]
 fn midnights_that_do_not_exist() {
-    let daily = |zone, dst, from| fires("@daily", zone, dst, from, 2);
+    let daily = |zone, dst, from| occurrences("@daily", zone, dst, from, 2);
     let sao_paulo = |dst| daily("America/Sao_Paulo", dst, "2018-11-03 12:00");
     assert_eq!(
         sao_paulo(LATE),
@@ -181,13 +196,13 @@ fn midnights_that_do_not_exist() {
 #[test]
 fn midnights_that_come_twice() {
     // 01:00 is followed by 00:00 in Havana, and midnight by 23:00 in Cairo.
-    let havana = |dst| fires("@daily", "America/Havana", dst, "2026-10-31 12:00", 2);
+    let havana = |dst| occurrences("@daily", "America/Havana", dst, "2026-10-31 12:00", 2);
     assert_eq!(
         havana(LATE),
         ["2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00"]
     );
     assert_eq!(havana(TWICE)[1], "2026-11-01T00:00:00-05:00");
-    let cairo = |text, dst| fires(text, "Africa/Cairo", dst, "2024-10-31 12:00", 2);
+    let cairo = |text, dst| occurrences(text, "Africa/Cairo", dst, "2024-10-31 12:00", 2);
     assert_eq!(
         cairo("30 23 * * *", LATE),
         ["2024-10-31T23:30:00+03:00", "2024-11-01T23:30:00+02:00"]

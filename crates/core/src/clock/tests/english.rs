@@ -1,6 +1,6 @@
 //! English schedules: against cron where cron can say it, by their due times where not.
 
-use super::{check, fires, schedule};
+use super::{check, occurrences, schedule};
 use crate::clock::Dst;
 
 /// English, and the cron that means the same.
@@ -106,7 +106,7 @@ fn every_few_days_counts_civil_days_from_1970() {
         &["01-01 04:00", "01-02 04:00"],
     );
     // Over the change of clocks it stays at four.
-    let over = fires(
+    let over = occurrences(
         "every 2 days at 4:00",
         "Europe/Berlin",
         Dst::default(),
@@ -121,7 +121,7 @@ fn every_few_days_counts_civil_days_from_1970() {
 
 #[test]
 fn a_fixed_period_counts_from_the_epoch_and_ignores_clocks() {
-    let berlin = |text, from, n| fires(text, "Europe/Berlin", Dst::default(), from, n);
+    let berlin = |text, from, n| occurrences(text, "Europe/Berlin", Dst::default(), from, n);
     assert_eq!(
         berlin("every 90 minutes", "2026-03-29 00:00", 3),
         [
@@ -156,7 +156,7 @@ fn a_fixed_period_begins_with_its_anchor() {
         &["02-01 00:00", "02-02 12:00", "02-04 00:00"],
     );
     // In the zone of the schedule, unless it says otherwise.
-    let tokyo = |text| fires(text, "Asia/Tokyo", Dst::default(), "2026-01-01 00:00", 2);
+    let tokyo = |text| occurrences(text, "Asia/Tokyo", Dst::default(), "2026-01-01 00:00", 2);
     assert_eq!(
         tokyo("every 10 minutes from 2026-02-01 00:05"),
         ["2026-02-01T00:05:00+09:00", "2026-02-01T00:15:00+09:00"]
@@ -169,7 +169,7 @@ fn a_fixed_period_begins_with_its_anchor() {
 
 #[test]
 fn a_single_time_comes_once() {
-    let berlin = |text| fires(text, "Europe/Berlin", Dst::default(), "2026-01-01 00:00", 5);
+    let berlin = |text| occurrences(text, "Europe/Berlin", Dst::default(), "2026-01-01 00:00", 5);
     for text in [
         "at 2026-11-14 06:00",
         "once at 2026-11-14T06:00:00",

@@ -28,16 +28,16 @@ fn utc(text: &str) -> Wall {
 }
 
 /// The first due times after an instant of the zone, as its clocks show them.
-fn fires(text: &str, zone_name: &str, dst: Dst, from: &str, n: usize) -> Vec<String> {
+fn occurrences(text: &str, zone_name: &str, dst: Dst, from: &str, n: usize) -> Vec<String> {
     let zone = zone(zone_name);
     let schedule = schedule(text, zone_name, dst);
     let mut at = zone.instant(from).expect("an instant");
     let mut shown = Vec::new();
     while shown.len() < n
-        && let Some(fire) = schedule.after(at)
+        && let Some(occurrence) = schedule.after(at)
     {
-        assert!(fire.at > at, "{text} does not go on after {at:?}");
-        at = fire.at;
+        assert!(occurrence.at > at, "{text} does not go on after {at:?}");
+        at = occurrence.at;
         shown.push(zone.rfc3339(at));
     }
     shown
@@ -48,7 +48,7 @@ fn fires(text: &str, zone_name: &str, dst: Dst, from: &str, n: usize) -> Vec<Str
 #[track_caller]
 fn check(text: &str, zone_name: &str, expected: &[&str]) {
     let from = "2025-12-31 23:59:59";
-    let shown = fires(text, zone_name, Dst::default(), from, expected.len());
+    let shown = occurrences(text, zone_name, Dst::default(), from, expected.len());
     let shown: Vec<&str> = shown.iter().map(|at| &at[..19]).collect();
     let expected: Vec<String> = expected.iter().map(|at| whole(at)).collect();
     assert_eq!(shown, expected, "{text}");

@@ -9,10 +9,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `head` | where a run stands, and what may follow |
-//! | `unkept` | what a leader has to do, and what it has seen |
+//! | `transient` | what a leader has to do, and what it has seen |
 
 mod head;
-mod unkept;
+mod transient;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,34 +25,34 @@ use baton_model::time::Millis;
 use baton_model::workflow::{Carried, Halt, ItemEnd, ItemSpan, Part, Plan};
 
 use super::LedgerError;
-use crate::workflow::{Ended, Planned, Progress, again, compare};
+use crate::workflow::{Dag, ItemResult, Progress, compare, invalidate};
 
 pub use head::RunHead;
-pub use unkept::Stops;
+pub use transient::Stops;
 
-use unkept::{Restless, Times};
+use transient::{DirtyRuns, Times};
 
 /// A run as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptRun {
+pub struct StoredRun {
     pub head: RunHead,
     /// What it carries out, or what has come of it.
     pub plan: Arc<Plan>,
     /// What has ended of it.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<ItemResult>,
 }
 
 /// A run that is not over, or is to go on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     pub head: RunHead,
-    pub planned: Arc<Planned>,
+    pub dag: Arc<Dag>,
     pub progress: Progress,
     /// One of its instances runs, which nobody has said of the run yet.
     pub has_begun: bool,
     /// What is DONE, where the run was kept and is to go on: with all that was put out, also
     /// what only another plan wants to know.
-    done: Option<Vec<Ended>>,
+    done: Option<Vec<ItemResult>>,
     /// What has to be stopped, which nobody has done yet.
     stops: Stops,
     /// How many of each task's instances have a lease.
@@ -69,12 +69,12 @@ pub struct Runs {
     last: RunId,
     /// What was kept, until everything is there that its progress follows from.
     kept: Kept,
-    restless: Restless,
+    dirty: DirtyRuns,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Kept {
-    ended: BTreeMap<RunId, Vec<Ended>>,
+    ended: BTreeMap<RunId, Vec<ItemResult>>,
     live: Vec<(Part, InstanceId)>,
 }
 
@@ -103,8 +103,8 @@ impl Runs {
     }
 
     /// Takes a run that has to be looked after.
-    pub fn take_restless(&mut self) -> Option<RunId> {
-        self.restless.0.pop_first()
+    pub fn next_dirty(&mut self) -> Option<RunId> {
+        self.dirty.0.pop_first()
     }
 
     /// Takes what of a run has to be stopped.
@@ -115,13 +115,13 @@ impl Runs {
     }
 
     /// A run has been looked after.
-    pub fn rest(&mut self, id: RunId) {
-        self.restless.0.remove(&id);
+    pub fn mark_clean(&mut self, id: RunId) {
+        self.dirty.0.remove(&id);
     }
 
     /// Every run has to be looked after: a new leader has them.
-    pub fn wake_all(&mut self) {
-        self.restless.0.extend(self.runs.keys());
+    pub fn mark_all_dirty(&mut self) {
+        self.dirty.0.extend(self.runs.keys());
     }
 
     /// Drops a run that is over: its record is the store's.
@@ -132,7 +132,7 @@ impl Runs {
             .is_some_and(|run| run.head.state.is_terminal())
         {
             self.runs.remove(&id);
-            self.restless.0.remove(&id);
+            self.dirty.0.remove(&id);
         }
     }
 
@@ -145,19 +145,19 @@ impl Runs {
     ///
     /// # Errors
     /// If it is there, or is not over, or has gone on since.
-    pub fn admit(&mut self, kept: KeptRun) -> Result<(), LedgerError> {
+    pub fn admit(&mut self, kept: StoredRun) -> Result<(), LedgerError> {
         let id = kept.head.id;
         let known = self.heads.get(&id);
         if known != Some(&kept.head) || self.runs.contains_key(&id) {
             return Err(LedgerError::Run(id, "has gone on since".to_owned()));
         }
-        let planned = Arc::new(Planned::new(kept.plan));
+        let dag = Arc::new(Dag::new(kept.plan));
         let done = kept.ended.iter().filter(|it| it.end == ItemEnd::Done);
         let done = Some(done.cloned().collect());
-        let progress = Progress::new(&planned, [], kept.ended);
+        let progress = Progress::new(&dag, [], kept.ended);
         let run = Run {
             head: kept.head,
-            planned,
+            dag,
             progress,
             has_begun: false,
             done,
@@ -172,7 +172,7 @@ impl Runs {
     /// Takes in runs as they were kept; [`Runs::settle`] follows when the instances are there.
     pub(super) fn restore(
         &mut self,
-        runs: Vec<KeptRun>,
+        runs: Vec<StoredRun>,
         ended: Vec<RunHead>,
         last: RunId,
     ) -> Result<(), LedgerError> {
@@ -194,7 +194,7 @@ impl Runs {
             self.kept.ended.insert(id, kept.ended);
             let run = Run {
                 head: kept.head,
-                planned: Arc::new(Planned::new(kept.plan)),
+                dag: Arc::new(Dag::new(kept.plan)),
                 progress: Progress::default(),
                 has_begun: false,
                 done: None,
@@ -226,7 +226,7 @@ impl Runs {
             }
             let live = by_run.remove(id).unwrap_or_default();
             let ended = ended.remove(id).unwrap_or_default();
-            run.progress = Progress::new(&run.planned, live, ended);
+            run.progress = Progress::new(&run.dag, live, ended);
         }
     }
 
@@ -269,8 +269,8 @@ impl Runs {
             return;
         }
         if let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) {
-            run.progress.began(&run.planned, part.task, part.item, id);
-            self.restless.0.insert(part.run);
+            run.progress.began(&run.dag, part.task, part.item, id);
+            self.dirty.0.insert(part.run);
         }
     }
 
@@ -283,16 +283,16 @@ impl Runs {
             return;
         };
         // What is there for a failure is not stopped by it, also where it is tried again.
-        let failed = run.progress.is_failing() && !run.planned.is_handler(part.task);
+        let failed = run.progress.is_failing() && !run.dag.is_handler(part.task);
         let closed = run.head.halting.is_some() || failed;
         if state == UniversalState::Running && run.head.state == UniversalState::Launched {
             run.has_begun = true;
         } else if state == UniversalState::Queued && closed {
-            run.stops.again.insert(id);
+            run.stops.retried.insert(id);
         } else {
             return;
         }
-        self.restless.0.insert(part.run);
+        self.dirty.0.insert(part.run);
     }
 
     /// An instance is on its way no more.
@@ -308,7 +308,7 @@ impl Runs {
         let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) else {
             return;
         };
-        let ended = Ended {
+        let ended = ItemResult {
             task: part.task,
             item: part.item,
             end: match state {
@@ -320,11 +320,11 @@ impl Runs {
         };
         run.has_begun |= run.head.state == UniversalState::Launched;
         let failing = run.progress.is_failing();
-        run.progress.ended(&run.planned, &ended);
+        run.progress.ended(&run.dag, &ended);
         if run.progress.is_failing() && !failing {
             run.stops.sweep = Some(Halt::Drain);
         }
-        self.restless.0.insert(part.run);
+        self.dirty.0.insert(part.run);
     }
 
     /// Takes one fact about a run in.
@@ -341,13 +341,13 @@ impl Runs {
         head.apply(fact)?;
         match fact {
             Fact::RunExtended { plan, .. } => {
-                let mut whole = (*run.planned.plan).clone();
+                let mut whole = (*run.dag.plan).clone();
                 whole.tasks.extend_from_slice(&plan.tasks);
                 whole.pools.extend_from_slice(&plan.pools);
-                run.planned = Arc::new(Planned::new(Arc::new(whole)));
+                run.dag = Arc::new(Dag::new(Arc::new(whole)));
             }
             Fact::RunDefined { .. } => {
-                run.progress = Progress::new(&run.planned, [], []);
+                run.progress = Progress::new(&run.dag, [], []);
             }
             Fact::RunAdvanced { .. } => run.has_begun = false,
             Fact::RunHalting { how, .. } => run.stops.sweep = Some(*how),
@@ -368,7 +368,7 @@ impl Runs {
         }
         run.head = head.clone();
         self.heads.insert(id, head);
-        self.restless.0.insert(id);
+        self.dirty.0.insert(id);
         Ok(())
     }
 
@@ -379,16 +379,16 @@ impl Runs {
         if self.heads.contains_key(&id) || id <= self.last {
             return Err(LedgerError::Run(id, "is there already".to_owned()));
         }
-        let planned = Arc::new(Planned::new(Arc::clone(plan)));
+        let dag = Arc::new(Dag::new(Arc::clone(plan)));
         let progress = match head.state {
             UniversalState::Registering => Progress::default(),
-            _ => Progress::new(&planned, [], []),
+            _ => Progress::new(&dag, [], []),
         };
         self.last = id;
         self.heads.insert(id, head.clone());
         let run = Run {
             head,
-            planned,
+            dag,
             progress,
             has_begun: false,
             done: None,
@@ -397,7 +397,7 @@ impl Runs {
             times: Times::default(),
         };
         self.runs.insert(id, run);
-        self.restless.0.insert(id);
+        self.dirty.0.insert(id);
         Ok(())
     }
 }
@@ -429,7 +429,7 @@ impl Run {
     }
 
     #[must_use]
-    pub fn done(&self) -> Vec<Ended> {
+    pub fn done(&self) -> Vec<ItemResult> {
         let kept = self.done.clone();
         kept.unwrap_or_else(|| self.progress.done().collect())
     }
@@ -439,15 +439,15 @@ impl Run {
         // There may be a million of them, and they are needed no more.
         let kept = self.done.take();
         let done = kept.unwrap_or_else(|| self.progress.done().collect());
-        let done = again::without(done, again);
+        let done = invalidate::without(done, again);
         let done = match plan {
             None => done,
             Some(plan) => {
-                self.planned = Arc::new(Planned::new(Arc::clone(plan)));
-                compare::moved(done, carried)
+                self.dag = Arc::new(Dag::new(Arc::clone(plan)));
+                compare::carry_over(done, carried)
             }
         };
-        self.progress = Progress::new(&self.planned, [], done);
+        self.progress = Progress::new(&self.dag, [], done);
         self.times = Times::default();
         self.has_begun = false;
     }

@@ -12,7 +12,7 @@ use crate::bugs::{Bug, Bugs};
 use crate::counts::Counts;
 use crate::ledger::Ledger;
 use crate::scheduler::bullpen::Bullpen;
-use crate::scheduler::{Defined, FireError, Fired, LibraryError, RunError};
+use crate::scheduler::{DefineReply, LibraryError, RunError, TriggerError, TriggerReply};
 use crate::step::Step;
 
 /// Whether facts outlive the scheduler.
@@ -68,11 +68,11 @@ pub enum Effect {
     /// What was decided before is durable.
     Synced(RequestId),
     /// A task is defined, or why not.
-    Defined(RequestId, Result<Defined, LibraryError>),
+    Defined(RequestId, Result<DefineReply, LibraryError>),
     /// A task is removed, with the revision that it had, or why not.
     Removed(RequestId, Result<Revision, LibraryError>),
     /// A task was triggered, or why not.
-    Fired(RequestId, Result<Fired, FireError>),
+    Triggered(RequestId, Result<TriggerReply, TriggerError>),
     /// A wish about a run is carried out, under which generation, or why not.
     Run(RequestId, Result<(RunId, Generation), RunError>),
     /// A log request is answered.

@@ -52,7 +52,7 @@ impl Protocol {
         }
         self.update_offer(cx, name);
         let instance = cx.ledger.instance(instance);
-        let scaled = instance.and_then(|it| it.again.as_ref()?.allowance.clone());
+        let scaled = instance.and_then(|it| it.next_attempt.as_ref()?.allowance.clone());
         Launch {
             lease,
             spec: instance.map(|it| it.spec.clone()).unwrap_or_default(),

@@ -106,7 +106,7 @@ impl Protocol {
         let origin = instance.spec.origin.filter(|_| verdict == Verdict::Done);
         cx.done.extend(origin.map(|origin| (id, origin)));
         let again = match verdict {
-            Verdict::Requeued => instance.again(cx.now.wall, end).map(Box::new),
+            Verdict::Requeued => instance.next_attempt(cx.now.wall, end).map(Box::new),
             Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
         };
         let ran = report.and_then(|report| report.ran);

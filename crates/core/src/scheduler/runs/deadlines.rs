@@ -19,7 +19,7 @@ impl Deadlines {
     pub(in crate::scheduler) fn restore(ledger: &Ledger, now: Now) -> Self {
         let mut deadlines = Self::default();
         for run in ledger.runs().iter() {
-            deadlines.set(&run.head, run.planned.plan.timeout, now);
+            deadlines.set(&run.head, run.dag.plan.timeout, now);
         }
         deadlines
     }

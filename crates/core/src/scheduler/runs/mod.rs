@@ -6,11 +6,11 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `wishes` | what people want of runs |
+//! | `commands` | what people want of runs |
 //! | `deadlines` | what has taken too long |
 
+mod commands;
 mod deadlines;
-mod wishes;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
@@ -24,9 +24,9 @@ use crate::protocol::scheduler::Protocol;
 use crate::protocol::scheduler::context::Cx;
 use crate::workflow::{ItemState, bind};
 
+pub(super) use commands::execute;
+pub use commands::{Resume, RunCommand, RunError};
 pub(crate) use deadlines::Deadlines;
-pub(super) use wishes::wish;
-pub use wishes::{Resume, RunError, RunWish};
 
 /// Lets begin what may, stops what must, and ends the run if nothing is left.
 pub(super) fn look_after(
@@ -59,7 +59,7 @@ pub(super) fn look_after(
         forget(cx, deadlines, id);
     }
     // What was done here is looked after.
-    cx.ledger.runs_mut().rest(id);
+    cx.ledger.runs_mut().mark_clean(id);
 }
 
 fn forget(cx: &mut Cx<'_>, deadlines: &mut Deadlines, id: RunId) {
@@ -73,7 +73,7 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
         let Some(run) = cx.ledger.runs().run(id) else {
             return;
         };
-        let next = run.progress.next(&run.planned);
+        let next = run.progress.next(&run.dag);
         let early = cx.config.bugs.has(Bug::GateIgnored);
         let Some((task, item)) = next.or_else(|| early.then(|| ungated(run)).flatten()) else {
             return;
@@ -84,7 +84,7 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
             task,
             item,
         };
-        let spec = bind::spec(&run.planned, &run.progress, part);
+        let spec = bind::spec(&run.dag, &run.progress, part);
         let instance = timetable::unused_id(cx);
         timetable::submit(cx, instance, spec);
     }
@@ -94,10 +94,10 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
 /// lets begin.
 fn ungated(run: &Run) -> Option<(u32, u32)> {
     let gate_moves = |task: u32| {
-        let mut after = run.planned.plan.tasks[task as usize].after.iter();
+        let mut after = run.dag.plan.tasks[task as usize].after.iter();
         after.any(|it| it.edges == Edges::All && run.progress.tally(it.task).settled() > 0)
     };
-    let tasks = 0..u32::try_from(run.planned.plan.tasks.len()).unwrap_or(u32::MAX);
+    let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
     let mut items = tasks
         .filter(|task| gate_moves(*task))
         .flat_map(|task| (0..run.progress.length(task)).map(move |item| (task, item)));
@@ -154,14 +154,17 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
             // goes on.
             let failed = run.head.halting.is_none();
             let live = run.progress.live();
-            let live = live.filter(|(task, ..)| !(failed && run.planned.is_handler(*task)));
+            let live = live.filter(|(task, ..)| !(failed && run.dag.is_handler(*task)));
             let waiting = live.filter(|(_, _, it)| !is_leased(cx.ledger, *it));
             waiting.map(|(_, _, it)| it).collect()
         }
     };
-    let again = stops.again.iter().filter(|it| !is_leased(cx.ledger, **it));
+    let retried = stops
+        .retried
+        .iter()
+        .filter(|it| !is_leased(cx.ledger, **it));
     if !cx.config.bugs.has(Bug::HaltForgets) {
-        ids.extend(again);
+        ids.extend(retried);
     }
     ids.sort_unstable();
     ids.dedup();

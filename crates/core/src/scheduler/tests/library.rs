@@ -141,10 +141,10 @@ impl Leader {
         self.facts[before..].to_vec()
     }
 
-    fn wish(&mut self, wish: Define) -> Result<Defined, LibraryError> {
+    fn execute(&mut self, command: DefineCommand) -> Result<DefineReply, LibraryError> {
         let effects = self.give(Input::Define {
             request: RequestId(1),
-            wish: Box::new(wish),
+            command: Box::new(command),
         });
         let told = effects.into_iter().find_map(|effect| match effect {
             Effect::Defined(_, answer) => Some(answer),
@@ -153,11 +153,11 @@ impl Leader {
         told.expect("a definition is answered")
     }
 
-    fn define(&mut self, name: &str, definition: Definition) -> Result<Defined, LibraryError> {
-        self.wish(Define {
+    fn define(&mut self, name: &str, definition: Definition) -> Result<DefineReply, LibraryError> {
+        self.execute(DefineCommand {
             name: named(name),
             definition: Arc::new(definition),
-            expected: Expected::Anything,
+            expected: Precondition::Anything,
             by_file: false,
             dry: false,
         })
@@ -166,7 +166,7 @@ impl Leader {
     fn remove(&mut self, name: &str) -> Result<Revision, LibraryError> {
         let effects = self.give(Input::Remove {
             request: RequestId(1),
-            wish: Remove {
+            command: RemoveCommand {
                 name: named(name),
                 expected: None,
                 by_file: false,

@@ -182,7 +182,7 @@ fn a_failure_rests_and_then_goes_before_what_came_later() {
     assert_eq!(leader.leased(), [2], "the next one need not wait");
     assert_eq!(
         leader.reason(1),
-        Some(Reason::Resting { left: Millis(100) })
+        Some(Reason::Backoff { left: Millis(100) })
     );
     leader.wait(Millis(100));
     leader.ends(&worker, &[2], Outcome::Exited(0), 60_000);
@@ -190,7 +190,7 @@ fn a_failure_rests_and_then_goes_before_what_came_later() {
     leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
     assert_eq!(
         leader.reason(1),
-        Some(Reason::Resting { left: Millis(200) })
+        Some(Reason::Backoff { left: Millis(200) })
     );
 }
 
@@ -209,10 +209,10 @@ fn a_rest_survives_the_leader_but_not_a_clock_that_was_set_back() {
         next.explain(InstanceId(1), now)
     };
     let soon = leader.clock().wall.0 + 40;
-    assert_eq!(at(soon), Some(Reason::Resting { left: Millis(60) }));
+    assert_eq!(at(soon), Some(Reason::Backoff { left: Millis(60) }));
     assert_eq!(
         at(0),
-        Some(Reason::Resting {
+        Some(Reason::Backoff {
             left: Millis(1_000)
         })
     );
@@ -227,7 +227,7 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
     leader.wait(Millis(100));
     let instance = leader.kept.find(InstanceId(1)).expect("submitted");
     assert_eq!(instance.allowance().memory_max, 80);
-    let Some(Reason::Place(Waiting::Room {
+    let Some(Reason::Placement(Waiting::Room {
         resource, short, ..
     })) = leader.reason(1)
     else {
@@ -238,7 +238,7 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
     assert_eq!(leader.leased(), [1]);
     leader.ends(&worker, &[1], Outcome::Killed(KillCause::OutOfMemory), 9);
     leader.wait(Millis(200));
-    let Some(Reason::Place(Waiting::NeverFits { asked, has, .. })) = leader.reason(1) else {
+    let Some(Reason::Placement(Waiting::NeverFits { asked, has, .. })) = leader.reason(1) else {
         panic!("{:?}", leader.reason(1));
     };
     assert_eq!((asked, has), (160, 100));
@@ -271,7 +271,7 @@ fn what_fails_goes_to_the_workers_of_its_fallback_and_begins_anew_by_hand() {
     assert_eq!(holder(&leader), "w");
     leader.ends(&small, &[1], Outcome::Exited(1), 9);
     leader.wait(Millis(100));
-    let Some(Reason::Place(Waiting::NoMatch { .. })) = leader.reason(1) else {
+    let Some(Reason::Placement(Waiting::NoMatch { .. })) = leader.reason(1) else {
         panic!("{:?}", leader.reason(1));
     };
     leader.welcome(&mut big, &[]);
@@ -350,7 +350,7 @@ fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
     assert_eq!(leader.leased(), [1]);
     assert_eq!(
         leader.reason(2),
-        Some(Reason::Place(Waiting::NoWorker { closed: 1 }))
+        Some(Reason::Placement(Waiting::NoWorker { closed: 1 }))
     );
     let now = leader.clock();
     let ledger = leader.core.ledger().clone();
@@ -388,7 +388,7 @@ fn short_instances_are_placed_ahead_and_given_back_without_a_charge() {
     let instance = leader.kept.find(InstanceId(last)).expect("submitted");
     assert_eq!(instance.state, UniversalState::Queued);
     assert_eq!((instance.failures, instance.losses), (0, 0));
-    assert_eq!(instance.again, None::<Box<Again>>);
+    assert_eq!(instance.next_attempt, None::<Box<Again>>);
 }
 
 #[test]
@@ -429,5 +429,5 @@ fn a_lease_whose_worker_is_silent_is_unsure_until_it_runs_out() {
     assert_eq!(&*unsure.worker.0, "w");
     assert!(unsure.left.is_some_and(|left| left > Millis(0)));
     leader.wait(lease_time());
-    assert!(matches!(leader.reason(1), Some(Reason::Place(_))));
+    assert!(matches!(leader.reason(1), Some(Reason::Placement(_))));
 }

@@ -7,8 +7,8 @@ use baton_model::spec::Work;
 use baton_model::workflow::{After, Condition, Edges, Halt, Items, Plan, PlanTask};
 
 use super::*;
-use crate::ledger::{KeptRun, Parts};
-use crate::workflow::Ended;
+use crate::ledger::{Parts, StoredRun};
+use crate::workflow::ItemResult;
 
 const R1: RunId = RunId(1);
 
@@ -69,22 +69,22 @@ impl Team {
         }
     }
 
-    fn wish(&mut self, wish: RunWish) -> Result<(RunId, Generation), RunError> {
+    fn execute(&mut self, command: RunCommand) -> Result<(RunId, Generation), RunError> {
         self.requests += 1;
         let request = RequestId(self.requests);
         let effects = self.leader.give(Input::Run {
             request,
-            wish: Box::new(wish),
+            command: Box::new(command),
         });
         let answer = effects.into_iter().find_map(|effect| match effect {
             Effect::Run(to, answer) if to == request => Some(answer),
             _ => None,
         });
-        answer.expect("every wish is answered")
+        answer.expect("every command is answered")
     }
 
     fn register(&mut self, plan: Plan) {
-        let answer = self.wish(RunWish::Register {
+        let answer = self.execute(RunCommand::Register {
             plan: Arc::new(plan),
             open: false,
         });
@@ -92,7 +92,7 @@ impl Team {
     }
 
     fn halt(&mut self, how: Halt) -> Result<(RunId, Generation), RunError> {
-        self.wish(RunWish::Halt {
+        self.execute(RunCommand::Halt {
             run: R1,
             how,
             generation: None,
@@ -100,23 +100,23 @@ impl Team {
     }
 
     /// The run as a store would have it.
-    fn kept(&self) -> KeptRun {
+    fn kept(&self) -> StoredRun {
         let run = self.leader.kept.runs().run(R1).expect("was registered");
-        KeptRun {
+        StoredRun {
             head: run.head.clone(),
-            plan: Arc::clone(&run.planned.plan),
+            plan: Arc::clone(&run.dag.plan),
             ended: run.progress.done().collect(),
         }
     }
 
     fn resume(&mut self, plan: Option<Plan>) -> Result<(RunId, Generation), RunError> {
-        let wish = Resume {
+        let command = Resume {
             run: self.kept(),
             plan: plan.map(Arc::new),
-            again: None,
+            rerun: None,
             generation: None,
         };
-        self.wish(RunWish::Resume(wish))
+        self.execute(RunCommand::Resume(command))
     }
 
     /// What the worker holds, by name, with the instance's id.
@@ -167,9 +167,9 @@ impl Team {
         for run in kept.runs().iter() {
             match run.head.state.is_terminal() {
                 true => ended.push(run.head.clone()),
-                false => runs.push(KeptRun {
+                false => runs.push(StoredRun {
                     head: run.head.clone(),
-                    plan: Arc::clone(&run.planned.plan),
+                    plan: Arc::clone(&run.dag.plan),
                     ended: all_ended(run),
                 }),
             }
@@ -204,10 +204,10 @@ impl Team {
     }
 }
 
-fn all_ended(run: &crate::ledger::Run) -> Vec<Ended> {
+fn all_ended(run: &crate::ledger::Run) -> Vec<ItemResult> {
     use crate::workflow::ItemState as S;
     use baton_model::workflow::ItemEnd;
-    let tasks = 0..u32::try_from(run.planned.plan.tasks.len()).expect("few");
+    let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).expect("few");
     let mut ended = Vec::new();
     for task in tasks {
         for item in 0..run.progress.length(task) {
@@ -217,7 +217,7 @@ fn all_ended(run: &crate::ledger::Run) -> Vec<Ended> {
                 Some(S::Halted) => ItemEnd::Halted,
                 _ => continue,
             };
-            ended.push(Ended {
+            ended.push(ItemResult {
                 task,
                 item,
                 end,
@@ -343,23 +343,23 @@ fn of_two_resumes_one_is_carried_out() {
     team.fails("a");
     assert_eq!(team.state(), (UniversalState::Failed, 1));
     let (first, second) = (team.kept(), team.kept());
-    let wish = |run| {
-        RunWish::Resume(Resume {
+    let command = |run| {
+        RunCommand::Resume(Resume {
             run,
             plan: None,
-            again: None,
+            rerun: None,
             generation: None,
         })
     };
-    assert_eq!(team.wish(wish(first)), Ok((R1, Generation(2))));
+    assert_eq!(team.execute(command(first)), Ok((R1, Generation(2))));
     assert!(matches!(
-        team.wish(wish(second.clone())),
+        team.execute(command(second.clone())),
         Err(RunError::State(..))
     ));
     team.fails("a");
     // It is over again, but not as the second has seen it.
     assert_eq!(
-        team.wish(wish(second)),
+        team.execute(command(second)),
         Err(RunError::Generation(R1, Generation(2)))
     );
     assert_eq!(team.state(), (UniversalState::Failed, 2));
@@ -372,7 +372,7 @@ fn whoever_speaks_of_a_generation_that_is_over_changes_nothing() {
     team.register(fork());
     team.fails("a");
     team.resume(None).expect("it failed");
-    let stale = team.wish(RunWish::Halt {
+    let stale = team.execute(RunCommand::Halt {
         run: R1,
         how: Halt::Kill,
         generation: Some(Generation(1)),
@@ -382,12 +382,12 @@ fn whoever_speaks_of_a_generation_that_is_over_changes_nothing() {
     let mut again = Resume {
         run: team.kept(),
         plan: None,
-        again: None,
+        rerun: None,
         generation: Some(Generation(1)),
     };
-    assert!(team.wish(RunWish::Resume(again.clone())).is_err());
+    assert!(team.execute(RunCommand::Resume(again.clone())).is_err());
     again.generation = None;
-    assert!(team.wish(RunWish::Resume(again)).is_err(), "it lives");
+    assert!(team.execute(RunCommand::Resume(again)).is_err(), "it lives");
 }
 
 #[test]
@@ -428,24 +428,27 @@ fn a_task_is_done_again_by_name_and_a_name_that_is_none_changes_nothing() {
         team.done(name);
     }
     team.fails("c");
-    let wish = |team: &Team, name: &str, downstream| {
-        RunWish::Resume(Resume {
+    let command = |team: &Team, name: &str, downstream| {
+        RunCommand::Resume(Resume {
             run: team.kept(),
             plan: None,
-            again: Some((name.to_owned(), downstream)),
+            rerun: Some((name.to_owned(), downstream)),
             generation: None,
         })
     };
-    let none = wish(&team, "x", false);
-    assert_eq!(team.wish(none), Err(RunError::NoTask(R1, "x".to_owned())));
+    let none = command(&team, "x", false);
+    assert_eq!(
+        team.execute(none),
+        Err(RunError::NoTask(R1, "x".to_owned()))
+    );
     assert_eq!(team.state(), (UniversalState::Failed, 1));
-    let again = wish(&team, "a", false);
-    team.wish(again).expect("it failed");
+    let again = command(&team, "a", false);
+    team.execute(again).expect("it failed");
     assert_eq!(team.names(), ["a", "c"], "b is DONE, whatever becomes of a");
     team.fails("c");
     team.done("a");
-    let again = wish(&team, "a", true);
-    team.wish(again).expect("it failed");
+    let again = command(&team, "a", true);
+    team.execute(again).expect("it failed");
     assert_eq!(team.names(), ["a"]);
     team.done("a");
     assert_eq!(team.names(), ["b[0]", "b[1]", "b[2]"]);
@@ -520,34 +523,34 @@ fn a_run_that_takes_too_long_is_killed_and_fails() {
 fn a_plan_may_come_in_parts_and_one_that_is_never_completed_is_aborted() {
     let mut team = Team::new();
     let part = |tasks| Arc::new(plan(tasks));
-    let open = RunWish::Register {
+    let open = RunCommand::Register {
         plan: part(vec![task("a", &[])]),
         open: true,
     };
-    assert_eq!(team.wish(open.clone()), Ok((R1, Generation(1))));
+    assert_eq!(team.execute(open.clone()), Ok((R1, Generation(1))));
     assert_eq!(team.state().0, UniversalState::Registering);
-    let extend = |tasks| RunWish::Extend {
+    let extend = |tasks| RunCommand::Extend {
         run: R1,
         plan: part(tasks),
     };
     assert!(
-        team.wish(extend(vec![task("a", &[])])).is_err(),
+        team.execute(extend(vec![task("a", &[])])).is_err(),
         "the name is taken"
     );
-    team.wish(extend(vec![task("b", &[0])])).expect("more");
+    team.execute(extend(vec![task("b", &[0])])).expect("more");
     team.takeover();
     assert!(team.names().is_empty());
-    team.wish(RunWish::Start(R1)).expect("complete");
+    team.execute(RunCommand::Start(R1)).expect("complete");
     assert_eq!(team.names(), ["a"]);
     assert!(
-        team.wish(extend(vec![task("c", &[0])])).is_err(),
+        team.execute(extend(vec![task("c", &[0])])).is_err(),
         "too late"
     );
     team.done("a");
     team.done("b");
     assert_eq!(team.state().0, UniversalState::Done);
 
-    assert_eq!(team.wish(open), Ok((RunId(2), Generation(1))));
+    assert_eq!(team.execute(open), Ok((RunId(2), Generation(1))));
     team.leader
         .wait(Millis(baton_model::limits::REGISTERING_MS_MAX));
     let head = team
@@ -558,7 +561,7 @@ fn a_plan_may_come_in_parts_and_one_that_is_never_completed_is_aborted() {
         .head(RunId(2))
         .expect("known");
     assert_eq!(head.state, UniversalState::Aborted);
-    assert!(team.wish(RunWish::Start(RunId(2))).is_err());
+    assert!(team.execute(RunCommand::Start(RunId(2))).is_err());
 }
 
 #[test]

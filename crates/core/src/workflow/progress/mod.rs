@@ -9,7 +9,7 @@
 //!
 //! Invariant: where something is on record of a task whose items another puts out, that other
 //! was over when they were made, and nothing of it has run since: a resume that does it again
-//! undoes them with it ([`super::again`]). So its items are what the record says, whatever else
+//! undoes them with it ([`super::invalidate`]). So its items are what the record says, whatever else
 //! is on its way.
 //!
 //! | file | holds |
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use baton_model::ids::InstanceId;
 use baton_model::workflow::{ItemEnd, Items};
 
-use super::Planned;
+use super::Dag;
 use super::lanes::Lanes;
 use outputs::Joined;
 use settle::TaskProgress;
@@ -40,7 +40,7 @@ pub use tally::{ItemState, Tally};
 
 /// An end as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ended {
+pub struct ItemResult {
     /// The task, as a place in the plan's list.
     pub task: u32,
     pub item: u32,
@@ -71,12 +71,12 @@ impl Progress {
     /// In whatever order it happened, the result is the same.
     #[must_use]
     pub fn new(
-        planned: &Planned,
+        dag: &Dag,
         live: impl IntoIterator<Item = (u32, u32, InstanceId)>,
-        ended: impl IntoIterator<Item = Ended>,
+        ended: impl IntoIterator<Item = ItemResult>,
     ) -> Self {
         let mut progress = Self::default();
-        for task in &planned.plan.tasks {
+        for task in &dag.plan.tasks {
             let begun = TaskProgress::new(task);
             for state in &begun.states {
                 progress.total.add(*state, 1);
@@ -86,14 +86,14 @@ impl Progress {
         let mut ended: Vec<_> = ended.into_iter().collect();
         ended.sort_by_key(|it| (it.task, it.item));
         let live: Vec<_> = live.into_iter().collect();
-        ended.iter().for_each(|it| progress.note(planned, it));
+        ended.iter().for_each(|it| progress.note(dag, it));
         let begun = live.iter().map(|it| it.0);
         let begun: BTreeSet<u32> = begun.chain(ended.iter().map(|it| it.task)).collect();
         for task in begun {
-            progress.take_up(planned, task);
+            progress.take_up(dag, task);
         }
         for (task, item, instance) in live {
-            progress.began(planned, task, item, instance);
+            progress.began(dag, task, item, instance);
         }
         // What has ended has, whatever follows for it from the ends before it: until its turn it
         // counts as on its way, so that nothing settles it.
@@ -101,54 +101,54 @@ impl Progress {
             if progress.is_mapped(it.task)
                 && progress.state(it.task, it.item) == Some(ItemState::Waiting)
             {
-                progress.set(planned, it.task, it.item, ItemState::Live);
+                progress.set(dag, it.task, it.item, ItemState::Live);
             }
         }
-        progress.begin(planned);
+        progress.begin(dag);
         for it in ended {
             if progress.is_mapped(it.task) {
-                progress.settle(planned, vec![(it.task, it.item, it.end.into())], false);
+                progress.settle(dag, vec![(it.task, it.item, it.end.into())], false);
             }
         }
-        let work = progress.closing(planned);
-        progress.settle(planned, work, true);
+        let work = progress.closing(dag);
+        progress.settle(dag, work, true);
         progress
     }
 
     /// Something is on record of this task: it has the items that it had.
-    fn take_up(&mut self, planned: &Planned, task: u32) {
-        let own = planned.plan.tasks.get(task as usize);
+    fn take_up(&mut self, dag: &Dag, task: u32) {
+        let own = dag.plan.tasks.get(task as usize);
         if let Some(Items::Output { task: from, key }) = own.map(|own| &own.items) {
             // If there can be none any more, that is told when its turn comes, as for any other.
-            let _ = self.assign(planned, task, *from, key);
+            let _ = self.assign(dag, task, *from, key);
         }
     }
 
     /// An item has an instance. False if there is no such item, or it has none to have.
-    pub fn began(&mut self, planned: &Planned, task: u32, item: u32, instance: InstanceId) -> bool {
+    pub fn began(&mut self, dag: &Dag, task: u32, item: u32, instance: InstanceId) -> bool {
         let state = self.state(task, item);
         if !matches!(state, Some(ItemState::Waiting | ItemState::Ready)) || !self.is_mapped(task) {
             return false;
         }
-        self.set(planned, task, item, ItemState::Live);
+        self.set(dag, task, item, ItemState::Live);
         self.live.insert((task, item), instance);
         true
     }
 
     /// The instance of an item has ended. What has become ready with it is in its lane.
-    pub fn ended(&mut self, planned: &Planned, ended: &Ended) {
+    pub fn ended(&mut self, dag: &Dag, ended: &ItemResult) {
         if self.state(ended.task, ended.item) != Some(ItemState::Live) {
             return;
         }
-        self.note(planned, ended);
+        self.note(dag, ended);
         let work = vec![(ended.task, ended.item, ended.end.into())];
-        self.settle(planned, work, true);
+        self.settle(dag, work, true);
     }
 
     /// What goes next, within the limits.
     #[must_use]
-    pub fn next(&self, planned: &Planned) -> Option<(u32, u32)> {
-        self.lanes.next(&planned.plan)
+    pub fn next(&self, dag: &Dag) -> Option<(u32, u32)> {
+        self.lanes.next(&dag.plan)
     }
 
     #[must_use]
@@ -223,12 +223,12 @@ impl Progress {
     }
 
     /// Everything that is DONE, with what was put out as far as that is known.
-    pub fn done(&self) -> impl Iterator<Item = Ended> + '_ {
+    pub fn done(&self) -> impl Iterator<Item = ItemResult> + '_ {
         let tasks = self.tasks.iter().zip(0_u32..);
         tasks.flat_map(move |(own, task)| {
             let items = own.states.iter().zip(0_u32..);
             let done = items.filter(|(state, _)| **state == ItemState::Done);
-            done.map(move |(_, item)| Ended {
+            done.map(move |(_, item)| ItemResult {
                 task,
                 item,
                 end: ItemEnd::Done,

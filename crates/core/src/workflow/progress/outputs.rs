@@ -9,9 +9,9 @@ use std::sync::Arc;
 use baton_model::workflow::{ItemEnd, Items, PlanTask};
 use serde_json::{Map, Value};
 
-use super::{Ended, ItemState, Progress};
+use super::{ItemResult, ItemState, Progress};
 use crate::workflow::template::{Reference, plain};
-use crate::workflow::{Planned, items};
+use crate::workflow::{Dag, items};
 
 /// Bytes of a list that is put together from what many items have put out: one that is longer
 /// fits into no argument.
@@ -37,8 +37,8 @@ impl Joined {
 impl Progress {
     /// The value of an item.
     #[must_use]
-    pub fn value(&self, planned: &Planned, task: u32, item: u32) -> Option<Value> {
-        let own = planned.plan.tasks.get(task as usize)?;
+    pub fn value(&self, dag: &Dag, task: u32, item: u32) -> Option<Value> {
+        let own = dag.plan.tasks.get(task as usize)?;
         match &own.items {
             Items::Output { .. } => {
                 let text = self.lists.get(&task)?.get(item as usize)?;
@@ -52,24 +52,22 @@ impl Progress {
     /// is not DONE is null: a condition may ask for it.
     pub(super) fn asked<'a>(
         &'a self,
-        planned: &'a Planned,
+        dag: &'a Dag,
         (task, item): (u32, u32),
         reference: &Reference,
     ) -> Result<Cow<'a, Value>, String> {
         let unknown = || format!("`{reference}` has no value");
         let value = match reference {
-            Reference::Item => self.value(planned, task, item),
+            Reference::Item => self.value(dag, task, item),
             Reference::ItemKey(key) => {
-                let value = self.value(planned, task, item);
+                let value = self.value(dag, task, item);
                 value.and_then(|value| value.get(key).cloned())
             }
-            Reference::Param(name) => planned.plan.params.get(name).cloned().map(Value::String),
+            Reference::Param(name) => dag.plan.params.get(name).cloned().map(Value::String),
             Reference::Output { task: from, key } => {
-                let from = planned.place(from).ok_or_else(unknown)?;
-                return match self.output(planned, (task, item), from, key) {
-                    Err(_) if !self.is_done(planned, (task, item), from) => {
-                        Ok(Cow::Owned(Value::Null))
-                    }
+                let from = dag.place(from).ok_or_else(unknown)?;
+                return match self.output(dag, (task, item), from, key) {
+                    Err(_) if !self.is_done(dag, (task, item), from) => Ok(Cow::Owned(Value::Null)),
                     found => found,
                 };
             }
@@ -80,7 +78,7 @@ impl Progress {
     /// What a reference means in a text of an item that may begin.
     pub(in crate::workflow) fn filled<'a>(
         &'a self,
-        planned: &'a Planned,
+        dag: &'a Dag,
         (task, item): (u32, u32),
         value: Option<&'a Value>,
         reference: &Reference,
@@ -89,15 +87,15 @@ impl Progress {
             Reference::Item => value.map(plain),
             Reference::ItemKey(key) => value?.get(key).map(plain),
             Reference::Param(name) => {
-                let value = planned.plan.params.get(name)?;
+                let value = dag.plan.params.get(name)?;
                 Some(Cow::Borrowed(value))
             }
             Reference::Output { task: from, key } => {
-                let from = planned.place(from)?;
-                if let Some(Ok(joined)) = self.joined(planned, task, from, key) {
+                let from = dag.place(from)?;
+                if let Some(Ok(joined)) = self.joined(dag, task, from, key) {
                     return Some(Cow::Borrowed(&joined.text));
                 }
-                let value = self.output(planned, (task, item), from, key).ok()?;
+                let value = self.output(dag, (task, item), from, key).ok()?;
                 Some(Cow::Owned(plain(&value).into_owned()))
             }
         }
@@ -107,20 +105,20 @@ impl Progress {
     /// follow one by one, or else that of all of it.
     pub(super) fn output<'a>(
         &'a self,
-        planned: &'a Planned,
+        dag: &'a Dag,
         (task, item): (u32, u32),
         from: u32,
         key: &str,
     ) -> Result<Cow<'a, Value>, String> {
         let nothing = || {
-            let name = &planned.plan.tasks[from as usize].name;
+            let name = &dag.plan.tasks[from as usize].name;
             format!("`{name}` has not put out `{key}`")
         };
-        if planned.graph.is_one_by_one(task, from) {
+        if dag.graph.is_one_by_one(task, from) {
             let value = self.output_of(from, item, key);
             return value.map(Cow::Owned).ok_or_else(nothing);
         }
-        match self.joined(planned, task, from, key) {
+        match self.joined(dag, task, from, key) {
             Some(Ok(joined)) => Ok(Cow::Borrowed(&joined.value)),
             Some(Err(why)) => Err(why.clone()),
             None => Err(nothing()),
@@ -130,18 +128,18 @@ impl Progress {
     /// What all of a task has put out, if that is what the items of another see.
     fn joined(
         &self,
-        planned: &Planned,
+        dag: &Dag,
         task: u32,
         from: u32,
         key: &str,
     ) -> Option<&Result<Joined, String>> {
-        let whole = !planned.graph.is_one_by_one(task, from);
+        let whole = !dag.graph.is_one_by_one(task, from);
         whole.then(|| self.joined.get(&from)?.get(key)).flatten()
     }
 
     /// Whether that is DONE of which an item sees what it has put out.
-    fn is_done(&self, planned: &Planned, (task, item): (u32, u32), from: u32) -> bool {
-        if planned.graph.is_one_by_one(task, from) {
+    fn is_done(&self, dag: &Dag, (task, item): (u32, u32), from: u32) -> bool {
+        if dag.graph.is_one_by_one(task, from) {
             return self.state(from, item) == Some(ItemState::Done);
         }
         self.tally(from).of(ItemState::Done) > 0
@@ -154,17 +152,17 @@ impl Progress {
     }
 
     /// All of a task is over: puts together what it has put out.
-    pub(super) fn join(&mut self, planned: &Planned, task: u32) {
-        for key in planned.graph.joined(task) {
-            let joined = self.put_together(planned, task, key);
+    pub(super) fn join(&mut self, dag: &Dag, task: u32) {
+        for key in dag.graph.joined(task) {
+            let joined = self.put_together(dag, task, key);
             let of_task = self.joined.entry(task).or_default();
             of_task.insert(key.clone(), joined);
         }
     }
 
     /// Of items, one value for each that is DONE; null where it has put out nothing of that name.
-    fn put_together(&self, planned: &Planned, task: u32, key: &str) -> Result<Joined, String> {
-        let PlanTask { name, items, .. } = &planned.plan.tasks[task as usize];
+    fn put_together(&self, dag: &Dag, task: u32, key: &str) -> Result<Joined, String> {
+        let PlanTask { name, items, .. } = &dag.plan.tasks[task as usize];
         if *items == Items::One {
             let value = self.output_of(task, 0, key);
             let value = value.ok_or_else(|| format!("`{name}` has not put out `{key}`"))?;
@@ -193,10 +191,10 @@ impl Progress {
     }
 
     /// Bytes that the texts of each item of this task grow by, of what others have put out.
-    pub(super) fn filled_bytes(&self, planned: &Planned, task: u32) -> usize {
-        let needs = planned.graph.needs(task).iter();
+    pub(super) fn filled_bytes(&self, dag: &Dag, task: u32) -> usize {
+        let needs = dag.graph.needs(task).iter();
         let joined = needs.filter_map(|(from, key)| {
-            let joined = self.joined(planned, task, *from, key)?;
+            let joined = self.joined(dag, task, *from, key)?;
             joined.as_ref().ok().map(|it| it.text.len())
         });
         joined.sum()
@@ -204,13 +202,8 @@ impl Progress {
 
     /// The list that a task has put out for another to have its items of. Of many items it has
     /// what each of them has put out: the elements of a list, or a value by itself.
-    pub(super) fn listed(
-        &self,
-        planned: &Planned,
-        task: u32,
-        key: &str,
-    ) -> Result<Vec<Value>, String> {
-        let many = planned.plan.tasks[task as usize].items != Items::One;
+    pub(super) fn listed(&self, dag: &Dag, task: u32, key: &str) -> Result<Vec<Value>, String> {
+        let many = dag.plan.tasks[task as usize].items != Items::One;
         let range = self.outputs.range((task, 0)..=(task, u32::MAX));
         let mut list = Vec::new();
         let mut found = false;
@@ -236,15 +229,15 @@ impl Progress {
     }
 
     /// Keeps of what was put out what somebody wants to know.
-    pub(super) fn note(&mut self, planned: &Planned, ended: &Ended) {
+    pub(super) fn note(&mut self, dag: &Dag, ended: &ItemResult) {
         let Some(outputs) = &ended.outputs else {
             return;
         };
-        let known = (ended.task as usize) < planned.plan.tasks.len();
+        let known = (ended.task as usize) < dag.plan.tasks.len();
         if !known || ended.end != ItemEnd::Done {
             return;
         }
-        let wanted = planned.graph.wanted(ended.task);
+        let wanted = dag.graph.wanted(ended.task);
         if wanted.is_empty() {
             return;
         }

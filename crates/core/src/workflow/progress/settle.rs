@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::bars::{Bar, Bars, bars, gate};
 use super::{ItemState, Progress, Tally};
 use crate::workflow::graph::DownEdges;
-use crate::workflow::{Planned, items};
+use crate::workflow::{Dag, items};
 
 /// Items that are named with why they could not begin; more are only counted.
 const PROBLEMS_MAX: usize = 100;
@@ -35,7 +35,7 @@ pub(super) type Work = Vec<(u32, u32, ItemState)>;
 
 impl Progress {
     /// Lets those begin that come after nothing.
-    pub(super) fn begin(&mut self, planned: &Planned) {
+    pub(super) fn begin(&mut self, dag: &Dag) {
         let tasks = self.tasks.iter().zip(0_u32..);
         let first: Vec<_> = tasks
             .filter(|(own, _)| own.gates == 0)
@@ -43,14 +43,14 @@ impl Progress {
             .collect();
         let mut work = Work::new();
         for task in first {
-            self.enter(planned, task, &mut work);
+            self.enter(dag, task, &mut work);
         }
-        self.settle(planned, work, false);
+        self.settle(dag, work, false);
     }
 
     /// Settles ends, and whatever follows from them; with `closes`, also from the first
     /// failure of a run that shall fail fast.
-    pub(super) fn settle(&mut self, planned: &Planned, mut work: Work, closes: bool) {
+    pub(super) fn settle(&mut self, dag: &Dag, mut work: Work, closes: bool) {
         while let Some((task, item, state)) = work.pop() {
             let Some(before) = self.state(task, item) else {
                 continue;
@@ -61,35 +61,28 @@ impl Progress {
             if before == ItemState::Live {
                 self.live.remove(&(task, item));
             }
-            self.set(planned, task, item, state);
-            self.release(planned, task, item, state, &mut work);
+            self.set(dag, task, item, state);
+            self.release(dag, task, item, state, &mut work);
             let own = &self.tasks[task as usize];
             if own.tally.settled() == own.tally.all() {
-                self.complete(planned, task, &mut work);
+                self.complete(dag, task, &mut work);
             }
             if closes && work.is_empty() {
-                work = self.closing(planned);
+                work = self.closing(dag);
             }
         }
     }
 
     /// Tells those that wait for this item.
-    fn release(
-        &mut self,
-        planned: &Planned,
-        task: u32,
-        item: u32,
-        state: ItemState,
-        work: &mut Work,
-    ) {
-        for down in planned.graph.downstream(task) {
+    fn release(&mut self, dag: &Dag, task: u32, item: u32, state: ItemState, work: &mut Work) {
+        for down in dag.graph.downstream(task) {
             let bars = bars(down, state);
             match &down.edges {
                 DownEdges::All => {}
-                DownEdges::Same => self.edge(planned, down.task, item, bars, work),
+                DownEdges::Same => self.edge(dag, down.task, item, bars, work),
                 DownEdges::Lists(lists) => {
                     for waiting in lists.of(item) {
-                        self.edge(planned, down.task, *waiting, bars, work);
+                        self.edge(dag, down.task, *waiting, bars, work);
                     }
                 }
             }
@@ -97,22 +90,22 @@ impl Progress {
     }
 
     /// One edge of an item is settled.
-    fn edge(&mut self, planned: &Planned, task: u32, item: u32, bars: Bars, work: &mut Work) {
+    fn edge(&mut self, dag: &Dag, task: u32, item: u32, bars: Bars, work: &mut Work) {
         let own = &mut self.tasks[task as usize];
         let at = item as usize;
         own.open[at] -= 1;
         own.bars[at] = own.bars[at].and(bars);
         if own.open[at] == 0 && own.gates == 0 {
-            self.arrive(planned, task, item, work);
+            self.arrive(dag, task, item, work);
         }
     }
 
     /// All items of a task are over: tells those that wait for all of them.
-    fn complete(&mut self, planned: &Planned, task: u32, work: &mut Work) {
-        self.join(planned, task);
+    fn complete(&mut self, dag: &Dag, task: u32, work: &mut Work) {
+        self.join(dag, task);
         let own = &self.tasks[task as usize];
         let (tally, bar) = (own.tally, own.own.bar());
-        for down in planned.graph.downstream(task) {
+        for down in dag.graph.downstream(task) {
             if down.edges != DownEdges::All {
                 continue;
             }
@@ -120,44 +113,44 @@ impl Progress {
             own.gates -= 1;
             own.own = own.own.and(gate(down, &tally, bar));
             if own.gates == 0 {
-                self.enter(planned, down.task, work);
+                self.enter(dag, down.task, work);
             }
         }
     }
 
     /// Nothing bars or keeps the task as a whole any more: looks at each item.
-    fn enter(&mut self, planned: &Planned, task: u32, work: &mut Work) {
-        if !self.tasks[task as usize].mapped && !self.map(planned, task, work) {
+    fn enter(&mut self, dag: &Dag, task: u32, work: &mut Work) {
+        if !self.tasks[task as usize].mapped && !self.map(dag, task, work) {
             return;
         }
-        if let Some(limit) = TASK_FILLED_BYTES_MAX.checked_div(self.filled_bytes(planned, task)) {
+        if let Some(limit) = TASK_FILLED_BYTES_MAX.checked_div(self.filled_bytes(dag, task)) {
             let limit = u32::try_from(limit.max(FILLED_MIN)).unwrap_or(u32::MAX);
             self.lanes.narrow(task, limit);
         }
         let own = &self.tasks[task as usize];
         if own.states.is_empty() {
-            self.complete(planned, task, work);
+            self.complete(dag, task, work);
             return;
         }
         let free: Vec<u32> = (0..u32::try_from(own.states.len()).unwrap_or(u32::MAX))
             .filter(|item| own.open.get(*item as usize).is_none_or(|open| *open == 0))
             .collect();
         for item in free {
-            self.arrive(planned, task, item, work);
+            self.arrive(dag, task, item, work);
         }
     }
 
     /// Finds out which items a task has. False if it cannot have any.
-    fn map(&mut self, planned: &Planned, task: u32, work: &mut Work) -> bool {
-        let own = &planned.plan.tasks[task as usize];
+    fn map(&mut self, dag: &Dag, task: u32, work: &mut Work) -> bool {
+        let own = &dag.plan.tasks[task as usize];
         let Items::Output { task: from, key } = &own.items else {
             return true;
         };
         if self.tasks[task as usize].own.bar() != Bar::None {
-            self.arrive(planned, task, 0, work);
+            self.arrive(dag, task, 0, work);
             return false;
         }
-        match self.assign(planned, task, *from, key) {
+        match self.assign(dag, task, *from, key) {
             Ok(()) => true,
             Err(why) => {
                 self.fail(task, 0, why, work);
@@ -170,12 +163,12 @@ impl Progress {
     /// what else has been put out by then: a leader that takes over may learn it in another order.
     pub(super) fn assign(
         &mut self,
-        planned: &Planned,
+        dag: &Dag,
         task: u32,
         from: u32,
         key: &str,
     ) -> Result<(), String> {
-        let list = self.listed(planned, from, key)?;
+        let list = self.listed(dag, from, key)?;
         let count = u32::try_from(list.len()).ok();
         let count = count.filter(|it| u64::from(*it) <= RUN_ITEMS_MAX);
         let count =
@@ -193,7 +186,7 @@ impl Progress {
     }
 
     /// Nothing keeps the item any more: it becomes ready, or is settled.
-    fn arrive(&mut self, planned: &Planned, task: u32, item: u32, work: &mut Work) {
+    fn arrive(&mut self, dag: &Dag, task: u32, item: u32, work: &mut Work) {
         let own = &self.tasks[task as usize];
         if own.states[item as usize] != ItemState::Waiting {
             return;
@@ -204,11 +197,11 @@ impl Progress {
             Bar::Skip => work.push((task, item, ItemState::Skipped)),
             // What it is does not depend on whether the failure or this came first: it may be
             // learned either way.
-            Bar::None => match self.wanted(planned, task, item) {
-                Ok(true) if self.failing && !planned.is_handler(task) => {
+            Bar::None => match self.wanted(dag, task, item) {
+                Ok(true) if self.failing && !dag.is_handler(task) => {
                     work.push((task, item, ItemState::Blocked));
                 }
-                Ok(true) => self.set(planned, task, item, ItemState::Ready),
+                Ok(true) => self.set(dag, task, item, ItemState::Ready),
                 Ok(false) => work.push((task, item, ItemState::Skipped)),
                 Err(why) => self.fail(task, item, why, work),
             },
@@ -216,21 +209,21 @@ impl Progress {
     }
 
     /// Whether an item shall run, and can.
-    fn wanted(&self, planned: &Planned, task: u32, item: u32) -> Result<bool, String> {
-        if let Some(when) = planned.graph.when(task) {
-            let holds = when.holds(&mut |reference| self.asked(planned, (task, item), reference));
+    fn wanted(&self, dag: &Dag, task: u32, item: u32) -> Result<bool, String> {
+        if let Some(when) = dag.graph.when(task) {
+            let holds = when.holds(&mut |reference| self.asked(dag, (task, item), reference));
             if !holds.map_err(|why| format!("its `when` cannot be answered: {why}"))? {
                 return Ok(false);
             }
         }
-        for (from, key) in planned.graph.needs(task) {
-            self.output(planned, (task, item), *from, key)?;
+        for (from, key) in dag.graph.needs(task) {
+            self.output(dag, (task, item), *from, key)?;
         }
         // Values that stand in a file were looked at when it was read.
-        let keys = planned.graph.item_keys(task);
-        let own = &planned.plan.tasks[task as usize];
+        let keys = dag.graph.item_keys(task);
+        let own = &dag.plan.tasks[task as usize];
         if !keys.is_empty() && matches!(own.items, Items::Output { .. }) {
-            let value = self.value(planned, task, item).unwrap_or_default();
+            let value = self.value(dag, task, item).unwrap_or_default();
             if let Some(key) = keys.iter().find(|key| value.get(key).is_none()) {
                 return Err(format!("its item has no `{key}`: {value}"));
             }
@@ -246,15 +239,12 @@ impl Progress {
     }
 
     /// With `fail_fast`, the first failure settles what is ready.
-    pub(super) fn closing(&mut self, planned: &Planned) -> Work {
-        if self.failing || !planned.plan.fail_fast || self.total.bad() == 0 {
+    pub(super) fn closing(&mut self, dag: &Dag) -> Work {
+        if self.failing || !dag.plan.fail_fast || self.total.bad() == 0 {
             return Work::new();
         }
         self.failing = true;
-        let tasks = self
-            .lanes
-            .all()
-            .filter(|(task, _)| !planned.is_handler(*task));
+        let tasks = self.lanes.all().filter(|(task, _)| !dag.is_handler(*task));
         tasks
             .flat_map(|(task, items)| {
                 items
@@ -264,12 +254,12 @@ impl Progress {
             .collect()
     }
 
-    pub(super) fn set(&mut self, planned: &Planned, task: u32, item: u32, state: ItemState) {
+    pub(super) fn set(&mut self, dag: &Dag, task: u32, item: u32, state: ItemState) {
         let own = &mut self.tasks[task as usize];
         let before = std::mem::replace(&mut own.states[item as usize], state);
         own.tally.moved(before, state);
         self.total.moved(before, state);
-        let plan = &planned.plan;
+        let plan = &dag.plan;
         match before {
             ItemState::Ready => self.lanes.unready(plan, task, item),
             ItemState::Live => self.lanes.count(plan, task, false),

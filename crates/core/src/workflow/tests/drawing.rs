@@ -133,7 +133,7 @@ fn carry_out(run: &mut Trial, dice: &mut Dice, bad: bool, seed: u64) {
             length => Some(serde_json::json!({ "list": vec![length; length as usize] })),
         };
         let outputs = outputs.map(|it| it.to_string());
-        let name = run.planned.plan.tasks[task as usize].name.clone();
+        let name = run.dag.plan.tasks[task as usize].name.clone();
         run.end(&name, item, end, outputs.as_deref());
         run.release();
     }
@@ -142,7 +142,7 @@ fn carry_out(run: &mut Trial, dice: &mut Dice, bad: bool, seed: u64) {
 }
 
 fn waits_for_nothing(run: &Trial, task: u32, item: u32) {
-    for after in &run.planned.plan.tasks[task as usize].after {
+    for after in &run.dag.plan.tasks[task as usize].after {
         let all = 0..run.progress.length(after.task);
         let awaited: Vec<u32> = match &after.edges {
             Edges::All => all.collect(),

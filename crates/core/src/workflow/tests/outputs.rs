@@ -17,7 +17,7 @@ fn words(run: &Trial, task: u32, item: u32) -> Vec<String> {
         task,
         item,
     };
-    match bind::spec(&run.planned, &run.progress, part).work {
+    match bind::spec(&run.dag, &run.progress, part).work {
         Work::Command(words) => words,
         other => panic!("{other:?}"),
     }
@@ -93,7 +93,7 @@ fn items_of_items_are_lists_put_together_and_values_by_themselves() {
         run.end("fork", item, ItemEnd::Done, Some(outputs));
     }
     assert_eq!(run.release(), ["map0", "map1", "map2"]);
-    let value = |item| run.progress.value(&run.planned, 1, item);
+    let value = |item| run.progress.value(&run.dag, 1, item);
     assert_eq!(value(2), Some(serde_json::json!(3)));
 }
 

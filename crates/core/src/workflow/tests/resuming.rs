@@ -132,14 +132,14 @@ fn what_is_carried_to_another_plan_leaves_out_what_is_done_again() {
         task: 3,
         first: 5,
     }];
-    let kept = again::carried_without(carried.clone(), &[span(3, 7, 8), span(3, 14, 14)]);
+    let kept = invalidate::carried_without(carried.clone(), &[span(3, 7, 8), span(3, 14, 14)]);
     let spans: Vec<_> = kept
         .iter()
         .map(|it| (it.from.first, it.from.last, it.first))
         .collect();
     assert_eq!(spans, [(0, 1, 5), (4, 8, 9)]);
     assert_eq!(
-        again::carried_without(carried.clone(), &[span(2, 0, 20)]),
+        invalidate::carried_without(carried.clone(), &[span(2, 0, 20)]),
         carried
     );
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_core::scheduler::{Change, Define, Expected, LibraryError, Remove};
+use baton_core::scheduler::{Change, DefineCommand, LibraryError, Precondition, RemoveCommand};
 use baton_model::api::{Problem, ProblemAt, TaskDefined};
 use baton_model::library::{Definition, TaskName};
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub(in super::super) async fn create(
     let file: Value = given::body(request).await?;
     let (name, definition) = definition(file, &owner, None)?;
     let wanted = name.to_string();
-    let made = define(&app, name, definition, Expected::Absent, dry).await;
+    let made = define(&app, name, definition, Precondition::Absent, dry).await;
     // Whoever replaces a task asks for a condition; whoever adds one does not.
     made.map_err(|fault| match fault.status() {
         StatusCode::PRECONDITION_FAILED => {
@@ -129,13 +129,13 @@ pub(in super::super) async fn remove(
     Path((owner, task)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    let wish = Remove {
+    let command = RemoveCommand {
         name: name(&owner, &task),
         expected: revision_in(&headers, header::IF_MATCH)?,
         by_file: false,
     };
-    let name = wish.name.clone();
-    let removed = app.ask(|reply| Ask::Remove { wish, reply }).await?;
+    let name = command.name.clone();
+    let removed = app.ask(|reply| Ask::Remove { command, reply }).await?;
     removed.map_err(|error| fault(&error, &name))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -144,17 +144,17 @@ async fn define(
     app: &App,
     name: TaskName,
     definition: Definition,
-    expected: Expected,
+    expected: Precondition,
     dry: bool,
 ) -> Answer<Response> {
-    let wish = Box::new(Define {
+    let command = Box::new(DefineCommand {
         name: name.clone(),
         definition: Arc::new(definition),
         expected,
         by_file: false,
         dry,
     });
-    let defined = app.ask(|reply| Ask::Define { wish, reply }).await?;
+    let defined = app.ask(|reply| Ask::Define { command, reply }).await?;
     let defined = defined.map_err(|error| fault(&error, &name))?;
     let path = path(&name);
     let body = TaskDefined {
@@ -189,13 +189,13 @@ fn dry_run(uri: &Uri) -> Answer<bool> {
     Ok(given.parsed("dryRun", "true or false")?.unwrap_or(false))
 }
 
-fn expected(headers: &HeaderMap) -> Answer<Expected> {
+fn expected(headers: &HeaderMap) -> Answer<Precondition> {
     if let Some(revision) = revision_in(headers, header::IF_MATCH)? {
-        return Ok(Expected::Revision(revision));
+        return Ok(Precondition::Revision(revision));
     }
     let none = headers.get(header::IF_NONE_MATCH);
     match none.map(|value| value.to_str().unwrap_or_default().trim()) {
-        Some("*") => Ok(Expected::Absent),
+        Some("*") => Ok(Precondition::Absent),
         Some(_) => Err(Fault::bad_request("If-None-Match must be *")),
         None => Err(Fault::new(
             StatusCode::PRECONDITION_REQUIRED,

@@ -63,7 +63,7 @@ fn listed(record: &TaskRecord, now: Wall) -> Task<Value> {
     let schedule = record.definition.trigger.schedule.as_ref();
     let next = schedule.and_then(parsed).and_then(|it| it.after(now));
     Task {
-        next_at: next.map(|fire| fire.at.0),
+        next_at: next.map(|occurrence| occurrence.at.0),
         definition: None,
         ..shown(record)
     }

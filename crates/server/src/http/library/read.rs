@@ -221,10 +221,12 @@ pub(in super::super) async fn due(
     let zone = schedule.map(|schedule| schedule.zone.clone());
     let schedule = schedule.and_then(parsed);
     let times = schedule.map(|schedule| {
-        std::iter::successors(schedule.after(after), |fire| schedule.after(fire.at))
-            .map(|fire| fire.at.0)
-            .take(limit.min(DUE_TIMES_MAX))
-            .collect()
+        std::iter::successors(schedule.after(after), |occurrence| {
+            schedule.after(occurrence.at)
+        })
+        .map(|occurrence| occurrence.at.0)
+        .take(limit.min(DUE_TIMES_MAX))
+        .collect()
     });
     let path = path(&name);
     Ok(tagged(&DueTimes {

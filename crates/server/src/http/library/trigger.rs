@@ -3,7 +3,7 @@
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use baton_core::scheduler::{Fire, FireError, Fired, Trust};
+use baton_core::scheduler::{TriggerCommand, TriggerError, TriggerReply, Trust};
 use baton_files::Binding;
 use baton_model::api::{Problem, TriggerTask, Triggered};
 use baton_model::ids::Revision;
@@ -132,9 +132,9 @@ async fn launch(
         request: digest(&wanted),
     });
     let mut tried = 0;
-    let fired = loop {
+    let reply = loop {
         tried += 1;
-        let wish = Fire {
+        let command = TriggerCommand {
             name: name.clone(),
             bound: bound(app, &name, &wanted).await?,
             by,
@@ -142,13 +142,13 @@ async fn launch(
             secret_sha256: secret_sha256.clone(),
             key,
         };
-        match app.ask(|reply| Ask::Fire { wish, reply }).await? {
-            Err(FireError::Revised(_)) if tried < BINDINGS_MAX => {}
-            Err(FireError::NeedsParameters) => return Err(missing(app, &name).await),
+        match app.ask(|reply| Ask::Trigger { command, reply }).await? {
+            Err(TriggerError::Revised(_)) if tried < BINDINGS_MAX => {}
+            Err(TriggerError::NeedsParameters) => return Err(missing(app, &name).await),
             other => break other.map_err(|error| fault(error, &name))?,
         }
     };
-    Ok(launched(&name, fired))
+    Ok(launched(&name, reply))
 }
 
 /// What an instance asks for, where the parameters are not the defaults.
@@ -186,15 +186,15 @@ async fn missing(app: &App, name: &TaskName) -> Fault {
     };
     match spec(&record.definition.source, &TriggerTask::default()) {
         Err(fault) => fault,
-        Ok(_) => fault(FireError::Revised(record.revision), name),
+        Ok(_) => fault(TriggerError::Revised(record.revision), name),
     }
 }
 
-fn launched(name: &TaskName, fired: Fired) -> Response {
-    let control = shape::path(fired.instance, fired.instance);
+fn launched(name: &TaskName, reply: TriggerReply) -> Response {
+    let control = shape::path(reply.instance, reply.instance);
     let body = Triggered {
-        id: fired.instance.to_string(),
-        again: fired.again,
+        id: reply.instance.to_string(),
+        again: reply.repeated,
         links: shape::links([("control", control.clone()), ("task", path(name))]),
     };
     let mut response = super::super::shown(StatusCode::ACCEPTED, &body);
@@ -204,17 +204,17 @@ fn launched(name: &TaskName, fired: Fired) -> Response {
     response
 }
 
-fn fault(error: FireError, name: &TaskName) -> Fault {
+fn fault(error: TriggerError, name: &TaskName) -> Fault {
     let (status, kind) = match error {
-        FireError::Unknown => return unknown(name),
-        FireError::NotRemote => (StatusCode::FORBIDDEN, "not-remote"),
-        FireError::Secret => (StatusCode::FORBIDDEN, "secret"),
-        FireError::NeedsParameters => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
-        FireError::Revised(_) => (StatusCode::CONFLICT, "revised"),
-        FireError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
-        FireError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),
-        FireError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
-        FireError::StrictNeedsStore => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+        TriggerError::Unknown => return unknown(name),
+        TriggerError::NotRemote => (StatusCode::FORBIDDEN, "not-remote"),
+        TriggerError::Secret => (StatusCode::FORBIDDEN, "secret"),
+        TriggerError::NeedsParameters => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+        TriggerError::Revised(_) => (StatusCode::CONFLICT, "revised"),
+        TriggerError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
+        TriggerError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),
+        TriggerError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
+        TriggerError::StrictNeedsStore => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
     };
     Fault::new(status, kind, error.to_string())
 }

@@ -3,7 +3,7 @@
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use baton_core::scheduler::{RunError, RunWish};
+use baton_core::scheduler::{RunCommand, RunError};
 use baton_files::{Errors, Format, WorkflowFile};
 use baton_model::api::{HaltRun, Problem, ProblemAt, RunAccepted, SubmitRun};
 use baton_model::ids::{Generation, RunId};
@@ -50,7 +50,7 @@ pub(in super::super) async fn submit(
         file.plan(&submit.params).map_err(wrong)
     });
     let plan = plan.await?;
-    let (run, generation) = wish(&app, RunWish::Register { plan, open }).await?;
+    let (run, generation) = run_command(&app, RunCommand::Register { plan, open }).await?;
     let mut response = shown(StatusCode::CREATED, &shape::accepted(run, generation));
     if let Ok(location) = HeaderValue::from_str(&path(run)) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -96,7 +96,7 @@ pub(in super::super) async fn extend(
         part.map_err(wrong)
     });
     let plan = plan.await?;
-    let done = wish(&app, RunWish::Extend { run, plan }).await?;
+    let done = run_command(&app, RunCommand::Extend { run, plan }).await?;
     Ok(shown(StatusCode::OK, &shape::accepted(done.0, done.1)))
 }
 
@@ -119,7 +119,7 @@ pub(in super::super) async fn start(
     State(app): State<App>,
     Path(run): Path<String>,
 ) -> Answer<Response> {
-    let done = wish(&app, RunWish::Start(id(&run)?)).await?;
+    let done = run_command(&app, RunCommand::Start(id(&run)?)).await?;
     Ok(shown(StatusCode::OK, &shape::accepted(done.0, done.1)))
 }
 
@@ -182,12 +182,12 @@ async fn stop(
     how: Halt,
     generation: Option<Generation>,
 ) -> Answer<Response> {
-    let halt = RunWish::Halt {
+    let halt = RunCommand::Halt {
         run,
         how,
         generation,
     };
-    let (run, generation) = wish(app, halt).await?;
+    let (run, generation) = run_command(app, halt).await?;
     Ok(shown(
         StatusCode::ACCEPTED,
         &shape::accepted(run, generation),
@@ -228,9 +228,9 @@ where
     }
 }
 
-pub(super) async fn wish(app: &App, wish: RunWish) -> Answer<(RunId, Generation)> {
-    let wish = Box::new(wish);
-    let done = app.ask(|reply| Ask::Run { wish, reply }).await?;
+pub(super) async fn run_command(app: &App, command: RunCommand) -> Answer<(RunId, Generation)> {
+    let command = Box::new(command);
+    let done = app.ask(|reply| Ask::Run { command, reply }).await?;
     done.map_err(|error| fault(&error))
 }
 

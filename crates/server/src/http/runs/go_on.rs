@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use baton_core::ledger::{KeptRun, RunHead};
-use baton_core::scheduler::{Resume, RunError, RunWish};
+use baton_core::ledger::{RunHead, StoredRun};
+use baton_core::scheduler::{Resume, RunCommand, RunError};
 use baton_core::workflow::preview;
 use baton_files::WorkflowFile;
 use baton_model::api::{
@@ -25,7 +25,7 @@ use super::super::openapi::answers::{
 };
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shown};
-use super::change::{compiled, fault, no_task, wish, workflow, wrong};
+use super::change::{compiled, fault, no_task, run_command, workflow, wrong};
 use super::{id, shape, unknown};
 use crate::access::Caller;
 
@@ -84,7 +84,7 @@ pub(in super::super) async fn resume(
     };
     let how = GoOn {
         file,
-        again: None,
+        rerun: None,
         generation: asked.generation.map(Generation),
         dry,
     };
@@ -132,7 +132,7 @@ pub(in super::super) async fn retry(
     }
     let how = GoOn {
         file: None,
-        again: asked.task.map(|task| (task, asked.downstream)),
+        rerun: asked.task.map(|task| (task, asked.downstream)),
         generation: asked.generation.map(Generation),
         dry,
     };
@@ -157,7 +157,7 @@ struct GoOn {
     /// Another workflow, and parameters for it.
     file: Option<(WorkflowFile, BTreeMap<String, String>)>,
     /// A task that is done again; and whether whatever comes after it is.
-    again: Option<(String, bool)>,
+    rerun: Option<(String, bool)>,
     /// Only if this generation is the last one.
     generation: Option<Generation>,
     /// Only to see what would be done.
@@ -178,7 +178,7 @@ async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
         None => None,
         Some((file, params)) => Some(changed(&kept, file, params).await?),
     };
-    let again = how.again;
+    let rerun = how.rerun;
     if how.dry {
         let state = kept.head.state;
         if !matches!(state, UniversalState::Halted | UniversalState::Failed) {
@@ -189,8 +189,8 @@ async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
             )));
         }
         let preview = compiled(move || {
-            let again = again.as_ref().map(|(task, down)| (task.as_str(), *down));
-            let seen = preview::preview(&kept.plan, &kept.ended, plan.as_ref(), again);
+            let rerun = rerun.as_ref().map(|(task, down)| (task.as_str(), *down));
+            let seen = preview::preview(&kept.plan, &kept.ended, plan.as_ref(), rerun);
             seen.map_err(|why| no_task(&why))
         });
         let preview = ResumedOrPreview::Preview(shaped(preview.await?));
@@ -199,10 +199,10 @@ async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
     let resume = Resume {
         run: kept,
         plan,
-        again,
+        rerun,
         generation: how.generation,
     };
-    let (run, generation) = wish(app, RunWish::Resume(resume)).await?;
+    let (run, generation) = run_command(app, RunCommand::Resume(resume)).await?;
     let resumed = ResumedOrPreview::Resumed(shape::accepted(run, generation));
     Ok(shown(StatusCode::OK, &resumed))
 }
@@ -210,7 +210,7 @@ async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
 /// The plan with which a run goes on: what was given for it before is given again, where the
 /// file still has that parameter and nothing else is given.
 async fn changed(
-    kept: &KeptRun,
+    kept: &StoredRun,
     file: WorkflowFile,
     params: BTreeMap<String, String>,
 ) -> Answer<Arc<Plan>> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
-use baton_core::workflow::{Planned, items as plain_items};
+use baton_core::workflow::{Dag, items as plain_items};
 use baton_model::api::{List, RunItem};
 use baton_model::ids::RunId;
 use baton_model::state::UniversalState;
@@ -86,15 +86,15 @@ pub(in super::super) async fn list(
     let after = given.text("cursor").map(place).transpose()?;
     let only: Option<u32> = given.number("item")?;
     let record = app.run_record(run).await?;
-    let planned = app.seen(&record, 0, 0).await?.planned;
-    let task = given.text("task").map(|name| task(&planned, name));
+    let dag = app.seen(&record, 0, 0).await?.dag;
+    let task = given.text("task").map(|name| task(&dag, name));
     let mut window = Window {
         record,
         task: task.transpose()?,
         state,
         after,
         limit,
-        planned,
+        dag,
     };
     let (items, next) = match (only, window.task) {
         (None, _) => app.window(window).await?,
@@ -121,8 +121,8 @@ pub(in super::super) async fn list(
     Ok(tagged(&list))
 }
 
-fn task(planned: &Planned, name: &str) -> Answer<u32> {
-    planned.place(name).ok_or_else(|| {
+fn task(dag: &Dag, name: &str) -> Answer<u32> {
+    dag.place(name).ok_or_else(|| {
         let name: String = name.chars().take(60).collect();
         Fault::bad_request(format!("the run has no task {name:?}"))
     })
@@ -147,7 +147,7 @@ fn place(text: &str) -> Answer<Place> {
 /// Which items are asked for.
 struct Window {
     record: RunRecord,
-    planned: Arc<Planned>,
+    dag: Arc<Dag>,
     task: Option<u32>,
     state: Option<UniversalState>,
     after: Option<Place>,
@@ -215,7 +215,7 @@ impl App {
             let page = self.read(move |store| store.run_items(&query)).await?;
             stopped = stopped.into_iter().chain(page.next).min();
             let ended = page.items.iter();
-            let shown = ended.map(|it| ((it.task, it.item), shape::ended(&window.planned, it)));
+            let shown = ended.map(|it| ((it.task, it.item), shape::ended(&window.dag, it)));
             found.extend(shown);
         }
         let read = self.read(move |store| {
@@ -231,7 +231,7 @@ impl App {
             // The leader may know more than is durable.
             let state = record.instance.state;
             if window.state.is_none_or(|wanted| wanted == state) {
-                found.push((place, shape::live(&window.planned, place, &record)));
+                found.push((place, shape::live(&window.dag, place, &record)));
             }
         }
         // Stable, so what has ended meanwhile stands before what was on its way.
@@ -260,7 +260,7 @@ impl App {
     /// The values of these items. A plan has most of them; those that a task has put out, the
     /// leader knows, or they follow from what is kept of a run that is over.
     async fn values(&self, window: &Window, places: Vec<Place>) -> Answer<Vec<Option<Value>>> {
-        let tasks = &window.planned.plan.tasks;
+        let tasks = &window.dag.plan.tasks;
         let items = |place: &Place| tasks.get(place.0 as usize).map(|task| &task.items);
         let put_out = |place: &Place| matches!(items(place), Some(Items::Output { .. }));
         if !places.iter().any(put_out) {
@@ -276,8 +276,8 @@ impl App {
             }
         }
         let ended = self.ended_run(&window.record).await?;
-        let (planned, progress) = &*ended;
-        let of = |(task, item)| progress.value(planned, task, item);
+        let (dag, progress) = &*ended;
+        let of = |(task, item)| progress.value(dag, task, item);
         Ok(places.into_iter().map(of).collect())
     }
 }

@@ -19,7 +19,7 @@ mod shape;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use baton_core::workflow::{Planned, Progress};
+use baton_core::workflow::{Dag, Progress};
 use baton_model::ids::RunId;
 use baton_store::view::RunRecord;
 use tokio::sync::OnceCell;
@@ -52,7 +52,7 @@ pub(super) fn path(run: RunId) -> String {
 }
 
 /// A run that is over, worked out.
-type Ended = Arc<(Arc<Planned>, Progress)>;
+type Ended = Arc<(Arc<Dag>, Progress)>;
 
 /// Where one comes to be. Whoever works it out may be cut off; then another of those who wait
 /// for it does.
@@ -114,9 +114,9 @@ impl App {
         let work = async || {
             let ended = self.read(move |store| {
                 Ok(store.stored_run(run)?.map(|kept| {
-                    let planned = Arc::new(Planned::new(kept.plan));
-                    let progress = Progress::new(&planned, [], kept.ended);
-                    Arc::new((planned, progress))
+                    let dag = Arc::new(Dag::new(kept.plan));
+                    let progress = Progress::new(&dag, [], kept.ended);
+                    Arc::new((dag, progress))
                 }))
             });
             ended.await?.ok_or_else(|| unknown(run))

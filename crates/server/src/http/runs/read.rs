@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use baton_core::scheduler::TaskView;
-use baton_core::workflow::Planned;
+use baton_core::workflow::Dag;
 use baton_model::api::{ErrorGroup, List, Run, RunProblem, RunTask};
 use baton_model::ids::RunId;
 use baton_model::state::UniversalState;
@@ -108,7 +108,7 @@ pub(in super::super) async fn show(
         record = app.run_over(record, wait).await?;
     }
     let seen = app.seen(&record, 0, 0).await?;
-    let mut shown = shape::run(&record, Some(&seen.planned));
+    let mut shown = shape::run(&record, Some(&seen.dag));
     shown.items = Some(seen.items);
     shown.problems = seen.problems;
     Ok(tagged(&shown))
@@ -147,7 +147,7 @@ pub(in super::super) async fn tasks(
         .clamp(1, PAGE_MAX);
     let record = app.run_record(run).await?;
     let seen = app.seen(&record, from, limit).await?;
-    let total = seen.planned.plan.tasks.len();
+    let total = seen.dag.plan.tasks.len();
     let next = u64::from(from).saturating_add(seen.tasks.len() as u64);
     let more = !seen.tasks.is_empty() && next < total as u64;
     let tasks = format!("{}/tasks/", path(run));
@@ -182,18 +182,18 @@ pub(in super::super) async fn errors(
 ) -> Answer<Response> {
     let run = id(&run)?;
     let record = app.run_record(run).await?;
-    let planned = app.seen(&record, 0, 0).await?.planned;
+    let dag = app.seen(&record, 0, 0).await?.dag;
     let counted = app.read(move |store| store.run_errors(run)).await?;
     let failed = counted.iter().any(|it| it.item == ItemEnd::Failed);
     // What `fail_fast` has stopped has not failed the run.
-    let told = match planned.plan.fail_fast && failed {
+    let told = match dag.plan.fail_fast && failed {
         true => ItemEnd::Failed,
         false => ItemEnd::Halted,
     };
     let counted = counted.into_iter();
     let counted = counted.filter(|it| matches!(it.item, ItemEnd::Failed) || it.item == told);
     let groups = counted.map(|it| {
-        let named = planned.plan.tasks.get(it.task as usize);
+        let named = dag.plan.tasks.get(it.task as usize);
         let example = shapes::path(it.example, it.example);
         ErrorGroup {
             task: named.map_or_else(String::new, |task| task.name.clone()),
@@ -220,7 +220,7 @@ pub(in super::super) async fn errors(
 
 /// How far a run is.
 pub(super) struct Seen {
-    pub(super) planned: std::sync::Arc<Planned>,
+    pub(super) dag: std::sync::Arc<Dag>,
     items: baton_model::api::ItemCounts,
     problems: Vec<RunProblem>,
     tasks: Vec<RunTask>,
@@ -240,36 +240,36 @@ impl App {
             if let Some(view) = self.ask(ask).await? {
                 let mut tasks = Vec::with_capacity(view.tasks.len());
                 for task in &view.tasks {
-                    tasks.push(self.live_task(&view.planned, task).await?);
+                    tasks.push(self.live_task(&view.dag, task).await?);
                 }
                 return Ok(Seen {
                     items: shape::counts(&view.total, view.leased),
-                    problems: problems(&view.planned, view.problems),
-                    planned: view.planned,
+                    problems: problems(&view.dag, view.problems),
+                    dag: view.dag,
                     tasks,
                 });
             }
         }
         let ended = self.ended_run(record).await?;
-        let (planned, progress) = &*ended;
-        let count = u32::try_from(planned.plan.tasks.len()).unwrap_or(u32::MAX);
+        let (dag, progress) = &*ended;
+        let count = u32::try_from(dag.plan.tasks.len()).unwrap_or(u32::MAX);
         let tasks = (from..count).take(limit).map(|at| {
             let counts = shape::counts(&progress.tally(at), 0);
-            shape::task(planned, at, counts, progress.is_mapped(at))
+            shape::task(dag, at, counts, progress.is_mapped(at))
         });
         let why = progress.problems();
         let why = why.map(|(task, item, why)| (task, item, why.to_owned()));
         Ok(Seen {
             items: shape::counts(progress.total(), 0),
-            problems: problems(planned, why.collect()),
+            problems: problems(dag, why.collect()),
             tasks: tasks.collect(),
-            planned: std::sync::Arc::clone(planned),
+            dag: std::sync::Arc::clone(dag),
         })
     }
 
-    async fn live_task(&self, planned: &Planned, view: &TaskView) -> Answer<RunTask> {
+    async fn live_task(&self, dag: &Dag, view: &TaskView) -> Answer<RunTask> {
         let counts = shape::counts(&view.tally, view.leased);
-        let mut task = shape::task(planned, view.task, counts, view.mapped);
+        let mut task = shape::task(dag, view.task, counts, view.mapped);
         task.mean_seconds = view.mean.map(|mean| mean.0 as f64 / 1_000.0);
         task.reason = match &view.reason {
             Some((instance, reason)) => {
@@ -282,7 +282,7 @@ impl App {
             }
             None if counts.waiting > 0 => view
                 .waits_for
-                .map(|task| format!("comes after {}", planned.plan.tasks[task as usize].name)),
+                .map(|task| format!("comes after {}", dag.plan.tasks[task as usize].name)),
             None => None,
         };
         Ok(task)
@@ -310,9 +310,9 @@ impl App {
     }
 }
 
-fn problems(planned: &Planned, found: Vec<(u32, u32, String)>) -> Vec<RunProblem> {
+fn problems(dag: &Dag, found: Vec<(u32, u32, String)>) -> Vec<RunProblem> {
     let named = found.into_iter().map(|(task, item, text)| RunProblem {
-        task: planned.plan.tasks[task as usize].name.clone(),
+        task: dag.plan.tasks[task as usize].name.clone(),
         item,
         text,
     });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::ledger::RunHead;
-use baton_core::workflow::{ItemState, Planned, Tally};
+use baton_core::workflow::{Dag, ItemState, Tally};
 use baton_model::api::{ItemCounts, Links, Run, RunAccepted, RunEdge, RunItem, RunTask};
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
@@ -24,7 +24,7 @@ pub(super) fn accepted(run: RunId, generation: Generation) -> RunAccepted {
 }
 
 /// A run; in lists without its plan.
-pub(super) fn run(record: &RunRecord, planned: Option<&Planned>) -> Run {
+pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
     let head = &record.head;
     let over = head.state.is_terminal();
     Run {
@@ -38,8 +38,8 @@ pub(super) fn run(record: &RunRecord, planned: Option<&Planned>) -> Run {
         submitted_at: head.submitted.0,
         begun_at: head.begun.0,
         ended_at: over.then_some(record.changed_at.0),
-        params: planned.map_or_else(BTreeMap::new, |it| it.plan.params.clone()),
-        tasks: planned.map(|it| it.plan.tasks.len() as u64),
+        params: dag.map_or_else(BTreeMap::new, |it| it.plan.params.clone()),
+        tasks: dag.map(|it| it.plan.tasks.len() as u64),
         items: None,
         problems: Vec::new(),
         links: links(head),
@@ -91,10 +91,10 @@ pub(super) fn counts(tally: &Tally, leased: u32) -> ItemCounts {
 }
 
 /// A task without what it waits for.
-pub(super) fn task(planned: &Planned, at: u32, items: ItemCounts, mapped: bool) -> RunTask {
-    let own = &planned.plan.tasks[at as usize];
+pub(super) fn task(dag: &Dag, at: u32, items: ItemCounts, mapped: bool) -> RunTask {
+    let own = &dag.plan.tasks[at as usize];
     let edges = own.after.iter().map(|after| RunEdge {
-        task: planned.plan.tasks[after.task as usize].name.clone(),
+        task: dag.plan.tasks[after.task as usize].name.clone(),
         condition: after.condition,
         by_item: after.edges != Edges::All,
     });
@@ -111,35 +111,35 @@ pub(super) fn task(planned: &Planned, at: u32, items: ItemCounts, mapped: bool) 
 }
 
 /// An item that has ended, without its value.
-pub(super) fn ended(planned: &Planned, item: &ItemRecord) -> RunItem<Value> {
+pub(super) fn ended(dag: &Dag, item: &ItemRecord) -> RunItem<Value> {
     let state = match item.end {
         ItemEnd::Done => UniversalState::Done,
         ItemEnd::Failed => UniversalState::Failed,
         ItemEnd::Halted => UniversalState::Halted,
     };
     let place = (item.task, item.item);
-    let mut shown = row(planned, place, item.instance, state, item.record.as_ref());
+    let mut shown = row(dag, place, item.instance, state, item.record.as_ref());
     shown.generation = item.generation.0;
     shown.outputs = item.outputs.as_deref().map(str::to_owned);
     shown
 }
 
 /// An item that is on its way, without its value.
-pub(super) fn live(planned: &Planned, place: (u32, u32), record: &Record) -> RunItem<Value> {
+pub(super) fn live(dag: &Dag, place: (u32, u32), record: &Record) -> RunItem<Value> {
     let it = &record.instance;
-    let mut shown = row(planned, place, it.id, it.state, Some(record));
+    let mut shown = row(dag, place, it.id, it.state, Some(record));
     shown.generation = it.spec.part.map_or(0, |part| part.generation.0);
     shown
 }
 
 fn row(
-    planned: &Planned,
+    dag: &Dag,
     (task, item): (u32, u32),
     instance: InstanceId,
     state: UniversalState,
     record: Option<&Record>,
 ) -> RunItem<Value> {
-    let named = planned.plan.tasks.get(task as usize);
+    let named = dag.plan.tasks.get(task as usize);
     let it = record.map(shape::instance);
     // While an attempt is open, when the one before it ran is not how it stands.
     let open = record.is_some_and(|record| record.instance.lease.is_some());

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use baton_core::scheduler::RunWish;
+use baton_core::scheduler::RunCommand;
 use baton_model::workflow::{Halt, Plan, PlanTask};
 
 use super::super::{READERS_MAX, testing};
@@ -21,13 +21,13 @@ async fn over(app: &App) -> RunRecord {
         }],
         ..Plan::default()
     });
-    let wish = async |wish| {
-        let wish = Box::new(wish);
-        let done = app.ask(|reply| Ask::Run { wish, reply }).await;
+    let command = async |command| {
+        let command = Box::new(command);
+        let done = app.ask(|reply| Ask::Run { command, reply }).await;
         done.expect("an answer").expect("it can be done").0
     };
-    let run = wish(RunWish::Register { plan, open: true }).await;
-    wish(RunWish::Halt {
+    let run = command(RunCommand::Register { plan, open: true }).await;
+    command(RunCommand::Halt {
         run,
         how: Halt::Kill,
         generation: None,

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_core::ledger::{KeptRun, RunHead};
-use baton_core::workflow::Ended;
+use baton_core::ledger::{RunHead, StoredRun};
+use baton_core::workflow::ItemResult;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
@@ -75,14 +75,14 @@ impl Row {
 
     /// The run as a store returns it.
     #[must_use]
-    pub fn kept(&self, head: RunHead) -> KeptRun {
-        let ended = self.ends.iter().map(|((task, item), end)| Ended {
+    pub fn kept(&self, head: RunHead) -> StoredRun {
+        let ended = self.ends.iter().map(|((task, item), end)| ItemResult {
             task: *task,
             item: *item,
             end: *end,
             outputs: None,
         });
-        KeptRun {
+        StoredRun {
             head,
             plan: Arc::clone(&self.plan),
             ended: ended.collect(),

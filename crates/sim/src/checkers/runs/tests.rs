@@ -1,7 +1,7 @@
 //! The oracle against the core, on plans of every shape; and the checkers against stories in
 //! which one thing is wrong.
 
-use baton_core::workflow::{Ended, ItemState, Planned, Progress, again, compare};
+use baton_core::workflow::{Dag, ItemResult, ItemState, Progress, compare, invalidate};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, LeaseId};
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::spec::InstanceSpec;
@@ -34,20 +34,20 @@ fn the_oracle_and_the_core_say_the_same_of_every_plan() {
     let mut compared = 0;
     for at in 0..1_000 {
         let plan = Arc::new(plans::draw(&mut rng, format!("flow{at}"), 0));
-        let planned = Planned::new(Arc::clone(&plan));
+        let dag = Dag::new(Arc::clone(&plan));
         let mut row = Row::new(&plan, false);
         for _ in 0..rng.within(1, 3) {
             row.ends.retain(|_, end| *end == ItemEnd::Done);
-            carry_out(&mut rng, &planned, &mut row, &mut compared);
+            carry_out(&mut rng, &dag, &mut row, &mut compared);
         }
     }
     assert!(compared > 50_000, "{compared}");
 }
 
-fn carry_out(rng: &mut Rng, planned: &Planned, row: &mut Row, compared: &mut u64) {
-    let ended = |ends: &std::collections::BTreeMap<Place, ItemEnd>| -> Vec<Ended> {
+fn carry_out(rng: &mut Rng, dag: &Dag, row: &mut Row, compared: &mut u64) {
+    let ended = |ends: &std::collections::BTreeMap<Place, ItemEnd>| -> Vec<ItemResult> {
         let ends = ends.iter();
-        ends.map(|((task, item), end)| Ended {
+        ends.map(|((task, item), end)| ItemResult {
             task: *task,
             item: *item,
             end: *end,
@@ -55,7 +55,7 @@ fn carry_out(rng: &mut Rng, planned: &Planned, row: &mut Row, compared: &mut u64
         })
         .collect()
     };
-    let mut progress = Progress::new(planned, [], ended(&row.ends));
+    let mut progress = Progress::new(dag, [], ended(&row.ends));
     loop {
         for ((task, item), said) in row.oracle().all() {
             let state = progress.state(task, item).expect("an item of the plan");
@@ -63,11 +63,11 @@ fn carry_out(rng: &mut Rng, planned: &Planned, row: &mut Row, compared: &mut u64
             *compared += 1;
         }
         let live: Vec<_> = progress.live().collect();
-        let rebuilt = Progress::new(planned, live.clone(), ended(&row.ends));
+        let rebuilt = Progress::new(dag, live.clone(), ended(&row.ends));
         assert_eq!(rebuilt, progress, "{}", row.told());
-        if let Some((task, item)) = progress.next(planned) {
+        if let Some((task, item)) = progress.next(dag) {
             let id = InstanceId(1 + u64::from(task) * 100 + u64::from(item));
-            assert!(progress.began(planned, task, item, id));
+            assert!(progress.began(dag, task, item, id));
             row.live.insert((task, item), id);
             continue;
         }
@@ -84,13 +84,13 @@ fn carry_out(rng: &mut Rng, planned: &Planned, row: &mut Row, compared: &mut u64
         row.live.remove(&(task, item));
         row.ends.insert((task, item), end);
         let outputs = None;
-        let it = Ended {
+        let it = ItemResult {
             task,
             item,
             end,
             outputs,
         };
-        progress.ended(planned, &it);
+        progress.ended(dag, &it);
     }
 }
 
@@ -108,20 +108,18 @@ fn what_the_core_carries_over_is_what_stays_done() {
             }
         }
         let right = kept::done(&old, &row.ends, Some(&new), None);
-        let (before, after) = (
-            Planned::new(Arc::clone(&old)),
-            Planned::new(Arc::clone(&new)),
-        );
+        let (before, after) = (Dag::new(Arc::clone(&old)), Dag::new(Arc::clone(&new)));
         let lengths = |task: u32| plans::count(&old.tasks[task as usize]);
         let carried = compare::compare(&before, &after, lengths).carried;
-        let done = row.ends.keys().map(|(task, item)| Ended {
+        let done = row.ends.keys().map(|(task, item)| ItemResult {
             task: *task,
             item: *item,
             end: ItemEnd::Done,
             outputs: None,
         });
-        let undone = again::undone(&after, &compare::moved(done.collect(), &carried));
-        let carried = again::carried_without(carried, &undone);
+        let undone =
+            invalidate::stale_spans(&after, &compare::carry_over(done.collect(), &carried));
+        let carried = invalidate::carried_without(carried, &undone);
         row.resume(Some(&new), &carried, &[]);
         let stays: BTreeSet<Place> = row.ends.keys().copied().collect();
         assert_eq!(stays, right, "{old:?} {new:?}");

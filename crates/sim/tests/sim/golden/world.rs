@@ -108,7 +108,7 @@ impl World {
                 Effect::SubmitRefused(request, why) => format!("refused {request}: {why}"),
                 Effect::Defined(request, what) => format!("{request}: {what:?}"),
                 Effect::Removed(request, what) => format!("{request}: {what:?}"),
-                Effect::Fired(request, what) => format!("{request}: {what:?}"),
+                Effect::Triggered(request, what) => format!("{request}: {what:?}"),
                 Effect::Run(request, what) => format!("{request}: {what:?}"),
                 Effect::Logs(request, answer) => {
                     format!("log for {request}: {}", render::log_answer(&answer))

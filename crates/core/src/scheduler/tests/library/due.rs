@@ -182,7 +182,7 @@ fn jitter_puts_a_launch_off_by_the_same_for_every_leader() {
     leader
         .define("b", jittered("every day at 12:00", HOUR))
         .expect("taken");
-    let mut planned = Vec::new();
+    let mut dag = Vec::new();
     for _ in 0..2 {
         let next = leader.core.next_tick().expect("is due").0;
         assert!((NOON..NOON + HOUR).contains(&next), "{next}");
@@ -197,14 +197,14 @@ fn jitter_puts_a_launch_off_by_the_same_for_every_leader() {
             nominal: Wall(NOON),
             latest: Wall(next + HOUR),
         };
-        assert_eq!(due, Some(expected), "its slack begins when it was planned");
+        assert_eq!(due, Some(expected), "its slack begins when it was dag");
         let told = ticks(&facts);
         assert_eq!((told.len(), told[0].first), (1, NOON));
         assert_eq!(told[0].verdict, Verdict::Launch);
-        planned.push(next - NOON);
+        dag.push(next - NOON);
     }
-    assert_ne!(planned[0], planned[1], "two tasks wait for different times");
-    assert_ne!(planned[0], 0);
+    assert_ne!(dag[0], dag[1], "two tasks wait for different times");
+    assert_ne!(dag[0], 0);
 }
 
 #[test]

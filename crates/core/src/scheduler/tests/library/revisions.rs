@@ -10,11 +10,8 @@ fn put_off() -> Leader {
     let mut leader = Leader::of_2026();
     let definition = jittered("every day at 12:00", 2 * HOUR);
     leader.define("a", definition).expect("taken");
-    let planned = leader.core.next_tick().expect("is due").0;
-    assert!(
-        planned > NOON + SECOND,
-        "another number of the task would do"
-    );
+    let dag = leader.core.next_tick().expect("is due").0;
+    assert!(dag > NOON + SECOND, "another number of the task would do");
     leader.set_wall(NOON + SECOND);
     leader
 }
@@ -26,16 +23,16 @@ fn a_new_revision_with_the_same_schedule_goes_on() {
     second.trigger.max_instances = Some(7);
     let facts = leader.facts_of(|leader| {
         let answer = leader.define("a", second);
-        let replaced = Defined {
+        let replaced = DefineReply {
             revision: Revision(2),
             change: Change::Replaced,
         };
         assert_eq!(answer, Ok(replaced));
     });
     assert_eq!(ticks(&facts), []);
-    let planned = leader.core.next_tick().expect("is due").0;
+    let dag = leader.core.next_tick().expect("is due").0;
     for leader in [&mut leader.successor(), &mut leader] {
-        let facts = leader.at(planned);
+        let facts = leader.at(dag);
         let [tick] = ticks(&facts)[..] else {
             panic!("{facts:?}");
         };
@@ -112,7 +109,7 @@ fn a_task_that_is_defined_again_has_its_number_and_the_next_revision() {
     let mut leader = Leader::of_2026();
     leader.define("a", scheduled("every hour")).expect("taken");
     leader.remove("a").expect("is there");
-    let new = |revision| Defined {
+    let new = |revision| DefineReply {
         revision: Revision(revision),
         change: Change::Created,
     };
@@ -154,7 +151,7 @@ fn what_is_expected_must_be_so_and_a_refusal_changes_nothing() {
         ..plain()
     };
     leader.define("c", file).expect("taken");
-    let wish = |name: &str, expected| Define {
+    let command = |name: &str, expected| DefineCommand {
         name: named(name),
         definition: Arc::new(scheduled("every minute")),
         expected,
@@ -163,35 +160,41 @@ fn what_is_expected_must_be_so_and_a_refusal_changes_nothing() {
     };
     let (one, two) = (Revision(1), Revision(2));
     let refusals = [
-        (wish("a", Expected::Absent), LibraryError::Exists(one)),
         (
-            wish("a", Expected::Revision(two)),
+            command("a", Precondition::Absent),
+            LibraryError::Exists(one),
+        ),
+        (
+            command("a", Precondition::Revision(two)),
             LibraryError::Revised(one),
         ),
-        (wish("z", Expected::Revision(one)), LibraryError::Unknown),
         (
-            wish("c", Expected::Anything),
+            command("z", Precondition::Revision(one)),
+            LibraryError::Unknown,
+        ),
+        (
+            command("c", Precondition::Anything),
             LibraryError::FromFile("c.yaml".to_owned()),
         ),
     ];
     let before = leader.facts.len();
-    for (wish, refusal) in refusals {
-        assert_eq!(leader.wish(wish), Err(refusal));
+    for (command, refusal) in refusals {
+        assert_eq!(leader.execute(command), Err(refusal));
     }
     assert_eq!(
         leader.remove("c"),
         Err(LibraryError::FromFile("c.yaml".to_owned()))
     );
-    let dry = Define {
+    let dry = DefineCommand {
         dry: true,
-        ..wish("b", Expected::Revision(one))
+        ..command("b", Precondition::Revision(one))
     };
-    let would = Defined {
+    let would = DefineReply {
         revision: two,
         change: Change::Replaced,
     };
-    assert_eq!(leader.wish(dry), Ok(would));
-    let unchanged = Defined {
+    assert_eq!(leader.execute(dry), Ok(would));
+    let unchanged = DefineReply {
         revision: one,
         change: Change::Unchanged,
     };

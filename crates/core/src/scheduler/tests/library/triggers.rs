@@ -4,8 +4,8 @@ use baton_model::library::{By, IdempotencyKey, Rate};
 
 use super::*;
 
-fn by_hand(name: &str) -> Fire {
-    Fire {
+fn by_hand(name: &str) -> TriggerCommand {
+    TriggerCommand {
         name: named(name),
         bound: None,
         by: By::Hand,
@@ -15,8 +15,8 @@ fn by_hand(name: &str) -> Fire {
     }
 }
 
-fn by_remote(secret: Option<&str>) -> Fire {
-    Fire {
+fn by_remote(secret: Option<&str>) -> TriggerCommand {
+    TriggerCommand {
         by: By::Remote,
         trust: Trust::Open,
         secret_sha256: secret.map(str::to_owned),
@@ -24,8 +24,8 @@ fn by_remote(secret: Option<&str>) -> Fire {
     }
 }
 
-fn keyed(key: u64, request: u64) -> Fire {
-    Fire {
+fn keyed(key: u64, request: u64) -> TriggerCommand {
+    TriggerCommand {
         key: Some(IdempotencyKey {
             key: (key, !key),
             request,
@@ -40,19 +40,19 @@ fn with_task(definition: Definition) -> Leader {
     leader
 }
 
-const fn new(instance: u64) -> Result<Fired, FireError> {
-    Ok(Fired {
+const fn new(instance: u64) -> Result<TriggerReply, TriggerError> {
+    Ok(TriggerReply {
         instance: InstanceId(instance),
-        again: false,
+        repeated: false,
     })
 }
 
 impl Leader {
-    fn fire(&mut self, wish: Fire) -> Result<Fired, FireError> {
+    fn trigger(&mut self, command: TriggerCommand) -> Result<TriggerReply, TriggerError> {
         let request = RequestId(1);
-        let effects = self.give(Input::Fire { request, wish });
+        let effects = self.give(Input::Trigger { request, command });
         let told = effects.into_iter().find_map(|effect| match effect {
-            Effect::Fired(_, answer) => Some(answer),
+            Effect::Triggered(_, answer) => Some(answer),
             _ => None,
         });
         told.expect("a trigger is answered")
@@ -62,7 +62,7 @@ impl Leader {
 #[test]
 fn a_trigger_is_an_instance_of_the_revision_that_says_who_wanted_it() {
     let mut leader = with_task(plain());
-    let facts = leader.facts_of(|leader| assert_eq!(leader.fire(by_hand("a")), new(1)));
+    let facts = leader.facts_of(|leader| assert_eq!(leader.trigger(by_hand("a")), new(1)));
     let [
         Fact::InstancesSubmitted { spec, .. },
         Fact::InstanceTriggered {
@@ -78,25 +78,25 @@ fn a_trigger_is_an_instance_of_the_revision_that_says_who_wanted_it() {
     let origin = spec.origin.expect("it is one of the library's");
     assert_eq!((origin.revision, origin.due), (Revision(1), None));
     assert_eq!(
-        leader.fire(by_hand("a")),
+        leader.trigger(by_hand("a")),
         new(2),
         "without a key it is another"
     );
-    assert_eq!(leader.fire(by_hand("z")), Err(FireError::Unknown));
+    assert_eq!(leader.trigger(by_hand("z")), Err(TriggerError::Unknown));
     leader.remove("a").expect("is there");
-    assert_eq!(leader.fire(by_hand("a")), Err(FireError::Unknown));
+    assert_eq!(leader.trigger(by_hand("a")), Err(TriggerError::Unknown));
 }
 
 #[test]
 fn the_same_request_gives_the_same_instance_and_another_is_refused() {
     let mut leader = with_task(plain());
     leader.define("b", plain()).expect("taken");
-    assert_eq!(leader.fire(keyed(5, 1)), new(1));
-    let again = Ok(Fired {
+    assert_eq!(leader.trigger(keyed(5, 1)), new(1));
+    let again = Ok(TriggerReply {
         instance: InstanceId(1),
-        again: true,
+        repeated: true,
     });
-    let used = Err(FireError::KeyUsed(InstanceId(1)));
+    let used = Err(TriggerError::KeyUsed(InstanceId(1)));
     // Also when its instance has ended, for the next leader, and for the next revision.
     leader.give(cancel(1));
     let mut next = leader.successor();
@@ -105,25 +105,25 @@ fn the_same_request_gives_the_same_instance_and_another_is_refused() {
     next.define("a", one).expect("taken");
     for leader in [&mut leader, &mut next] {
         let facts = leader.facts_of(|leader| {
-            assert_eq!(leader.fire(keyed(5, 1)), again);
-            assert_eq!(leader.fire(keyed(5, 2)), used);
+            assert_eq!(leader.trigger(keyed(5, 1)), again);
+            assert_eq!(leader.trigger(keyed(5, 2)), used);
         });
         assert_eq!(facts, []);
     }
-    assert_eq!(leader.fire(keyed(6, 1)), new(2), "another key");
-    let other = Fire {
+    assert_eq!(leader.trigger(keyed(6, 1)), new(2), "another key");
+    let other = TriggerCommand {
         name: named("b"),
         ..keyed(5, 1)
     };
-    assert_eq!(leader.fire(other), new(3), "the key of another task");
+    assert_eq!(leader.trigger(other), new(3), "the key of another task");
 }
 
 #[test]
 fn a_key_that_was_not_durable_was_never_used() {
     let mut leader = with_task(plain());
     let mut next = leader.successor();
-    assert_eq!(leader.fire(keyed(5, 1)), new(1));
-    assert_eq!(next.fire(keyed(5, 2)), new(1));
+    assert_eq!(leader.trigger(keyed(5, 1)), new(1));
+    assert_eq!(next.trigger(keyed(5, 2)), new(1));
 }
 
 #[test]
@@ -131,22 +131,28 @@ fn a_refused_request_does_not_use_its_key() {
     let mut one = plain();
     one.trigger.max_instances = Some(1);
     let mut leader = with_task(one);
-    assert_eq!(leader.fire(keyed(5, 1)), new(1));
-    assert_eq!(leader.fire(keyed(6, 1)), Err(FireError::MaxInstances(1)));
+    assert_eq!(leader.trigger(keyed(5, 1)), new(1));
+    assert_eq!(
+        leader.trigger(keyed(6, 1)),
+        Err(TriggerError::MaxInstances(1))
+    );
     leader.give(cancel(1));
-    assert_eq!(leader.fire(keyed(6, 1)), new(2));
+    assert_eq!(leader.trigger(keyed(6, 1)), new(2));
 }
 
 #[test]
 fn over_http_it_must_be_allowed_and_the_secret_shown() {
     let mut leader = with_task(plain());
-    assert_eq!(leader.fire(by_remote(None)), Err(FireError::NotRemote));
+    assert_eq!(
+        leader.trigger(by_remote(None)),
+        Err(TriggerError::NotRemote)
+    );
     let mut remote = plain();
     remote.trigger.remote = true;
     leader.define("a", remote.clone()).expect("taken");
-    assert_eq!(leader.fire(by_remote(None)), new(1));
+    assert_eq!(leader.trigger(by_remote(None)), new(1));
     assert_eq!(
-        leader.fire(by_remote(Some("00"))),
+        leader.trigger(by_remote(Some("00"))),
         new(2),
         "nobody asks for one"
     );
@@ -154,20 +160,20 @@ fn over_http_it_must_be_allowed_and_the_secret_shown() {
     leader.define("a", remote).expect("taken");
     for wrong in [None, Some(""), Some("AB"), Some("abc")] {
         assert_eq!(
-            leader.fire(by_remote(wrong)),
-            Err(FireError::Secret),
+            leader.trigger(by_remote(wrong)),
+            Err(TriggerError::Secret),
             "{wrong:?}"
         );
     }
-    assert_eq!(leader.fire(by_remote(Some("ab"))), new(3));
-    assert_eq!(leader.fire(by_hand("a")), new(4), "a person needs none");
-    let keyed = Fire {
+    assert_eq!(leader.trigger(by_remote(Some("ab"))), new(3));
+    assert_eq!(leader.trigger(by_hand("a")), new(4), "a person needs none");
+    let keyed = TriggerCommand {
         by: By::Remote,
         ..keyed(5, 1)
     };
     assert_eq!(
-        leader.fire(keyed),
-        Err(FireError::Secret),
+        leader.trigger(keyed),
+        Err(TriggerError::Secret),
         "nor tells what a key did"
     );
 }
@@ -182,19 +188,25 @@ fn parameters_that_were_bound_to_an_old_revision_are_refused() {
         name: "given".to_owned(),
         ..InstanceSpec::default()
     };
-    let bound = |revision| Fire {
+    let bound = |revision| TriggerCommand {
         bound: Some((Revision(revision), Box::new(given.clone()))),
         ..by_hand("a")
     };
-    assert_eq!(leader.fire(by_hand("a")), Err(FireError::NeedsParameters));
-    assert_eq!(leader.fire(bound(1)), new(1));
+    assert_eq!(
+        leader.trigger(by_hand("a")),
+        Err(TriggerError::NeedsParameters)
+    );
+    assert_eq!(leader.trigger(bound(1)), new(1));
     assert_eq!(
         leader.kept.find(InstanceId(1)).expect("waits").spec.name,
         "given"
     );
     leader.define("a", plain()).expect("taken");
-    assert_eq!(leader.fire(bound(1)), Err(FireError::Revised(Revision(2))));
-    assert_eq!(leader.fire(bound(2)), new(2));
+    assert_eq!(
+        leader.trigger(bound(1)),
+        Err(TriggerError::Revised(Revision(2)))
+    );
+    assert_eq!(leader.trigger(bound(2)), new(2));
 }
 
 #[test]
@@ -206,13 +218,16 @@ fn triggers_count_against_the_limits_as_due_times_do() {
         per: Millis(MINUTE),
     });
     let mut leader = with_task(definition);
-    assert_eq!(leader.fire(by_hand("a")), new(1));
-    assert_eq!(leader.fire(by_hand("a")), Err(FireError::MaxInstances(1)));
+    assert_eq!(leader.trigger(by_hand("a")), new(1));
+    assert_eq!(
+        leader.trigger(by_hand("a")),
+        Err(TriggerError::MaxInstances(1))
+    );
     assert_eq!(verdicts(&leader.at(NEW_YEAR + HOUR)), [FULL]);
     leader.give(cancel(1));
-    assert_eq!(leader.fire(by_hand("a")), new(2));
+    assert_eq!(leader.trigger(by_hand("a")), new(2));
     leader.give(cancel(2));
-    assert_eq!(leader.fire(by_hand("a")), Err(FireError::LaunchRate));
+    assert_eq!(leader.trigger(by_hand("a")), Err(TriggerError::LaunchRate));
 }
 
 #[test]
@@ -220,23 +235,23 @@ fn a_stranger_needs_a_secret_and_whoever_is_known_needs_none() {
     let mut remote = plain();
     remote.trigger.remote = true;
     let mut leader = with_task(remote.clone());
-    let by = |trust, secret| Fire {
+    let by = |trust, secret| TriggerCommand {
         trust,
         ..by_remote(secret)
     };
-    let closed = Err(FireError::Secret);
-    assert_eq!(leader.fire(by(Trust::Stranger, None)), closed);
-    assert_eq!(leader.fire(by(Trust::Stranger, Some("ab"))), closed);
-    let unknown = Fire {
+    let closed = Err(TriggerError::Secret);
+    assert_eq!(leader.trigger(by(Trust::Stranger, None)), closed);
+    assert_eq!(leader.trigger(by(Trust::Stranger, Some("ab"))), closed);
+    let unknown = TriggerCommand {
         name: named("none"),
         ..by(Trust::Stranger, Some("ab"))
     };
-    assert_eq!(leader.fire(unknown), closed, "nor is told what there is");
+    assert_eq!(leader.trigger(unknown), closed, "nor is told what there is");
     remote.trigger.secret_sha256 = Some("ab".to_owned());
     leader.define("a", remote).expect("taken");
-    assert_eq!(leader.fire(by(Trust::Stranger, None)), closed);
-    assert_eq!(leader.fire(by(Trust::Stranger, Some("ab"))), new(1));
-    assert_eq!(leader.fire(by(Trust::Known, None)), new(2));
+    assert_eq!(leader.trigger(by(Trust::Stranger, None)), closed);
+    assert_eq!(leader.trigger(by(Trust::Stranger, Some("ab"))), new(1));
+    assert_eq!(leader.trigger(by(Trust::Known, None)), new(2));
 }
 
 #[test]
@@ -249,10 +264,10 @@ fn without_a_store_nothing_strict_is_launched_however_it_was_bound() {
         exclusive: Exclusive::Strict,
         ..InstanceSpec::default()
     };
-    let bound = Fire {
+    let bound = TriggerCommand {
         bound: Some((Revision(1), Box::new(given))),
         ..by_hand("a")
     };
-    assert_eq!(leader.fire(bound), Err(FireError::StrictNeedsStore));
+    assert_eq!(leader.trigger(bound), Err(TriggerError::StrictNeedsStore));
     assert_eq!(leader.kept.known().ranges().count(), 0);
 }

@@ -11,22 +11,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::workflow::{After, Carried, Condition, Edges, ItemSpan, Items};
 
-use super::{Ended, Planned, Progress};
+use super::{Dag, ItemResult, Progress};
 
 /// Every item of a task and, with `downstream`, of whatever comes after it. A task whose items
 /// are what another puts out is done again with that in any case.
 #[must_use]
-pub fn asked(
-    planned: &Planned,
+pub fn requested_spans(
+    dag: &Dag,
     task: u32,
     downstream: bool,
     lengths: impl Fn(u32) -> u32,
 ) -> Vec<ItemSpan> {
-    let count = planned.plan.tasks.len();
+    let count = dag.plan.tasks.len();
     let mut marked = vec![false; count];
     marked[task as usize] = true;
     for at in 0..count {
-        let own = &planned.plan.tasks[at];
+        let own = &dag.plan.tasks[at];
         let mapped = match &own.items {
             Items::Output { task, .. } => marked[*task as usize],
             _ => false,
@@ -49,66 +49,66 @@ pub fn asked(
 
 /// What of this cannot stay DONE, since something runs that it has answered to.
 #[must_use]
-pub fn undone(planned: &Planned, done: &[Ended]) -> Vec<ItemSpan> {
+pub fn stale_spans(dag: &Dag, done: &[ItemResult]) -> Vec<ItemSpan> {
     let answers = |task: &u32| {
-        let own = &planned.plan.tasks[*task as usize];
-        planned.is_handler(*task) || matches!(own.items, Items::Output { .. })
+        let own = &dag.plan.tasks[*task as usize];
+        dag.is_handler(*task) || matches!(own.items, Items::Output { .. })
     };
-    let tasks = 0..u32::try_from(planned.plan.tasks.len()).unwrap_or(u32::MAX);
+    let tasks = 0..u32::try_from(dag.plan.tasks.len()).unwrap_or(u32::MAX);
     if done.is_empty() || !tasks.clone().any(|task| answers(&task)) {
         return Vec::new();
     }
-    let mut undoing = Undoing {
-        planned,
-        progress: Progress::new(planned, [], done.iter().cloned()),
+    let mut invalidation = Invalidation {
+        dag,
+        progress: Progress::new(dag, [], done.iter().cloned()),
         lasts: done.iter().fold(BTreeMap::new(), |mut lasts, it| {
             let last = lasts.entry(it.task).or_insert(it.item);
             *last = it.item.max(*last);
             lasts
         }),
-        undone: vec![Marked::default(); planned.plan.tasks.len()],
-        followed: vec![false; planned.plan.tasks.len()],
+        undone: vec![ItemSet::default(); dag.plan.tasks.len()],
+        followed: vec![false; dag.plan.tasks.len()],
     };
-    tasks.flat_map(|task| undoing.task(task)).collect()
+    tasks.flat_map(|task| invalidation.task(task)).collect()
 }
 
 /// Which items of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Marked {
+enum ItemSet {
     #[default]
     None,
     Some(BTreeSet<u32>),
     All,
 }
 
-struct Undoing<'a> {
-    planned: &'a Planned,
+struct Invalidation<'a> {
+    dag: &'a Dag,
     /// Where the run would stand.
     progress: Progress,
     /// Of each task the last item that is DONE.
     lasts: BTreeMap<u32, u32>,
-    undone: Vec<Marked>,
+    undone: Vec<ItemSet>,
     /// For each task whether what comes after what is undone of it is undone too.
     followed: Vec<bool>,
 }
 
-impl Undoing<'_> {
+impl Invalidation<'_> {
     /// Finds what is undone of a task; those before it have been looked at.
     fn task(&mut self, task: u32) -> Vec<ItemSpan> {
-        let own = &self.planned.plan.tasks[task as usize];
-        let mut marked = Marked::None;
+        let own = &self.dag.plan.tasks[task as usize];
+        let mut marked = ItemSet::None;
         for after in &own.after {
             let handles = after.condition != Condition::Success;
             if handles || self.followed[after.task as usize] {
                 let more = self.behind(task, after, handles);
-                self.followed[task as usize] |= more != Marked::None;
+                self.followed[task as usize] |= more != ItemSet::None;
                 marked = marked.with(more);
             }
         }
         if let Items::Output { task: from, .. } = &own.items
             && self.runs(*from)
         {
-            marked = Marked::All;
+            marked = ItemSet::All;
         }
         let spans = marked.spans(task, self.lasts.get(&task).copied());
         self.undone[task as usize] = marked;
@@ -117,19 +117,19 @@ impl Undoing<'_> {
 
     /// Which items come after something that runs; or, if what runs by itself does not matter,
     /// that is undone.
-    fn behind(&self, task: u32, after: &After, by_itself: bool) -> Marked {
+    fn behind(&self, task: u32, after: &After, by_itself: bool) -> ItemSet {
         let runs = |item: u32| match &self.undone[after.task as usize] {
-            Marked::All => true,
-            Marked::Some(items) if items.contains(&item) => true,
+            ItemSet::All => true,
+            ItemSet::Some(items) if items.contains(&item) => true,
             _ => by_itself && self.is_open(after.task, item),
         };
         let items = 0..self.progress.length(task);
         let found: BTreeSet<u32> = match &after.edges {
             Edges::All => {
-                let undone = self.undone[after.task as usize] != Marked::None;
+                let undone = self.undone[after.task as usize] != ItemSet::None;
                 return match undone || by_itself && self.runs(after.task) {
-                    true => Marked::All,
-                    false => Marked::None,
+                    true => ItemSet::All,
+                    false => ItemSet::None,
                 };
             }
             Edges::Same => items.filter(|item| runs(*item)).collect(),
@@ -138,15 +138,15 @@ impl Undoing<'_> {
                 .collect(),
         };
         match found.is_empty() {
-            true => Marked::None,
-            false => Marked::Some(found),
+            true => ItemSet::None,
+            false => ItemSet::Some(found),
         }
     }
 
     /// Whether something of a task runs.
     fn runs(&self, task: u32) -> bool {
         let tally = self.progress.tally(task);
-        self.undone[task as usize] != Marked::None
+        self.undone[task as usize] != ItemSet::None
             || !self.progress.is_mapped(task)
             || tally.settled() < tally.all()
     }
@@ -157,7 +157,7 @@ impl Undoing<'_> {
     }
 }
 
-impl Marked {
+impl ItemSet {
     fn with(self, other: Self) -> Self {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,
@@ -194,10 +194,11 @@ impl Marked {
 
 /// What of this stays DONE when these are done again.
 #[must_use]
-pub fn without(done: Vec<Ended>, again: &[ItemSpan]) -> Vec<Ended> {
-    let spans = Spans::new(again);
+pub fn without(done: Vec<ItemResult>, again: &[ItemSpan]) -> Vec<ItemResult> {
+    let spans = SpanSet::new(again);
     let kept = done.into_iter();
-    kept.filter(|it| !spans.has(it.task, it.item)).collect()
+    kept.filter(|it| !spans.contains(it.task, it.item))
+        .collect()
 }
 
 /// What is carried over to another plan when these, which are places of that plan, are done
@@ -207,13 +208,13 @@ pub fn carried_without(carried: Vec<Carried>, again: &[ItemSpan]) -> Vec<Carried
     if again.is_empty() {
         return carried;
     }
-    let spans = Spans::new(again);
+    let spans = SpanSet::new(again);
     let mut kept: Vec<Carried> = Vec::new();
     for it in carried {
         let mut open = false;
         for item in it.from.first..=it.from.last {
             let to = it.first + (item - it.from.first);
-            if spans.has(it.task, to) {
+            if spans.contains(it.task, to) {
                 open = false;
                 continue;
             }
@@ -235,11 +236,11 @@ pub fn carried_without(carried: Vec<Carried>, again: &[ItemSpan]) -> Vec<Carried
     kept
 }
 
-/// Items, to be looked up. Spans may overlap.
+/// Items, to be looked up. SpanSet may overlap.
 #[derive(Clone, Debug, Default)]
-pub struct Spans(BTreeMap<u32, Vec<ItemSpan>>);
+pub struct SpanSet(BTreeMap<u32, Vec<ItemSpan>>);
 
-impl Spans {
+impl SpanSet {
     #[must_use]
     pub fn new(spans: &[ItemSpan]) -> Self {
         let mut by_task: BTreeMap<u32, Vec<ItemSpan>> = BTreeMap::new();
@@ -264,7 +265,7 @@ impl Spans {
 
     /// Whether this item is one of them.
     #[must_use]
-    pub fn has(&self, task: u32, item: u32) -> bool {
+    pub fn contains(&self, task: u32, item: u32) -> bool {
         let Some(spans) = self.0.get(&task) else {
             return false;
         };
@@ -274,7 +275,7 @@ impl Spans {
 
     /// Whether there is one of this task.
     #[must_use]
-    pub fn has_task(&self, task: u32) -> bool {
+    pub fn contains_task(&self, task: u32) -> bool {
         self.0.contains_key(&task)
     }
 }

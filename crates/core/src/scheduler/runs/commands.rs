@@ -10,17 +10,17 @@ use baton_model::workflow::{Halt, HaltCause, ItemSpan, Plan};
 
 use super::Deadlines;
 use crate::bugs::Bug;
-use crate::ledger::{KeptRun, RunHead};
+use crate::ledger::{RunHead, StoredRun};
 use crate::protocol::scheduler::context::{Cx, Effect, StoreMode};
 use crate::workflow::compare::{self, Comparison};
-use crate::workflow::{Planned, again, check};
+use crate::workflow::{Dag, check, invalidate};
 
 /// Ids that leaders without a store may give out, each.
 const RUNS_PER_EPOCH: u64 = 1_000_000;
 
 /// What somebody wants of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunWish {
+pub enum RunCommand {
     /// That it be carried out.
     Register {
         plan: Arc<Plan>,
@@ -51,11 +51,11 @@ pub enum RunWish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume {
     /// The run as the store has it, since one that is over is not in memory.
-    pub run: KeptRun,
+    pub run: StoredRun,
     /// Another plan.
     pub plan: Option<Arc<Plan>>,
     /// A task that is done again, also if it is DONE; and whether whatever comes after it is.
-    pub again: Option<(String, bool)>,
+    pub rerun: Option<(String, bool)>,
     /// Only if this generation is the last one.
     pub generation: Option<Generation>,
 }
@@ -107,27 +107,27 @@ impl std::fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 /// Carries a wish out, or says why not.
-pub(in crate::scheduler) fn wish(
+pub(in crate::scheduler) fn execute(
     cx: &mut Cx<'_>,
     deadlines: &mut Deadlines,
     request: RequestId,
-    wish: RunWish,
+    command: RunCommand,
 ) {
-    let done = match wish {
-        RunWish::Register { plan, open } => register(cx, plan, open),
-        RunWish::Extend { run, plan } => extend(cx, run, plan),
-        RunWish::Start(run) => start(cx, run),
-        RunWish::Halt {
+    let done = match command {
+        RunCommand::Register { plan, open } => register(cx, plan, open),
+        RunCommand::Extend { run, plan } => extend(cx, run, plan),
+        RunCommand::Start(run) => start(cx, run),
+        RunCommand::Halt {
             run,
             how,
             generation,
         } => halt(cx, run, how, generation),
-        RunWish::Resume(resume) => self::resume(cx, resume),
+        RunCommand::Resume(resume) => self::resume(cx, resume),
     };
     if let Ok((id, _)) = &done
         && let Some(run) = cx.ledger.runs().run(*id)
     {
-        deadlines.set(&run.head, run.planned.plan.timeout, cx.now);
+        deadlines.set(&run.head, run.dag.plan.timeout, cx.now);
     }
     cx.step.emit(Effect::Run(request, done));
 }
@@ -199,14 +199,14 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: Halt, generation: Option<Generation>) 
     Ok((run, head.generation))
 }
 
-fn resume(cx: &mut Cx<'_>, mut wish: Resume) -> Answer {
-    let run = wish.run.head.id;
+fn resume(cx: &mut Cx<'_>, mut command: Resume) -> Answer {
+    let run = command.run.head.id;
     let stale = cx.config.bugs.has(Bug::ResumeStaleAccepted);
     if let (true, Some(head)) = (stale, cx.ledger.runs().head(run)) {
-        wish.generation = None;
-        wish.run.head = head.clone();
+        command.generation = None;
+        command.run.head = head.clone();
     }
-    let head = known(cx, run, wish.generation)?;
+    let head = known(cx, run, command.generation)?;
     if !matches!(head.state, UniversalState::Halted | UniversalState::Failed) {
         let hint = match head.state {
             UniversalState::Done | UniversalState::Aborted => "submit it anew",
@@ -217,14 +217,14 @@ fn resume(cx: &mut Cx<'_>, mut wish: Resume) -> Answer {
         };
         return Err(RunError::State(run, head.state, hint));
     }
-    if let Some(plan) = &wish.plan {
+    if let Some(plan) = &command.plan {
         admissible(cx, plan)?;
     }
     // It was read from the store before: somebody may have been faster.
-    if cx.ledger.runs_mut().admit(wish.run).is_err() {
+    if cx.ledger.runs_mut().admit(command.run).is_err() {
         return Err(RunError::Generation(run, head.generation));
     }
-    let changes = changes(cx, run, wish.plan.as_ref(), wish.again.as_ref());
+    let changes = changes(cx, run, command.plan.as_ref(), command.rerun.as_ref());
     let (comparison, again) = match changes {
         Ok(changes) => changes,
         Err(error) => {
@@ -237,7 +237,7 @@ fn resume(cx: &mut Cx<'_>, mut wish: Resume) -> Answer {
         run,
         generation,
         at: cx.now.wall,
-        plan: wish.plan,
+        plan: command.plan,
         carried: comparison.carried,
         again,
     });
@@ -255,27 +255,27 @@ fn changes(
     let lengths = |task| live.progress.length(task);
     let mut spans = match wanted {
         None if cx.config.bugs.has(Bug::ResumeKeepsNothing) => {
-            let tasks = 0..u32::try_from(live.planned.plan.tasks.len()).unwrap_or(u32::MAX);
+            let tasks = 0..u32::try_from(live.dag.plan.tasks.len()).unwrap_or(u32::MAX);
             tasks
-                .flat_map(|task| again::asked(&live.planned, task, false, lengths))
+                .flat_map(|task| invalidate::requested_spans(&live.dag, task, false, lengths))
                 .collect()
         }
         None => Vec::new(),
         Some((task, downstream)) => {
-            let place = live.planned.place(task);
+            let place = live.dag.place(task);
             let place = place.ok_or_else(|| RunError::NoTask(run, task.clone()))?;
-            again::asked(&live.planned, place, *downstream, lengths)
+            invalidate::requested_spans(&live.dag, place, *downstream, lengths)
         }
     };
-    let done = again::without(live.done(), &spans);
+    let done = invalidate::without(live.done(), &spans);
     let Some(plan) = plan else {
-        spans.extend(again::undone(&live.planned, &done));
+        spans.extend(invalidate::stale_spans(&live.dag, &done));
         return Ok((Comparison::default(), spans));
     };
-    let after = Planned::new(Arc::clone(plan));
-    let mut comparison = compare::compare(&live.planned, &after, lengths);
-    let undone = again::undone(&after, &compare::moved(done, &comparison.carried));
-    comparison.carried = again::carried_without(comparison.carried, &undone);
+    let after = Dag::new(Arc::clone(plan));
+    let mut comparison = compare::compare(&live.dag, &after, lengths);
+    let undone = invalidate::stale_spans(&after, &compare::carry_over(done, &comparison.carried));
+    comparison.carried = invalidate::carried_without(comparison.carried, &undone);
     Ok((comparison, spans))
 }
 
@@ -307,7 +307,7 @@ fn registering(cx: &Cx<'_>, run: RunId) -> Result<RunHead, RunError> {
     }
 }
 
-fn registered<'a>(cx: &'a Cx<'_>, run: RunId) -> Result<&'a Planned, RunError> {
+fn registered<'a>(cx: &'a Cx<'_>, run: RunId) -> Result<&'a Dag, RunError> {
     let found = cx.ledger.runs().run(run);
-    found.map(|run| &*run.planned).ok_or(RunError::Unknown(run))
+    found.map(|run| &*run.dag).ok_or(RunError::Unknown(run))
 }

@@ -18,14 +18,14 @@ pub struct Stops {
     /// Everything that is on its way, or what of it has no worker.
     pub sweep: Option<Halt>,
     /// These, which are to be tried again.
-    pub again: BTreeSet<InstanceId>,
+    pub retried: BTreeSet<InstanceId>,
 }
 
 /// Runs that something has happened to since they were looked after.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Restless(pub(super) BTreeSet<RunId>);
+pub(super) struct DirtyRuns(pub(super) BTreeSet<RunId>);
 
-macro_rules! all_the_same {
+macro_rules! ignored_in_equality {
     ($($name:ident)*) => {$(
         impl PartialEq for $name {
             fn eq(&self, _: &Self) -> bool {
@@ -41,4 +41,4 @@ macro_rules! all_the_same {
     )*};
 }
 
-all_the_same!(Times Stops Restless);
+ignored_in_equality!(Times Stops DirtyRuns);
