@@ -16,6 +16,7 @@ use crate::repo::Repo;
 /// The layer of every crate, lowest first. A new crate gets its place here.
 const LAYERS: &[(&str, u8)] = &[
     ("baton-model", 0),
+    ("baton-testing", 0),
     ("baton-core", 1),
     ("baton-files", 2),
     ("baton-store", 2),

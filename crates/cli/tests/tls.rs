@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Child;
 
-use baton_tls::testing::{Ca, CertRequest};
+use baton_testing::ca::{Ca, CertRequest};
 use remote_support::{Ended, baton, end, send, until};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -271,7 +271,7 @@ fn read(store: &dyn Store) -> Result<Table, StoreError> {
 #[cfg(test)]
 mod tests {
     use baton_model::token::NewToken;
-    use baton_tls::testing::{Ca, CertRequest};
+    use baton_testing::ca::{Ca, CertRequest};
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
     use super::*;

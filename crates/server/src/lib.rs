@@ -75,10 +75,11 @@ use metrics::{Metrics, Port};
 use rates::Rates;
 use tls::Tls;
 
-/// What the HTTP API takes and answers, as an OpenAPI document.
+/// The OpenAPI document that the annotations of the handlers come to.
+#[cfg(feature = "openapi")]
 #[must_use]
-pub fn openapi() -> &'static str {
-    &http::OPENAPI
+pub fn openapi() -> String {
+    http::openapi::generated()
 }
 
 /// The list of what `/metrics` shows, as a page.

@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::messages;
-    use crate::testing::{Ca, CertRequest};
+    use baton_testing::ca::{Ca, CertRequest};
 
     /// Shakes hands with a server of this certificate, which need not be a good one.
     fn meets(

@@ -131,7 +131,7 @@ fn check_validity(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Ca, CertRequest};
+    use baton_testing::ca::{Ca, CertRequest};
 
     #[test]
     fn what_cannot_be_used_is_refused_with_its_file_and_a_hint() {

@@ -22,8 +22,6 @@ mod files;
 pub mod messages;
 pub mod server;
 pub mod subject;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 
 use std::sync::Arc;
 

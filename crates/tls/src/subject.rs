@@ -162,7 +162,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject as _;
 
     use super::*;
-    use crate::testing::{Ca, CertRequest};
+    use baton_testing::ca::{Ca, CertRequest};
 
     fn read(text: &str) -> Subject {
         let der = CertificateDer::from_pem_slice(text.as_bytes()).expect("a certificate");

@@ -2,7 +2,7 @@
 
 use super::*;
 use baton_core::protocol::frame::encode_refusal;
-use baton_tls::testing::{Ca, CertRequest};
+use baton_testing::ca::{Ca, CertRequest};
 use baton_tls::{ServerFiles, Trust};
 use rustix::event::{PollFd, Timespec, poll};
 use rustls::{ServerConnection, StreamOwned};

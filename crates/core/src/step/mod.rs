@@ -94,9 +94,8 @@ impl<F, E> Step<F, E> {
         self.leaked.push(effect);
     }
 
-    /// A step that says nothing: facts to keep, or, without any, a fence. Stores are tried
-    /// out with it.
-    #[cfg(any(test, feature = "testing"))]
+    /// A step without effects: facts to commit, or, without any, a fence. Tests of stores
+    /// use it. It cannot send anything before its time, because it has nothing to send.
     pub fn keeping(facts: Vec<F>) -> Self {
         Self {
             facts,

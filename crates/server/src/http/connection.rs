@@ -5,6 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::peer::Peer;
+use super::problem::PROBLEM;
+use crate::ends;
+use crate::entrance::Entrance;
+use crate::limits::{HEAD_BYTES_MAX, REFUSAL_WAIT};
+use crate::metrics::Cut;
+use crate::patient::Patient;
+use crate::tls::{Channel, Missed, part};
 use axum::Router;
 use baton_model::api::Problem;
 use hyper::Request;
@@ -17,15 +25,6 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
-
-use super::openapi::answers::PROBLEM;
-use super::peer::Peer;
-use crate::ends;
-use crate::entrance::Entrance;
-use crate::limits::{HEAD_BYTES_MAX, REFUSAL_WAIT};
-use crate::metrics::Cut;
-use crate::patient::Patient;
-use crate::tls::{Channel, Missed, part};
 
 /// Begins a connection, and serves it to its end.
 pub(super) async fn meet(

@@ -9,7 +9,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_model::api::{Event, Links, Lost, Problem};
+use baton_model::api::{Event, Links, Lost};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId};
 use baton_store::facts::{FactPage, FactQuery};
@@ -18,7 +18,8 @@ use baton_store::{Store, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::given::{self, Parameters};
-use super::openapi::answers::{BadRequest, NotFound, PROBLEM};
+#[cfg(feature = "openapi")]
+use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem};
 use super::problem::{Answer, Fault};
 use super::streams::{Asked, Pipe};
 use super::{App, instances, runs, shape, words};
@@ -35,7 +36,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// behind that, once and in order. Where some of that is no longer kept, an event `lost` says
 /// up to which number; what is left follows. A comment comes at least every 15 seconds. A client
 /// that does not read is cut off, and may come back.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/events",
     tag = "views",
@@ -56,7 +57,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
         (status = 503, description = "The store cannot be read at the moment, or too many clients follow something.", body = Problem, content_type = PROBLEM,
             headers(("retry-after" = u64, description = "Seconds after which it makes sense to ask again.")))
     )
-)]
+))]
 pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> Answer<Response> {
     let given = Parameters::of(&uri, &["after", "instance", "run", "owner", "follow"])?;
     let seen = match last_event_id(&asked.headers)? {

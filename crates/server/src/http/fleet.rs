@@ -7,13 +7,14 @@ use baton_model::api::{Accepted, Drained, List, Worker};
 use baton_model::ids::WorkerName;
 
 use super::conditional::tagged_by;
+#[cfg(feature = "openapi")]
 use super::openapi::answers::{BadBody, BadRequest, NotFound, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
 use super::{App, given, shape, shown};
 use crate::driver::mail::Ask;
 
 /// Every worker that is known
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/workers/",
     tag = "workers",
@@ -22,7 +23,7 @@ use crate::driver::mail::Ask;
         (status = 200, description = "All on one page.", body = List<Worker>),
         Unchanged, Unavailable
     )
-)]
+))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     let workers = app.ask(|reply| Ask::Workers { name: None, reply }).await?;
     let list = List {
@@ -35,7 +36,7 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
 }
 
 /// One worker
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/workers/{name}",
     tag = "workers",
@@ -48,14 +49,14 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
         NotFound,
         Unchanged, Unavailable
     )
-)]
+))]
 pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
     let worker = app.worker(&name).await?;
     Ok(tagged_by(&worker, &lasting(&worker)))
 }
 
 /// Give a worker no more work, or work again
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     put,
     path = "/workers/{name}/drained",
     tag = "workers",
@@ -71,7 +72,7 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn drain(
     State(app): State<App>,
     Path(name): Path<String>,
@@ -91,7 +92,7 @@ pub(super) async fn drain(
 }
 
 /// Vouch that a worker is gone and nothing of it runs
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/workers/{name}/forget",
     tag = "workers",
@@ -104,7 +105,7 @@ pub(super) async fn drain(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn forget(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
     let worker = WorkerName::new(&name);
     let known = app.ask(|reply| Ask::Forget { worker, reply }).await?;

@@ -7,9 +7,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::SubmitError;
 use baton_files::Binding;
-use baton_model::api::{
-    Cancelled, Explanation, Indices, Instance, Problem, ProblemAt, RangeSummary, Submit, Submitted,
-};
+use baton_model::api::{Cancelled, Indices, Instance, ProblemAt, RangeSummary, Submit};
 use baton_model::ids::InstanceId;
 use baton_store::view::Record;
 use serde::Serialize;
@@ -18,7 +16,10 @@ use tokio::sync::oneshot;
 
 use super::conditional::tagged;
 use super::given::{self, Parameters, Target};
-use super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable, Unchanged};
+#[cfg(feature = "openapi")]
+use super::openapi::answers::{
+    BadBody, BadRequest, Explanation, NotFound, PROBLEM, Problem, Submitted, Unavailable, Unchanged,
+};
 use super::problem::{Answer, Fault};
 use super::{App, owners, shape, shown, words};
 use crate::access::Caller;
@@ -27,7 +28,8 @@ use crate::ends;
 use crate::limits::ARRAY_ELEMENTS_MAX;
 
 /// What a path of instances shows.
-#[derive(Serialize, utoipa::ToSchema)]
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 enum InstanceOrRange {
     /// One of them.
@@ -39,7 +41,7 @@ enum InstanceOrRange {
 /// Submit a task, or an array of it
 ///
 /// The answer comes when it is durable.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/instances/",
     tag = "instances",
@@ -53,7 +55,7 @@ enum InstanceOrRange {
         BadBody,
         Unavailable
     )
-)]
+))]
 pub(super) async fn submit(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -118,7 +120,7 @@ fn array(indices: Indices) -> Answer<(u64, u64)> {
 }
 
 /// An instance, or how a range of them stands
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}",
     tag = "instances",
@@ -134,7 +136,7 @@ fn array(indices: Indices) -> Answer<(u64, u64)> {
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn show(
     State(app): State<App>,
     Path(id): Path<String>,
@@ -167,7 +169,7 @@ pub(super) async fn show(
 /// Stop an instance, or a range of them
 ///
 /// Those that wait are stopped at once, those that run as soon as they can be.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/instances/{id}",
     tag = "instances",
@@ -181,7 +183,7 @@ pub(super) async fn show(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let (first, last) = match Target::parse(&id)? {
         Target::One(id) => {
@@ -199,7 +201,7 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
 }
 
 /// Try an instance again that has failed or was stopped
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/instances/{id}/retry",
     tag = "instances",
@@ -214,7 +216,7 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let id = given::instance(&id)?;
     // One at a time: what is read of the instance is what the leader goes by, and another
@@ -231,7 +233,7 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
 }
 
 /// Why an instance is where it is
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}/explain",
     tag = "instances",
@@ -245,7 +247,7 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let id = given::instance(&id)?;
     let record = app.record(id).await?;

@@ -9,13 +9,14 @@ use baton_store::view::{Query, Seq, View};
 
 use super::conditional::tagged;
 use super::given::{self, Parameters};
+#[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
 use super::{App, shape, words};
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
 /// Instances that are ready and have no lease, by id
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/bullpen/",
     tag = "views",
@@ -29,13 +30,13 @@ use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response> {
     page(&app, View::Bullpen, "/bullpen/", &uri).await
 }
 
 /// Instances that are leased, by id
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/arena/",
     tag = "views",
@@ -49,13 +50,13 @@ pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> {
     page(&app, View::Arena, "/arena/", &uri).await
 }
 
 /// Instances that are over, the latest to end first
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/history/",
     tag = "views",
@@ -69,7 +70,7 @@ pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> 
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response> {
     page(&app, View::History, "/history/", &uri).await
 }
@@ -104,7 +105,7 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
 }
 
 /// What happened to an instance, in order
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}/timeline",
     tag = "instances",
@@ -121,7 +122,7 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn timeline(
     State(app): State<App>,
     Path(id): Path<String>,

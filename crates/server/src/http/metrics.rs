@@ -46,13 +46,13 @@ fn word(method: &Method) -> &'static str {
 /// What Prometheus collects
 ///
 /// The list is `docs/metrics.md`.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/metrics",
     tag = "server",
     operation_id = "metrics",
     responses((status = 200, description = "The text format, version 0.0.4.", body = String))
-)]
+))]
 pub(super) async fn show(State(app): State<App>) -> Response {
     let mut text = Text::default();
     text.family(&table::BUILD_INFO, [([env!("CARGO_PKG_VERSION")], 1)]);

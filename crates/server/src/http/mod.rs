@@ -39,7 +39,7 @@ mod library;
 mod lists;
 mod logs;
 mod metrics;
-mod openapi;
+pub(crate) mod openapi;
 mod owners;
 mod peer;
 mod problem;
@@ -80,7 +80,7 @@ use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, STREAMS_MAX, WORKFLOW_BYTES_MAX
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
 use crate::rates::Rates;
-pub(crate) use openapi::TEXT as OPENAPI;
+#[cfg(feature = "openapi")]
 use openapi::answers::Unchanged;
 use problem::{Answer, Fault};
 use routes::Routes;
@@ -317,13 +317,13 @@ fn shown(status: StatusCode, body: &impl Serialize) -> Response {
     response
 }
 
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/",
     tag = "server",
     operation_id = "root",
     responses((status = 200, description = "Links to everything else.", body = Root), Unchanged)
-)]
+))]
 async fn root() -> Response {
     let links = [
         ("self", "/"),
@@ -358,19 +358,19 @@ async fn root() -> Response {
 }
 
 /// Whether the process is alive
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/healthz",
     tag = "server",
     operation_id = "health",
     responses((status = 200, description = "It is.", body = String))
-)]
+))]
 async fn health() -> &'static str {
     "ok"
 }
 
 /// Whether it leads, and can keep what it accepts
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/readyz",
     tag = "server",
@@ -379,7 +379,7 @@ async fn health() -> &'static str {
         (status = 200, description = "It can.", body = Ready),
         (status = 503, description = "It cannot, for this reason.", body = Ready)
     )
-)]
+))]
 async fn ready(State(app): State<App>) -> Response {
     let status = app.0.status.borrow().clone();
     match status {

@@ -1,5 +1,6 @@
 //! Errors as clients see them.
 
+use crate::driver::mail::StoreFailed;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -7,8 +8,8 @@ use baton_files::Errors;
 use baton_model::api::{Problem, ProblemAt};
 use baton_store::StoreError;
 
-use super::openapi::answers::PROBLEM;
-use crate::driver::mail::StoreFailed;
+/// The media type of every error.
+pub(in crate::http) const PROBLEM: &str = "application/problem+json";
 
 /// An error on its way to a client.
 #[derive(Debug)]

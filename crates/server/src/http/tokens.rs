@@ -3,14 +3,17 @@
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use baton_model::api::{self, CreatedToken, List, Problem};
+use baton_model::api::{self, CreatedToken, List};
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token, check_name, check_owner};
 use baton_store::{Store, StoreError, token};
 
 use super::conditional::tagged;
-use super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable, Unchanged};
+#[cfg(feature = "openapi")]
+use super::openapi::answers::{
+    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable, Unchanged,
+};
 use super::problem::{Answer, Fault};
 use super::{App, given, shape, shown};
 use crate::access::Caller;
@@ -18,13 +21,13 @@ use crate::clock;
 use crate::driver::mail::StoreFailed;
 
 /// Tokens, without their secrets
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/tokens/",
     tag = "tokens",
     operation_id = "tokens",
     responses((status = 200, description = "All on one page.", body = List<api::Token>), Unchanged, Unavailable)
-)]
+))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     let tokens = app.read(|store| store.tokens()).await?;
     let list = List {
@@ -39,7 +42,7 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
 }
 
 /// Make a token
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/tokens/",
     tag = "tokens",
@@ -52,7 +55,7 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
         BadBody,
         Unavailable
     )
-)]
+))]
 pub(super) async fn create(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -102,7 +105,7 @@ pub(super) async fn create(
 }
 
 /// Make a token worth nothing
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/tokens/{id}",
     tag = "tokens",
@@ -116,7 +119,7 @@ pub(super) async fn create(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn revoke(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,

@@ -10,6 +10,7 @@ use baton_store::usage::{self as kept, Hour, UsageCursor, UsageQuery};
 use super::conditional::tagged;
 use super::given::Parameters;
 use super::lists::page_links;
+#[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
 use super::{App, shape};
@@ -22,7 +23,7 @@ const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
 /// What was used, by hour and owner
 ///
 /// It is kept when the history is pruned.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/usage/",
     tag = "views",
@@ -40,7 +41,7 @@ const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     let given = Parameters::of(&uri, &["owner", "from", "to", "limit", "cursor"])?;
     let to = given.number("to")?.map_or(clock::now().wall, Wall);

@@ -26,11 +26,6 @@ fn check(path: &str, text: &str) {
 }
 
 #[test]
-fn the_description_of_the_api_is_what_the_server_says() {
-    check("openapi.json", baton_server::openapi());
-}
-
-#[test]
 fn the_list_of_metrics_is_what_the_server_says() {
     check("metrics.md", &baton_server::metrics_page());
 }

@@ -6,19 +6,22 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::{Change, DefineCommand, LibraryError, Precondition, RemoveCommand};
-use baton_model::api::{Problem, ProblemAt, TaskDefined};
+use baton_model::api::{ProblemAt, TaskDefined};
 use baton_model::library::{Definition, TaskName};
 use serde_json::Value;
 
 use super::super::given::{self, Parameters};
-use super::super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable};
+#[cfg(feature = "openapi")]
+use super::super::openapi::answers::{
+    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
+};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shape};
 use super::{name, path, revision_in, tagged};
 use crate::driver::mail::Ask;
 
 /// Add a task to the library
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/{owner}/tasks/",
     tag = "library",
@@ -37,7 +40,7 @@ use crate::driver::mail::Ask;
         BadBody,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn create(
     State(app): State<App>,
     Path(owner): Path<String>,
@@ -63,7 +66,7 @@ pub(in super::super) async fn create(
 ///
 /// With the header `If-Match` it is replaced if it still has that revision; with
 /// `If-None-Match: *` it is added if there is none. One of them is needed.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     put,
     path = "/{owner}/tasks/{name}",
     tag = "library",
@@ -88,7 +91,7 @@ pub(in super::super) async fn create(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn replace(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,
@@ -105,7 +108,7 @@ pub(in super::super) async fn replace(
 /// Take a task out of the library
 ///
 /// Its revisions stay readable; its instances go on.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/{owner}/tasks/{name}",
     tag = "library",
@@ -123,7 +126,7 @@ pub(in super::super) async fn replace(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn remove(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,

@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use baton_model::api::{DueTimes, LibraryPage, List, Task};
+use baton_model::api::{DueTimes, LibraryPage, List};
 use baton_model::ids::Revision;
 use baton_model::library::TaskName;
 use baton_model::time::Wall;
@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::super::conditional::tagged;
 use super::super::given::Parameters;
 use super::super::lists::page_links;
-use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
+#[cfg(feature = "openapi")]
+use super::super::openapi::answers::{BadRequest, NotFound, Task, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shape};
 use super::{listed, name, parsed, path};
@@ -21,7 +22,7 @@ use crate::clock;
 use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
 
 /// The tasks of the library, by owner and name
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/library/",
     tag = "library",
@@ -37,7 +38,7 @@ use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     let given = Parameters::of(&uri, &["cursor", "limit", "owner"])?;
     let owner = given.text("owner").map(str::to_owned);
@@ -45,7 +46,7 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
 }
 
 /// The tasks of one owner, by name
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/",
     tag = "library",
@@ -61,7 +62,7 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn of_owner(
     State(app): State<App>,
     Path(owner): Path<String>,
@@ -99,7 +100,7 @@ async fn page(
 }
 
 /// A task, as it is or as it was in one revision
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}",
     tag = "library",
@@ -116,7 +117,7 @@ async fn page(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn show(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,
@@ -130,7 +131,7 @@ pub(in super::super) async fn show(
 }
 
 /// The revisions of a task, the latest first
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/revisions/",
     tag = "library",
@@ -148,7 +149,7 @@ pub(in super::super) async fn show(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn revisions(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,
@@ -188,7 +189,7 @@ pub(in super::super) async fn revisions(
 }
 
 /// When a task is due next
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/due",
     tag = "library",
@@ -206,7 +207,7 @@ pub(in super::super) async fn revisions(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn due(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,

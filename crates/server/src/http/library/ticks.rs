@@ -15,6 +15,7 @@ use baton_store::view::{RecordedFact, Seq, TickQuery};
 use super::super::conditional::tagged;
 use super::super::given::Parameters;
 use super::super::lists::page_links;
+#[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
 use super::super::problem::Answer;
 use super::super::{App, shape, words};
@@ -22,7 +23,7 @@ use super::{name, path};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
 /// What became of every due time, the latest first
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/history/ticks/",
     tag = "library",
@@ -37,13 +38,13 @@ use crate::limits::PAGE_ITEMS_DEFAULT;
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn all(State(app): State<App>, uri: Uri) -> Answer<Response> {
     page(&app, None, "/history/ticks/", &uri).await
 }
 
 /// What became of the due times of one task, the latest first
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/ticks/",
     tag = "library",
@@ -61,7 +62,7 @@ pub(in super::super) async fn all(State(app): State<App>, uri: Uri) -> Answer<Re
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn of_task(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,

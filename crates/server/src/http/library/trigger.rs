@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use baton_core::scheduler::{TriggerCommand, TriggerError, TriggerReply, Trust};
 use baton_files::Binding;
-use baton_model::api::{Problem, TriggerTask, Triggered};
+use baton_model::api::{TriggerTask, Triggered};
 use baton_model::ids::Revision;
 use baton_model::library::{By, IdempotencyKey, TaskName};
 use baton_model::spec::InstanceSpec;
@@ -13,7 +13,10 @@ use baton_model::token::Role;
 use sha2::{Digest as _, Sha256};
 
 use super::super::given;
-use super::super::openapi::answers::{BadBody, BadRequest, NotFound, PROBLEM, Unavailable};
+#[cfg(feature = "openapi")]
+use super::super::openapi::answers::{
+    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
+};
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
 use super::super::{App, owners, roles, shape};
@@ -35,7 +38,7 @@ const BINDINGS_MAX: usize = 3;
 /// The task must say `remote: true`. Where it has a secret, that is shown in the header
 /// `Baton-Trigger-Secret`; whoever shows it needs no token, and whoever has an operator's token
 /// needs no secret.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/{owner}/tasks/{name}/trigger",
     tag = "library",
@@ -57,7 +60,7 @@ const BINDINGS_MAX: usize = 3;
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn remote(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,
@@ -86,7 +89,7 @@ pub(in super::super) async fn remote(
 }
 
 /// Launch a task, by hand
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/{owner}/tasks/{name}/run",
     tag = "library",
@@ -107,7 +110,7 @@ pub(in super::super) async fn remote(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn by_hand(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,

@@ -12,7 +12,6 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_model::api::Problem;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, LeaseId, WorkerName};
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
@@ -21,7 +20,8 @@ use baton_store::view::Record;
 
 use super::App;
 use super::given::{self, Parameters};
-use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Unavailable};
+#[cfg(feature = "openapi")]
+use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem, Unavailable};
 use super::problem::{Answer, Fault};
 use super::streams::Asked;
 use crate::driver::mail::Ask;
@@ -54,7 +54,7 @@ struct Wanted {
 ///
 /// A piece of it; with the header Range that range; with `follow` all of it, as it is written,
 /// until the attempt has ended.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}/logs/{stream}",
     tag = "instances",
@@ -89,7 +89,7 @@ struct Wanted {
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(super) async fn read(
     State(app): State<App>,
     Path((id, stream)): Path<(String, String)>,

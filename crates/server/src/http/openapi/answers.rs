@@ -8,8 +8,11 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses};
 
-/// The media type of every error.
-pub(in crate::http) const PROBLEM: &str = "application/problem+json";
+// Types that annotations name and handlers do not.
+pub(in crate::http) use baton_model::api::{Explanation, Problem, RunAccepted, Submitted, Task};
+pub(in crate::http) use serde_json::Value;
+
+pub(in crate::http) use super::super::problem::PROBLEM;
 
 type Responses = BTreeMap<String, RefOr<Response>>;
 

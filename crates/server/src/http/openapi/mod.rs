@@ -1,192 +1,55 @@
 //! The document that describes the API, and the page that people read it on.
 //!
-//! Each handler says what it takes and answers; the shapes are `baton_model::api`. What holds for
-//! all of them is added here, once: the media types, and the refusals that no handler sees.
-//! `docs/openapi.json` is a copy, so that a change of the API shows in review.
+//! Both come from the committed `docs/openapi.json`, so that the shipped binary carries no
+//! generator. With the feature `openapi` the file is generated from the annotations of the
+//! handlers, and a test compares the two; `make golden` rewrites it.
 //!
 //! HEAD and OPTIONS are not listed for each path: they are answered everywhere, in the same way.
 
+#[cfg(feature = "openapi")]
 pub(super) mod answers;
+#[cfg(feature = "openapi")]
+mod generate;
 mod page;
 
 use std::sync::LazyLock;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
-use baton_model::api::{Event, Lost, MEDIA_TYPE, Problem};
-use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::{OpenApi, RefOr};
-use utoipa::{IntoResponses, OpenApi as _};
 
-use super::{
-    conditional, events, fleet, instances, library, lists, logs, metrics, runs, tokens, usage,
-};
-use answers::Guarded;
+use super::conditional;
 
-/// What utoipa says of anything that is no plain text.
-const JSON: &str = "application/json";
-
-#[derive(utoipa::OpenApi)]
-#[openapi(
-    info(
-        title = "Baton",
-        description = "A durable scheduler of tasks. `GET /` lists what there is; every \
-                       representation carries its own links, by relation, and a relation that \
-                       changes something says its method before the path. Times are milliseconds \
-                       since 1970 (`…At`) or seconds with a fraction (`…Seconds`). HEAD is \
-                       answered wherever GET is, and OPTIONS everywhere; a method that a path does \
-                       not take is answered with 405. Both name in the header `Allow` what it \
-                       takes. Parameters that are not named here are refused. Where the server \
-                       demands it, a token is shown as `Authorization: Bearer …`.",
-        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
-    ),
-    paths(
-        super::root,
-        super::health,
-        super::ready,
-        document,
-        docs,
-        metrics::show,
-        instances::submit,
-        instances::show,
-        instances::cancel,
-        instances::retry,
-        instances::explain,
-        lists::timeline,
-        runs::change::submit,
-        runs::change::extend,
-        runs::change::start,
-        runs::change::halt,
-        runs::change::kill,
-        runs::go_on::resume,
-        runs::go_on::retry,
-        runs::read::list,
-        runs::read::show,
-        runs::read::tasks,
-        runs::items::list,
-        runs::read::errors,
-        logs::read,
-        lists::bullpen,
-        lists::arena,
-        lists::history,
-        library::read::list,
-        library::read::of_owner,
-        library::read::show,
-        library::read::revisions,
-        library::read::due,
-        library::change::create,
-        library::change::replace,
-        library::change::remove,
-        library::trigger::remote,
-        library::trigger::by_hand,
-        library::ticks::all,
-        library::ticks::of_task,
-        events::follow,
-        usage::list,
-        fleet::list,
-        fleet::show,
-        fleet::drain,
-        fleet::forget,
-        tokens::list,
-        tokens::create,
-        tokens::revoke,
-    ),
-    components(schemas(Problem, Event, Lost)),
-    tags(
-        (name = "instances", description = "Requested executions of tasks."),
-        (name = "runs", description = "Executions of workflows, each of many instances."),
-        (name = "views", description = "Instances by where they stand, in pages."),
-        (name = "library", description = "Stored tasks, when they are due, and what launches them."),
-        (name = "workers", description = "Who runs them."),
-        (name = "tokens", description = "Who may ask."),
-        (name = "server", description = "The server itself.")
-    )
-)]
-struct Annotations;
+#[cfg(feature = "openapi")]
+pub(crate) use generate::text as generated;
 
 /// The document, as it is served.
-pub(crate) static TEXT: LazyLock<String> = LazyLock::new(|| {
-    // It holds strings and numbers only, which can always be written.
-    let text = serde_json::to_string_pretty(&described());
-    let text = text.map(|text| text + "\n").unwrap_or_default();
-    // utoipa puts a hyphen into the names of formats that are registered without.
-    text.replace("\"u-int", "\"uint")
-});
+const TEXT: &str = include_str!("../../../../../docs/openapi.json");
 
-static PAGE: LazyLock<String> = LazyLock::new(|| page::render(&described()));
-
-/// What the handlers say, and what holds for all of them.
-fn described() -> OpenApi {
-    let mut api = Annotations::openapi();
-    for item in api.paths.paths.values_mut() {
-        for operation in operations(item) {
-            complete(operation);
-        }
-    }
-    api
-}
-
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let PathItem {
-        get,
-        put,
-        post,
-        delete,
-        ..
-    } = item;
-    [get, put, post, delete].into_iter().flatten()
-}
-
-fn complete(operation: &mut Operation) {
-    let responses = &mut operation.responses.responses;
-    responses.extend(Guarded::responses());
-    if responses.contains_key("304") {
-        if let Some(RefOr::T(response)) = responses.get_mut("200") {
-            response
-                .headers
-                .insert("etag".to_owned(), answers::etag().into());
-        }
-        let parameters = operation.parameters.get_or_insert_default();
-        parameters.push(answers::if_none_match().into());
-    }
-    for response in responses.values_mut() {
-        let RefOr::T(response) = response else {
-            continue;
-        };
-        if let Some(content) = response.content.swap_remove(JSON) {
-            response.content.insert(MEDIA_TYPE.to_owned(), content);
-        }
-    }
-    if let Some(RefOr::T(body)) = &mut operation.request_body
-        && let Some(content) = body.content.get(JSON).cloned()
-    {
-        body.content.insert(MEDIA_TYPE.to_owned(), content);
-    }
-}
+static PAGE: LazyLock<String> = LazyLock::new(|| page::render(TEXT));
 
 /// This document
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/openapi.json",
     tag = "server",
     operation_id = "openapi",
     responses((status = 200, description = "OpenAPI 3.1.", content_type = "application/openapi+json", body = Object), answers::Unchanged)
-)]
+))]
 pub(super) async fn document() -> Response {
     let media = HeaderValue::from_static("application/openapi+json");
     let tag = conditional::tag(TEXT.as_bytes());
     let headers = [(header::CONTENT_TYPE, media), (header::ETAG, tag)];
-    (headers, TEXT.as_str()).into_response()
+    (headers, TEXT).into_response()
 }
 
 /// This document as a page
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/docs",
     tag = "server",
     operation_id = "docs",
     responses((status = 200, description = "For people.", content_type = "text/html", body = String))
-)]
+))]
 pub(super) async fn docs() -> Response {
     // Nothing on the page comes from elsewhere, and nothing runs.
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");

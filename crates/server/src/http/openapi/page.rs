@@ -1,32 +1,38 @@
 //! The document as a page: plain HTML, without scripts and without anything from elsewhere.
 
-use utoipa::openapi::path::{Operation, Parameter, PathItem};
-use utoipa::openapi::{OpenApi, RefOr, Required, Response};
+use serde_json::Value;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;\
     padding:0 1rem;color-scheme:light dark}h2{margin-top:2.5rem}section{border-top:1px solid #8886;\
     padding:.5rem 0}code{font-family:ui-monospace,monospace}table{border-collapse:collapse}\
     td{padding:.1rem 1rem .1rem 0;vertical-align:top}";
 
-pub(super) fn render(api: &OpenApi) -> String {
-    let title = escaped(&api.info.title);
-    let version = escaped(&api.info.version);
-    let about = api.info.description.as_deref().map(escaped);
+/// The methods in the order in which the page lists them.
+const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
+
+/// Renders an OpenAPI document. What it lacks stays empty on the page.
+pub(super) fn render(document: &str) -> String {
+    let api: Value = serde_json::from_str(document).unwrap_or_default();
+    let info = &api["info"];
+    let title = escaped(text(&info["title"]));
+    let version = escaped(text(&info["version"]));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
          <style>{STYLE}</style></head>\n<body><h1>{title} {version}</h1>\n<p>{}</p>\n\
          <p>For machines: <a href=\"/openapi.json\">openapi.json</a></p>\n",
-        about.unwrap_or_default()
+        escaped(text(&info["description"]))
     );
-    for tag in api.tags.iter().flatten() {
-        let about = tag.description.as_deref().unwrap_or_default();
-        let name = escaped(&tag.name);
-        page.push_str(&format!("<h2>{name}</h2>\n<p>{}</p>\n", escaped(about)));
-        for (path, item) in &api.paths.paths {
-            for (method, operation) in methods(item) {
-                let tags = operation.tags.iter().flatten();
-                if tags.into_iter().any(|it| *it == tag.name) {
+    for tag in items(&api["tags"]) {
+        let (name, about) = (
+            escaped(text(&tag["name"])),
+            escaped(text(&tag["description"])),
+        );
+        page.push_str(&format!("<h2>{name}</h2>\n<p>{about}</p>\n"));
+        for (path, item) in entries(&api["paths"]) {
+            for method in METHODS {
+                let operation = &item[method];
+                if items(&operation["tags"]).any(|it| *it == tag["name"]) {
                     section(&mut page, method, path, operation);
                 }
             }
@@ -36,56 +42,51 @@ pub(super) fn render(api: &OpenApi) -> String {
     page
 }
 
-fn methods(item: &PathItem) -> impl Iterator<Item = (&'static str, &Operation)> {
-    let all = [
-        ("GET", &item.get),
-        ("PUT", &item.put),
-        ("POST", &item.post),
-        ("DELETE", &item.delete),
-    ];
-    let there = all.into_iter();
-    there.filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
-}
-
-fn section(page: &mut String, method: &str, path: &str, operation: &Operation) {
-    let summary = operation.summary.as_deref().unwrap_or_default();
-    let more = operation.description.as_deref().unwrap_or_default();
+fn section(page: &mut String, method: &str, path: &str, operation: &Value) {
     page.push_str(&format!(
-        "<section><h3><code>{method} {}</code></h3>\n<p>{}</p>\n<p>{}</p>\n<table>\n",
+        "<section><h3><code>{} {}</code></h3>\n<p>{}</p>\n<p>{}</p>\n<table>\n",
+        method.to_uppercase(),
         escaped(path),
-        escaped(summary),
-        escaped(more)
+        escaped(text(&operation["summary"])),
+        escaped(text(&operation["description"]))
     ));
-    for parameter in operation.parameters.iter().flatten() {
-        if let RefOr::T(parameter) = parameter {
-            row(page, &parameter.name, &about(parameter));
-        }
+    for parameter in items(&operation["parameters"]) {
+        let optional = if parameter["required"] == true {
+            ""
+        } else {
+            " (optional)"
+        };
+        let about = format!("{}{optional}", text(&parameter["description"]));
+        row(page, text(&parameter["name"]), &about);
     }
-    for (status, response) in &operation.responses.responses {
-        if let RefOr::T(response) = response {
-            row(page, status, &said(response));
-        }
+    for (status, response) in entries(&operation["responses"]) {
+        row(page, status, &summary(response));
     }
     page.push_str("</table></section>\n");
 }
 
-fn about(parameter: &Parameter) -> String {
-    let text = parameter.description.clone().unwrap_or_default();
-    match parameter.required {
-        Required::True => text,
-        Required::False => format!("{text} (may be left out)"),
+/// A response in one line: its description, media types and headers.
+fn summary(response: &Value) -> String {
+    let mut line = text(&response["description"]).to_owned();
+    for (media, _) in entries(&response["content"]) {
+        line.push_str(&format!(" {media}"));
     }
+    for (header, _) in entries(&response["headers"]) {
+        line.push_str(&format!(" [{header}]"));
+    }
+    line
 }
 
-fn said(response: &Response) -> String {
-    let mut text = response.description.clone();
-    for media in response.content.keys() {
-        text.push_str(&format!(" {media}"));
-    }
-    for header in response.headers.keys() {
-        text.push_str(&format!(" [{header}]"));
-    }
-    text
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
 }
 
 fn row(page: &mut String, name: &str, text: &str) {

@@ -10,11 +10,33 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
+use super::super::problem::PROBLEM;
 use super::super::{router, routes, testing};
 use super::*;
 
+/// What no response of the API is.
+const JSON: &str = "application/json";
+
+/// `BATON_REWRITE` writes it instead: see `make golden`.
+#[cfg(feature = "openapi")]
+#[test]
+fn the_committed_description_is_what_the_handlers_are_annotated_with() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+    let generated = generate::text();
+    if std::env::var_os("BATON_REWRITE").is_some() {
+        std::fs::write(path, generated).expect("written");
+        return;
+    }
+    let same = TEXT.lines().zip(generated.lines());
+    let line = same.take_while(|(a, b)| a == b).count() + 1;
+    assert!(
+        TEXT == generated,
+        "{path}:{line}: differs from the annotations; run `make golden`, and read the diff"
+    );
+}
+
 fn parsed() -> Value {
-    serde_json::from_str(&TEXT).expect("the document is JSON")
+    serde_json::from_str(TEXT).expect("the document is JSON")
 }
 
 /// The whole router, to be asked as a client would.
@@ -128,7 +150,7 @@ fn answers_have_the_media_type_of_the_api_and_errors_are_problems() {
             };
             assert!(!content.contains_key(JSON), "{name} {status}");
             let error = status.starts_with(['4', '5']) && name != "get /readyz";
-            let problem = content.contains_key(answers::PROBLEM);
+            let problem = content.contains_key(PROBLEM);
             assert!(!error || problem, "{name} {status}");
         }
     }

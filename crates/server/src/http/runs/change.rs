@@ -5,15 +5,17 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use baton_core::scheduler::{RunCommand, RunError};
 use baton_files::{Errors, Format, WorkflowFile};
-use baton_model::api::{HaltRun, Problem, ProblemAt, RunAccepted, SubmitRun};
+use baton_model::api::{HaltRun, ProblemAt, SubmitRun};
 use baton_model::ids::{Generation, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::Halt;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::given;
-use super::super::openapi::answers::{BadBody, BadRequest, NotFound, OfRun, PROBLEM, Unavailable};
+#[cfg(feature = "openapi")]
+use super::super::openapi::answers::{
+    BadBody, BadRequest, NotFound, OfRun, PROBLEM, Problem, RunAccepted, Unavailable, Value,
+};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, owners, shown};
 use super::{id, path, shape, unknown};
@@ -24,7 +26,7 @@ use crate::driver::mail::Ask;
 ///
 /// The answer comes when it is durable; whoever has submitted it may go. With `open`, more of
 /// its tasks are to come, and it begins when it is told to.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/",
     tag = "runs",
@@ -37,7 +39,7 @@ use crate::driver::mail::Ask;
         BadBody,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn submit(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -59,7 +61,7 @@ pub(in super::super) async fn submit(
 }
 
 /// Give a run that is being defined more tasks
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/tasks/",
     tag = "runs",
@@ -75,7 +77,7 @@ pub(in super::super) async fn submit(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn extend(
     State(app): State<App>,
     Path(run): Path<String>,
@@ -101,7 +103,7 @@ pub(in super::super) async fn extend(
 }
 
 /// Let a run begin that was defined in parts
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/start",
     tag = "runs",
@@ -114,7 +116,7 @@ pub(in super::super) async fn extend(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn start(
     State(app): State<App>,
     Path(run): Path<String>,
@@ -127,7 +129,7 @@ pub(in super::super) async fn start(
 ///
 /// Nothing more begins. What has begun may end by itself, or is killed. The run is HALTED when
 /// none of its instances is left.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/halt",
     tag = "runs",
@@ -142,7 +144,7 @@ pub(in super::super) async fn start(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn halt(
     State(app): State<App>,
     Path(run): Path<String>,
@@ -155,7 +157,7 @@ pub(in super::super) async fn halt(
 }
 
 /// Kill a run
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/runs/{run}",
     tag = "runs",
@@ -168,7 +170,7 @@ pub(in super::super) async fn halt(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn kill(
     State(app): State<App>,
     Path(run): Path<String>,

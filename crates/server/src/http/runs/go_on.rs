@@ -10,18 +10,16 @@ use baton_core::ledger::{RunHead, StoredRun};
 use baton_core::scheduler::{Resume, RunCommand, RunError};
 use baton_core::workflow::preview;
 use baton_files::WorkflowFile;
-use baton_model::api::{
-    Problem, ProblemAt, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunAccepted,
-};
+use baton_model::api::{ProblemAt, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunAccepted};
 use baton_model::ids::{Generation, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::Plan;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::given::{self, Parameters};
+#[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
-    BadBody, BadRequest, CannotGoOn, NotFound, OfRun, PROBLEM, Unavailable,
+    BadBody, BadRequest, CannotGoOn, NotFound, OfRun, PROBLEM, Problem, Unavailable, Value,
 };
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shown};
@@ -33,7 +31,7 @@ use crate::access::Caller;
 ///
 /// With a file, only what has changed in it, and what comes after that, is done again. The
 /// run's own parameters stay, unless others are given.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/resume",
     tag = "runs",
@@ -52,7 +50,7 @@ use crate::access::Caller;
         CannotGoOn,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn resume(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
@@ -92,7 +90,7 @@ pub(in super::super) async fn resume(
 }
 
 /// Do a part of a run again, or what has failed of it
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/retry",
     tag = "runs",
@@ -111,7 +109,7 @@ pub(in super::super) async fn resume(
         CannotGoOn,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn retry(
     State(app): State<App>,
     Path(run): Path<String>,
@@ -139,7 +137,8 @@ pub(in super::super) async fn retry(
     go_on(&app, run, how).await
 }
 
-#[derive(serde::Serialize, utoipa::ToSchema)]
+#[derive(serde::Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 enum ResumedOrPreview {
     /// It goes on.

@@ -24,6 +24,7 @@ use super::super::App;
 use super::super::conditional::tagged;
 use super::super::given::Parameters;
 use super::super::lists::page_links;
+#[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::read::PAGE_MAX;
@@ -50,7 +51,7 @@ type Place = (u32, u32);
 /// Items of a run that have ended or are on their way, by task
 ///
 /// A page has as many as were asked for, and ends earlier where they are large.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/{run}/items/",
     tag = "runs",
@@ -70,7 +71,7 @@ type Place = (u32, u32);
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn list(
     State(app): State<App>,
     Path(run): Path<String>,

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::super::conditional::tagged;
 use super::super::given::Parameters;
 use super::super::lists::page_links;
+#[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::super::{App, shape as shapes, words};
@@ -29,7 +30,7 @@ use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
 pub(super) const PAGE_MAX: usize = 1_000;
 
 /// Runs, the latest first
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/",
     tag = "runs",
@@ -47,7 +48,7 @@ pub(super) const PAGE_MAX: usize = 1_000;
         Unchanged,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     let given = Parameters::of(&uri, &["state", "owner", "name", "cursor", "limit"])?;
     let query = RunQuery {
@@ -79,7 +80,7 @@ fn state(word: &str) -> Answer<UniversalState> {
 }
 
 /// A run
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/{run}",
     tag = "runs",
@@ -95,7 +96,7 @@ fn state(word: &str) -> Answer<UniversalState> {
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn show(
     State(app): State<App>,
     Path(run): Path<String>,
@@ -115,7 +116,7 @@ pub(in super::super) async fn show(
 }
 
 /// The tasks of a run, in the order of its plan
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/{run}/tasks/",
     tag = "runs",
@@ -132,7 +133,7 @@ pub(in super::super) async fn show(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn tasks(
     State(app): State<App>,
     Path(run): Path<String>,
@@ -162,7 +163,7 @@ pub(in super::super) async fn tasks(
 /// What has failed of a run: alike failures together, the most frequent first
 ///
 /// Where a run has failed because something of it was cancelled, that is told, too.
-#[utoipa::path(
+#[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/{run}/errors",
     tag = "runs",
@@ -175,7 +176,7 @@ pub(in super::super) async fn tasks(
         NotFound,
         Unavailable
     )
-)]
+))]
 pub(in super::super) async fn errors(
     State(app): State<App>,
     Path(run): Path<String>,

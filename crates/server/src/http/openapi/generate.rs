@@ -1,0 +1,150 @@
+//! The generator of `docs/openapi.json`, from the annotations of the handlers.
+//!
+//! Each handler annotates what it takes and answers; the schemas are those of `baton_model::api`.
+//! What holds for all of them is added here, once: the media types, and the refusals that no
+//! handler sees. Only the tests of this feature call it: the server serves the committed file.
+
+use baton_model::api::{Event, Lost, MEDIA_TYPE, Problem};
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::{IntoResponses, OpenApi as _};
+
+use super::super::{events, fleet, instances, library, lists, logs, metrics, runs, tokens, usage};
+use super::answers::{self, Guarded};
+
+/// What utoipa says of anything that is no plain text.
+const JSON: &str = "application/json";
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Baton",
+        description = "A durable scheduler of tasks. `GET /` lists what there is; every \
+                       representation carries its own links, by relation, and a relation that \
+                       changes something says its method before the path. Times are milliseconds \
+                       since 1970 (`…At`) or seconds with a fraction (`…Seconds`). HEAD is \
+                       answered wherever GET is, and OPTIONS everywhere; a method that a path does \
+                       not take is answered with 405. Both name in the header `Allow` what it \
+                       takes. Parameters that are not named here are refused. Where the server \
+                       demands it, a token is shown as `Authorization: Bearer …`.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    paths(
+        super::super::root,
+        super::super::health,
+        super::super::ready,
+        super::document,
+        super::docs,
+        metrics::show,
+        instances::submit,
+        instances::show,
+        instances::cancel,
+        instances::retry,
+        instances::explain,
+        lists::timeline,
+        runs::change::submit,
+        runs::change::extend,
+        runs::change::start,
+        runs::change::halt,
+        runs::change::kill,
+        runs::go_on::resume,
+        runs::go_on::retry,
+        runs::read::list,
+        runs::read::show,
+        runs::read::tasks,
+        runs::items::list,
+        runs::read::errors,
+        logs::read,
+        lists::bullpen,
+        lists::arena,
+        lists::history,
+        library::read::list,
+        library::read::of_owner,
+        library::read::show,
+        library::read::revisions,
+        library::read::due,
+        library::change::create,
+        library::change::replace,
+        library::change::remove,
+        library::trigger::remote,
+        library::trigger::by_hand,
+        library::ticks::all,
+        library::ticks::of_task,
+        events::follow,
+        usage::list,
+        fleet::list,
+        fleet::show,
+        fleet::drain,
+        fleet::forget,
+        tokens::list,
+        tokens::create,
+        tokens::revoke,
+    ),
+    components(schemas(Problem, Event, Lost)),
+    tags(
+        (name = "instances", description = "Requested executions of tasks."),
+        (name = "runs", description = "Executions of workflows, each of many instances."),
+        (name = "views", description = "Instances by where they stand, in pages."),
+        (name = "library", description = "Stored tasks, when they are due, and what launches them."),
+        (name = "workers", description = "Who runs them."),
+        (name = "tokens", description = "Who may ask."),
+        (name = "server", description = "The server itself.")
+    )
+)]
+struct Annotations;
+
+/// The document as it is committed.
+pub(crate) fn text() -> String {
+    let text = serde_json::to_string_pretty(&described()).expect("strings and numbers only");
+    // utoipa puts a hyphen into the names of formats that are registered without.
+    (text + "\n").replace("\"u-int", "\"uint")
+}
+
+/// What the handlers say, and what holds for all of them.
+fn described() -> OpenApi {
+    let mut api = Annotations::openapi();
+    for item in api.paths.paths.values_mut() {
+        for operation in operations(item) {
+            complete(operation);
+        }
+    }
+    api
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem {
+        get,
+        put,
+        post,
+        delete,
+        ..
+    } = item;
+    [get, put, post, delete].into_iter().flatten()
+}
+
+fn complete(operation: &mut Operation) {
+    let responses = &mut operation.responses.responses;
+    responses.extend(Guarded::responses());
+    if responses.contains_key("304") {
+        if let Some(RefOr::T(response)) = responses.get_mut("200") {
+            response
+                .headers
+                .insert("etag".to_owned(), answers::etag().into());
+        }
+        let parameters = operation.parameters.get_or_insert_default();
+        parameters.push(answers::if_none_match().into());
+    }
+    for response in responses.values_mut() {
+        let RefOr::T(response) = response else {
+            continue;
+        };
+        if let Some(content) = response.content.swap_remove(JSON) {
+            response.content.insert(MEDIA_TYPE.to_owned(), content);
+        }
+    }
+    if let Some(RefOr::T(body)) = &mut operation.request_body
+        && let Some(content) = body.content.get(JSON).cloned()
+    {
+        body.content.insert(MEDIA_TYPE.to_owned(), content);
+    }
+}
