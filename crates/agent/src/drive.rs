@@ -19,7 +19,7 @@ use baton_model::outcome::KillCause;
 use baton_model::placement::Offer;
 use baton_model::task::Identity;
 use baton_model::time::{Millis, Mono};
-use baton_runner::coordinator::{Link, Start};
+use baton_runner::coordinator::{CoordinatorSpec, Link};
 use baton_runner::sys::exits::Exits;
 use baton_runner::sys::signals::{self, Signals};
 use baton_runner::sys::spawn::Spawner;
@@ -49,7 +49,7 @@ pub(crate) struct Agent {
     pub(crate) dir: StateDir,
     pub(crate) host: HostId,
     pub(crate) boot: BootId,
-    pub(crate) start: Start,
+    pub(crate) start: CoordinatorSpec,
     pub(crate) spawner: Spawner,
     /// Children that this process had before it was an agent: not the worker's.
     pub(crate) strangers: Vec<Identity>,
@@ -102,7 +102,7 @@ impl Agent {
         // The children of a coordinator that dies come to us, with their exit status.
         reap::become_subreaper().map_err(Error::io("become the subreaper"))?;
         let group = cgroup::create(&format!("baton-{}", dir.mark()));
-        let start = Start {
+        let start = CoordinatorSpec {
             binary: config.binary.clone(),
             checkpoint: dir.checkpoint(),
             sandbox: dir.path().to_owned(),

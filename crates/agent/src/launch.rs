@@ -18,7 +18,7 @@ use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::TaskSpec;
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::users::{self, User};
-use baton_runner::wire::{Credentials, Home, Launch, Limit, Sink};
+use baton_runner::wire::{AttemptPaths, Credentials, Launch, Limit, Sink};
 use serde::{Deserialize, Serialize};
 
 use crate::replies::RUNS_MAX;
@@ -161,7 +161,7 @@ impl Launcher {
             claim: self.claim(run),
             timeout: run.time_left(now),
             timeout_grace: TIMEOUT_GRACE,
-            home: Some(Home {
+            paths: Some(AttemptPaths {
                 stdout: format!("{dir}.out"),
                 stderr: format!("{dir}.err"),
                 dir,

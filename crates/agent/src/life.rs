@@ -15,7 +15,7 @@ use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation};
 use baton_model::outcome::KillCause;
 use baton_model::time::{Millis, Mono};
-use baton_runner::coordinator::{Found, Link};
+use baton_runner::coordinator::{Discovery, Link};
 use baton_runner::sys::clock;
 use baton_runner::wire::{Reply, Request};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -223,15 +223,15 @@ impl Agent {
     /// A coordinator whose timer has fired launches nothing any more: another takes its place.
     fn begin_coordinator_anew(&mut self) -> Result<(), Error> {
         for _ in 0..FAREWELLS_MAX {
-            let found = self.start.find();
+            let found = self.start.discover();
             match found.map_err(Error::io("reach the coordinator"))? {
-                Found::Alive(mut link, _) => {
+                Discovery::Running(mut link, _) => {
                     // It leaves, or has gone: the next look tells.
                     let _ = link.send(&Request::Exit);
                     see_off(link);
                 }
-                Found::Nobody(vacancy) => {
-                    let begun = vacancy.begin(&self.start, &mut self.spawner, false);
+                Discovery::Absent(permit) => {
+                    let begun = permit.start(&self.start, &mut self.spawner, false);
                     let (link, _) = begun.map_err(Error::io("start the coordinator"))?;
                     self.link = Some(link);
                     return Ok(());

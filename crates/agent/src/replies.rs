@@ -6,7 +6,7 @@ use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::task::{Identity, Moment, RunNo};
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::clock;
-use baton_runner::wire::{Ended, Reply, Request, RunKey};
+use baton_runner::wire::{Reply, Request, RunEnd, RunKey};
 
 use crate::drive::{Agent, WAIT_MAX};
 use crate::launch::Launcher;
@@ -64,7 +64,7 @@ impl Agent {
         }
     }
 
-    fn ended(&mut self, ended: &Ended) {
+    fn ended(&mut self, ended: &RunEnd) {
         let key = ended.run;
         if let Some(check) = self.checks.remove(&key) {
             let well = ended.outcome.is_success();

@@ -12,7 +12,7 @@ use baton_model::outcome::{KillCause, Outcome, Ran, Report};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono};
-use baton_runner::wire::{Ended, RunKey};
+use baton_runner::wire::{RunEnd, RunKey};
 use serde::{Deserialize, Serialize};
 
 use crate::tag::Tag;
@@ -140,7 +140,7 @@ impl Run {
 
     /// What the end that the coordinator saw says about the attempt. `dying` is why
     /// everything was killed, if it was. What it has put out is not looked at.
-    pub(crate) fn report(&self, ended: &Ended, dying: Option<KillCause>) -> Report {
+    pub(crate) fn report(&self, ended: &RunEnd, dying: Option<KillCause>) -> Report {
         let killed = self.cause.or(dying);
         let outcome = match ended.outcome {
             // An order to kill everything has no cause of its own.
@@ -169,7 +169,7 @@ impl Run {
         }
     }
 
-    fn ran_for(&self, ended: &Ended) -> Option<Millis> {
+    fn ran_for(&self, ended: &RunEnd) -> Option<Millis> {
         let began = self.began.or(ended.started.map(|at| at.mono))?;
         Some(ended.at.mono.since(began))
     }

@@ -18,11 +18,11 @@ use baton_model::ids::LeaseId;
 use baton_model::outcome::{KillCause, Outcome, Ran, Report};
 use baton_model::task::{Identity, Moment, ProcessNo};
 use baton_model::time::Millis;
-use baton_runner::coordinator::{Found, Vacancy};
+use baton_runner::coordinator::{Discovery, StartPermit};
 use baton_runner::record::Evidence;
 use baton_runner::sys::identity::ExitStatus;
 use baton_runner::sys::{clock, identity};
-use baton_runner::wire::{Attempt, Known, Request, RunKey};
+use baton_runner::wire::{Attempt, KnownRun, Request, RunKey};
 
 use crate::drive::{Agent, WAIT_MAX};
 use crate::error::Error;
@@ -42,9 +42,9 @@ impl Agent {
         let estate = self.dir.estate();
         let same_boot = lives.life.0 > 0 && lives.boot == self.boot;
         self.dying = lives.dying.then_some(KillCause::Suicide);
-        let found = self.start.find();
+        let found = self.start.discover();
         match found.map_err(Error::io("reach the coordinator"))? {
-            Found::Alive(link, greeting) => {
+            Discovery::Running(link, greeting) => {
                 self.link = Some(link);
                 let owned = greeting.runs.iter().map(|known| known.run).collect();
                 let known = self.merge(estate.runs, greeting.runs);
@@ -56,8 +56,8 @@ impl Agent {
                 self.take_over(known, &owned, &HashMap::new());
                 self.go_on(greeting.fired || lives.dying);
             }
-            Found::Nobody(vacancy) => {
-                let evidence = self.evidence(&vacancy);
+            Discovery::Absent(permit) => {
+                let evidence = self.evidence(&permit);
                 let readable = evidence.is_some();
                 let evidence = evidence.unwrap_or_default();
                 let known = self.merge(estate.runs, evidence.runs);
@@ -65,7 +65,7 @@ impl Agent {
                 let now = clock::now().mono;
                 let leased = guard.is_some_and(|guard| now < guard.deadline);
                 let same_life = same_boot && readable && leased && !lives.dying;
-                self.succeed(vacancy, &known, guard, lives.life.0 > 0 || readable)?;
+                self.succeed(permit, &known, guard, lives.life.0 > 0 || readable)?;
                 if !same_life {
                     if lives.life.0 > 0 || readable {
                         self.kill_what_is_left()?;
@@ -99,9 +99,9 @@ impl Agent {
         self.exits.take(self.boot);
         let ours = gathered.take();
         let ours = ours.unwrap_or_else(|| self.runs.iter().map(Run::to_inherited).collect());
-        let found = self.start.find();
+        let found = self.start.discover();
         let (known, owned) = match found.map_err(Error::io("reach the coordinator"))? {
-            Found::Alive(link, greeting) => {
+            Discovery::Running(link, greeting) => {
                 self.link = Some(link);
                 let owned = greeting.runs.iter().map(|known| known.run).collect();
                 if greeting.fired {
@@ -109,11 +109,11 @@ impl Agent {
                 }
                 (self.merge(ours, greeting.runs), owned)
             }
-            Found::Nobody(vacancy) => {
-                let evidence = self.evidence(&vacancy).unwrap_or_default();
+            Discovery::Absent(permit) => {
+                let evidence = self.evidence(&permit).unwrap_or_default();
                 let known = self.merge(ours, evidence.runs);
                 *gathered = Some(known.clone());
-                self.succeed(vacancy, &known, self.guard, true)?;
+                self.succeed(permit, &known, self.guard, true)?;
                 (known, BTreeSet::new())
             }
         };
@@ -133,8 +133,8 @@ impl Agent {
     }
 
     /// What a dead coordinator has seen; `None` if there was none, or its log cannot be read.
-    fn evidence(&self, vacancy: &Vacancy) -> Option<Evidence> {
-        match vacancy.evidence(&self.start, &self.exits) {
+    fn evidence(&self, permit: &StartPermit) -> Option<Evidence> {
+        match permit.evidence(&self.start, &self.exits) {
             Ok(records) => records.map(Evidence::from_iter),
             Err(error) => {
                 tracing::error!("what the coordinator has seen cannot be read: {error}");
@@ -146,14 +146,14 @@ impl Agent {
     /// Begins a coordinator, once what the one before has seen is kept.
     fn succeed(
         &mut self,
-        vacancy: Vacancy,
+        permit: StartPermit,
         known: &[Inherited],
         guard: Option<baton_runner::wire::Guard>,
         successor: bool,
     ) -> Result<(), Error> {
         let runs = known.to_vec();
         self.dir.set_estate(&Estate { guard, runs })?;
-        let begun = vacancy.begin(&self.start, &mut self.spawner, successor);
+        let begun = permit.start(&self.start, &mut self.spawner, successor);
         let (link, _) = begun.map_err(Error::io("start the coordinator"))?;
         self.link = Some(link);
         Ok(())
@@ -161,7 +161,7 @@ impl Agent {
 
     /// Puts together what was known before and what is told now. Of several runs of one
     /// attempt the last counts.
-    fn merge(&mut self, before: Vec<Inherited>, told: Vec<Known>) -> Vec<Inherited> {
+    fn merge(&mut self, before: Vec<Inherited>, told: Vec<KnownRun>) -> Vec<Inherited> {
         let numbered = before.into_iter().map(|it| (it.run.process, it));
         let mut merged: BTreeMap<ProcessNo, Inherited> = numbered.collect();
         for known in told {
@@ -202,7 +202,7 @@ impl Agent {
     }
 
     /// A run that belongs to no attempt any more: a check, or one that was started again.
-    fn dismiss(&mut self, known: &Known) {
+    fn dismiss(&mut self, known: &KnownRun) {
         let run = known.run;
         if known.ended.is_none() {
             self.requests.push(Request::KillRun { run });

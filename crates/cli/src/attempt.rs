@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use baton_agent::TaskFile;
 use baton_runner::root::{Root, TaskId};
-use baton_runner::task::{Blind, NewTask, Options, Task};
+use baton_runner::task::{NewTask, NoopWatcher, Options, Task};
 
 use crate::local::{code, failure_code};
 
@@ -45,5 +45,5 @@ fn run(dir: &Path) -> Result<u8, (u8, String)> {
     };
     let failed = |error| (failure_code(&error), error.to_string());
     let mut task = Task::begin(&root, &id, new, &options).map_err(failed)?;
-    task.drive(&mut Blind).map(code).map_err(failed)
+    task.drive(&mut NoopWatcher).map(code).map_err(failed)
 }

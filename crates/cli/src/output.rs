@@ -57,7 +57,7 @@ impl From<io::Error> for Failure {
 impl From<RootError> for Failure {
     fn from(error: RootError) -> Self {
         match error {
-            RootError::NoPlace | RootError::BadId { .. } => Self::usage(error),
+            RootError::NoDefaultRoot | RootError::BadId { .. } => Self::usage(error),
             _ => Self::failed(error),
         }
     }

@@ -8,12 +8,14 @@ use std::path::Path;
 
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Millis;
-use baton_runner::coordinator::{Found, Link};
+use baton_runner::coordinator::{Discovery, Link};
 use baton_runner::record::Evidence;
 use baton_runner::sys::exits::Exits;
 use baton_runner::sys::spawn::Spawner;
 use baton_runner::sys::{clock, proc};
-use baton_runner::wire::{Attempt, Ended, Guard, Home, Known, Launch, Reply, Request, Sink};
+use baton_runner::wire::{
+    Attempt, AttemptPaths, Guard, KnownRun, Launch, Reply, Request, RunEnd, Sink,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use coordinator_support::{Bench, end, exists, far, guard, outcome, run, send, until, wait_for};
@@ -41,7 +43,7 @@ impl Bench {
             stderr: Sink::File,
             tag: format!("tag {number}"),
             claim: vec![1],
-            home: Some(Home {
+            paths: Some(AttemptPaths {
                 dir: number.to_string(),
                 stdout: format!("{number}.out"),
                 stderr: format!("{number}.err"),
@@ -109,7 +111,7 @@ fn is_end(reply: &Reply, number: u64) -> bool {
     matches!(reply, Reply::Ended(ended) if ended.run == run(number))
 }
 
-fn ended(link: &mut Link, number: u64) -> Ended {
+fn ended(link: &mut Link, number: u64) -> RunEnd {
     wait_for(link, |reply| match reply {
         Reply::Ended(ended) if ended.run == run(number) => Some(ended.clone()),
         _ => None,
@@ -291,7 +293,7 @@ fn a_home_that_leads_elsewhere_is_not_entered() {
         for field in 0..3 {
             let key = number * 3 + field;
             let mut bad = bench.attempt(key, "touch $S/ran");
-            let home = bad.home.as_mut().expect("it has one");
+            let home = bad.paths.as_mut().expect("it has one");
             let fields = [&mut home.dir, &mut home.stdout, &mut home.stderr];
             *fields.into_iter().nth(field as usize).expect("of three") = name.to_owned();
             send(&mut link, &launch(key, bad));
@@ -385,7 +387,7 @@ fn a_task_within_an_attempt_dies_with_it_to_the_last_daemon() {
     end(link);
 }
 
-fn known(runs: &[Known], number: u64) -> Option<&Known> {
+fn known(runs: &[KnownRun], number: u64) -> Option<&KnownRun> {
     runs.iter().find(|known| known.run == run(number))
 }
 
@@ -432,15 +434,15 @@ fn after_a_kill_the_log_says_what_ran_and_what_waited() {
     ended(&mut link, 3);
     let pid = i32::try_from(link.pid()).ok().and_then(Pid::from_raw);
     kill_process(pid.expect("a number"), Signal::KILL).expect("ours");
-    let mut vacancy = None;
+    let mut permit = None;
     until("it is gone", || {
-        if let Ok(Found::Nobody(found)) = bench.start.find() {
-            vacancy = Some(found);
+        if let Ok(Discovery::Absent(found)) = bench.start.discover() {
+            permit = Some(found);
         }
-        vacancy.is_some()
+        permit.is_some()
     });
-    let vacancy = vacancy.expect("just seen");
-    let records = vacancy
+    let permit = permit.expect("just seen");
+    let records = permit
         .evidence(&bench.start, &Exits::default())
         .expect("readable");
     let evidence = Evidence::from_iter(records.expect("there was one"));
@@ -460,7 +462,7 @@ fn after_a_kill_the_log_says_what_ran_and_what_waited() {
     assert!(failed.ended.is_some() && !failed.waiting);
 
     let mut spawner = Spawner::new().expect("a spawner");
-    let begun = vacancy.begin(&bench.start, &mut spawner, true);
+    let begun = permit.start(&bench.start, &mut spawner, true);
     let mut link = begun.expect("a successor").0;
     let adopt = Request::Adopt {
         run: run(0),

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use baton_model::ids::BootId;
 use baton_runner::log::{Kind, Log, read};
-use baton_runner::record::{Life, RunnerRecord};
+use baton_runner::record::{RunnerRecord, RunnerStart};
 use rustix::process::Signal;
 
 use support::{BATON, Scenario, is_alive, lacks_root, send, until};
@@ -217,15 +217,15 @@ fn a_boot_is_not_forgotten_by_a_life_that_was_cut_short() {
         .records;
     let another = BootId(4711);
     let mut before: Vec<RunnerRecord> = records.into_iter().map(|r| booted(r, another)).collect();
-    let Some(RunnerRecord::Life(last)) = before
+    let Some(RunnerRecord::RunnerStarted(last)) = before
         .iter()
         .rev()
-        .find(|record| matches!(record, RunnerRecord::Life(_)))
+        .find(|record| matches!(record, RunnerRecord::RunnerStarted(_)))
     else {
         panic!("no life in the log");
     };
     let boot = baton_runner::sys::identity::boot_id().expect("a boot");
-    before.push(RunnerRecord::Life(Life { boot, ..*last }));
+    before.push(RunnerRecord::RunnerStarted(RunnerStart { boot, ..*last }));
     Log::create(&path, Kind::Runner, &before).expect("written");
     scenario.forget_printed();
     let runner = scenario.resume();
@@ -240,7 +240,9 @@ fn a_boot_is_not_forgotten_by_a_life_that_was_cut_short() {
 fn booted(record: RunnerRecord, boot: BootId) -> RunnerRecord {
     use baton_model::task::PlanChange;
     match record {
-        RunnerRecord::Life(life) => RunnerRecord::Life(Life { boot, ..life }),
+        RunnerRecord::RunnerStarted(life) => {
+            RunnerRecord::RunnerStarted(RunnerStart { boot, ..life })
+        }
         RunnerRecord::Event(mut event) => {
             if let PlanChange::RunStarted {
                 identity: Some(identity),

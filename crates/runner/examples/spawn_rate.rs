@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use baton_model::ids::Epoch;
 use baton_model::task::{ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono, Stamp};
-use baton_runner::coordinator::{self, Found, Link, Start};
+use baton_runner::coordinator::{self, CoordinatorSpec, Discovery, Link};
 use baton_runner::sys::spawn::{Command, Spawner};
 use baton_runner::sys::{clock, proc, random, reap};
-use baton_runner::wire::{Guard, Home, Launch, Reply, Request, RunKey, Sink};
+use baton_runner::wire::{AttemptPaths, Guard, Launch, Reply, Request, RunKey, Sink};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// How many run at a time.
@@ -91,7 +91,7 @@ fn worker(count: u64, directory: &Path) -> Result<Cost> {
     let (checkpoint, sandbox) = (directory.join("checkpoint"), directory.join("sandbox"));
     fs::create_dir(&checkpoint)?;
     fs::create_dir(&sandbox)?;
-    let start = Start {
+    let start = CoordinatorSpec {
         binary: std::env::current_exe()?,
         checkpoint,
         sandbox,
@@ -99,10 +99,10 @@ fn worker(count: u64, directory: &Path) -> Result<Cost> {
         cgroup: None,
         guarded: true,
     };
-    let Found::Nobody(vacancy) = start.find()? else {
+    let Discovery::Absent(permit) = start.discover()? else {
         return Err("a coordinator in a new directory".into());
     };
-    let (mut link, _) = vacancy.begin(&start, &mut Spawner::new()?, false)?;
+    let (mut link, _) = permit.start(&start, &mut Spawner::new()?, false)?;
     let guard = Guard {
         deadline: clock::now().mono + Millis::from_secs(3_600),
         grace: Millis(0),
@@ -162,7 +162,7 @@ fn order(number: u64) -> Request {
         tag: format!("attempt {number} of some task, with its lease"),
         claim: vec![1],
         timeout: Some(Millis::from_secs(3_600)),
-        home: Some(Home {
+        paths: Some(AttemptPaths {
             dir: number.to_string(),
             stdout: format!("{number}.stdout"),
             stderr: format!("{number}.stderr"),

@@ -9,7 +9,7 @@ use baton_model::ids::BootId;
 use baton_model::task::{Identity, Moment, PlanEvent, PlanSnapshot, TaskSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{Ended, Guard, Known, RunKey};
+use crate::wire::{Guard, KnownRun, RunEnd, RunKey};
 
 /// What a task began with; the first record of the runner's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct Header {
 
 /// One life of the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Life {
+pub struct RunnerStart {
     /// The boot that it lives in.
     pub boot: BootId,
     /// Its number.
@@ -57,7 +57,8 @@ pub enum RunnerRecord {
     /// Stands for all events before it; second, where the log was compacted.
     Snapshot(PlanSnapshot),
     /// Another life of the runner has begun.
-    Life(Life),
+    #[serde(rename = "life")]
+    RunnerStarted(RunnerStart),
     /// The plan has changed.
     Event(PlanEvent),
 }
@@ -93,9 +94,9 @@ pub enum CoordinatorRecord {
     },
     /// The first process of an attempt has ended like this; it is over when nothing is left
     /// of it.
-    Exited(Ended),
+    Exited(RunEnd),
     /// A run is over, or could not be launched.
-    Ended(Ended),
+    Ended(RunEnd),
     /// The runner has taken the end of this run over.
     Forgotten { run: RunKey },
     /// The order of the dead-man timer from now on, by the clock of this boot.
@@ -106,14 +107,14 @@ pub enum CoordinatorRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     /// The runs that were not forgotten, in the order of their keys.
-    pub runs: Vec<Known>,
+    pub runs: Vec<KnownRun>,
     /// The last order of the dead-man timer. Of another boot it says nothing.
     pub guard: Option<Guard>,
 }
 
 impl FromIterator<CoordinatorRecord> for Evidence {
     fn from_iter<I: IntoIterator<Item = CoordinatorRecord>>(records: I) -> Self {
-        let mut runs: BTreeMap<RunKey, Known> = BTreeMap::new();
+        let mut runs: BTreeMap<RunKey, KnownRun> = BTreeMap::new();
         let mut guard = None;
         for record in records {
             match record {
@@ -155,8 +156,8 @@ impl FromIterator<CoordinatorRecord> for Evidence {
     }
 }
 
-fn unseen(run: RunKey) -> Known {
-    Known {
+fn unseen(run: RunKey) -> KnownRun {
+    KnownRun {
         run,
         started: None,
         ended: None,

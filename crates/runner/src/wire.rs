@@ -81,7 +81,7 @@ pub struct Limit {
 /// The place of a worker's attempt in the coordinator's sandbox. Each is one name, not a
 /// path: a launch with a name that leads elsewhere fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Home {
+pub struct AttemptPaths {
     /// Its working directory, below `work`; it belongs to the attempt's user.
     pub dir: String,
     /// The file below `logs` that standard output goes to, where that is [`Sink::File`].
@@ -130,11 +130,11 @@ pub struct Launch {
     pub timeout_grace: Millis,
     /// Its place, if it is a worker's attempt. The end of a run with a home means that nothing
     /// of it is left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub home: Option<Home>,
+    #[serde(rename = "home", default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<AttemptPaths>,
     /// The memory that it may use, in bytes; 0 for no limit. Where the coordinator has no
     /// control group with a memory controller nothing comes of it.
-    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    #[serde(default, skip_serializing_if = "is_unlimited")]
     pub memory_max: u64,
     /// If it dies of a signal that nobody here has sent, another run of the same process goes
     /// on with what it leaves behind. So that is left alone.
@@ -146,7 +146,7 @@ fn is_zero(span: &Millis) -> bool {
     *span == Millis(0)
 }
 
-fn is_none_of_it(amount: &u64) -> bool {
+fn is_unlimited(amount: &u64) -> bool {
     *amount == 0
 }
 
@@ -296,7 +296,7 @@ pub struct Usage {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RunEnd {
     pub run: RunKey,
     pub at: Moment,
     pub outcome: Outcome,
@@ -308,7 +308,7 @@ pub struct Ended {
     pub usage: Option<Usage>,
 }
 
-impl Ended {
+impl RunEnd {
     /// The end of a run that never was started.
     #[must_use]
     pub fn unstarted(run: RunKey, at: Moment, outcome: Outcome) -> Self {
@@ -324,12 +324,12 @@ impl Ended {
 
 /// A run as the coordinator knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownRun {
     pub run: RunKey,
     /// Its process, unless it could not be launched.
     pub started: Option<(Moment, Identity)>,
     /// Its end, if it is over.
-    pub ended: Option<Ended>,
+    pub ended: Option<RunEnd>,
     /// It was accepted and is not started yet. From the log of a coordinator that is dead,
     /// this says that nobody has seen it start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -353,7 +353,7 @@ pub enum Reply {
         /// The dead-man timer has fired: nothing is launched any more.
         fired: bool,
         /// The runs.
-        runs: Vec<Known>,
+        runs: Vec<KnownRun>,
         /// The order of the dead-man timer that is in force.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         guard: Option<Guard>,
@@ -367,7 +367,7 @@ pub enum Reply {
         identity: Identity,
     },
     /// A run is over, or could not be launched.
-    Ended(Ended),
+    Ended(RunEnd),
     /// There is no such run here, or nobody knows how it ended.
     Unknown { run: RunKey },
     /// It was not launched and will not be: the dead-man timer is not set or has run out, or

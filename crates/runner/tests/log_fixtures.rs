@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use baton_runner::log::{self, Kind, Log, LogError, Recovered, Whereabouts};
+use baton_runner::log::{self, Kind, Log, LogError, Quarantine, RecoveredLog};
 use baton_runner::record::{CoordinatorRecord, RunnerRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -49,7 +49,7 @@ fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Reads it, and appends to a copy of it.
-fn must_be_read_and_go_on<T>(name: &str, kind: Kind, first: u64) -> Recovered<T>
+fn must_be_read_and_go_on<T>(name: &str, kind: Kind, first: u64) -> RecoveredLog<T>
 where
     T: Serialize + DeserializeOwned + Debug + PartialEq,
 {
@@ -149,7 +149,7 @@ fn a_damaged_log_is_set_aside_and_read_up_to_the_damage() {
     assert_eq!((damage.offset, damage.sequence), (3334, 7));
     assert_eq!((damage.records_before, damage.records_after), (6, 36));
     let aside = directory.path().join("log.damaged-1");
-    assert!(matches!(&damage.whereabouts, Whereabouts::Moved(to) if *to == aside));
+    assert!(matches!(&damage.quarantine, Quarantine::Moved(to) if *to == aside));
 
     let (before, report) =
         log::salvage::<RunnerRecord>(&aside, Kind::Runner).expect("what comes before");

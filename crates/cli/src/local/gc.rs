@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Write};
 
 use baton_files::units;
 use baton_model::time::{Millis, Wall};
-use baton_runner::root::{GcPlan, GcPolicy, GcReport, Root, SandboxFate, plan_gc};
+use baton_runner::root::{
+    GcCandidates, GcPolicy, GcReport, Root, SandboxAction, find_gc_candidates,
+};
 use clap::Args;
 use serde::Serialize;
 
@@ -51,7 +53,7 @@ pub(super) struct Gc {
 pub(super) fn run(gc: &Gc, root: &Root) -> Ended {
     let policy = policy(gc)?;
     let now = now();
-    let plan = plan_gc(root, &policy, now)?;
+    let plan = find_gc_candidates(root, &policy, now)?;
     let mut out = Output::new();
     if !gc.json {
         print_plan(&mut out, &plan, now)?;
@@ -92,7 +94,7 @@ fn policy(gc: &Gc) -> Result<GcPolicy, Failure> {
     })
 }
 
-fn print_plan(out: &mut Output, plan: &GcPlan, now: Wall) -> io::Result<()> {
+fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()> {
     if !plan.tasks.is_empty() {
         let mut table = Table::headed(&["ID", "ENDED", "SIZE", "WHY", "SANDBOX"]);
         for task in &plan.tasks {
@@ -100,7 +102,7 @@ fn print_plan(out: &mut Output, plan: &GcPlan, now: Wall) -> io::Result<()> {
                 Cell::new(task.id.as_str(), Style::Strong),
                 format!("{} ago", span(between(task.ended, now))).into(),
                 size(task.bytes).into(),
-                task.why.word().into(),
+                task.reason.word().into(),
                 sandbox(task.sandbox).into(),
             ]);
         }
@@ -134,15 +136,15 @@ fn print_plan(out: &mut Output, plan: &GcPlan, now: Wall) -> io::Result<()> {
     )
 }
 
-const fn sandbox(fate: SandboxFate) -> &'static str {
+const fn sandbox(fate: SandboxAction) -> &'static str {
     match fate {
-        SandboxFate::Remove => "goes",
-        SandboxFate::KeepLogs => "goes, but for its logs",
-        SandboxFate::Keep => "stays: not its own",
+        SandboxAction::Remove => "goes",
+        SandboxAction::KeepLogs => "goes, but for its logs",
+        SandboxAction::Keep => "stays: not its own",
     }
 }
 
-fn agreed(gc: &Gc, plan: &GcPlan) -> Result<bool, Failure> {
+fn agreed(gc: &Gc, plan: &GcCandidates) -> Result<bool, Failure> {
     if gc.yes {
         return Ok(true);
     }
@@ -195,10 +197,10 @@ struct JsonFailure<'a> {
     error: String,
 }
 
-fn json<'a>(gc: &Gc, plan: &'a GcPlan, report: Option<&'a GcReport>) -> Json<'a> {
+fn json<'a>(gc: &Gc, plan: &'a GcCandidates, report: Option<&'a GcReport>) -> Json<'a> {
     let task = |task: &'a baton_runner::root::Removal| JsonTask {
         id: task.id.as_str(),
-        why: task.why.word(),
+        why: task.reason.word(),
         ended_ms: task.ended.0,
         bytes: task.bytes,
         sandbox: task.sandbox.word(),

@@ -3,7 +3,9 @@
 use baton_model::state::AttemptState;
 use baton_runner::root::{Entry, Phase, Root, RootError, TaskId};
 use baton_runner::sys::proc;
-use baton_runner::task::{Ask, Blind, Task, TaskError, Told, ask};
+use baton_runner::task::{
+    ControlReply, ControlRequest, NoopWatcher, Task, TaskError, send_control_request,
+};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -89,16 +91,16 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
     // A runner may die or come while we look: a few rounds are enough for that.
     for _ in 0..ROUNDS_MAX {
         let path = root.control_socket(&entry.id);
-        let told = ask(&path, Ask::Kill { now }, &mut |pid| {
+        let told = send_control_request(&path, ControlRequest::Kill { now }, &mut |pid| {
             tell_who(&entry.id, pid)
         });
-        if let Ok(Some(Told::Ended(state))) = told {
+        if let Ok(Some(ControlReply::Ended(state))) = told {
             return Ok(state);
         }
         match Task::resume(root, &entry.id, &super::options(true)) {
             Ok(mut task) => {
                 task.kill(now);
-                return task.drive(&mut Blind);
+                return task.drive(&mut NoopWatcher);
             }
             Err(TaskError::Root(RootError::Driven(_))) => {}
             Err(error) if is_without_log(&error) => {

@@ -25,7 +25,7 @@ mod words;
 
 use std::path::PathBuf;
 
-use baton_runner::root::{Root, TaskId, default_place};
+use baton_runner::root::{Root, TaskId, default_root};
 use baton_runner::task::Options;
 use clap::{Args, Subcommand};
 
@@ -74,7 +74,7 @@ pub(crate) fn run(local: &Local) -> Ended {
 fn root(local: &Local) -> Result<Root, Failure> {
     let place = match &local.root {
         Some(place) => place.clone(),
-        None => default_place(|name| std::env::var_os(name))?,
+        None => default_root(|name| std::env::var_os(name))?,
     };
     Ok(Root::new(place)?)
 }

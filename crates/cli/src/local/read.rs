@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use baton_model::state::AttemptState;
 use baton_model::task::{Moment, PlanEvent, ProcessProgress};
 use baton_runner::log::{self, Damage, Kind};
-use baton_runner::record::{Header, Life, RunnerRecord};
-use baton_runner::root::{History, Misfit, Root, RootError, Step};
+use baton_runner::record::{Header, RunnerRecord, RunnerStart};
+use baton_runner::root::{History, ReplayError, Root, RootError, Step};
 use clap::Args;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ impl Salvaged {
             let damage = damage.as_ref().map(|damage| format!(": {damage}"));
             Failure::failed(format!("{error}{}", damage.unwrap_or_default()))
         })?;
-        let misfit = misfit.as_ref().map(Misfit::to_string);
+        let misfit = misfit.as_ref().map(ReplayError::to_string);
         Ok(Self {
             history,
             torn_bytes: recovered.torn_bytes,
@@ -103,7 +103,7 @@ impl Salvaged {
         Json {
             header: &history.header,
             compacted: history.compacted,
-            lives: history.lives().collect(),
+            lives: history.runner_starts().collect(),
             events: history.events().collect(),
             state: history.plan.state(),
             torn_bytes: self.torn_bytes,
@@ -116,7 +116,7 @@ impl Salvaged {
 struct Json<'a> {
     header: &'a Header,
     compacted: bool,
-    lives: Vec<&'a Life>,
+    lives: Vec<&'a RunnerStart>,
     events: Vec<&'a PlanEvent>,
     state: AttemptState,
     torn_bytes: u64,
@@ -142,7 +142,7 @@ fn print_events(out: &mut Output, history: &History) -> std::io::Result<()> {
     }
     for step in &history.steps {
         let (at, text) = match step {
-            Step::Life(life) => (life.began, format!("a runner began, pid {}", life.pid)),
+            Step::RunnerStarted(life) => (life.began, format!("a runner began, pid {}", life.pid)),
             Step::Event(event) => (event.at, words::event(&history.plan, event)),
         };
         let time = times(header.began, at);

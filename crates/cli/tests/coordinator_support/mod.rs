@@ -11,7 +11,7 @@ use baton_model::ids::Epoch;
 use baton_model::outcome::Outcome;
 use baton_model::task::{Identity, ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono, Stamp};
-use baton_runner::coordinator::{Found, Greeting, Link, Start};
+use baton_runner::coordinator::{CoordinatorSpec, Discovery, Greeting, Link};
 use baton_runner::sys::spawn::Spawner;
 use baton_runner::sys::{clock, random};
 use baton_runner::wire::{Guard, Launch, Reply, Request, RunKey};
@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bench {
-    pub(crate) start: Start,
+    pub(crate) start: CoordinatorSpec,
     pub(crate) sandbox: PathBuf,
     _dir: tempfile::TempDir,
 }
@@ -33,7 +33,7 @@ impl Bench {
         std::fs::create_dir(&checkpoint).expect("made");
         std::fs::create_dir(&sandbox).expect("made");
         Self {
-            start: Start {
+            start: CoordinatorSpec {
                 binary: env!("CARGO_BIN_EXE_baton").into(),
                 checkpoint,
                 sandbox: sandbox.clone(),
@@ -47,18 +47,18 @@ impl Bench {
     }
 
     pub(crate) fn begin(&self) -> Link {
-        let Found::Nobody(vacancy) = self.start.find().expect("looked") else {
+        let Discovery::Absent(permit) = self.start.discover().expect("looked") else {
             panic!("somebody is there");
         };
         let mut spawner = Spawner::new().expect("a spawner");
-        let begun = vacancy.begin(&self.start, &mut spawner, false);
+        let begun = permit.start(&self.start, &mut spawner, false);
         begun.expect("a coordinator").0
     }
 
     pub(crate) fn meet(&self) -> (Link, Greeting) {
-        match self.start.find().expect("looked") {
-            Found::Alive(link, greeting) => (link, greeting),
-            Found::Nobody(_) => panic!("nobody is there"),
+        match self.start.discover().expect("looked") {
+            Discovery::Running(link, greeting) => (link, greeting),
+            Discovery::Absent(_) => panic!("nobody is there"),
         }
     }
 
@@ -66,9 +66,9 @@ impl Bench {
     pub(crate) fn begin_after_the_last(&self) -> Link {
         let mut begun = None;
         until("the one before is gone", || {
-            if let Ok(Found::Nobody(vacancy)) = self.start.find() {
+            if let Ok(Discovery::Absent(permit)) = self.start.discover() {
                 let mut spawner = Spawner::new().expect("a spawner");
-                begun = vacancy.begin(&self.start, &mut spawner, true).ok();
+                begun = permit.start(&self.start, &mut spawner, true).ok();
             }
             begun.is_some()
         });

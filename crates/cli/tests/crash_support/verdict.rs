@@ -6,7 +6,7 @@ use std::fmt;
 use baton_model::outcome::Outcome;
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo};
-use baton_runner::record::{Life, RunnerRecord};
+use baton_runner::record::{RunnerRecord, RunnerStart};
 use baton_runner::root::{History, Phase};
 use serde_json::Value;
 
@@ -166,11 +166,11 @@ fn status_equals(rig: &Rig, history: &History) {
 }
 
 /// The lives in the log, each with its events.
-pub(crate) fn lives(rig: &Rig) -> Vec<(Life, Vec<PlanEvent>)> {
-    let mut lives: Vec<(Life, Vec<PlanEvent>)> = Vec::new();
+pub(crate) fn lives(rig: &Rig) -> Vec<(RunnerStart, Vec<PlanEvent>)> {
+    let mut lives: Vec<(RunnerStart, Vec<PlanEvent>)> = Vec::new();
     for record in rig.records() {
         match record {
-            RunnerRecord::Life(life) => lives.push((life, Vec::new())),
+            RunnerRecord::RunnerStarted(life) => lives.push((life, Vec::new())),
             RunnerRecord::Event(event) => lives.last_mut().expect("a life first").1.push(event),
             RunnerRecord::Begun(_) | RunnerRecord::Snapshot(_) => {}
         }

@@ -76,7 +76,7 @@ fn rewrite(
     for record in &mut records {
         match record {
             RunnerRecord::Begun(header) => header.began = moment(header.began),
-            RunnerRecord::Life(life) => {
+            RunnerRecord::RunnerStarted(life) => {
                 life.boot = boot(life.boot);
                 life.began = moment(life.began);
             }

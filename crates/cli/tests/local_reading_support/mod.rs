@@ -17,7 +17,7 @@ use baton_model::task::{
 };
 use baton_model::time::{Millis, Mono, Now, Wall};
 use baton_runner::log::{Kind, Log};
-use baton_runner::record::{Header, Life, RunnerRecord};
+use baton_runner::record::{Header, RunnerRecord, RunnerStart};
 use baton_runner::root::{Root, TaskId};
 
 /// When every task begins: 2023-11-14 22:13:20 UTC.
@@ -162,14 +162,14 @@ impl Task {
         root.prepare(&id).expect("made");
         root.register(&header).expect("written");
         let plan = Plan::new(Arc::new(header.spec.clone()), at(0)).expect("a good task");
-        let life = Life {
+        let life = RunnerStart {
             boot: BootId(1),
             pid: 40,
             began: Moment::from(at(0)),
         };
         let first = [
             RunnerRecord::Begun(Box::new(header)),
-            RunnerRecord::Life(life),
+            RunnerRecord::RunnerStarted(life),
         ];
         let log = Log::create(&root.runner_log(&id), Kind::Runner, &first).expect("written");
         Self { id, plan, log }

@@ -68,7 +68,7 @@ impl Scenario {
         let mut life = 0;
         for step in &self.story().history.steps {
             match step {
-                Step::Life(begun) => life = begun.pid,
+                Step::RunnerStarted(begun) => life = begun.pid,
                 Step::Event(event) => {
                     let value = json!({ "wall_ms": event.at.wall, "change": event.change });
                     kept.entry(life).or_default().push(value);

@@ -3,12 +3,12 @@
 
 use baton_model::time::Millis;
 
-use super::runs::Body;
+use super::runs::RootProcess;
 use super::serve::{Coordinator, log_path};
 use crate::log::{Kind, Log, LogError};
 use crate::record::CoordinatorRecord;
 use crate::sys::clock;
-use crate::wire::{Guard, Known};
+use crate::wire::{Guard, KnownRun};
 
 /// A log with more records than this, most of them about forgotten runs, is replaced.
 const LOG_RECORDS_MAX: u64 = 4_096;
@@ -17,7 +17,7 @@ const LOG_RECORDS_MAX: u64 = 4_096;
 const WORKER_LOG_RECORDS_MAX: u64 = 32_768;
 
 /// Between two tries to begin a log anew.
-const LOG_AGAIN: Millis = Millis::from_secs(5);
+const LOG_RETRY: Millis = Millis::from_secs(5);
 
 impl Coordinator {
     /// Keeps something, before what is said from now on is said.
@@ -31,7 +31,7 @@ impl Coordinator {
     /// can be written.
     pub(super) fn write_records(&mut self) {
         if self.log.is_none() && clock::now().mono >= self.log_at {
-            self.begin_the_log_anew();
+            self.recreate_log();
         }
         if self.records.is_empty() {
             return;
@@ -41,7 +41,7 @@ impl Coordinator {
             return;
         };
         if let Err(error) = log.append(&records) {
-            return self.give_the_log_up(&error);
+            return self.abandon_log(&error);
         }
         let least = if self.config.guarded {
             WORKER_LOG_RECORDS_MAX
@@ -61,20 +61,20 @@ impl Coordinator {
 
     pub(super) fn sync(&mut self) {
         if let Some(Err(error)) = self.log.as_mut().map(Log::sync) {
-            self.give_the_log_up(&error);
+            self.abandon_log(&error);
         }
     }
 
     fn compact(&mut self) {
         let first = self.summary();
         if let Some(Err(error)) = self.log.as_mut().map(|log| log.replace(&first)) {
-            self.give_the_log_up(&error);
+            self.abandon_log(&error);
         }
     }
 
     /// A file of its own, and not the one before: after a failed sync nobody knows what of
     /// that is on the disk.
-    fn begin_the_log_anew(&mut self) {
+    fn recreate_log(&mut self) {
         // What waits to be written is in it, too; to say it twice changes nothing.
         let first = self.summary();
         let path = log_path(&self.config.checkpoint);
@@ -84,7 +84,7 @@ impl Coordinator {
                 self.log = Some(log);
             }
             // Why not was said when the one before was given up.
-            Err(_) => self.log_at = clock::now().mono + LOG_AGAIN,
+            Err(_) => self.log_at = clock::now().mono + LOG_RETRY,
         }
     }
 
@@ -101,9 +101,9 @@ impl Coordinator {
         // Something of these is left, but how they ended is known.
         let exited = self.table.lingering.iter().filter_map(|key| {
             let run = self.table.runs.get(key).filter(|run| run.is_live())?;
-            match run.body {
-                Body::Gone(status) => self.exit(*key, status),
-                Body::Child | Body::Adopted(_) | Body::Ending(..) => None,
+            match run.root {
+                RootProcess::Gone(status) => self.exit_record(*key, status),
+                RootProcess::Child | RootProcess::Adopted(_) | RootProcess::Ending(..) => None,
             }
         });
         std::iter::once(begun)
@@ -113,16 +113,16 @@ impl Coordinator {
             .collect()
     }
 
-    fn give_the_log_up(&mut self, error: &LogError) {
+    fn abandon_log(&mut self, error: &LogError) {
         eprintln!("coordinator: goes on without its log: {error}");
         self.log = None;
-        self.log_at = clock::now().mono + LOG_AGAIN;
+        self.log_at = clock::now().mono + LOG_RETRY;
     }
 }
 
 /// The records that say what is known about one run: two at most.
-fn known_records(known: Known) -> impl Iterator<Item = CoordinatorRecord> {
-    let Known {
+fn known_records(known: KnownRun) -> impl Iterator<Item = CoordinatorRecord> {
+    let KnownRun {
         run,
         started,
         ended,

@@ -14,7 +14,7 @@ use baton_model::outcome::KillCause;
 use baton_model::task::{Identity, ProcessNo};
 use baton_model::time::{Millis, Mono};
 
-use super::runs::{Body, Role, Run, parse_mark};
+use super::runs::{ProcessRun, Role, RootProcess, parse_mark};
 use super::serve::Coordinator;
 use super::{COMMAND, Config};
 use crate::helpers;
@@ -34,15 +34,15 @@ const ROTATORS_MAX: Millis = Millis::from_secs(1);
 /// No tree is deeper; one that is being changed while it is walked has no end.
 const ANCESTORS_MAX: usize = 1_000;
 /// How often it is looked whether everything has gone.
-const LOOK_EVERY: Millis = Millis(10);
+const POLL_EVERY: Millis = Millis(10);
 
 /// An order to kill everything, under way. Nothing else is carried out meanwhile.
 #[derive(Debug)]
-pub(super) struct Killing {
+pub(super) struct KillAll {
     id: u64,
     stage: Stage,
     deadline: Mono,
-    look_at: Mono,
+    next_poll_at: Mono,
     left: usize,
 }
 
@@ -54,13 +54,13 @@ enum Stage {
     Rotators,
 }
 
-impl Killing {
-    pub(super) fn look_at(&self) -> Mono {
-        self.look_at
+impl KillAll {
+    pub(super) fn next_poll_at(&self) -> Mono {
+        self.next_poll_at
     }
 
     /// Nobody waits for the answer any more.
-    pub(super) fn disown(&mut self) {
+    pub(super) fn drop_requester(&mut self) {
         self.id = 0;
     }
 }
@@ -68,29 +68,29 @@ impl Killing {
 impl Coordinator {
     /// Begins to end every process of the task.
     pub(super) fn kill_everything(&mut self, now: Mono, grace: Millis, id: u64) {
-        let killing = Killing {
+        let killing = KillAll {
             id,
             stage: Stage::Asked,
             deadline: now + grace,
-            look_at: now,
+            next_poll_at: now,
             left: 0,
         };
         self.killing = Some(killing);
         self.refuse_waiting();
-        if grace > Millis(0) && !self.is_alone() {
+        if grace > Millis(0) && !self.has_no_processes() {
             self.signal_everything(libc::SIGTERM, KillCause::Requested);
         }
-        self.go_on_killing(now);
+        self.continue_killing(now);
     }
 
     /// Goes on with it, until it is done.
-    pub(super) fn go_on_killing(&mut self, now: Mono) {
+    pub(super) fn continue_killing(&mut self, now: Mono) {
         let Some(mut killing) = self.killing.take() else {
             return;
         };
-        killing.look_at = now + LOOK_EVERY;
+        killing.next_poll_at = now + POLL_EVERY;
         if killing.stage == Stage::Asked {
-            let gone = self.is_alone() || self.is_nobody_left();
+            let gone = self.has_no_processes() || self.is_everything_gone();
             if !gone && now < killing.deadline {
                 self.killing = Some(killing);
                 return;
@@ -112,11 +112,11 @@ impl Coordinator {
             return;
         }
         for pid in rotators {
-            self.report(kill::group(pid, libc::SIGKILL));
+            self.log_failure(kill::group(pid, libc::SIGKILL));
         }
         if killing.id != 0 {
             let left = u32::try_from(killing.left).unwrap_or(u32::MAX);
-            self.say(Reply::EverythingKilled {
+            self.reply(Reply::EverythingKilled {
                 id: killing.id,
                 left,
             });
@@ -143,17 +143,17 @@ impl Coordinator {
         };
         let pid = run.pid().unwrap_or_default();
         // At once for the group, where its number is ours; one by one for the others.
-        let whole_group = matches!(run.body, Body::Child);
+        let whole_group = matches!(run.root, RootProcess::Child);
         if whole_group {
-            self.report(kill::group(pid, signal));
+            self.log_failure(kill::group(pid, signal));
         }
         // It may carry no mark and have no parent of ours, but we hold it.
         let held = run.handle().map(|handle| handle.signal(signal));
         let is_held = held.is_some();
-        self.report(held.transpose());
+        self.log_failure(held.transpose());
         let done = |stat: &Stat| (whole_group && stat.pgrp == pid) || (is_held && stat.pid == pid);
-        let result = self.in_run(key, pid, &done, |sweep| sweep.signal(signal));
-        self.report(result);
+        let result = self.with_run_processes(key, pid, &done, |sweep| sweep.signal(signal));
+        self.log_failure(result);
     }
 
     /// Kills every process of one run.
@@ -162,40 +162,40 @@ impl Coordinator {
             return;
         };
         let pid = run.pid().unwrap_or_default();
-        if matches!(run.body, Body::Child) {
-            self.report(kill::group(pid, libc::SIGKILL));
+        if matches!(run.root, RootProcess::Child) {
+            self.log_failure(kill::group(pid, libc::SIGKILL));
         }
-        self.report(run.group.as_ref().map(Cgroup::kill).transpose());
-        self.report(
+        self.log_failure(run.group.as_ref().map(Cgroup::kill).transpose());
+        self.log_failure(
             run.handle()
                 .map(|handle| handle.signal(libc::SIGKILL))
                 .transpose(),
         );
-        let span = if run.whole {
+        let span = if run.awaits_descendants {
             KILL_ATTEMPT_MAX
         } else {
             KILL_MAX
         };
         let deadline = clock::now().mono + span;
-        let result = self.in_run(key, pid, &|_| false, |sweep| sweep.kill(deadline));
-        self.report(result);
+        let result = self.with_run_processes(key, pid, &|_| false, |sweep| sweep.kill(deadline));
+        self.log_failure(result);
     }
 
     /// Kills what is left of the group of a run whose first process is gone. Its number may
     /// be somebody else's by now, so only those are meant that are known to be of the run.
     pub(super) fn kill_rest_of_group(&mut self, key: RunKey) {
-        let Some(pid) = self.table.runs.get(&key).and_then(Run::pid) else {
+        let Some(pid) = self.table.runs.get(&key).and_then(ProcessRun::pid) else {
             return;
         };
         let deadline = clock::now().mono + KILL_MAX;
         let elsewhere = |stat: &Stat| stat.pgrp != pid;
-        let result = self.in_run(key, pid, &elsewhere, |sweep| sweep.kill(deadline));
-        self.report(result);
+        let result = self.with_run_processes(key, pid, &elsewhere, |sweep| sweep.kill(deadline));
+        self.log_failure(result);
     }
 
     /// What is there of one run.
     pub(super) fn members(&self, key: RunKey, pid: u32) -> io::Result<Vec<Stat>> {
-        self.in_run(key, pid, &|_| false, |sweep| sweep.find())
+        self.with_run_processes(key, pid, &|_| false, |sweep| sweep.find())
     }
 
     /// Kills whatever there may be of a run that counts as over.
@@ -203,7 +203,7 @@ impl Coordinator {
         if self.end_waiting(key, KillCause::Requested) {
             return;
         }
-        if self.table.runs.get(&key).is_some_and(Run::is_live) {
+        if self.table.runs.get(&key).is_some_and(ProcessRun::is_live) {
             // It was alive after all; its end will be told, and be late.
             return self.kill_members(key);
         }
@@ -226,10 +226,10 @@ impl Coordinator {
     /// Kills what a coordinator before us was about to launch when it died. Such a child
     /// carries no mark yet, but still the command line of its parent; and there is no
     /// coordinator of this task but us. To be called before anything is launched.
-    pub(super) fn kill_half_born(&self) -> io::Result<()> {
+    pub(super) fn kill_unstarted_children(&self) -> io::Result<()> {
         let me = std::process::id();
         for stat in proc::all()? {
-            if stat.pid == me || !self.is_half_born(stat.pid) {
+            if stat.pid == me || !self.is_unstarted_child(stat.pid) {
                 continue;
             }
             let identity = Identity {
@@ -239,7 +239,7 @@ impl Coordinator {
             };
             // One that has become what it was to be meanwhile is known by its mark.
             if let Some(child) = Handle::open(&identity, self.boot)?
-                && self.is_half_born(stat.pid)
+                && self.is_unstarted_child(stat.pid)
             {
                 child.signal(libc::SIGKILL)?;
             }
@@ -247,7 +247,7 @@ impl Coordinator {
         Ok(())
     }
 
-    fn is_half_born(&self, pid: u32) -> bool {
+    fn is_unstarted_child(&self, pid: u32) -> bool {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line);
         let mut words = line.trim_end_matches('\0').split('\0').skip(1);
@@ -266,12 +266,12 @@ impl Coordinator {
             mark: Some(&|text| parse_mark(mark, text).is_some_and(&wanted)),
         };
         let result = sweep.kill(clock::now().mono + KILL_MAX);
-        self.report(result);
+        self.log_failure(result);
     }
 
     /// Does something to the processes of one run: those that carry its mark, and those of
     /// ours that are in its session or group.
-    fn in_run<T>(
+    fn with_run_processes<T>(
         &self,
         key: RunKey,
         pid: u32,
@@ -304,7 +304,7 @@ impl Coordinator {
 
     /// True if nobody is to be found. The cgroup may know of more than a walk does: of
     /// what has neither a parent of ours nor the mark any more.
-    fn is_nobody_left(&self) -> bool {
+    fn is_everything_gone(&self) -> bool {
         let held = self.table.held();
         let mut held = held.filter(|held| identity::is_alive(held.identity(), self.boot));
         let found = self.find_everything();
@@ -314,26 +314,26 @@ impl Coordinator {
     }
 
     fn find_everything(&self) -> io::Result<Vec<Stat>> {
-        self.everything(|sweep| sweep.find())
+        self.with_all_processes(|sweep| sweep.find())
     }
 
     fn signal_everything(&mut self, signal: i32, cause: KillCause) {
         self.mark_signalled(cause);
         for held in self.table.held() {
-            self.report(held.signal(signal));
+            self.log_failure(held.signal(signal));
         }
-        let result = self.everything(|sweep| sweep.signal(signal));
-        self.report(result);
+        let result = self.with_all_processes(|sweep| sweep.signal(signal));
+        self.log_failure(result);
     }
 
     fn kill_all(&mut self, cause: KillCause) -> usize {
         self.mark_signalled(cause);
         self.launcher.kill_cgroup();
         for held in self.table.held() {
-            self.report(held.signal(libc::SIGKILL));
+            self.log_failure(held.signal(libc::SIGKILL));
         }
         let deadline = clock::now().mono + KILL_MAX;
-        match self.everything(|sweep| sweep.kill(deadline)) {
+        match self.with_all_processes(|sweep| sweep.kill(deadline)) {
             Ok(left) => left,
             Err(error) => {
                 eprintln!("coordinator: cannot look for what is left: {error}");
@@ -343,7 +343,10 @@ impl Coordinator {
     }
 
     /// Does something to every process of the task.
-    fn everything<T>(&self, act: impl FnOnce(&Sweep<'_>) -> io::Result<T>) -> io::Result<T> {
+    fn with_all_processes<T>(
+        &self,
+        act: impl FnOnce(&Sweep<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
         let me = std::process::id();
         let mark = &self.config.mark;
         let is_marked = |text: &str| parse_mark(mark, text).is_some();
@@ -402,12 +405,12 @@ impl Coordinator {
     fn end_lingering(&mut self) {
         let live: Vec<RunKey> = self.table.live().map(|(key, _)| key).collect();
         for key in live {
-            self.look(key);
+            self.poll_run(key);
         }
     }
 
     /// True if nothing can be left: we have no child, and nobody before us had one.
-    fn is_alone(&self) -> bool {
+    fn has_no_processes(&self) -> bool {
         !self.config.successor && !reap::has_children().unwrap_or(true)
     }
 
@@ -418,7 +421,7 @@ impl Coordinator {
 
     /// A signal that cannot be sent is not the end of the task: the killing looks again
     /// and says what is left.
-    pub(super) fn report<T>(&self, result: io::Result<T>) {
+    pub(super) fn log_failure<T>(&self, result: io::Result<T>) {
         if let Err(error) = result {
             eprintln!("coordinator: {error}");
         }

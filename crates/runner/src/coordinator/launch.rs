@@ -17,9 +17,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Config;
-use super::births::Births;
-use super::home::{Homes, directory, give_to, subdirectory};
-use super::runs::{Body, Role, Run, run_mark};
+use super::attempt_dirs::{AttemptDirs, chown_to, open_directory, open_subdirectory};
+use super::pid_note::PidNotes;
+use super::runs::{ProcessRun, Role, RootProcess, run_mark};
 use super::serve::Coordinator;
 use crate::helpers;
 use crate::record::CoordinatorRecord;
@@ -28,29 +28,29 @@ use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::proc::{self, Reader};
 use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{clock, kill};
-use crate::wire::{Credentials, Ended, Home, Launch, Limit, Reply, RunKey, Sink};
+use crate::wire::{AttemptPaths, Credentials, Launch, Limit, Reply, RunEnd, RunKey, Sink};
 
 #[derive(Debug)]
 pub(super) struct Launcher {
     spawner: Spawner,
     /// Opened for each launch: it may be gone, and killing must work all the same.
     sandbox: PathBuf,
-    homes: Homes,
+    attempt_dirs: AttemptDirs,
     cgroup: Option<Cgroup>,
     /// Below it, for those without a group of their own; only where such groups can be.
-    others: Option<Cgroup>,
+    default_group: Option<Cgroup>,
     /// [`proc::OUTER_MARKS`] of everything that is launched.
     outer_marks: Option<String>,
     pub(super) reader: Reader,
     /// How many descriptors a process may have, unless it says otherwise.
-    descriptors: Option<Limit>,
-    births: Births,
+    descriptor_limit: Option<Limit>,
+    pid_notes: PidNotes,
     /// Whether the ticks that we read are those of `/proc`.
-    clock_is_known: Option<bool>,
+    clock_matches_proc: Option<bool>,
 }
 
 /// What was started for one run.
-struct Started {
+struct StartedRun {
     pid: u32,
     /// The tick of the clock in which that happened, if it was one and the same.
     tick: Option<u64>,
@@ -61,18 +61,18 @@ struct Started {
 impl Launcher {
     pub(super) fn new(config: &Config) -> io::Result<Self> {
         let cgroup = config.cgroup.as_deref().and_then(cgroup::open);
-        let others = cgroup.as_ref().filter(|_| config.guarded);
+        let default_group = cgroup.as_ref().filter(|_| config.guarded);
         Ok(Self {
             spawner: Spawner::new()?,
             sandbox: config.sandbox.clone(),
-            homes: Homes::new(&config.sandbox),
-            others: others.and_then(group_of_others),
+            attempt_dirs: AttemptDirs::new(&config.sandbox),
+            default_group: default_group.and_then(create_default_group),
             cgroup,
             outer_marks: std::env::var(proc::OUTER_MARKS).ok(),
             reader: Reader::new()?,
-            descriptors: raise_descriptors(),
-            births: Births::new(&config.checkpoint),
-            clock_is_known: None,
+            descriptor_limit: raise_descriptors(),
+            pid_notes: PidNotes::new(&config.checkpoint),
+            clock_matches_proc: None,
         })
     }
 
@@ -93,10 +93,10 @@ impl Launcher {
 
     /// Starts a check. Its output goes nowhere.
     pub(super) fn start_probe(&mut self, launch: &mut Launch) -> io::Result<u32> {
-        self.mark_outer(&mut launch.env);
+        self.set_outer_marks(&mut launch.env);
         let limits = self.limits(launch);
-        let cgroup = self.others.as_ref().or(self.cgroup.as_ref());
-        let command = command(launch, &limits, cgroup);
+        let cgroup = self.default_group.as_ref().or(self.cgroup.as_ref());
+        let command = build_command(launch, &limits, cgroup);
         self.spawner.spawn(&command).map_err(io::Error::other)
     }
 
@@ -106,57 +106,59 @@ impl Launcher {
         let mut limits = launch.limits.clone();
         let own = |limit: &Limit| limit.resource == libc::RLIMIT_NOFILE;
         if !limits.iter().any(own) {
-            limits.extend(self.descriptors);
+            limits.extend(self.descriptor_limit);
         }
         limits
     }
 
-    /// An attempt is over, and nobody is left who could write into its home.
-    pub(super) fn leave(&mut self, home: Home) {
-        self.homes.leave(home);
+    /// An attempt is over, and nobody is left who could write into its paths.
+    pub(super) fn recycle(&mut self, paths: AttemptPaths) {
+        self.attempt_dirs.recycle(paths);
     }
 
-    fn start(&mut self, run: RunKey, at: Now, launch: &Launch) -> io::Result<Started> {
+    fn start(&mut self, run: RunKey, at: Now, launch: &Launch) -> io::Result<StartedRun> {
         let owner = launch.credentials.as_ref();
-        let home = launch.home.as_ref();
-        let work = home.map(|home| self.homes.enter(home, owner)).transpose()?;
+        let paths = launch.paths.as_ref();
+        let work = paths
+            .map(|paths| self.attempt_dirs.prepare(paths, owner))
+            .transpose()?;
         let mut rotator_env = Vec::new();
-        self.mark_outer(&mut rotator_env);
+        self.set_outer_marks(&mut rotator_env);
         let mut rotators = Vec::new();
         let mut logs = None;
-        let mut stream = |sink: &Sink, name: &str, at_home: Option<&str>| {
+        let mut stream = |sink: &Sink, name: &str, attempt_log: Option<&str>| {
             if *sink == Sink::Null {
                 return Ok(None);
             }
-            if let (Sink::File, Some(name)) = (sink, at_home) {
-                return self.homes.log(name, owner).map(Some);
+            if let (Sink::File, Some(name)) = (sink, attempt_log) {
+                return self.attempt_dirs.open_log(name, owner).map(Some);
             }
             let logs = match &mut logs {
                 Some(logs) => logs,
-                none => none.insert(log_directory(&self.sandbox, run, launch)?),
+                none => none.insert(open_log_directory(&self.sandbox, run, launch)?),
             };
             match sink {
                 Sink::Null => Ok(None),
-                Sink::File => log_file(logs, name, owner).map(Some),
+                Sink::File => open_log_file(logs, name, owner).map(Some),
                 Sink::Rotate { size, backups } => {
                     let argv = helpers::rotate_command(name, *size, *backups);
                     let command = Command::new(&argv, &rotator_env);
-                    let (pid, end) = rotator(&mut self.spawner, logs, command, owner)?;
+                    let (pid, end) = spawn_rotator(&mut self.spawner, logs, command, owner)?;
                     rotators.push(pid);
                     Ok::<_, io::Error>(Some(end))
                 }
             }
         };
-        let stdout = stream(&launch.stdout, "stdout", home.map(|home| &*home.stdout))?;
-        let stderr = stream(&launch.stderr, "stderr", home.map(|home| &*home.stderr))?;
+        let stdout = stream(&launch.stdout, "stdout", paths.map(|paths| &*paths.stdout))?;
+        let stderr = stream(&launch.stderr, "stderr", paths.map(|paths| &*paths.stderr))?;
         let limits = self.limits(launch);
-        let group = self.own_group(run, launch.memory_max);
-        let cgroup = group.as_ref().or(self.others.as_ref());
-        let mut command = command(launch, &limits, cgroup.or(self.cgroup.as_ref()));
+        let group = self.create_run_group(run, launch.memory_max);
+        let cgroup = group.as_ref().or(self.default_group.as_ref());
+        let mut command = build_command(launch, &limits, cgroup.or(self.cgroup.as_ref()));
         if launch.cwd.is_empty() {
             command.cwd = work.as_deref();
         }
-        command.birth = self.births.note(run, at);
+        command.pid_note = self.pid_notes.prepare(run, at);
         command.stdout = stdout.as_ref().map(AsFd::as_fd);
         command.stderr = stderr.as_ref().map(AsFd::as_fd);
         let before = proc::ticks_now();
@@ -168,7 +170,7 @@ impl Launcher {
             let _ = writeln!(File::from(stderr), "baton: {error}");
         }
         match spawned {
-            Ok(pid) => Ok(Started {
+            Ok(pid) => Ok(StartedRun {
                 pid,
                 tick,
                 rotators,
@@ -185,22 +187,25 @@ impl Launcher {
     /// When a process that is not reaped yet has started. To ask `/proc` costs a tenth of a
     /// launch, and the clock that the kernel took it from can be read by us; whether it is
     /// that clock is seen at the first process.
-    fn start_of(&mut self, started: &Started) -> io::Result<u64> {
-        if let (Some(tick), Some(true)) = (started.tick, self.clock_is_known) {
+    fn start_ticks(&mut self, started: &StartedRun) -> io::Result<u64> {
+        if let (Some(tick), Some(true)) = (started.tick, self.clock_matches_proc) {
             return Ok(tick);
         }
         // Its number is in /proc for certain, if /proc can be read.
         let stat = self.reader.stat(started.pid)?;
         let start_ticks = stat.ok_or(io::ErrorKind::NotFound)?.start_ticks;
-        if let (Some(tick), None) = (started.tick, self.clock_is_known) {
-            self.clock_is_known = Some(tick == start_ticks);
+        if let (Some(tick), None) = (started.tick, self.clock_matches_proc) {
+            self.clock_matches_proc = Some(tick == start_ticks);
         }
         Ok(start_ticks)
     }
 
     /// The control group of one run, where it has a limit that a group can keep.
-    fn own_group(&self, run: RunKey, memory_max: u64) -> Option<Cgroup> {
-        let parent = self.cgroup.as_ref().filter(|_| self.others.is_some())?;
+    fn create_run_group(&self, run: RunKey, memory_max: u64) -> Option<Cgroup> {
+        let parent = self
+            .cgroup
+            .as_ref()
+            .filter(|_| self.default_group.is_some())?;
         if memory_max == 0 {
             return None;
         }
@@ -212,20 +217,20 @@ impl Launcher {
     }
 
     /// Makes sure that every process of a run can be found.
-    fn mark(&self, run: RunKey, mark: &str, launch: &mut Launch) {
+    fn set_mark(&self, run: RunKey, mark: &str, launch: &mut Launch) {
         let is_mark = |(name, _): &(String, String)| name == proc::MARK;
-        if launch.home.is_some() {
+        if launch.paths.is_some() {
             launch.env.retain(|variable| !is_mark(variable));
         }
         if !launch.env.iter().any(is_mark) {
             let mark = run_mark(mark, run);
             launch.env.push((proc::MARK.to_owned(), mark));
         }
-        self.mark_outer(&mut launch.env);
+        self.set_outer_marks(&mut launch.env);
     }
 
     /// Lets what we run inside of find it, too.
-    fn mark_outer(&self, env: &mut Vec<(String, String)>) {
+    fn set_outer_marks(&self, env: &mut Vec<(String, String)>) {
         if let Some(marks) = &self.outer_marks {
             env.retain(|(name, _)| name != proc::OUTER_MARKS);
             env.push((proc::OUTER_MARKS.to_owned(), marks.clone()));
@@ -244,14 +249,14 @@ impl Coordinator {
                 identity,
             });
             let told = started.into_iter().chain(ended.map(Reply::Ended));
-            told.for_each(|reply| self.say(reply));
+            told.for_each(|reply| self.reply(reply));
             return;
         }
         if self.queue.contains(key) {
-            return self.say(Reply::Accepted { run: key });
+            return self.reply(Reply::Accepted { run: key });
         }
         if !self.admits() {
-            return self.say(Reply::Refused { run: key });
+            return self.reply(Reply::Refused { run: key });
         }
         if self.queue.must_wait(&launch.claim) {
             if !launch.tag.is_empty() {
@@ -259,17 +264,17 @@ impl Coordinator {
                 self.record(CoordinatorRecord::Accepted { run: key, tag });
             }
             self.queue.push(key, launch);
-            return self.say(Reply::Accepted { run: key });
+            return self.reply(Reply::Accepted { run: key });
         }
         let tag = launch.tag.clone();
-        self.start(key, *launch, tag);
+        self.start_run(key, *launch, tag);
     }
 
     /// Starts those that wait and fit, and then looks what those before them have left.
-    pub(super) fn fill_vacancies(&mut self) {
+    pub(super) fn fill_free_capacity(&mut self) {
         self.start_waiting();
-        for home in std::mem::take(&mut self.vacated) {
-            self.launcher.leave(home);
+        for paths in std::mem::take(&mut self.recyclable) {
+            self.launcher.recycle(paths);
         }
     }
 
@@ -281,7 +286,7 @@ impl Coordinator {
             };
             if self.admits() {
                 // Its tag is on record.
-                self.start(key, *launch, String::new());
+                self.start_run(key, *launch, String::new());
             } else {
                 self.refuse(key, &launch);
             }
@@ -306,7 +311,7 @@ impl Coordinator {
         if !launch.tag.is_empty() {
             self.record(CoordinatorRecord::Forgotten { run: key });
         }
-        self.say(Reply::Refused { run: key });
+        self.reply(Reply::Refused { run: key });
     }
 
     /// Ends a run that waits, without starting it. False if it does not wait.
@@ -319,26 +324,26 @@ impl Coordinator {
     }
 
     fn end_unstarted(&mut self, key: RunKey, tag: String, outcome: Outcome) {
-        self.table.insert(key, Run::unstarted(tag));
-        self.ended(Ended::unstarted(key, clock::now().into(), outcome));
+        self.table.insert(key, ProcessRun::unstarted(tag));
+        self.finish_run(RunEnd::unstarted(key, clock::now().into(), outcome));
     }
 
-    fn start(&mut self, key: RunKey, mut launch: Launch, tag: String) {
-        let whole = launch.home.is_some();
-        if whole && !self.strays_killed {
+    fn start_run(&mut self, key: RunKey, mut launch: Launch, tag: String) {
+        let awaits_descendants = launch.paths.is_some();
+        if awaits_descendants && !self.strays_killed {
             self.kill_strays();
         }
         // Of an attempt with a home nothing is left once it is over.
-        if !whole && key.run > RunNo(0) {
+        if !awaits_descendants && key.run > RunNo(0) {
             self.kill_predecessors(key);
         }
         let at = clock::now();
-        self.launcher.mark(key, &self.config.mark, &mut launch);
-        let (identity, group) = match self.started(key, at, &launch) {
+        self.launcher.set_mark(key, &self.config.mark, &mut launch);
+        let (identity, group) = match self.spawn_run(key, at, &launch) {
             Ok(started) => started,
             Err(error) => {
                 // Why, stands where its output would, if it came so far.
-                if whole {
+                if awaits_descendants {
                     eprintln!("coordinator: {key} cannot be launched: {error}");
                 }
                 if !tag.is_empty() {
@@ -349,17 +354,17 @@ impl Coordinator {
         };
         self.table.children.insert(identity.pid, Role::Run(key));
         self.queue.occupy(&launch.claim);
-        let run = Run {
+        let run = ProcessRun {
             tag: launch.tag,
             claim: launch.claim,
             resumes: launch.resumes,
-            whole,
-            home: launch.home.filter(|_| launch.credentials.is_none()),
+            awaits_descendants,
+            paths: launch.paths.filter(|_| launch.credentials.is_none()),
             timeout: launch
                 .timeout
                 .map(|span| (at.mono + span, launch.timeout_grace)),
             group,
-            ..Run::started(at.into(), identity, Body::Child)
+            ..ProcessRun::started(at.into(), identity, RootProcess::Child)
         };
         self.table.insert(key, run);
         let (run, at) = (key, at.into());
@@ -371,10 +376,10 @@ impl Coordinator {
         });
         // At once: only of the last launch there is a note.
         self.write_records();
-        self.say(Reply::Started { run, at, identity });
+        self.reply(Reply::Started { run, at, identity });
     }
 
-    fn started(
+    fn spawn_run(
         &mut self,
         key: RunKey,
         at: Now,
@@ -385,7 +390,7 @@ impl Coordinator {
             self.table.children.insert(*pid, Role::Rotator);
         }
         let pid = started.pid;
-        match self.launcher.start_of(&started) {
+        match self.launcher.start_ticks(&started) {
             Ok(start_ticks) => {
                 let identity = Identity {
                     boot: self.boot,
@@ -395,7 +400,7 @@ impl Coordinator {
                 Ok((identity, started.group))
             }
             Err(error) => {
-                self.report(kill::group(pid, libc::SIGKILL));
+                self.log_failure(kill::group(pid, libc::SIGKILL));
                 Err(error)
             }
         }
@@ -404,25 +409,29 @@ impl Coordinator {
 
 /// Makes the group of those without their own, if groups below this one can limit memory:
 /// then nobody can be in this one itself.
-fn group_of_others(parent: &Cgroup) -> Option<Cgroup> {
-    let others = parent.below("others", 0).ok()?;
+fn create_default_group(parent: &Cgroup) -> Option<Cgroup> {
+    let default_group = parent.below("others", 0).ok()?;
     if parent.limits_memory() {
-        return Some(others);
+        return Some(default_group);
     }
     // It is empty, and may stay if it must.
-    let _ = others.remove();
+    let _ = default_group.remove();
     None
 }
 
-fn log_directory(sandbox: &Path, run: RunKey, launch: &Launch) -> io::Result<OwnedFd> {
+fn open_log_directory(sandbox: &Path, run: RunKey, launch: &Launch) -> io::Result<OwnedFd> {
     let owner = launch.credentials.as_ref();
-    let sandbox = directory(sandbox)?;
-    let logs = subdirectory(sandbox.as_fd(), LOGS_DIR, owner)?;
-    let process = subdirectory(logs.as_fd(), &launch.log, owner)?;
-    subdirectory(process.as_fd(), &run.run.0.to_string(), owner)
+    let sandbox = open_directory(sandbox)?;
+    let logs = open_subdirectory(sandbox.as_fd(), LOGS_DIR, owner)?;
+    let process = open_subdirectory(logs.as_fd(), &launch.log, owner)?;
+    open_subdirectory(process.as_fd(), &run.run.0.to_string(), owner)
 }
 
-fn command<'a>(launch: &'a Launch, limits: &'a [Limit], cgroup: Option<&'a Cgroup>) -> Command<'a> {
+fn build_command<'a>(
+    launch: &'a Launch,
+    limits: &'a [Limit],
+    cgroup: Option<&'a Cgroup>,
+) -> Command<'a> {
     Command {
         cwd: Some(&launch.cwd),
         credentials: launch.credentials.as_ref(),
@@ -435,7 +444,7 @@ fn command<'a>(launch: &'a Launch, limits: &'a [Limit], cgroup: Option<&'a Cgrou
 }
 
 /// Starts the process that rotates one stream; answers it, and the end to write to.
-fn rotator(
+fn spawn_rotator(
     spawner: &mut Spawner,
     logs: &OwnedFd,
     command: Command<'_>,
@@ -471,10 +480,10 @@ fn raise_descriptors() -> Option<Limit> {
     })
 }
 
-fn log_file(logs: &OwnedFd, name: &str, owner: Option<&Credentials>) -> io::Result<OwnedFd> {
+fn open_log_file(logs: &OwnedFd, name: &str, owner: Option<&Credentials>) -> io::Result<OwnedFd> {
     let flags =
         OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(logs, name, flags, Mode::from_raw_mode(0o644))?;
-    give_to(&fd, owner)?;
+    chown_to(&fd, owner)?;
     Ok(fd)
 }

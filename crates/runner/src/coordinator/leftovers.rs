@@ -24,10 +24,10 @@ use std::io;
 
 use baton_model::time::Millis;
 
-use super::endings::LOOK_EVERY;
 use super::kill::KILL_MAX;
-use super::runs::{Body, Due, Role, Run, parse_mark};
+use super::runs::{ProcessRun, Role, RootProcess, Timer, parse_mark};
 use super::serve::Coordinator;
+use super::termination::POLL_EVERY;
 use crate::sys::children::Children;
 use crate::sys::identity::ExitStatus;
 use crate::sys::proc::{Reader, Stat};
@@ -37,7 +37,7 @@ use crate::wire::RunKey;
 /// What is left of an attempt that has ended by itself has so long to end, too.
 pub(super) const LEFTOVER_GRACE: Millis = Millis::from_secs(2);
 /// How often the list of children is read again because somebody in it has just ended.
-const LOOKS_MAX: usize = 100;
+const SCANS_MAX: usize = 100;
 
 /// A child that we did not launch.
 #[derive(Clone, Copy, Debug)]
@@ -84,14 +84,14 @@ impl Orphans {
 
 impl Coordinator {
     /// The first process of these has just been reaped, and how it ended.
-    pub(super) fn roots_gone(&mut self, gone: Vec<(RunKey, ExitStatus)>) {
+    pub(super) fn handle_root_exits(&mut self, gone: Vec<(RunKey, ExitStatus)>) {
         for (key, status) in &gone {
             if let Some(run) = self.table.runs.get_mut(key) {
-                run.body = Body::Gone(*status);
+                run.root = RootProcess::Gone(*status);
                 self.table.lingering.insert(*key);
             }
         }
-        self.look_for_orphans();
+        self.scan_orphans();
         for (key, _) in gone {
             self.settle(key);
         }
@@ -99,7 +99,7 @@ impl Coordinator {
 
     /// Looks again whether those are over of which something was left.
     pub(super) fn settle_lingering(&mut self) {
-        self.look_for_orphans();
+        self.scan_orphans();
         let lingering: Vec<RunKey> = self.table.lingering.iter().copied().collect();
         for key in lingering {
             self.settle(key);
@@ -112,14 +112,14 @@ impl Coordinator {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
         };
-        let Body::Gone(status) = run.body else {
+        let RootProcess::Gone(status) = run.root else {
             return;
         };
         let now = clock::now().mono;
         let kill_at = run.kill_at;
         if !self.has_leftovers(key) {
-            self.leave_home(key);
-            return self.run_ended(key, status);
+            self.recycle_paths(key);
+            return self.end_run(key, status);
         }
         match kill_at {
             None => {
@@ -127,27 +127,27 @@ impl Coordinator {
                 if let Some(run) = self.table.runs.get_mut(&key) {
                     run.kill_at = Some(kill_at);
                 }
-                self.table.schedule(kill_at, Due::Kill(key));
+                self.table.schedule(kill_at, Timer::Kill(key));
                 self.signal_run(key, libc::SIGTERM);
             }
             Some(at) if now >= at + KILL_MAX => {
                 eprintln!("coordinator: {key} has left what cannot be killed");
-                return self.run_ended(key, status);
+                return self.end_run(key, status);
             }
             // It was killed, and more has come of it.
-            Some(at) if now >= at => self.table.schedule(now + LOOK_EVERY, Due::Kill(key)),
+            Some(at) if now >= at => self.table.schedule(now + POLL_EVERY, Timer::Kill(key)),
             Some(_) => {}
         }
-        self.table.schedule(now + LOOK_EVERY, Due::Look(key));
+        self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
     }
 
     /// What a run that is gone has left empty is for others, if it is certain that nobody holds
     /// it open: an orphan of which is not known whose it is may be this one's.
-    fn leave_home(&mut self, key: RunKey) {
+    fn recycle_paths(&mut self, key: RunKey) {
         let certain = self.orphans.list.is_some() && self.orphans.seen.is_empty();
         let run = self.table.runs.get_mut(&key).filter(|_| certain);
-        // Those who wait for its place come first: see `fill_vacancies`.
-        self.vacated.extend(run.and_then(|run| run.home.take()));
+        // Those who wait for its place come first: see `fill_free_capacity`.
+        self.recyclable.extend(run.and_then(|run| run.paths.take()));
     }
 
     /// The grace of what is left is over.
@@ -180,7 +180,7 @@ impl Coordinator {
             .map(|(pid, orphan)| (*pid, *orphan))
             .collect();
         for (pid, orphan) in unknown {
-            if self.only_parent(&orphan) == Some(key) {
+            if self.only_possible_parent(&orphan) == Some(key) {
                 let run = Some(key);
                 self.orphans.seen.insert(pid, Orphan { run, ..orphan });
             }
@@ -194,25 +194,25 @@ impl Coordinator {
 
     /// The one run that can have begotten an orphan, if there is only one: it was there
     /// before it, and is not over. What has no home is never over in this sense.
-    fn only_parent(&self, orphan: &Orphan) -> Option<RunKey> {
+    fn only_possible_parent(&self, orphan: &Orphan) -> Option<RunKey> {
         let mut able = self.table.runs.iter().filter(|(_, run)| {
             let older = |identity: u64| identity <= orphan.start_ticks;
             let begun = run.started.map(|(_, identity)| identity.start_ticks);
-            begun.is_some_and(older) && (run.is_live() || !run.whole)
+            begun.is_some_and(older) && (run.is_live() || !run.awaits_descendants)
         });
         let first = able.next().map(|(key, _)| *key);
         first.filter(|_| able.next().is_none())
     }
 
     /// Takes notice of every child that we did not launch.
-    fn look_for_orphans(&mut self) {
-        for _ in 0..LOOKS_MAX {
-            match self.look_once() {
+    fn scan_orphans(&mut self) {
+        for _ in 0..SCANS_MAX {
+            match self.scan_orphans_once() {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
                     eprintln!("coordinator: cannot list its children: {error}");
-                    // From now on they are swept for.
+                    // From now on they are sweep_at_end for.
                     self.orphans.list = None;
                     return;
                 }
@@ -222,7 +222,7 @@ impl Coordinator {
 
     /// True if somebody new had just ended, whose children are ours since then and may be
     /// missing in the list.
-    fn look_once(&mut self) -> io::Result<bool> {
+    fn scan_orphans_once(&mut self) -> io::Result<bool> {
         let Some(list) = &mut self.orphans.list else {
             return Ok(false);
         };
@@ -234,7 +234,7 @@ impl Coordinator {
         for pid in new {
             match self.launcher.reader.stat(pid)? {
                 Some(stat) if !stat.is_over() => {
-                    let run = self.whose(&stat);
+                    let run = self.owner_of(&stat);
                     // Asked after its mark was looked for, not before.
                     let dying = run.is_none()
                         && (self.launcher.reader.stat(pid)?)
@@ -256,8 +256,8 @@ impl Coordinator {
         Ok(again)
     }
 
-    fn whose(&mut self, stat: &Stat) -> Option<RunKey> {
-        marked(&mut self.launcher.reader, &self.config.mark, stat.pid).or_else(|| {
+    fn owner_of(&mut self, stat: &Stat) -> Option<RunKey> {
+        read_run_mark(&mut self.launcher.reader, &self.config.mark, stat.pid).or_else(|| {
             let near = |pid: u32| pid == stat.session || pid == stat.pgrp;
             let root = [stat.session, stat.pgrp].into_iter().find_map(|pid| {
                 match self.table.children.get(&pid) {
@@ -267,14 +267,14 @@ impl Coordinator {
             });
             root.or_else(|| {
                 let mut gone = self.table.lingering.iter();
-                let pid_of = |key| self.table.runs.get(key).and_then(Run::pid);
+                let pid_of = |key| self.table.runs.get(key).and_then(ProcessRun::pid);
                 gone.find(|key| pid_of(key).is_some_and(near)).copied()
             })
         })
     }
 }
 
-fn marked(reader: &mut Reader, mark: &str, pid: u32) -> Option<RunKey> {
+fn read_run_mark(reader: &mut Reader, mark: &str, pid: u32) -> Option<RunKey> {
     let found = std::cell::Cell::new(None);
     reader.has_mark(pid, &|text| {
         found.set(parse_mark(mark, text));

@@ -1,6 +1,6 @@
 //! The coordinator: the small parent of all processes of a task, or of a worker.
 //!
-//! It launches on request, sees every end, kills whole trees, and holds the dead-man
+//! It launches on request, sees every end, kills awaits_descendants trees, and holds the dead-man
 //! timer. It knows nothing about the task's plan. For a worker it runs attempts of many
 //! tasks, and keeps those waiting that do not fit beside what runs. It is a process of its own, in its own
 //! session, so that it outlives the runner: a later runner connects, is told everything,
@@ -22,7 +22,7 @@
 //!   while nobody is connected: a connected runner keeps its own, synced one.
 //! * Everything recorded in one turn of the loop is one write, but a launch and the exit of an
 //!   attempt are written each at once. The one launch that may be missing in the log is known
-//!   from a note that its process makes itself: see `births`. A successor is asked to kill what
+//!   from a note that its process makes itself: see `pid_notes`. A successor is asked to kill what
 //!   carries a mark of no run that it adopted ([`Request::KillStrays`], done before its first
 //!   launch in any case), and then what was accepted and not seen to start is lost.
 //! * A run is launched once, however often it is ordered.
@@ -41,10 +41,10 @@
 //! | `runs` | what is known about each run |
 //! | `queue` | who waits for what is occupied |
 //! | `news` | what the runner is told, and when |
-//! | `births` | the last launch, should it not come to be recorded |
+//! | `pid_notes` | the last launch, should it not come to be recorded |
 //! | `launch` | log files, rotation, starting |
 //! | `home` | the directories and logs of a worker's attempts |
-//! | `endings` | exits, stops, checks that take too long |
+//! | `termination` | exits, stops, checks that take too long |
 //! | `leftovers` | what an attempt leaves behind, and the wait for its end |
 //! | `journal` | writing the log, and keeping it short |
 //! | `kill` | who belongs to whom, and the killing of it |
@@ -52,23 +52,23 @@
 //!
 //! [`Request::KillStrays`]: crate::wire::Request::KillStrays
 
-mod births;
-mod endings;
-mod home;
+mod attempt_dirs;
 mod journal;
 mod kill;
 mod launch;
 mod leftovers;
-mod news;
+mod pid_note;
 mod queue;
+mod reply_buffer;
 mod runs;
 mod serve;
 mod start;
+mod termination;
 
 use std::path::PathBuf;
 
 pub use runs::run_mark;
-pub use start::{Found, Greeting, Link, Start, Vacancy};
+pub use start::{CoordinatorSpec, Discovery, Greeting, Link, StartPermit};
 
 /// The hidden command that a coordinator is started with.
 pub const COMMAND: &str = "__coordinator";

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::wire::{Known, Launch, RunKey};
+use crate::wire::{KnownRun, Launch, RunKey};
 
 /// Who waits, and what is in use.
 #[derive(Debug, Default)]
@@ -109,8 +109,8 @@ impl Queue {
     }
 
     /// For the greeting, and for a compacted log.
-    pub(super) fn known(&self) -> impl Iterator<Item = Known> + '_ {
-        self.waiting.values().map(|(run, launch)| Known {
+    pub(super) fn known(&self) -> impl Iterator<Item = KnownRun> + '_ {
+        self.waiting.values().map(|(run, launch)| KnownRun {
             run: *run,
             started: None,
             ended: None,

@@ -8,12 +8,12 @@ use baton_model::time::{Millis, Mono};
 
 use crate::sys::cgroup::Cgroup;
 use crate::sys::identity::{ExitStatus, Handle};
-use crate::sys::reap::Used;
-use crate::wire::{Ended, Home, Known, RunKey};
+use crate::sys::reap::ChildUsage;
+use crate::wire::{AttemptPaths, KnownRun, RunEnd, RunKey};
 
 /// Who watches over the first process of a run.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum RootProcess {
     /// It is our child: its number is ours until we reap it.
     Child,
     /// It was an earlier coordinator's child, and is held by a descriptor.
@@ -27,24 +27,24 @@ pub(super) enum Body {
 
 /// One run.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct ProcessRun {
     pub(super) started: Option<(Moment, Identity)>,
-    pub(super) body: Body,
+    pub(super) root: RootProcess,
     /// It was asked to stop, and is killed then.
     pub(super) kill_at: Option<Mono>,
     /// Baton has signalled it, and why.
     pub(super) signalled: Option<KillCause>,
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<RunEnd>,
     pub(super) tag: String,
     /// What it occupies until it is over.
     pub(super) claim: Vec<u64>,
-    /// It has a home: its end means that nothing of it is left.
-    pub(super) whole: bool,
-    /// That home, if what it leaves empty there can be used again.
-    pub(super) home: Option<Home>,
+    /// It is a worker attempt: its end means that nothing of it is left.
+    pub(super) awaits_descendants: bool,
+    /// Its paths, if what it leaves empty there can be used again.
+    pub(super) paths: Option<AttemptPaths>,
     /// It is an attempt that was adopted: its orphans are not ours, so they are swept for
     /// when it ends.
-    pub(super) swept: bool,
+    pub(super) sweep_at_end: bool,
     /// [`Launch::resumes`](crate::wire::Launch::resumes).
     pub(super) resumes: bool,
     /// When it has run for too long, and what it gets then from SIGTERM to SIGKILL.
@@ -52,23 +52,23 @@ pub(super) struct Run {
     /// Its own control group, where it has one.
     pub(super) group: Option<Cgroup>,
     /// What its first process had used when it was reaped.
-    pub(super) used: Option<Used>,
+    pub(super) used: Option<ChildUsage>,
 }
 
-impl Run {
+impl ProcessRun {
     /// A run whose process is there.
-    pub(super) fn started(at: Moment, identity: Identity, body: Body) -> Self {
+    pub(super) fn started(at: Moment, identity: Identity, root: RootProcess) -> Self {
         Self {
             started: Some((at, identity)),
-            body,
+            root,
             kill_at: None,
             signalled: None,
             ended: None,
             tag: String::new(),
             claim: Vec::new(),
-            whole: false,
-            home: None,
-            swept: false,
+            awaits_descendants: false,
+            paths: None,
+            sweep_at_end: false,
             resumes: false,
             timeout: None,
             group: None,
@@ -80,15 +80,15 @@ impl Run {
     pub(super) fn unstarted(tag: String) -> Self {
         Self {
             started: None,
-            body: Body::Gone(ExitStatus::Code(0)),
+            root: RootProcess::Gone(ExitStatus::Code(0)),
             kill_at: None,
             signalled: None,
             ended: None,
             tag,
             claim: Vec::new(),
-            whole: false,
-            home: None,
-            swept: false,
+            awaits_descendants: false,
+            paths: None,
+            sweep_at_end: false,
             resumes: false,
             timeout: None,
             group: None,
@@ -103,9 +103,9 @@ impl Run {
 
     /// The descriptor of its first process, where it is not our child.
     pub(super) fn handle(&self) -> Option<&Handle> {
-        match &self.body {
-            Body::Adopted(handle) | Body::Ending(handle, _) => Some(handle),
-            Body::Child | Body::Gone(_) => None,
+        match &self.root {
+            RootProcess::Adopted(handle) | RootProcess::Ending(handle, _) => Some(handle),
+            RootProcess::Child | RootProcess::Gone(_) => None,
         }
     }
 
@@ -127,11 +127,11 @@ impl Run {
 
 /// What becomes due by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
+pub(super) enum Timer {
     /// The grace of a run that was asked to stop is over.
     Kill(RunKey),
     /// Look again whether a run is over: nobody tells us.
-    Look(RunKey),
+    Poll(RunKey),
     /// A run has run for too long.
     Timeout(RunKey),
     /// A check has taken too long.
@@ -156,42 +156,42 @@ pub(super) enum Role {
 
 /// Everything that is known.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    pub(super) runs: BTreeMap<RunKey, Run>,
+pub(super) struct RunTable {
+    pub(super) runs: BTreeMap<RunKey, ProcessRun>,
     pub(super) probes: BTreeMap<u64, Probe>,
     /// Our own children that are not yet reaped.
     pub(super) children: BTreeMap<u32, Role>,
     /// The runs with a home whose first process is gone and of which something is left.
     pub(super) lingering: BTreeSet<RunKey>,
-    due: BTreeSet<(Mono, Due)>,
+    due: BTreeSet<(Mono, Timer)>,
     /// The runs that were adopted and are not over.
     adopted: BTreeSet<RunKey>,
     /// How many runs are not over.
     live: usize,
 }
 
-impl Table {
+impl RunTable {
     /// Takes a run up that was not known and is not over.
-    pub(super) fn insert(&mut self, key: RunKey, run: Run) {
+    pub(super) fn insert(&mut self, key: RunKey, run: ProcessRun) {
         self.live += 1;
         if run.handle().is_some() {
             self.adopted.insert(key);
         }
         if let Some((at, _)) = run.timeout {
-            self.schedule(at, Due::Timeout(key));
+            self.schedule(at, Timer::Timeout(key));
         }
         self.runs.insert(key, run);
     }
 
     /// Keeps how a run ended, and gives back what it had occupied. Nothing is due for it any
     /// more.
-    pub(super) fn end(&mut self, ended: Ended) -> Vec<u64> {
+    pub(super) fn end(&mut self, ended: RunEnd) -> Vec<u64> {
         let key = ended.run;
         let Some(run) = self.runs.get_mut(&key).filter(|run| run.is_live()) else {
             return Vec::new();
         };
         run.ended = Some(ended);
-        run.body = Body::Gone(ExitStatus::Code(0));
+        run.root = RootProcess::Gone(ExitStatus::Code(0));
         let claim = std::mem::take(&mut run.claim);
         let (timeout, kill_at) = (run.timeout, run.kill_at);
         self.retire(key, timeout, kill_at);
@@ -214,10 +214,10 @@ impl Table {
         self.adopted.remove(&key);
         self.lingering.remove(&key);
         if let Some((at, _)) = timeout {
-            self.due.remove(&(at, Due::Timeout(key)));
+            self.due.remove(&(at, Timer::Timeout(key)));
         }
         if let Some(at) = kill_at {
-            self.due.remove(&(at, Due::Kill(key)));
+            self.due.remove(&(at, Timer::Kill(key)));
         }
     }
 
@@ -227,8 +227,8 @@ impl Table {
     }
 
     /// For the greeting, and for a compacted log.
-    pub(super) fn known(&self) -> impl Iterator<Item = Known> + '_ {
-        self.runs.iter().map(|(run, state)| Known {
+    pub(super) fn known(&self) -> impl Iterator<Item = KnownRun> + '_ {
+        self.runs.iter().map(|(run, state)| KnownRun {
             run: *run,
             started: state.started,
             ended: state.ended.clone(),
@@ -238,7 +238,7 @@ impl Table {
     }
 
     /// The runs that are not over.
-    pub(super) fn live(&self) -> impl Iterator<Item = (RunKey, &Run)> + '_ {
+    pub(super) fn live(&self) -> impl Iterator<Item = (RunKey, &ProcessRun)> + '_ {
         let runs = self.runs.iter();
         runs.filter(|(_, run)| run.is_live())
             .map(|(key, run)| (*key, run))
@@ -247,9 +247,9 @@ impl Table {
     /// Every process with a live run that was adopted, with its descriptor.
     pub(super) fn adopted(&self) -> impl Iterator<Item = (RunKey, &Handle)> + '_ {
         let adopted = self.adopted.iter();
-        adopted.filter_map(|key| match &self.runs.get(key)?.body {
-            Body::Adopted(handle) => Some((*key, handle)),
-            Body::Child | Body::Ending(..) | Body::Gone(_) => None,
+        adopted.filter_map(|key| match &self.runs.get(key)?.root {
+            RootProcess::Adopted(handle) => Some((*key, handle)),
+            RootProcess::Child | RootProcess::Ending(..) | RootProcess::Gone(_) => None,
         })
     }
 
@@ -259,7 +259,7 @@ impl Table {
         adopted.filter_map(|key| self.runs.get(key)?.handle())
     }
 
-    pub(super) fn schedule(&mut self, at: Mono, due: Due) {
+    pub(super) fn schedule(&mut self, at: Mono, due: Timer) {
         self.due.insert((at, due));
     }
 
@@ -267,7 +267,7 @@ impl Table {
         self.due.first().map(|(at, _)| *at)
     }
 
-    pub(super) fn pop_due(&mut self, now: Mono) -> Option<Due> {
+    pub(super) fn pop_due(&mut self, now: Mono) -> Option<Timer> {
         let first = *self.due.first().filter(|(at, _)| *at <= now)?;
         self.due.remove(&first);
         Some(first.1)

@@ -12,12 +12,12 @@ use baton_model::task::{Identity, Moment};
 use baton_model::time::{Millis, Mono};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::kill::Killing;
+use super::kill::KillAll;
 use super::launch::Launcher;
 use super::leftovers::Orphans;
-use super::news::News;
 use super::queue::Queue;
-use super::runs::{Body, Due, Role, Run, Table};
+use super::reply_buffer::ReplyBuffer;
+use super::runs::{ProcessRun, Role, RootProcess, RunTable, Timer};
 use super::{Config, LISTENER_FD, LOCK_FD};
 use crate::channel::Channel;
 use crate::log::{Kind, Log};
@@ -25,14 +25,14 @@ use crate::record::CoordinatorRecord;
 use crate::sys::identity::{self, Handle};
 use crate::sys::signals::{self, Signals};
 use crate::sys::{clock, inherit, memory, reap};
-use crate::wire::{Attempt, Ended, Guard, Home, Reply, Request, RunKey, VERSION};
+use crate::wire::{Attempt, AttemptPaths, Guard, Reply, Request, RunEnd, RunKey, VERSION};
 
 /// Without a runner and without anything that runs, for this long: whatever there is to
 /// know is in the log, so nobody needs this process any more.
 const IDLE_MAX: Millis = Millis::from_secs(60);
 
 /// After a connection could not be taken.
-const ACCEPT_AGAIN: Millis = Millis::from_secs(1);
+const ACCEPT_RETRY: Millis = Millis::from_secs(1);
 
 /// The connected runner.
 struct Client {
@@ -47,13 +47,13 @@ struct Client {
 pub(super) struct Coordinator {
     pub(super) config: Config,
     pub(super) boot: BootId,
-    pub(super) table: Table,
+    pub(super) table: RunTable,
     pub(super) launcher: Launcher,
     pub(super) queue: Queue,
     pub(super) orphans: Orphans,
-    /// Homes of attempts that are over, to be looked at once others have their place.
-    pub(super) vacated: Vec<Home>,
-    pub(super) killing: Option<Killing>,
+    /// AttemptDirs of attempts that are over, to be looked at once others have their place.
+    pub(super) recyclable: Vec<AttemptPaths>,
+    pub(super) killing: Option<KillAll>,
     pub(super) guard: DeadMan,
     /// `None` while it cannot be written; then what is recorded is known here only.
     pub(super) log: Option<Log>,
@@ -63,9 +63,9 @@ pub(super) struct Coordinator {
     pub(super) records: Vec<CoordinatorRecord>,
     /// What a coordinator before us may have launched and not recorded is not there.
     pub(super) strays_killed: bool,
-    news: News,
+    replies: ReplyBuffer,
     client: Option<Client>,
-    leaving: bool,
+    exit_requested: bool,
     idle_since: Mono,
     /// Connections are taken from then on.
     accept_at: Mono,
@@ -112,25 +112,25 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
     let mut coordinator = Coordinator {
         config,
         boot,
-        table: Table::default(),
+        table: RunTable::default(),
         launcher,
         queue: Queue::default(),
         orphans: Orphans::new(),
-        vacated: Vec::new(),
+        recyclable: Vec::new(),
         killing: None,
         guard: DeadMan::default(),
         log: Some(log),
         log_at: Mono(0),
         records: Vec::new(),
         strays_killed: false,
-        news: News::default(),
+        replies: ReplyBuffer::default(),
         client: None,
-        leaving: false,
+        exit_requested: false,
         idle_since: clock::now().mono,
         accept_at: Mono(0),
     };
     if coordinator.config.successor {
-        coordinator.kill_half_born()?;
+        coordinator.kill_unstarted_children()?;
     } else {
         coordinator.strays_killed = true;
     }
@@ -154,20 +154,20 @@ impl Coordinator {
             // stands for several says nothing about how many.
             self.reap_children()?;
             for run in ready.adopted {
-                self.look_at_one(run);
+                self.poll_adopted(run);
             }
-            self.time_passes();
+            self.handle_timers();
             // Before anything new is heard: what waits has come before it.
-            self.fill_vacancies();
+            self.fill_free_capacity();
             if ready.client {
-                self.read();
+                self.read_requests();
             }
-            self.obey();
-            self.fill_vacancies();
+            self.handle_requests();
+            self.fill_free_capacity();
             if ready.listener {
                 self.accept(listener);
             }
-            self.speak();
+            self.flush_replies();
             if self.is_over() {
                 return Ok(());
             }
@@ -215,12 +215,12 @@ impl Coordinator {
 
     fn next_due(&self) -> Option<Mono> {
         let idle = self.is_idle().then(|| self.idle_since + IDLE_MAX);
-        let killing = self.killing.as_ref().map(Killing::look_at);
+        let killing = self.killing.as_ref().map(KillAll::next_poll_at);
         let accept = Some(self.accept_at).filter(|at| *at > clock::now().mono);
         let log = self.log.is_none().then_some(self.log_at);
         let all = [
             log,
-            self.news.due(self.has_waiting()),
+            self.replies.due(self.has_waiting()),
             self.table.next_due(),
             self.guard.next_due(),
             idle,
@@ -230,19 +230,19 @@ impl Coordinator {
         all.into_iter().flatten().min()
     }
 
-    fn time_passes(&mut self) {
+    fn handle_timers(&mut self) {
         let now = clock::now().mono;
         while let Some(due) = self.table.pop_due(now) {
             match due {
-                Due::Kill(run) => self.kill_stopped(run),
-                Due::Look(run) => self.look(run),
-                Due::Timeout(run) => self.timed_out(run, now),
-                Due::Probe(id) => self.probe_is_late(id),
+                Timer::Kill(run) => self.kill_after_grace(run),
+                Timer::Poll(run) => self.poll_run(run),
+                Timer::Timeout(run) => self.handle_timeout(run, now),
+                Timer::Probe(id) => self.kill_late_probe(id),
             }
         }
         match self.guard.poll(now) {
             Some(GuardAction::Terminate) => {
-                self.say(Reply::GuardFired);
+                self.reply(Reply::GuardFired);
                 self.refuse_waiting();
                 self.terminate_for_guard();
             }
@@ -250,7 +250,7 @@ impl Coordinator {
             None => {}
         }
         if self.killing.is_some() {
-            self.go_on_killing(now);
+            self.continue_killing(now);
         }
     }
 
@@ -267,7 +267,7 @@ impl Coordinator {
                     // No descriptors left, most likely. The caller waits; we go on with what
                     // we have, and look again when something may have changed.
                     eprintln!("coordinator: cannot take a connection: {error}");
-                    self.accept_at = clock::now().mono + ACCEPT_AGAIN;
+                    self.accept_at = clock::now().mono + ACCEPT_RETRY;
                     return;
                 }
             };
@@ -282,9 +282,9 @@ impl Coordinator {
             return Ok(());
         };
         self.write_records();
-        self.news.clear();
+        self.replies.clear();
         if let Some(killing) = &mut self.killing {
-            killing.disown();
+            killing.drop_requester();
         }
         let mut channel = Channel::new(stream)?;
         channel.send(&Reply::Hello {
@@ -303,36 +303,36 @@ impl Coordinator {
         Ok(())
     }
 
-    fn read(&mut self) {
+    fn read_requests(&mut self) {
         let Some(client) = &mut self.client else {
             return;
         };
         let alive = client.channel.flush().and_then(|()| client.channel.fill());
         if !matches!(alive, Ok(true)) {
             // What it said before it went counts: a runner that ends says so and leaves.
-            self.obey();
-            self.lose_client();
+            self.handle_requests();
+            self.drop_client();
         }
     }
 
     /// Carries out what was asked for, up to an order that holds up the others.
-    fn obey(&mut self) {
+    fn handle_requests(&mut self) {
         while self.killing.is_none() {
             let Some(client) = &mut self.client else {
                 return;
             };
             match client.channel.next::<Request>() {
-                Ok(Some(request)) => self.request(request),
+                Ok(Some(request)) => self.handle_request(request),
                 Ok(None) => return,
                 Err(error) => {
                     eprintln!("coordinator: a runner that makes no sense: {error}");
-                    self.lose_client();
+                    self.drop_client();
                 }
             }
         }
     }
 
-    fn request(&mut self, request: Request) {
+    fn handle_request(&mut self, request: Request) {
         let now = clock::now().mono;
         match request {
             Request::Attach { spared } => {
@@ -348,7 +348,7 @@ impl Coordinator {
                 signal,
                 grace,
                 cause,
-            } => self.stop(run, signal, now + grace, cause),
+            } => self.stop_run(run, signal, now + grace, cause),
             Request::KillRun { run } => self.kill_run(run),
             Request::KillStrays => self.kill_strays(),
             Request::KillEverything { id, grace } => self.kill_everything(now, grace, id),
@@ -357,7 +357,7 @@ impl Coordinator {
                 run,
                 launch,
                 timeout,
-            } => self.probe(id, run, *launch, now + timeout),
+            } => self.start_probe(id, run, *launch, now + timeout),
             Request::Adopt {
                 run,
                 at,
@@ -366,7 +366,7 @@ impl Coordinator {
             } => self.adopt(run, at, identity, attempt.map(|it| *it)),
             Request::Forget { run } => self.forget(run),
             Request::Guard(order) => self.extend_guard(order),
-            Request::Exit => self.leaving = true,
+            Request::Exit => self.exit_requested = true,
         }
     }
 
@@ -384,16 +384,16 @@ impl Coordinator {
         }
         match Handle::open(&identity, self.boot) {
             Ok(Some(handle)) => {
-                let swept = attempt.is_some();
+                let sweep_at_end = attempt.is_some();
                 let attempt = attempt.unwrap_or_default();
                 self.queue.occupy(&attempt.claim);
                 let timeout = attempt.timeout;
-                let adopted = Run {
+                let adopted = ProcessRun {
                     tag: attempt.tag.clone(),
                     claim: attempt.claim,
-                    swept,
+                    sweep_at_end,
                     timeout: timeout.map(|span| (at.mono + span, attempt.timeout_grace)),
-                    ..Run::started(at, identity, Body::Adopted(handle))
+                    ..ProcessRun::started(at, identity, RootProcess::Adopted(handle))
                 };
                 self.record(CoordinatorRecord::Started {
                     run,
@@ -403,13 +403,13 @@ impl Coordinator {
                 });
                 self.table.insert(run, adopted);
             }
-            Ok(None) => self.say(Reply::Unknown { run }),
+            Ok(None) => self.reply(Reply::Unknown { run }),
             Err(error) => {
                 eprintln!(
                     "coordinator: cannot hold {run}, pid {}: {error}",
                     identity.pid
                 );
-                self.say(Reply::Unknown { run });
+                self.reply(Reply::Unknown { run });
             }
         }
     }
@@ -428,17 +428,17 @@ impl Coordinator {
     }
 
     /// A run is over: from here on it is known how.
-    pub(super) fn ended(&mut self, ended: Ended) {
+    pub(super) fn finish_run(&mut self, ended: RunEnd) {
         let claim = self.table.end(ended.clone());
         self.queue.release(&claim);
         self.record(CoordinatorRecord::Ended(ended.clone()));
-        self.say(Reply::Ended(ended));
+        self.reply(Reply::Ended(ended));
         self.idle_since = clock::now().mono;
     }
 
     /// Says something to the runner, once everything recorded is written.
-    pub(super) fn say(&mut self, reply: Reply) {
-        self.news.add(reply);
+    pub(super) fn reply(&mut self, reply: Reply) {
+        self.replies.push(reply);
     }
 
     /// The number of the runner, if there is one, and which of its children are not ours.
@@ -447,15 +447,15 @@ impl Coordinator {
         Some((client.pid, &client.spared))
     }
 
-    fn speak(&mut self) {
+    fn flush_replies(&mut self) {
         let now = clock::now().mono;
-        let due = self.news.due(self.has_waiting());
+        let due = self.replies.due(self.has_waiting());
         if self.client.is_some() && due.is_some_and(|due| now < due) {
             // What was recorded since then can wait with it.
             return;
         }
         self.write_records();
-        let replies = self.news.take(now);
+        let replies = self.replies.take(now);
         let Some(client) = &mut self.client else {
             return;
         };
@@ -464,16 +464,16 @@ impl Coordinator {
             .try_for_each(|reply| client.channel.put(reply))
             .and_then(|()| client.channel.flush());
         if sent.is_err() {
-            self.lose_client();
+            self.drop_client();
         }
     }
 
     /// True if launches wait that will be carried out.
     fn has_waiting(&self) -> bool {
-        self.queue.len() > 0 && self.killing.is_none() && !self.leaving
+        self.queue.len() > 0 && self.killing.is_none() && !self.exit_requested
     }
 
-    fn lose_client(&mut self) {
+    fn drop_client(&mut self) {
         self.client = None;
         self.idle_since = clock::now().mono;
         self.write_records();
@@ -488,7 +488,7 @@ impl Coordinator {
     }
 
     fn is_over(&self) -> bool {
-        let told = self.leaving && self.killing.is_none();
+        let told = self.exit_requested && self.killing.is_none();
         let idle = self.is_idle() && clock::now().mono >= self.idle_since + IDLE_MAX;
         // Without a log, what it knows is nowhere else.
         told || (idle && self.log.is_some())

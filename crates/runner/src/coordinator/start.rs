@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::births;
+use super::pid_note;
 use super::serve::log_path;
 use super::{COMMAND, Config, LISTENER_FD, LOCK_FD};
 use crate::channel::Channel;
@@ -22,7 +22,7 @@ use crate::record::CoordinatorRecord;
 use crate::sys::exits::Exits;
 use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{identity, proc, socket};
-use crate::wire::{Guard, Known, Reply, Request, VERSION};
+use crate::wire::{Guard, KnownRun, Reply, Request, VERSION};
 
 const LOCK: &str = "coordinator.lock";
 const SOCKET: &str = "coordinator.sock";
@@ -33,7 +33,7 @@ const GREETING_MAX: Duration = Duration::from_secs(15);
 
 /// How to begin a coordinator.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub struct CoordinatorSpec {
     /// The binary that knows the hidden command.
     pub binary: PathBuf,
     /// The directory of the task's checkpoints.
@@ -48,11 +48,11 @@ pub struct Start {
 }
 
 #[derive(Debug)]
-pub enum Found {
+pub enum Discovery {
     /// A coordinator, and what it knows.
-    Alive(Link, Greeting),
+    Running(Link, Greeting),
     /// None, and nobody else can begin one.
-    Nobody(Vacancy),
+    Absent(StartPermit),
 }
 
 /// What a coordinator says first.
@@ -61,14 +61,14 @@ pub struct Greeting {
     /// The dead-man timer has fired.
     pub fired: bool,
     /// The runs that it knows.
-    pub runs: Vec<Known>,
+    pub runs: Vec<KnownRun>,
     /// The order of the dead-man timer that is in force.
     pub guard: Option<Guard>,
 }
 
 /// The right to begin a coordinator.
 #[derive(Debug)]
-pub struct Vacancy {
+pub struct StartPermit {
     lock: File,
 }
 
@@ -136,13 +136,13 @@ impl AsFd for Link {
     }
 }
 
-impl Start {
+impl CoordinatorSpec {
     /// Finds the coordinator of the task, or the right to begin one. To be called by the
     /// one runner of the task.
     ///
     /// # Errors
     /// If its files cannot be used, or it does not answer.
-    pub fn find(&self) -> io::Result<Found> {
+    pub fn discover(&self) -> io::Result<Discovery> {
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -151,12 +151,12 @@ impl Start {
         let deadline = Instant::now() + GREETING_MAX;
         loop {
             match lock.try_lock() {
-                Ok(()) => return Ok(Found::Nobody(Vacancy { lock })),
+                Ok(()) => return Ok(Discovery::Absent(StartPermit { lock })),
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             match self.connect(deadline) {
-                Ok((link, greeting)) => return Ok(Found::Alive(link, greeting)),
+                Ok((link, greeting)) => return Ok(Discovery::Running(link, greeting)),
                 Err(error) if Instant::now() >= deadline => return Err(error),
                 // It is about to end: then the lock is free in a moment.
                 Err(_) => std::thread::sleep(Duration::from_millis(2)),
@@ -165,7 +165,7 @@ impl Start {
     }
 
     /// An error of a coordinator that did not come to greet: it may have said why.
-    fn with_last_words(&self, error: &io::Error) -> io::Error {
+    fn with_last_stderr_line(&self, error: &io::Error) -> io::Error {
         let path = self.checkpoint.join(STDERR);
         let said = fs::read_to_string(&path).unwrap_or_default();
         let last = said.lines().next_back().unwrap_or("nothing");
@@ -219,7 +219,7 @@ impl Start {
     }
 }
 
-impl Vacancy {
+impl StartPermit {
     /// What the coordinator before has seen; nothing if there was none. Put together it is an
     /// [`Evidence`](crate::record::Evidence). A launch that it did not come to record is in it,
     /// if its process, or how that ended as a child of ours, can be found.
@@ -228,7 +228,7 @@ impl Vacancy {
     /// If its log is damaged or cannot be read.
     pub fn evidence(
         &self,
-        start: &Start,
+        start: &CoordinatorSpec,
         exits: &Exits,
     ) -> Result<Option<Vec<CoordinatorRecord>>, LogError> {
         let path = log_path(&start.checkpoint);
@@ -246,7 +246,7 @@ impl Vacancy {
             && identity::boot_id().is_ok_and(|now| now == boot)
         {
             let reaped = |pid| exits.start_of(pid);
-            let last = births::unrecorded(start, boot, &records, &reaped);
+            let last = pid_note::unrecorded_launch(start, boot, &records, &reaped);
             // Without it that launch counts as lost.
             let last = last.inspect_err(|error| eprintln!("baton: the last launch: {error}"));
             records.extend(last.ok().flatten());
@@ -258,9 +258,9 @@ impl Vacancy {
     ///
     /// # Errors
     /// If it cannot be started, or does not answer.
-    pub fn begin(
+    pub fn start(
         self,
-        start: &Start,
+        start: &CoordinatorSpec,
         spawner: &mut Spawner,
         successor: bool,
     ) -> io::Result<(Link, Greeting)> {
@@ -304,6 +304,6 @@ impl Vacancy {
         drop((self.lock, listener));
         start
             .connect(Instant::now() + GREETING_MAX)
-            .map_err(|error| start.with_last_words(&error))
+            .map_err(|error| start.with_last_stderr_line(&error))
     }
 }

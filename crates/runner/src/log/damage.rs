@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Flaw {
+pub enum DamageKind {
     /// The header is not as it was written.
     Header,
     /// The bytes are no record.
@@ -20,13 +20,13 @@ pub enum Flaw {
 
 /// Where the damaged file is now.
 #[derive(Clone, Debug)]
-pub enum Whereabouts {
+pub enum Quarantine {
     /// Where it was: it was only read.
     Untouched,
     /// Set aside under this name.
     Moved(PathBuf),
     /// Where it was: it could not be set aside.
-    Stuck(Arc<io::Error>),
+    Failed(Arc<io::Error>),
 }
 
 /// A log with something wrong in it and whole records behind that.
@@ -35,8 +35,8 @@ pub struct Damage {
     /// The log.
     pub path: PathBuf,
     /// Where the file is now.
-    pub whereabouts: Whereabouts,
-    pub flaw: Flaw,
+    pub quarantine: Quarantine,
+    pub kind: DamageKind,
     /// The first wrong byte, or the begin of the record that holds it.
     pub offset: u64,
     /// The number of the record that should begin there.
@@ -53,9 +53,9 @@ impl Damage {
     /// The file as it is called now.
     #[must_use]
     pub fn file(&self) -> &Path {
-        match &self.whereabouts {
-            Whereabouts::Moved(to) => to,
-            Whereabouts::Untouched | Whereabouts::Stuck(_) => &self.path,
+        match &self.quarantine {
+            Quarantine::Moved(to) => to,
+            Quarantine::Untouched | Quarantine::Failed(_) => &self.path,
         }
     }
 }
@@ -63,13 +63,13 @@ impl Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, offset, sequence) = (self.path.display(), self.offset, self.sequence);
-        match self.flaw {
-            Flaw::Header => write!(f, "{path} is damaged in its header")?,
-            Flaw::NoRecord => write!(
+        match self.kind {
+            DamageKind::Header => write!(f, "{path} is damaged in its header")?,
+            DamageKind::NoRecord => write!(
                 f,
                 "{path} is damaged at byte {offset}, where record {sequence} should begin"
             )?,
-            Flaw::OutOfOrder { found } => write!(
+            DamageKind::OutOfOrder { found } => write!(
                 f,
                 "{path} is damaged at byte {offset}: record {found} is there instead of record {sequence}"
             )?,
@@ -83,12 +83,12 @@ impl fmt::Display for Damage {
         if let Some(resumes_at) = self.resumes_at {
             write!(f, ", from byte {resumes_at} on")?;
         }
-        match &self.whereabouts {
-            Whereabouts::Untouched => f.write_str(". The file was not changed.")?,
-            Whereabouts::Moved(to) => {
+        match &self.quarantine {
+            Quarantine::Untouched => f.write_str(". The file was not changed.")?,
+            Quarantine::Moved(to) => {
                 write!(f, ". The file was set aside as {}.", to.display())?;
             }
-            Whereabouts::Stuck(error) => {
+            Quarantine::Failed(error) => {
                 write!(
                     f,
                     ". The file could not be set aside and is unchanged: {error}."

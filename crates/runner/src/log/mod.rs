@@ -43,8 +43,8 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use damage::{Damage, Flaw, Whereabouts};
+pub use damage::{Damage, DamageKind, Quarantine};
 pub use error::LogError;
 pub use format::{Kind, RECORD_BYTES_MAX, VERSION};
-pub use read::{Recovered, read, salvage};
+pub use read::{RecoveredLog, read, salvage};
 pub use writer::{Log, set_aside};

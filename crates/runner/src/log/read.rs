@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 use super::damage::Damage;
 use super::error::LogError;
 use super::format::Kind;
-use super::scan::{Rest, scan};
+use super::scan::{Tail, scan};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered<T> {
+pub struct RecoveredLog<T> {
     /// The records, in order.
     pub records: Vec<T>,
     /// The number of the first; the others follow without a gap.
@@ -25,7 +25,7 @@ pub struct Recovered<T> {
 ///
 /// # Errors
 /// If it cannot be read, is no log of this kind, or is damaged.
-pub fn read<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<Recovered<T>, LogError> {
+pub fn read<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<RecoveredLog<T>, LogError> {
     match salvage(path, kind)? {
         (recovered, None) => Ok(recovered),
         (_, Some(damage)) => Err(LogError::Damaged(Box::new(damage))),
@@ -40,7 +40,7 @@ pub fn read<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<Recovered<T>
 pub fn salvage<T: DeserializeOwned>(
     path: &Path,
     kind: Kind,
-) -> Result<(Recovered<T>, Option<Damage>), LogError> {
+) -> Result<(RecoveredLog<T>, Option<Damage>), LogError> {
     let load = || fs::read(path).map_err(|error| LogError::io(path, "read", error));
     salvage_from(load, path, kind)
 }
@@ -50,17 +50,17 @@ pub(super) fn salvage_from<T: DeserializeOwned>(
     mut load: impl FnMut() -> Result<Vec<u8>, LogError>,
     path: &Path,
     kind: Kind,
-) -> Result<(Recovered<T>, Option<Damage>), LogError> {
+) -> Result<(RecoveredLog<T>, Option<Damage>), LogError> {
     let mut bytes = load()?;
     // Whoever opens the log to append may cut a torn tail and write over its place
     // between two of our reads. The mixture looks like damage, but only once.
-    if let Rest::Damaged(_) = scan(path, &bytes, kind)?.rest {
+    if let Tail::Damaged(_) = scan(path, &bytes, kind)?.tail {
         bytes = load()?;
     }
     let scan = scan(path, &bytes, kind)?;
     let recovered = scan.decode(path)?;
-    Ok(match scan.rest {
-        Rest::Damaged(damage) => (recovered, Some(*damage)),
-        Rest::Nothing | Rest::Torn(_) => (recovered, None),
+    Ok(match scan.tail {
+        Tail::Damaged(damage) => (recovered, Some(*damage)),
+        Tail::Clean | Tail::Torn(_) => (recovered, None),
     })
 }

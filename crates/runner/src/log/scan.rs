@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::damage::{Damage, Flaw, Whereabouts};
+use super::damage::{Damage, DamageKind, Quarantine};
 use super::error::LogError;
 use super::format::{self, HEAD_BYTES, HEADER_BYTES, Header, Kind, Record};
-use super::read::Recovered;
+use super::read::RecoveredLog;
 
 /// What comes after the last good record.
 #[derive(Debug)]
-pub(super) enum Rest {
+pub(super) enum Tail {
     /// The end of the file.
-    Nothing,
+    Clean,
     /// So many bytes, and no record among them.
     Torn(u64),
     /// Something that is wrong, and records behind it.
@@ -28,7 +28,7 @@ pub(super) struct Scan<'a> {
     pub(super) records: Vec<(usize, Record<'a>)>,
     /// The end of the last good record.
     pub(super) end: usize,
-    pub(super) rest: Rest,
+    pub(super) tail: Tail,
 }
 
 /// Looks through a whole file.
@@ -56,7 +56,7 @@ pub(super) fn scan<'a>(path: &Path, bytes: &'a [u8], kind: Kind) -> Result<Scan<
                 first: 1,
                 records: Vec::new(),
                 end: 0,
-                rest: Rest::Damaged(damage(path, Flaw::Header, 0, 1, 0, after)),
+                tail: Tail::Damaged(damage(path, DamageKind::Header, 0, 1, 0, after)),
             })
         }
     }
@@ -72,7 +72,7 @@ impl Scan<'_> {
     pub(super) fn decode<T: DeserializeOwned>(
         &self,
         path: &Path,
-    ) -> Result<Recovered<T>, LogError> {
+    ) -> Result<RecoveredLog<T>, LogError> {
         let decode = |&(offset, record): &(usize, Record<'_>)| {
             serde_json::from_slice(record.body).map_err(|source| LogError::Undecodable {
                 path: path.to_owned(),
@@ -81,12 +81,12 @@ impl Scan<'_> {
                 source: Arc::new(source),
             })
         };
-        Ok(Recovered {
+        Ok(RecoveredLog {
             records: self.records.iter().map(decode).collect::<Result<_, _>>()?,
             first_sequence: self.first,
-            torn_bytes: match self.rest {
-                Rest::Torn(bytes) => bytes,
-                Rest::Nothing | Rest::Damaged(_) => 0,
+            torn_bytes: match self.tail {
+                Tail::Torn(bytes) => bytes,
+                Tail::Clean | Tail::Damaged(_) => 0,
             },
         })
     }
@@ -101,33 +101,33 @@ fn records<'a>(path: &Path, bytes: &'a [u8], first: u64) -> Scan<'a> {
         end += record.bytes();
         next += 1;
     }
-    let rest = rest(path, bytes, end, next, records.len() as u64);
+    let tail = tail(path, bytes, end, next, records.len() as u64);
     Scan {
         first,
         records,
         end,
-        rest,
+        tail,
     }
 }
 
-fn rest(path: &Path, bytes: &[u8], end: usize, next: u64, before: u64) -> Rest {
+fn tail(path: &Path, bytes: &[u8], end: usize, next: u64, before: u64) -> Tail {
     let left = bytes.len() - end;
     if left == 0 {
-        return Rest::Nothing;
+        return Tail::Clean;
     }
     // A number far above what this file has room for is chance, not a record. One
     // below `next` is of another log, or a repetition, and must not be cut off either.
     let greatest = next + (left / HEAD_BYTES) as u64;
     let after = survivors(bytes, end, 1..=greatest);
     let Some(resumed) = after.first else {
-        return Rest::Torn(left as u64);
+        return Tail::Torn(left as u64);
     };
-    let flaw = if resumed.0 == end {
-        Flaw::OutOfOrder { found: resumed.1 }
+    let kind = if resumed.0 == end {
+        DamageKind::OutOfOrder { found: resumed.1 }
     } else {
-        Flaw::NoRecord
+        DamageKind::NoRecord
     };
-    Rest::Damaged(damage(path, flaw, end as u64, next, before, after))
+    Tail::Damaged(damage(path, kind, end as u64, next, before, after))
 }
 
 /// Whole records behind the first wrong byte.
@@ -158,7 +158,7 @@ fn survivors(bytes: &[u8], from: usize, sequences: std::ops::RangeInclusive<u64>
 
 fn damage(
     path: &Path,
-    flaw: Flaw,
+    kind: DamageKind,
     offset: u64,
     sequence: u64,
     records_before: u64,
@@ -166,8 +166,8 @@ fn damage(
 ) -> Box<Damage> {
     Box::new(Damage {
         path: path.to_owned(),
-        whereabouts: Whereabouts::Untouched,
-        flaw,
+        quarantine: Quarantine::Untouched,
+        kind,
         offset,
         sequence,
         records_before,

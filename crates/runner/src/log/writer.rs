@@ -8,12 +8,12 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::damage::{Damage, Whereabouts};
+use super::damage::{Damage, Quarantine};
 use super::disk::{Disk, RealDisk};
 use super::error::LogError;
 use super::format::{self, Kind, RECORD_BYTES_MAX};
-use super::read::Recovered;
-use super::scan::{Rest, scan};
+use super::read::RecoveredLog;
+use super::scan::{Tail, scan};
 
 /// How many damaged logs of one name are kept beside it. Each was a person's matter, so
 /// nobody gets there by accident.
@@ -59,7 +59,7 @@ impl Log {
     pub fn open<T: DeserializeOwned>(
         path: &Path,
         kind: Kind,
-    ) -> Result<(Self, Recovered<T>), LogError> {
+    ) -> Result<(Self, RecoveredLog<T>), LogError> {
         Self::open_on(Box::new(RealDisk), path, kind)
     }
 
@@ -183,13 +183,13 @@ impl Log {
         mut disk: Box<dyn Disk>,
         path: &Path,
         kind: Kind,
-    ) -> Result<(Self, Recovered<T>), LogError> {
+    ) -> Result<(Self, RecoveredLog<T>), LogError> {
         let io_error = |doing| move |error| LogError::io(path, doing, error);
         let mut file = disk.open(path).map_err(io_error("open"))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io_error("read"))?;
         let scan = scan(path, &bytes, kind)?;
-        if let Rest::Damaged(damage) = scan.rest {
+        if let Tail::Damaged(damage) = scan.tail {
             return Err(LogError::Damaged(quarantine(disk.as_mut(), damage)));
         }
         let recovered = scan.decode(path)?;
@@ -325,14 +325,14 @@ fn quarantine(disk: &mut dyn Disk, mut damage: Box<Damage>) -> Box<Damage> {
         disk.rename(&path, &to)?;
         Ok(to)
     });
-    damage.whereabouts = match moved {
+    damage.quarantine = match moved {
         Ok(to) => {
             // If this fails, a loss of power may bring the old name back. Then the
             // damage is found again, and that is all.
             let _ = disk.sync_directory(parent(&path));
-            Whereabouts::Moved(to)
+            Quarantine::Moved(to)
         }
-        Err(error) => Whereabouts::Stuck(Arc::new(error)),
+        Err(error) => Quarantine::Failed(Arc::new(error)),
     };
     damage
 }

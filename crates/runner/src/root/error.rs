@@ -10,7 +10,7 @@ use super::TaskId;
 #[derive(Debug)]
 pub enum RootError {
     /// No variable says where the root is.
-    NoPlace,
+    NoDefaultRoot,
     /// This text cannot be the id of a task, for this reason.
     BadId {
         /// The text.
@@ -64,7 +64,7 @@ impl RootError {
 impl fmt::Display for RootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPlace => f.write_str(
+            Self::NoDefaultRoot => f.write_str(
                 "nothing says where the tasks are: give --root DIR, or set BATON_ROOT or HOME",
             ),
             Self::BadId { text, why } => write!(

@@ -31,6 +31,7 @@
 //!
 //! Elsewhere: the format of the log ([`crate::log`]), driving a task (`task`).
 
+mod default_root;
 mod entries;
 mod error;
 mod find;
@@ -38,7 +39,6 @@ mod gc;
 mod id;
 mod lock;
 mod logs;
-mod place;
 mod tree;
 mod utc;
 mod view;
@@ -48,17 +48,18 @@ mod testing;
 
 use std::path::{Path, PathBuf};
 
+pub use default_root::default_root;
 pub use entries::{Entry, Phase};
 pub use error::RootError;
 pub use gc::{
-    GcPlan, GcPolicy, GcReport, LEFTOVER_AGE_MIN, Leftover, Removal, SandboxFate, Why, plan_gc,
+    GcCandidates, GcPolicy, GcReport, LEFTOVER_AGE_MIN, Leftover, Removal, RemovalReason,
+    SandboxAction, find_gc_candidates,
 };
 pub use id::TaskId;
 pub use lock::RunnerLock;
 pub use logs::{LOGS_DIR, RunLogs, Stream, log_dir, open_log, remove_run_logs, run_dirs};
-pub use place::default_place;
 pub use utc::Utc;
-pub use view::{History, Misfit, Step, TaskView, ViewError};
+pub use view::{History, ReplayError, Step, TaskView, ViewError};
 
 /// A directory with tasks in it. It need not exist before [`Root::prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]

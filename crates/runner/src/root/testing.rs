@@ -10,7 +10,7 @@ use baton_model::time::{Millis, Mono, Now, Wall};
 
 use super::{Entry, Phase, Root, TaskId};
 use crate::log::{Kind, Log};
-use crate::record::{Header, Life, RunnerRecord};
+use crate::record::{Header, RunnerRecord, RunnerStart};
 
 /// When tasks of tests begin.
 pub(super) const BEGAN: u64 = 1_700_000_000_000;
@@ -92,14 +92,14 @@ fn write(root: &Root, header: &Header, inputs: &[(u64, Input)]) {
     root.prepare(&id).expect("made");
     root.register(header).expect("written");
     let mut plan = Plan::new(Arc::new(header.spec.clone()), now(BEGAN)).expect("a good task");
-    let life = Life {
+    let life = RunnerStart {
         boot: BootId(1),
         pid: 7,
         began: moment(BEGAN),
     };
     let mut records = vec![
         RunnerRecord::Begun(Box::new(header.clone())),
-        RunnerRecord::Life(life),
+        RunnerRecord::RunnerStarted(life),
     ];
     for (at, input) in inputs {
         let step = plan.handle(now(*at), *input);

@@ -14,7 +14,7 @@ use baton_model::time::{Millis, Now, Wall};
 
 use super::{Entry, Phase, Root, RootError};
 use crate::log::{self, Kind, LogError};
-use crate::record::{Header, Life, RunnerRecord};
+use crate::record::{Header, RunnerRecord, RunnerStart};
 
 /// A task that was looked at.
 #[derive(Clone, Debug)]
@@ -44,17 +44,17 @@ pub struct History {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Another life of the runner began.
-    Life(Life),
+    RunnerStarted(RunnerStart),
     /// The plan changed.
     Event(PlanEvent),
 }
 
 /// A record that does not follow from the ones before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct ReplayError {
     /// Its place in the log, from 0.
     pub record: usize,
-    pub why: ApplyError,
+    pub cause: ApplyError,
 }
 
 /// Why a task cannot be shown.
@@ -69,7 +69,7 @@ pub enum ViewError {
     /// The definition or the snapshot in the log is not one.
     Plan(PlanError),
     /// The log contradicts itself.
-    Misfit(Misfit),
+    Replay(ReplayError),
     /// Something else of the task cannot be read.
     Root(RootError),
 }
@@ -80,7 +80,7 @@ impl History {
     ///
     /// # Errors
     /// If not even a beginning can be made of them.
-    pub fn replay(records: Vec<RunnerRecord>) -> Result<(Self, Option<Misfit>), ViewError> {
+    pub fn replay(records: Vec<RunnerRecord>) -> Result<(Self, Option<ReplayError>), ViewError> {
         let mut records = records.into_iter().enumerate().peekable();
         let Some((_, RunnerRecord::Begun(header))) = records.next() else {
             return Err(ViewError::NoHeader);
@@ -104,9 +104,15 @@ impl History {
             steps: Vec::new(),
             plan: plan.map_err(ViewError::Plan)?,
         };
-        for (place, record) in records {
-            if let Err(why) = history.take(record) {
-                return Ok((history, Some(Misfit { record: place, why })));
+        for (position, record) in records {
+            if let Err(cause) = history.take(record) {
+                return Ok((
+                    history,
+                    Some(ReplayError {
+                        record: position,
+                        cause,
+                    }),
+                ));
             }
         }
         Ok((history, None))
@@ -114,7 +120,7 @@ impl History {
 
     fn take(&mut self, record: RunnerRecord) -> Result<(), ApplyError> {
         match record {
-            RunnerRecord::Life(life) => self.steps.push(Step::Life(life)),
+            RunnerRecord::RunnerStarted(life) => self.steps.push(Step::RunnerStarted(life)),
             RunnerRecord::Event(event) => {
                 self.plan.apply(&event)?;
                 self.steps.push(Step::Event(event));
@@ -130,9 +136,9 @@ impl History {
     }
 
     /// The lives of the runner that the log knows of.
-    pub fn lives(&self) -> impl Iterator<Item = &Life> + '_ {
+    pub fn runner_starts(&self) -> impl Iterator<Item = &RunnerStart> + '_ {
         self.steps.iter().filter_map(|step| match step {
-            Step::Life(life) => Some(life),
+            Step::RunnerStarted(life) => Some(life),
             Step::Event(_) => None,
         })
     }
@@ -141,7 +147,7 @@ impl History {
     pub fn events(&self) -> impl Iterator<Item = &PlanEvent> + '_ {
         self.steps.iter().filter_map(|step| match step {
             Step::Event(event) => Some(event),
-            Step::Life(_) => None,
+            Step::RunnerStarted(_) => None,
         })
     }
 
@@ -188,7 +194,7 @@ impl TaskView {
         let torn_bytes = read.torn_bytes;
         let history = match History::replay(read.records)? {
             (history, None) => history,
-            (_, Some(misfit)) => return Err(ViewError::Misfit(misfit)),
+            (_, Some(error)) => return Err(ViewError::Replay(error)),
         };
         Ok(Self {
             samples: root.samples(&entry.id),
@@ -223,12 +229,12 @@ impl TaskView {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { record, why } = self;
+        let Self { record, cause } = self;
         write!(
             f,
-            "record {record} does not follow from the ones before: {why}"
+            "record {record} does not follow from the ones before: {cause}"
         )
     }
 }
@@ -240,7 +246,7 @@ impl fmt::Display for ViewError {
             Self::Log(error) => error.fmt(f),
             Self::NoHeader => f.write_str("the log does not begin with a header"),
             Self::Plan(error) => error.fmt(f),
-            Self::Misfit(misfit) => misfit.fmt(f),
+            Self::Replay(error) => error.fmt(f),
             Self::Root(error) => error.fmt(f),
         }
     }
@@ -265,7 +271,7 @@ mod tests {
             Some(Wall(BEGAN + 5_000))
         );
         assert!(view.is_over() && !view.driven && !view.is_orphaned());
-        assert_eq!(view.history.lives().count(), 1);
+        assert_eq!(view.history.runner_starts().count(), 1);
         assert!(view.history.events().count() > 3);
         let at = view.history.now(Wall(BEGAN + 6_000));
         assert_eq!(at.mono.since(view.history.last().mono), Millis(1_000));
@@ -299,11 +305,8 @@ mod tests {
     fn records_that_do_not_fit_are_reported_after_what_does() {
         let (_dir, root) = temp_root();
         let begun = || RunnerRecord::Begun(Box::new(header(&root, "a", 0)));
-        let (history, misfit) = History::replay(vec![begun(), begun()]).expect("a beginning");
-        assert_eq!(
-            (history.steps.len(), misfit.map(|m| m.record)),
-            (0, Some(1))
-        );
+        let (history, error) = History::replay(vec![begun(), begun()]).expect("a beginning");
+        assert_eq!((history.steps.len(), error.map(|m| m.record)), (0, Some(1)));
         assert!(matches!(
             History::replay(Vec::new()),
             Err(ViewError::NoHeader)
@@ -326,8 +329,8 @@ mod tests {
             RunnerRecord::Begun(Box::new(view.history.header.clone())),
             RunnerRecord::Snapshot(view.history.plan.snapshot()),
         ];
-        let (history, misfit) = History::replay(records).expect("a snapshot");
-        assert_eq!(misfit, None);
+        let (history, error) = History::replay(records).expect("a snapshot");
+        assert_eq!(error, None);
         assert!(history.compacted && history.steps.is_empty());
         assert_eq!(history.plan.snapshot(), view.history.plan.snapshot());
     }

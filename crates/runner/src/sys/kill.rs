@@ -58,7 +58,7 @@ pub struct Sweep<'a> {
 }
 
 #[derive(Default)]
-struct Found {
+struct SweepScan {
     /// Those that are meant and live.
     live: Vec<Stat>,
     /// Those that are meant and wait for their parent to reap them. As long as their
@@ -116,7 +116,7 @@ impl Sweep<'_> {
     }
 
     /// Stops everybody until nobody new is found; gives what was found last.
-    fn freeze(&self, reader: &mut Reader, deadline: Mono) -> io::Result<Found> {
+    fn freeze(&self, reader: &mut Reader, deadline: Mono) -> io::Result<SweepScan> {
         let mut stopped = HashSet::new();
         loop {
             let found = self.scan(reader)?;
@@ -133,7 +133,7 @@ impl Sweep<'_> {
         }
     }
 
-    fn scan(&self, reader: &mut Reader) -> io::Result<Found> {
+    fn scan(&self, reader: &mut Reader) -> io::Result<SweepScan> {
         let tree = Tree::new(reader.all()?);
         let mut known = HashSet::new();
         let mut meant = Vec::new();
@@ -153,7 +153,7 @@ impl Sweep<'_> {
             }
         }
         let me = std::process::id();
-        let mut found = Found::default();
+        let mut found = SweepScan::default();
         for pid in meant {
             let Some(stat) = tree.get(pid) else {
                 continue;

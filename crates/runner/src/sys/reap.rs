@@ -12,7 +12,7 @@ use super::raw::{self, Child};
 
 /// A child that has been let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reaped {
+pub struct ReapedChild {
     /// Its number, which anybody may have from now on.
     pub pid: u32,
     pub status: ExitStatus,
@@ -40,7 +40,7 @@ pub fn reap(pid: u32) -> io::Result<()> {
 
 /// What a child has used, it and those of its own that it has waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Used {
+pub struct ChildUsage {
     /// Processor time, in microseconds.
     pub cpu_us: u64,
     /// The most memory that one of them had in use, in bytes.
@@ -51,9 +51,9 @@ pub struct Used {
 ///
 /// # Errors
 /// If it is not our child.
-pub fn reap_counted(pid: u32) -> io::Result<Option<Used>> {
+pub fn reap_counted(pid: u32) -> io::Result<Option<ChildUsage>> {
     let used = raw::reap_counted(pid)?;
-    Ok(used.map(|(cpu_us, peak_kib)| Used {
+    Ok(used.map(|(cpu_us, peak_kib)| ChildUsage {
         cpu_us,
         memory_peak_bytes: peak_kib.saturating_mul(1024),
     }))
@@ -63,12 +63,12 @@ pub fn reap_counted(pid: u32) -> io::Result<Option<Used>> {
 ///
 /// # Errors
 /// As [`next_exited`] and [`reap`].
-pub fn reap_next() -> io::Result<Option<Reaped>> {
+pub fn reap_next() -> io::Result<Option<ReapedChild>> {
     let Some((pid, status)) = next_exited()? else {
         return Ok(None);
     };
     reap(pid)?;
-    Ok(Some(Reaped { pid, status }))
+    Ok(Some(ReapedChild { pid, status }))
 }
 
 /// Waits for a child to end, and lets it go.

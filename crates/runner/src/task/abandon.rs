@@ -11,7 +11,7 @@ use baton_model::time::Millis;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Options, Task, TaskError};
-use crate::coordinator::{Found, Link, Start};
+use crate::coordinator::{CoordinatorSpec, Discovery, Link};
 use crate::root::{Entry, Root};
 use crate::sys::reap;
 use crate::sys::spawn::Spawner;
@@ -31,7 +31,7 @@ impl Task {
         super::open::must_be_ours(&header)?;
         let _lock = root.lock(&entry.id)?;
         reap::become_subreaper().map_err(TaskError::io("become the subreaper"))?;
-        let start = Start {
+        let start = CoordinatorSpec {
             binary: options.binary.clone(),
             checkpoint: root.checkpoint(&entry.id),
             sandbox: PathBuf::from(&header.sandbox),
@@ -50,10 +50,10 @@ impl Task {
     }
 }
 
-fn kill(start: &Start) -> io::Result<u32> {
-    let mut link = match start.find()? {
-        Found::Alive(link, _) => link,
-        Found::Nobody(vacancy) => vacancy.begin(start, &mut Spawner::new()?, true)?.0,
+fn kill(start: &CoordinatorSpec) -> io::Result<u32> {
+    let mut link = match start.discover()? {
+        Discovery::Running(link, _) => link,
+        Discovery::Absent(permit) => permit.start(start, &mut Spawner::new()?, true)?.0,
     };
     link.send(&Request::KillEverything {
         id: 1,

@@ -17,11 +17,11 @@ use baton_model::task::{Identity, LiveRun, Moment, ProcessNo};
 
 use super::{Task, TaskError, Watcher};
 use crate::checks::Checks;
-use crate::coordinator::{Found, Greeting, Link, Vacancy};
+use crate::coordinator::{Discovery, Greeting, Link, StartPermit};
 use crate::record::Evidence;
 use crate::sys::identity::ExitStatus;
 use crate::sys::{clock, identity, random};
-use crate::wire::{Ended, Known, Request, RunKey};
+use crate::wire::{KnownRun, Request, RunEnd, RunKey};
 
 /// So many coordinators in a row may die while we meet them. One that is killed then is no
 /// reason to stop; one that never lives has a reason of its own.
@@ -63,11 +63,11 @@ impl Task {
     fn meet(&mut self, watcher: &mut dyn Watcher) -> Result<Link, TaskError> {
         let found = self
             .start
-            .find()
+            .discover()
             .map_err(TaskError::io("reach the coordinator"))?;
         let (mut link, known) = match found {
-            Found::Alive(link, greeting) => (link, greeting.runs),
-            Found::Nobody(vacancy) => self.replace_coordinator(vacancy, watcher)?,
+            Discovery::Running(link, greeting) => (link, greeting.runs),
+            Discovery::Absent(permit) => self.replace_coordinator(permit, watcher)?,
         };
         let spared = self.strangers.clone();
         link.send(&Request::Attach { spared })
@@ -96,10 +96,10 @@ impl Task {
 
     fn replace_coordinator(
         &mut self,
-        vacancy: Vacancy,
+        permit: StartPermit,
         watcher: &mut dyn Watcher,
-    ) -> Result<(Link, Vec<Known>), TaskError> {
-        let evidence = vacancy.evidence(&self.start, &self.exits)?;
+    ) -> Result<(Link, Vec<KnownRun>), TaskError> {
+        let evidence = permit.evidence(&self.start, &self.exits)?;
         let successor = self.successor || evidence.is_some();
         // A task that has ended told it to leave; nothing was lost with it.
         if evidence.is_some() && self.plan.outcome().is_none() {
@@ -112,8 +112,8 @@ impl Task {
         self.take_reports(&known);
         self.lose_the_unseen();
         self.commit(watcher)?;
-        let (link, Greeting { runs, .. }) = vacancy
-            .begin(&self.start, &mut self.spawner, successor)
+        let (link, Greeting { runs, .. }) = permit
+            .start(&self.start, &mut self.spawner, successor)
             .map_err(TaskError::io("start the coordinator"))?;
         Ok((link, runs))
     }
@@ -135,7 +135,7 @@ impl Task {
 
     /// Reports everything that this coordinator knows, and hands over what it does not: the
     /// runs of one that is dead.
-    fn take_over(&mut self, link: &mut Link, known: Vec<Known>) -> Result<(), TaskError> {
+    fn take_over(&mut self, link: &mut Link, known: Vec<KnownRun>) -> Result<(), TaskError> {
         self.take_reports(&known);
         let owned: BTreeSet<RunKey> = known.iter().map(|known| known.run).collect();
         let live: Vec<(ProcessNo, LiveRun)> =
@@ -204,7 +204,7 @@ impl Task {
         }
     }
 
-    fn take_reports(&mut self, known: &[Known]) {
+    fn take_reports(&mut self, known: &[KnownRun]) {
         for known in known {
             let run = known.run;
             if let Some((at, identity)) = known.started {
@@ -231,7 +231,7 @@ impl Task {
     }
 
     /// A run is over.
-    pub(super) fn ended(&mut self, ended: &Ended) {
+    pub(super) fn ended(&mut self, ended: &RunEnd) {
         let live = self.plan.process(ended.run.process).and_then(|p| p.live);
         if let Some(live) = live.filter(|live| live.run == ended.run.run) {
             if let Some(who) = live.identity {

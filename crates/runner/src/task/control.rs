@@ -20,7 +20,7 @@ const CALLERS_MAX: usize = 64;
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ask {
+pub enum ControlRequest {
     /// The end: with final processes, or at once.
     Kill {
         /// At once.
@@ -31,16 +31,16 @@ pub enum Ask {
 /// What is answered, when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum ControlReply {
     /// The task has ended in this state.
     Ended(AttemptState),
 }
 
 /// How long callers wait after one could not be taken.
-const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 /// How long an answer is waited for before the caller is told that it is.
-const PATIENCE: Millis = Millis::from_secs(5);
+const NOTICE_INTERVAL: Millis = Millis::from_secs(5);
 
 /// The runner's end.
 #[derive(Debug)]
@@ -73,14 +73,14 @@ impl Control {
     }
 
     /// What was asked since the last time: each a kill, at once or not.
-    pub(super) fn asked(&mut self) -> Vec<bool> {
+    pub(super) fn take_kill_requests(&mut self) -> Vec<bool> {
         self.accept();
         let mut kills = Vec::new();
         self.callers.retain_mut(|caller| {
             let alive = caller.fill().unwrap_or(false);
             loop {
-                match caller.next::<Ask>() {
-                    Ok(Some(Ask::Kill { now })) => kills.push(now),
+                match caller.next::<ControlRequest>() {
+                    Ok(Some(ControlRequest::Kill { now })) => kills.push(now),
                     Ok(None) => return alive,
                     Err(_) => return false,
                 }
@@ -101,7 +101,7 @@ impl Control {
                 Err(_) => {
                     // No descriptors left, most likely: without a pause we would do nothing
                     // else than try.
-                    self.accept_at = Some(Instant::now() + ACCEPT_AGAIN);
+                    self.accept_at = Some(Instant::now() + ACCEPT_RETRY);
                     return;
                 }
             };
@@ -113,10 +113,10 @@ impl Control {
     }
 
     /// Tells everybody who has asked that it is over.
-    pub(super) fn tell_all(&mut self, state: AttemptState) {
+    pub(super) fn answer_all(&mut self, state: AttemptState) {
         for caller in &mut self.callers {
             // Whoever is gone does not want to know.
-            let _ = caller.send(&Told::Ended(state));
+            let _ = caller.send(&ControlReply::Ended(state));
         }
     }
 }
@@ -127,7 +127,11 @@ impl Control {
 ///
 /// # Errors
 /// If the socket cannot be used.
-pub fn ask(path: &Path, ask: Ask, waiting: &mut dyn FnMut(u32)) -> io::Result<Option<Told>> {
+pub fn send_control_request(
+    path: &Path,
+    request: ControlRequest,
+    waiting: &mut dyn FnMut(u32),
+) -> io::Result<Option<ControlReply>> {
     let stream: UnixStream = match socket::connect(path) {
         Ok(stream) => stream,
         Err(error)
@@ -142,12 +146,12 @@ pub fn ask(path: &Path, ask: Ask, waiting: &mut dyn FnMut(u32)) -> io::Result<Op
     };
     let runner = inherit::trusted_peer(stream.as_fd())?;
     let mut channel = Channel::new(stream)?;
-    if channel.send(&ask).is_err() {
+    if channel.send(&request).is_err() {
         return Ok(None);
     }
-    let patience = clock::timeout(PATIENCE);
+    let interval = clock::timeout(NOTICE_INTERVAL);
     loop {
-        let ready = poll(&mut [PollFd::new(&channel, PollFlags::IN)], Some(&patience))?;
+        let ready = poll(&mut [PollFd::new(&channel, PollFlags::IN)], Some(&interval))?;
         if let (0, Some(runner)) = (ready, runner) {
             waiting(runner);
         }

@@ -70,7 +70,7 @@ impl Task {
                 self.feed(kill_input(kills > 1));
             }
             self.listen(watcher)?;
-            for now in self.control.asked() {
+            for now in self.control.take_kill_requests() {
                 self.feed(kill_input(now));
             }
             self.time_passes(watcher);
@@ -197,7 +197,7 @@ impl Task {
         let first = [
             RunnerRecord::Begun(Box::new(self.header.clone())),
             RunnerRecord::Snapshot(self.plan.snapshot()),
-            RunnerRecord::Life(self.life),
+            RunnerRecord::RunnerStarted(self.life),
         ];
         Ok(self.log.replace(&first)?)
     }

@@ -49,16 +49,16 @@ use baton_model::task::{Identity, PlanEvent, TaskSpec};
 use baton_model::time::{Millis, Mono, Now};
 
 use crate::checks::Checks;
-use crate::coordinator::{Link, Start};
+use crate::coordinator::{CoordinatorSpec, Link};
 use crate::log::Log;
-use crate::record::{Header, Life};
+use crate::record::{Header, RunnerStart};
 use crate::root::{Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::exits::Exits;
 use crate::sys::spawn::Spawner;
 use crate::wire::RunKey;
 
-pub use control::{Ask, Told, ask};
+pub use control::{ControlReply, ControlRequest, send_control_request};
 pub use error::TaskError;
 pub use launch::is_shown;
 pub use open::NewTask;
@@ -91,9 +91,9 @@ pub trait Watcher {
 
 /// A watcher that looks away.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Blind;
+pub struct NoopWatcher;
 
-impl Watcher for Blind {
+impl Watcher for NoopWatcher {
     fn event(&mut self, _: &PlanEvent, _: &Plan) {}
     fn note(&mut self, _: &str) {}
     fn refresh(&mut self, _: &Plan, _: Now) {}
@@ -111,7 +111,7 @@ pub struct Task {
     spec: Arc<TaskSpec>,
     plan: Plan,
     boot: BootId,
-    life: Life,
+    life: RunnerStart,
     /// The host has booted since the life before.
     boot_changed: bool,
     /// Something ran in a life before, so something may be left of it.
@@ -131,7 +131,7 @@ pub struct Task {
     /// Children that this process had before it was a runner: not the task's.
     strangers: Vec<Identity>,
     link: Option<Link>,
-    start: Start,
+    start: CoordinatorSpec,
     launches: launch::Launches,
     spawner: Spawner,
     checks: Checks,

@@ -13,9 +13,9 @@ use super::control::Control;
 use super::launch::{INHERITED, Launches};
 use super::{Options, Task, TaskError};
 use crate::checks::Checks;
-use crate::coordinator::Start;
+use crate::coordinator::CoordinatorSpec;
 use crate::log::{self, Kind, Log};
-use crate::record::{Header, Life, RunnerRecord};
+use crate::record::{Header, RunnerRecord, RunnerStart};
 use crate::root::{Phase, Root, RunnerLock, TaskId};
 use crate::samples::{Ring, Sampler};
 use crate::sys::cgroup;
@@ -73,7 +73,7 @@ impl Task {
         let life = life(boot, clock::now());
         let first = [
             RunnerRecord::Begun(Box::new(header.clone())),
-            RunnerRecord::Life(life),
+            RunnerRecord::RunnerStarted(life),
         ];
         let log = Log::create(&root.runner_log(id), Kind::Runner, &first)?;
         root.register(&header)?;
@@ -119,7 +119,7 @@ impl Task {
         let ended = replayed.plan.outcome().is_some();
         let finished = ended && root.phase(id)? == Some(Phase::Finished);
         if !finished {
-            log.append(&[RunnerRecord::Life(life)])?;
+            log.append(&[RunnerRecord::RunnerStarted(life)])?;
             log.sync()?;
         }
         let mut task = Self::assemble(root, id, lock, options, replayed, log, life)?;
@@ -134,7 +134,7 @@ impl Task {
         options: &Options,
         replayed: Replayed,
         log: Log,
-        life: Life,
+        life: RunnerStart,
     ) -> Result<Self, TaskError> {
         let Replayed {
             header,
@@ -145,7 +145,7 @@ impl Task {
         // The children of a coordinator that dies come to us, with their exit status.
         reap::become_subreaper().map_err(TaskError::io("become the subreaper"))?;
         let spec = Arc::new(header.spec.clone());
-        let start = Start {
+        let start = CoordinatorSpec {
             binary: options.binary.clone(),
             sandbox: PathBuf::from(&header.sandbox),
             mark: header.mark.clone(),
@@ -232,7 +232,7 @@ struct Replayed {
     plan: Plan,
     /// The life that has decided last. One that came after it and decided nothing has not
     /// changed what the plan knows of boots and clocks.
-    last_life: Option<Life>,
+    last_life: Option<RunnerStart>,
 }
 
 fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
@@ -256,7 +256,7 @@ fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
                 plan.apply(&event)?;
                 last_life = life;
             }
-            RunnerRecord::Life(began) => {
+            RunnerRecord::RunnerStarted(began) => {
                 life = Some(began);
                 last_life = last_life.or(life);
             }
@@ -272,8 +272,8 @@ fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
     })
 }
 
-fn life(boot: BootId, now: Now) -> Life {
-    Life {
+fn life(boot: BootId, now: Now) -> RunnerStart {
+    RunnerStart {
         boot,
         pid: std::process::id(),
         began: now.into(),

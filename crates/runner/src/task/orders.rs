@@ -190,7 +190,7 @@ impl Task {
             watcher.note(&format!("the cgroup of the task stays behind: {error}"));
         }
         self.root.finish(&self.id)?;
-        self.control.tell_all(state);
+        self.control.answer_all(state);
         self.finished = true;
         Ok(())
     }

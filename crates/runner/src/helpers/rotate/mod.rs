@@ -47,7 +47,7 @@ const IGNORED: [i32; 6] = [
 /// called wrongly.
 #[must_use]
 pub fn rotate(args: &[String]) -> i32 {
-    let Some(asked) = Asked::parse(args) else {
+    let Some(asked) = RotateArgs::parse(args) else {
         eprintln!("usage: baton __rotate NAME SIZE BACKUPS, with a directory as descriptor 3");
         return BAD_USAGE;
     };
@@ -60,13 +60,13 @@ pub fn rotate(args: &[String]) -> i32 {
     }
 }
 
-struct Asked<'a> {
+struct RotateArgs<'a> {
     name: &'a str,
     size: u64,
     backups: u32,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RotateArgs<'a> {
     fn parse(args: &'a [String]) -> Option<Self> {
         let [name, size, backups] = args else {
             return None;
@@ -83,7 +83,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-fn run(asked: &Asked<'_>) -> io::Result<()> {
+fn run(asked: &RotateArgs<'_>) -> io::Result<()> {
     signals::ignore(&IGNORED);
     let directory = inherit::descriptor(LOG_DIRECTORY_FD)?;
     // Not `Stdin` itself, which has a buffer and a lock of its own.

@@ -4,16 +4,16 @@ use super::*;
 
 #[test]
 fn every_flipped_bit_is_noticed_and_no_wrong_record_is_read() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(5);
-    let whole = place.log_of(&notes);
+    let whole = dir.log_of(&notes);
     let boundaries = boundaries(&notes);
     for bit in 0..whole.len() * 8 {
         let at = bit / 8;
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (bit % 8);
-        place.put(&bytes);
-        let result = read::<String>(&place.path(), Kind::Runner);
+        dir.put(&bytes);
+        let result = read::<String>(&dir.path(), Kind::Runner);
         let Some(hit) = boundaries
             .windows(2)
             .position(|pair| at >= pair[0] && at < pair[1])
@@ -21,7 +21,7 @@ fn every_flipped_bit_is_noticed_and_no_wrong_record_is_read() {
             match error_of(result) {
                 LogError::NotALog { .. } => assert!(at < 8, "byte {at}"),
                 LogError::Damaged(damage) => {
-                    assert_eq!(damage.flaw, Flaw::Header);
+                    assert_eq!(damage.kind, DamageKind::Header);
                     assert_eq!((damage.records_before, damage.records_after), (0, 5));
                 }
                 other => panic!("byte {at}: {other}"),
@@ -37,7 +37,7 @@ fn every_flipped_bit_is_noticed_and_no_wrong_record_is_read() {
         let damage = damage_of(result);
         assert_eq!(damage.offset, boundaries[hit] as u64, "bit {bit}");
         assert_eq!(damage.sequence, hit as u64 + 1, "bit {bit}");
-        assert_eq!(damage.flaw, Flaw::NoRecord, "bit {bit}");
+        assert_eq!(damage.kind, DamageKind::NoRecord, "bit {bit}");
         assert_eq!(damage.records_before, hit as u64, "bit {bit}");
         assert_eq!(damage.records_after, 4 - hit as u64, "bit {bit}");
         assert_eq!(damage.resumes_at, Some(boundaries[hit + 1] as u64));
@@ -46,26 +46,26 @@ fn every_flipped_bit_is_noticed_and_no_wrong_record_is_read() {
 
 #[test]
 fn a_damaged_log_is_set_aside_and_the_report_says_where_and_what_to_do() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(6);
-    let mut bytes = place.log_of(&notes);
+    let mut bytes = dir.log_of(&notes);
     let offset = boundaries(&notes)[2];
     bytes[offset + 20] ^= 0x10;
-    place.put(&bytes);
+    dir.put(&bytes);
 
-    let error = error_of(place.open());
-    let aside = place.directory.path().join("runner.damaged-1");
+    let error = error_of(dir.open());
+    let aside = dir.directory.path().join("runner.damaged-1");
     let text = error.to_string();
     let LogError::Damaged(damage) = error else {
         panic!("refused for another reason: {text}");
     };
     assert_eq!((damage.offset, damage.sequence), (offset as u64, 3));
     assert_eq!((damage.records_before, damage.records_after), (2, 3));
-    assert!(matches!(&damage.whereabouts, Whereabouts::Moved(to) if *to == aside));
+    assert!(matches!(&damage.quarantine, Quarantine::Moved(to) if *to == aside));
     assert_eq!(damage.file(), aside);
-    assert_eq!(place.names(), ["runner.damaged-1"]);
+    assert_eq!(dir.names(), ["runner.damaged-1"]);
     assert_eq!(fs::read(&aside).expect("set aside"), bytes);
-    let path = place.path();
+    let path = dir.path();
     for part in [
         format!("{} is damaged at byte {offset}", path.display()),
         "where record 3 should begin".to_owned(),
@@ -76,66 +76,66 @@ fn a_damaged_log_is_set_aside_and_the_report_says_where_and_what_to_do() {
     ] {
         assert!(text.contains(&part), "{part:?} is missing in: {text}");
     }
-    assert!(error_of(place.open()).is_missing());
+    assert!(error_of(dir.open()).is_missing());
 }
 
 #[test]
 fn logs_set_aside_earlier_are_kept() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(3);
-    let mut bytes = place.log_of(&notes);
+    let mut bytes = dir.log_of(&notes);
     bytes[40] ^= 1;
     for number in 1..=3 {
-        place.put(&bytes);
-        damage_of(place.open());
+        dir.put(&bytes);
+        damage_of(dir.open());
         let name = format!("runner.damaged-{number}");
-        assert!(place.names().contains(&name));
+        assert!(dir.names().contains(&name));
     }
-    assert_eq!(place.names().len(), 3);
+    assert_eq!(dir.names().len(), 3);
 }
 
 #[test]
 fn reading_or_salvaging_a_damaged_log_leaves_it_where_it_is() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(4);
-    let mut bytes = place.log_of(&notes);
+    let mut bytes = dir.log_of(&notes);
     bytes[boundaries(&notes)[2] + 1] ^= 1;
-    place.put(&bytes);
-    let damage = damage_of(read::<String>(&place.path(), Kind::Runner));
-    assert!(matches!(damage.whereabouts, Whereabouts::Untouched));
+    dir.put(&bytes);
+    let damage = damage_of(read::<String>(&dir.path(), Kind::Runner));
+    assert!(matches!(damage.quarantine, Quarantine::Untouched));
     assert!(damage.to_string().contains("The file was not changed."));
 
-    let (before, damage) = salvage::<String>(&place.path(), Kind::Runner).expect("salvaged");
+    let (before, damage) = salvage::<String>(&dir.path(), Kind::Runner).expect("salvaged");
     assert_eq!(before.records, notes[..2]);
     assert_eq!(damage.expect("a report").sequence, 3);
-    assert_eq!(place.names(), ["runner"]);
-    assert_eq!(place.bytes(), bytes);
+    assert_eq!(dir.names(), ["runner"]);
+    assert_eq!(dir.bytes(), bytes);
 }
 
 #[test]
 fn salvaging_a_good_log_reports_no_damage() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(2);
-    place.log_of(&notes);
-    let (all, damage) = salvage::<String>(&place.path(), Kind::Runner).expect("read");
+    dir.log_of(&notes);
+    let (all, damage) = salvage::<String>(&dir.path(), Kind::Runner).expect("read");
     assert_eq!(all.records, notes);
     assert!(damage.is_none());
 }
 
 #[test]
 fn a_record_cut_out_of_the_middle_is_noticed_by_its_number() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(5);
-    let whole = place.log_of(&notes);
+    let whole = dir.log_of(&notes);
     let boundaries = boundaries(&notes);
     // Not the last one: without it the log is whole.
     for missing in 0..4 {
         let mut bytes = whole[..boundaries[missing]].to_vec();
         bytes.extend_from_slice(&whole[boundaries[missing + 1]..]);
-        place.put(&bytes);
-        let damage = damage_of(read::<String>(&place.path(), Kind::Runner));
+        dir.put(&bytes);
+        let damage = damage_of(read::<String>(&dir.path(), Kind::Runner));
         let (sequence, found) = (missing as u64 + 1, missing as u64 + 2);
-        assert_eq!(damage.flaw, Flaw::OutOfOrder { found });
+        assert_eq!(damage.kind, DamageKind::OutOfOrder { found });
         assert_eq!(damage.sequence, sequence);
         assert_eq!(damage.offset, boundaries[missing] as u64);
         assert_eq!(damage.records_after, 4 - missing as u64);
@@ -147,26 +147,26 @@ fn a_record_cut_out_of_the_middle_is_noticed_by_its_number() {
 
 #[test]
 fn a_record_that_is_there_twice_is_noticed() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(3);
-    let whole = place.log_of(&notes);
+    let whole = dir.log_of(&notes);
     let mut bytes = whole.clone();
     bytes.extend_from_slice(&whole[boundaries(&notes)[2]..]);
-    place.put(&bytes);
-    let damage = damage_of(place.open());
-    assert_eq!(damage.flaw, Flaw::OutOfOrder { found: 3 });
+    dir.put(&bytes);
+    let damage = damage_of(dir.open());
+    assert_eq!(damage.kind, DamageKind::OutOfOrder { found: 3 });
     assert_eq!((damage.sequence, damage.records_before), (4, 3));
 }
 
 #[test]
 fn a_second_log_behind_the_first_is_damage_and_not_cut_off() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(3);
-    let whole = place.log_of(&notes);
+    let whole = dir.log_of(&notes);
     let twice = [&whole[..], &whole[..]].concat();
-    place.put(&twice);
-    let damage = damage_of(place.open());
-    assert_eq!(damage.flaw, Flaw::NoRecord);
+    dir.put(&twice);
+    let damage = damage_of(dir.open());
+    assert_eq!(damage.kind, DamageKind::NoRecord);
     assert_eq!(damage.offset, whole.len() as u64);
     assert_eq!((damage.records_before, damage.records_after), (3, 3));
     assert_eq!(fs::read(damage.file()).expect("set aside"), twice);
@@ -174,26 +174,26 @@ fn a_second_log_behind_the_first_is_damage_and_not_cut_off() {
 
 #[test]
 fn a_second_log_without_records_is_only_a_torn_tail() {
-    let place = Place::new();
-    let empty = place.log_of(&[]);
+    let dir = LogDir::new();
+    let empty = dir.log_of(&[]);
     let notes = notes(2);
-    let whole = place.log_of(&notes);
-    place.put(&[&whole[..], &empty[..]].concat());
-    let (_, recovered) = place.open().expect("nothing that was known is lost");
+    let whole = dir.log_of(&notes);
+    dir.put(&[&whole[..], &empty[..]].concat());
+    let (_, recovered) = dir.open().expect("nothing that was known is lost");
     assert_eq!(recovered.records, notes);
-    assert_eq!(place.bytes(), whole);
+    assert_eq!(dir.bytes(), whole);
 }
 
 #[test]
 fn a_record_inside_a_string_is_not_taken_for_one_behind_damage() {
-    let place = Place::new();
-    let inner = place.log_of(&notes(1));
+    let dir = LogDir::new();
+    let inner = dir.log_of(&notes(1));
     let text: String = inner.iter().map(|&byte| char::from(byte)).collect();
     let notes = vec!["first".to_owned(), text];
-    let mut bytes = place.log_of(&notes);
+    let mut bytes = dir.log_of(&notes);
     // Tear the last record, which carries the bytes of a whole log.
     bytes.pop();
-    place.put(&bytes);
-    let (_, recovered) = place.open().expect("a torn tail");
+    dir.put(&bytes);
+    let (_, recovered) = dir.open().expect("a torn tail");
     assert_eq!(recovered.records, notes[..1]);
 }

@@ -6,8 +6,8 @@ use super::failing::{FailingDisk, Fault, Op};
 use super::*;
 
 /// A log of two records on a disk that the test controls.
-fn log_on(disk: &FailingDisk, place: &Place) -> Log {
-    Log::create_on(disk.boxed(), &place.path(), Kind::Runner, &notes(2)).expect("a new log")
+fn log_on(disk: &FailingDisk, dir: &LogDir) -> Log {
+    Log::create_on(disk.boxed(), &dir.path(), Kind::Runner, &notes(2)).expect("a new log")
 }
 
 #[test]
@@ -15,9 +15,9 @@ fn a_disk_that_fills_up_after_any_byte_leaves_the_records_before() {
     let notes = notes(3);
     let length = boundaries(&notes)[3] - boundaries(&notes)[2];
     for kept in 0..length {
-        let place = Place::new();
+        let dir = LogDir::new();
         let disk = FailingDisk::new();
-        let mut log = log_on(&disk, &place);
+        let mut log = log_on(&disk, &dir);
         disk.fail_next(kept, ENOSPC);
         let error = error_of(log.append(&notes[2..]));
         assert!(error.is_full(), "{error}");
@@ -41,10 +41,10 @@ fn a_disk_that_fills_up_after_any_byte_leaves_the_records_before() {
         assert_eq!(log.last_sequence(), 2);
         drop(log);
 
-        let (_, recovered) = place.open().expect("a torn tail is no damage");
+        let (_, recovered) = dir.open().expect("a torn tail is no damage");
         assert_eq!(recovered.records, notes[..2]);
         assert_eq!(recovered.torn_bytes, kept as u64);
-        place.must_go_on_after(&notes[..2]);
+        dir.must_go_on_after(&notes[..2]);
     }
 }
 
@@ -53,9 +53,9 @@ fn a_batch_that_fails_after_any_byte_leaves_a_whole_beginning_of_it() {
     let notes = notes(6);
     let boundaries = boundaries(&notes);
     for kept in 0..boundaries[6] - boundaries[2] {
-        let place = Place::new();
+        let dir = LogDir::new();
         let disk = FailingDisk::new();
-        let mut log = log_on(&disk, &place);
+        let mut log = log_on(&disk, &dir);
         disk.fail_next(kept, EIO);
         error_of(log.append(&notes[2..]));
         drop(log);
@@ -64,15 +64,15 @@ fn a_batch_that_fails_after_any_byte_leaves_a_whole_beginning_of_it() {
             .iter()
             .filter(|&&end| end <= reached)
             .count();
-        place.must_recover_and_go_on(&notes[..whole]);
+        dir.must_recover_and_go_on(&notes[..whole]);
     }
 }
 
 #[test]
 fn a_failed_sync_stops_the_log_for_ever() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let disk = FailingDisk::new();
-    let mut log = log_on(&disk, &place);
+    let mut log = log_on(&disk, &dir);
     log.append(&["unsure".to_owned()]).expect("an append");
     disk.fail_next(0, EIO);
     let first = error_of(log.sync()).to_string();
@@ -88,9 +88,9 @@ fn a_failed_sync_stops_the_log_for_ever() {
 
 #[test]
 fn appending_is_one_write_whatever_the_number_of_records() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let disk = FailingDisk::new();
-    let mut log = log_on(&disk, &place);
+    let mut log = log_on(&disk, &dir);
     let before = disk.done().len();
     log.append(&notes(500)).expect("an append");
     assert_eq!(disk.done()[before..], [Op::Write]);
@@ -100,36 +100,36 @@ fn appending_is_one_write_whatever_the_number_of_records() {
 
 #[test]
 fn a_write_that_was_interrupted_before_it_began_is_no_failure() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let disk = FailingDisk::new();
     let notes = notes(3);
-    let mut log = log_on(&disk, &place);
+    let mut log = log_on(&disk, &dir);
     disk.fail_next(0, EINTR);
     assert_eq!(log.append(&notes[2..]).expect("an append"), 3);
-    assert_eq!(must_read(&place.path()).records, notes);
+    assert_eq!(must_read(&dir.path()).records, notes);
 }
 
 #[test]
 fn opening_makes_durable_what_an_earlier_life_may_not_have_synced() {
-    let place = Place::new();
-    let whole = place.log_of(&notes(2));
+    let dir = LogDir::new();
+    let whole = dir.log_of(&notes(2));
     let disk = FailingDisk::new();
-    Log::open_on::<String>(disk.boxed(), &place.path(), Kind::Runner).expect("the log opens");
+    Log::open_on::<String>(disk.boxed(), &dir.path(), Kind::Runner).expect("the log opens");
     assert_eq!(disk.done(), [Op::Open, Op::Sync]);
 
-    place.put(&[&whole[..], b"torn"].concat());
+    dir.put(&[&whole[..], b"torn"].concat());
     let disk = FailingDisk::new();
-    Log::open_on::<String>(disk.boxed(), &place.path(), Kind::Runner).expect("the log opens");
+    Log::open_on::<String>(disk.boxed(), &dir.path(), Kind::Runner).expect("the log opens");
     assert_eq!(disk.done(), [Op::Open, Op::Truncate, Op::Sync]);
 }
 
 #[test]
 fn a_log_that_cannot_be_repaired_durably_does_not_open() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(2);
-    let torn = [&place.log_of(&notes)[..], b"torn"].concat();
+    let torn = [&dir.log_of(&notes)[..], b"torn"].concat();
     for operations_before in 0..3 {
-        place.put(&torn);
+        dir.put(&torn);
         let disk = FailingDisk::with(Fault {
             at: operations_before,
             kept: 0,
@@ -138,20 +138,20 @@ fn a_log_that_cannot_be_repaired_durably_does_not_open() {
         });
         let error = error_of(Log::open_on::<String>(
             disk.boxed(),
-            &place.path(),
+            &dir.path(),
             Kind::Runner,
         ));
         assert!(matches!(error, LogError::Io { .. }), "{error}");
-        place.must_recover_and_go_on(&notes);
+        dir.must_recover_and_go_on(&notes);
     }
 }
 
 #[test]
 fn a_damaged_log_that_cannot_be_set_aside_is_refused_all_the_same() {
-    let place = Place::new();
-    let mut bytes = place.log_of(&notes(3));
+    let dir = LogDir::new();
+    let mut bytes = dir.log_of(&notes(3));
     bytes[40] ^= 1;
-    place.put(&bytes);
+    dir.put(&bytes);
     let disk = FailingDisk::with(Fault {
         at: 1,
         kept: 0,
@@ -160,11 +160,11 @@ fn a_damaged_log_that_cannot_be_set_aside_is_refused_all_the_same() {
     });
     let damage = damage_of(Log::open_on::<String>(
         disk.boxed(),
-        &place.path(),
+        &dir.path(),
         Kind::Runner,
     ));
-    assert!(matches!(damage.whereabouts, Whereabouts::Stuck(_)));
+    assert!(matches!(damage.quarantine, Quarantine::Failed(_)));
     assert!(damage.to_string().contains("could not be set aside"));
-    assert_eq!(place.bytes(), bytes);
-    assert_eq!(damage.file(), place.path());
+    assert_eq!(dir.bytes(), bytes);
+    assert_eq!(damage.file(), dir.path());
 }

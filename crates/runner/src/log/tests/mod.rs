@@ -16,11 +16,11 @@ use tempfile::TempDir;
 use super::*;
 
 /// A directory with a log in it, gone with the test.
-struct Place {
+struct LogDir {
     directory: TempDir,
 }
 
-impl Place {
+impl LogDir {
     fn new() -> Self {
         Self {
             directory: tempfile::tempdir().expect("a temporary directory"),
@@ -58,7 +58,7 @@ impl Place {
         names
     }
 
-    fn open(&self) -> Result<(Log, Recovered<String>), LogError> {
+    fn open(&self) -> Result<(Log, RecoveredLog<String>), LogError> {
         Log::open(&self.path(), Kind::Runner)
     }
 
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-fn must_read(path: &Path) -> Recovered<String> {
+fn must_read(path: &Path) -> RecoveredLog<String> {
     read(path, Kind::Runner).expect("a log that can be read")
 }
 
@@ -123,24 +123,24 @@ fn error_of<T>(result: Result<T, LogError>) -> LogError {
 
 #[test]
 fn records_come_back_in_order_with_their_numbers() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(7);
-    let mut log = Log::create(&place.path(), Kind::Runner, &notes[..2]).expect("a new log");
+    let mut log = Log::create(&dir.path(), Kind::Runner, &notes[..2]).expect("a new log");
     assert_eq!(log.last_sequence(), 2);
     assert_eq!(log.append(&notes[2..6]).expect("an append"), 6);
     assert_eq!(log.append(&notes[6..]).expect("an append"), 7);
     assert_eq!((log.records(), log.last_sequence()), (7, 7));
     assert_eq!(log.bytes(), boundaries(&notes)[7] as u64);
-    let recovered = must_read(&place.path());
+    let recovered = must_read(&dir.path());
     assert_eq!(recovered.records, notes);
     assert_eq!((recovered.first_sequence, recovered.torn_bytes), (1, 0));
     drop(log);
-    place.must_go_on_after(&notes);
+    dir.must_go_on_after(&notes);
 }
 
 #[test]
 fn the_bytes_of_a_log_are_laid_out_as_documented() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let mut wanted = b"\xbabaton\r\n".to_vec();
     wanted.extend_from_slice(&1_u32.to_le_bytes());
     wanted.extend_from_slice(&2_u32.to_le_bytes());
@@ -153,32 +153,32 @@ fn the_bytes_of_a_log_are_laid_out_as_documented() {
         wanted.extend_from_slice(&crc32c::crc32c(&covered).to_le_bytes());
         wanted.extend_from_slice(&covered[4..]);
     }
-    Log::create(&place.path(), Kind::Coordinator, &["a", "line\n"]).expect("a new log");
-    assert_eq!(place.bytes(), wanted);
+    Log::create(&dir.path(), Kind::Coordinator, &["a", "line\n"]).expect("a new log");
+    assert_eq!(dir.bytes(), wanted);
 }
 
 #[test]
 fn a_log_without_records_opens_and_counts_from_one() {
-    let place = Place::new();
-    place.log_of(&[]);
-    place.must_go_on_after(&[]);
+    let dir = LogDir::new();
+    dir.log_of(&[]);
+    dir.must_go_on_after(&[]);
 }
 
 #[test]
 fn appending_nothing_changes_nothing() {
-    let place = Place::new();
-    let before = place.log_of(&notes(2));
-    let (mut log, _) = place.open().expect("the log opens");
+    let dir = LogDir::new();
+    let before = dir.log_of(&notes(2));
+    let (mut log, _) = dir.open().expect("the log opens");
     assert_eq!(log.append::<String>(&[]).expect("nothing to do"), 2);
-    assert_eq!(place.bytes(), before);
+    assert_eq!(dir.bytes(), before);
 }
 
 #[test]
 fn nobody_else_may_read_a_log() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
-    place.log_of(&notes(1));
-    let mode = fs::metadata(place.path())
+    let dir = LogDir::new();
+    dir.log_of(&notes(1));
+    let mode = fs::metadata(dir.path())
         .expect("the log is there")
         .permissions()
         .mode();

@@ -30,11 +30,11 @@ fn texts(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_new_log_is_synced_before_it_gets_its_name_and_the_name_after() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let disk = FailingDisk::new();
-    Log::create_on(disk.boxed(), &place.path(), Kind::Runner, &notes(3)).expect("a new log");
+    Log::create_on(disk.boxed(), &dir.path(), Kind::Runner, &notes(3)).expect("a new log");
     assert_eq!(disk.done(), MAKING);
-    assert_eq!(place.names(), ["runner"]);
+    assert_eq!(dir.names(), ["runner"]);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_crash_anywhere_in_making_the_first_log_leaves_all_of_it_or_none() {
     let length = boundaries(&notes)[2];
     for (at, kept) in stops(length) {
         for dead in [true, false] {
-            let place = Place::new();
+            let dir = LogDir::new();
             let disk = FailingDisk::with(Fault {
                 at,
                 kept,
@@ -52,22 +52,19 @@ fn a_crash_anywhere_in_making_the_first_log_leaves_all_of_it_or_none() {
             });
             error_of(Log::create_on(
                 disk.boxed(),
-                &place.path(),
+                &dir.path(),
                 Kind::Runner,
                 &notes,
             ));
             if at == MAKING.len() - 1 {
-                assert_eq!(must_read(&place.path()).records, notes);
+                assert_eq!(must_read(&dir.path()).records, notes);
             } else {
-                assert!(
-                    error_of(place.open()).is_missing(),
-                    "stopped at {at}, {kept}"
-                );
+                assert!(error_of(dir.open()).is_missing(), "stopped at {at}, {kept}");
             }
             // Whatever was left beside it is no obstacle.
-            place.log_of(&notes);
-            assert_eq!(place.names(), ["runner"]);
-            place.must_go_on_after(&notes);
+            dir.log_of(&notes);
+            assert_eq!(dir.names(), ["runner"]);
+            dir.must_go_on_after(&notes);
         }
     }
 }
@@ -76,8 +73,8 @@ fn a_crash_anywhere_in_making_the_first_log_leaves_all_of_it_or_none() {
 fn a_crash_anywhere_in_making_a_log_anew_leaves_the_old_or_the_new_one() {
     let (old, new) = (texts(&["old"]), texts(&["new", "newer"]));
     for (at, kept) in stops(boundaries(&new)[2]) {
-        let place = Place::new();
-        place.log_of(&old);
+        let dir = LogDir::new();
+        dir.log_of(&old);
         let disk = FailingDisk::with(Fault {
             at,
             kept,
@@ -86,29 +83,29 @@ fn a_crash_anywhere_in_making_a_log_anew_leaves_the_old_or_the_new_one() {
         });
         error_of(Log::create_on(
             disk.boxed(),
-            &place.path(),
+            &dir.path(),
             Kind::Runner,
             &new,
         ));
         let renamed = at == MAKING.len() - 1;
-        place.must_go_on_after(if renamed { &new } else { &old });
+        dir.must_go_on_after(if renamed { &new } else { &old });
     }
 }
 
 #[test]
 fn a_replaced_log_begins_with_the_new_records_and_goes_on_counting() {
-    let place = Place::new();
-    let mut log = Log::create(&place.path(), Kind::Runner, &notes(9)).expect("a new log");
+    let dir = LogDir::new();
+    let mut log = Log::create(&dir.path(), Kind::Runner, &notes(9)).expect("a new log");
     let long = log.bytes();
     log.replace(&texts(&["snapshot", "rest"]))
         .expect("replaced");
     assert!(log.bytes() < long);
     assert_eq!((log.records(), log.last_sequence()), (2, 11));
     assert_eq!(log.append(&texts(&["next"])).expect("an append"), 12);
-    assert_eq!(log.bytes(), place.bytes().len() as u64);
-    assert_eq!(place.names(), ["runner"]);
+    assert_eq!(log.bytes(), dir.bytes().len() as u64);
+    assert_eq!(dir.names(), ["runner"]);
 
-    let (mut log, recovered) = place.open().expect("the log opens");
+    let (mut log, recovered) = dir.open().expect("the log opens");
     assert_eq!(recovered.records, ["snapshot", "rest", "next"]);
     assert_eq!(recovered.first_sequence, 10);
     assert_eq!((log.records(), log.last_sequence()), (3, 12));
@@ -117,11 +114,11 @@ fn a_replaced_log_begins_with_the_new_records_and_goes_on_counting() {
 
 #[test]
 fn a_log_replaced_by_nothing_goes_on_counting() {
-    let place = Place::new();
-    let mut log = Log::create(&place.path(), Kind::Runner, &notes(4)).expect("a new log");
+    let dir = LogDir::new();
+    let mut log = Log::create(&dir.path(), Kind::Runner, &notes(4)).expect("a new log");
     log.replace::<String>(&[]).expect("replaced");
     drop(log);
-    let (mut log, recovered) = place.open().expect("the log opens");
+    let (mut log, recovered) = dir.open().expect("the log opens");
     assert!(recovered.records.is_empty());
     assert_eq!(recovered.first_sequence, 5);
     assert_eq!(log.append(&notes(1)).expect("an append"), 5);
@@ -129,16 +126,16 @@ fn a_log_replaced_by_nothing_goes_on_counting() {
 
 #[test]
 fn a_replaced_log_without_its_first_record_is_damaged() {
-    let place = Place::new();
-    let mut log = Log::create(&place.path(), Kind::Runner, &notes(4)).expect("a new log");
+    let dir = LogDir::new();
+    let mut log = Log::create(&dir.path(), Kind::Runner, &notes(4)).expect("a new log");
     let new = texts(&["snapshot", "rest"]);
     log.replace(&new).expect("replaced");
     let boundaries = boundaries(&new);
-    let mut bytes = place.bytes();
+    let mut bytes = dir.bytes();
     bytes.drain(boundaries[0]..boundaries[1]);
-    place.put(&bytes);
-    let damage = damage_of(place.open());
-    assert_eq!(damage.flaw, Flaw::OutOfOrder { found: 6 });
+    dir.put(&bytes);
+    let damage = damage_of(dir.open());
+    assert_eq!(damage.kind, DamageKind::OutOfOrder { found: 6 });
     assert_eq!(damage.sequence, 5);
 }
 
@@ -149,7 +146,7 @@ fn a_replacement_that_fails_before_the_exchange_leaves_a_log_that_can_be_used() 
         if at == MAKING.len() - 1 {
             continue;
         }
-        let place = Place::new();
+        let dir = LogDir::new();
         let disk = FailingDisk::with(Fault {
             at: MAKING.len() + at,
             kept,
@@ -157,22 +154,22 @@ fn a_replacement_that_fails_before_the_exchange_leaves_a_log_that_can_be_used() 
             dead: false,
         });
         let mut log =
-            Log::create_on(disk.boxed(), &place.path(), Kind::Runner, &old).expect("a new log");
+            Log::create_on(disk.boxed(), &dir.path(), Kind::Runner, &old).expect("a new log");
         error_of(log.replace(&new));
         assert!(log.failure().is_none());
-        assert_eq!(place.names(), ["runner"], "stopped at {at}, {kept}");
+        assert_eq!(dir.names(), ["runner"], "stopped at {at}, {kept}");
         assert_eq!(log.append(&new).expect("the old log is intact"), 4);
         log.sync().expect("a sync");
         let all = [&old[..], &new[..]].concat();
-        assert_eq!(must_read(&place.path()).records, all);
+        assert_eq!(must_read(&dir.path()).records, all);
         log.replace(&new).expect("it works the next time");
-        assert_eq!(must_read(&place.path()).records, new);
+        assert_eq!(must_read(&dir.path()).records, new);
     }
 }
 
 #[test]
 fn a_replacement_that_fails_after_the_exchange_stops_the_log() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let disk = FailingDisk::with(Fault {
         at: 2 * MAKING.len() - 1,
         kept: 0,
@@ -181,18 +178,18 @@ fn a_replacement_that_fails_after_the_exchange_stops_the_log() {
     });
     let new = texts(&["snapshot"]);
     let mut log =
-        Log::create_on(disk.boxed(), &place.path(), Kind::Runner, &notes(3)).expect("a new log");
+        Log::create_on(disk.boxed(), &dir.path(), Kind::Runner, &notes(3)).expect("a new log");
     let first = error_of(log.replace(&new)).to_string();
     assert_eq!(error_of(log.append(&new)).to_string(), first);
     assert_eq!(error_of(log.sync()).to_string(), first);
-    assert_eq!(must_read(&place.path()).records, new);
+    assert_eq!(must_read(&dir.path()).records, new);
 }
 
 #[test]
 fn a_crash_anywhere_in_a_replacement_leaves_the_old_or_the_new_log() {
     let (old, new) = (notes(3), texts(&["snapshot", "rest"]));
     for (at, kept) in stops(boundaries(&new)[2]) {
-        let place = Place::new();
+        let dir = LogDir::new();
         let disk = FailingDisk::with(Fault {
             at: MAKING.len() + at,
             kept,
@@ -200,28 +197,28 @@ fn a_crash_anywhere_in_a_replacement_leaves_the_old_or_the_new_log() {
             dead: true,
         });
         let mut log =
-            Log::create_on(disk.boxed(), &place.path(), Kind::Runner, &old).expect("a new log");
+            Log::create_on(disk.boxed(), &dir.path(), Kind::Runner, &old).expect("a new log");
         error_of(log.replace(&new));
         drop(log);
-        let (mut log, recovered) = place.open().expect("one of the two");
+        let (mut log, recovered) = dir.open().expect("one of the two");
         let renamed = at == MAKING.len() - 1;
         let (records, last) = if renamed { (&new, 5) } else { (&old, 3) };
         assert_eq!(recovered.records, *records, "stopped at {at}, {kept}");
         assert_eq!(log.last_sequence(), last);
         // A file that was left beside it is no obstacle to the next replacement.
         log.replace(&new).expect("replaced");
-        assert_eq!(place.names(), ["runner"]);
+        assert_eq!(dir.names(), ["runner"]);
     }
 }
 
 #[test]
 fn a_file_left_beside_the_log_is_never_taken_for_it() {
-    let place = Place::new();
+    let dir = LogDir::new();
     let notes = notes(2);
-    place.log_of(&notes);
-    let beside = place.directory.path().join("runner.new");
+    dir.log_of(&notes);
+    let beside = dir.directory.path().join("runner.new");
     fs::write(&beside, b"half a log").expect("writing beside the log");
-    place.must_go_on_after(&notes);
-    fs::remove_file(place.path()).expect("the log is there");
-    assert!(error_of(place.open()).is_missing());
+    dir.must_go_on_after(&notes);
+    fs::remove_file(dir.path()).expect("the log is there");
+    assert!(error_of(dir.open()).is_missing());
 }

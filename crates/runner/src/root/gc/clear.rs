@@ -5,7 +5,7 @@
 
 use super::super::tree::Dir;
 use super::super::{CHECKPOINTS, LOGS_DIR, Phase, Root, RootError, SANDBOXES, TASKS, TaskId};
-use super::{GcPlan, SandboxFate};
+use super::{GcCandidates, SandboxAction};
 
 /// What has come of a plan.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct GcReport {
     pub failures: Vec<(TaskId, RootError)>,
 }
 
-impl GcPlan {
+impl GcCandidates {
     /// Removes what the plan lists. What cannot be removed is reported, and the rest
     /// goes all the same.
     ///
@@ -64,7 +64,7 @@ struct Clearing<'a> {
 }
 
 impl Clearing<'_> {
-    fn task(&self, id: &TaskId, sandbox: SandboxFate) -> Result<(), RootError> {
+    fn task(&self, id: &TaskId, sandbox: SandboxAction) -> Result<(), RootError> {
         match self.root.phase(id)? {
             Some(Phase::Finished) => {}
             // Gone meanwhile, by another clearing.
@@ -74,11 +74,11 @@ impl Clearing<'_> {
         // Held until everything is gone, so that nobody takes it up again.
         let _lock = self.root.lock_existing(id)?;
         match sandbox {
-            SandboxFate::Remove => self.in_part(SANDBOXES, |dir| dir.remove(id.as_str()))?,
-            SandboxFate::KeepLogs => {
+            SandboxAction::Remove => self.in_part(SANDBOXES, |dir| dir.remove(id.as_str()))?,
+            SandboxAction::KeepLogs => {
                 self.in_part(SANDBOXES, |dir| dir.clear(id.as_str(), LOGS_DIR))?;
             }
-            SandboxFate::Keep => {}
+            SandboxAction::Keep => {}
         }
         self.in_part(CHECKPOINTS, |dir| dir.remove(id.as_str()))?;
         // Where both are there, one that is alone must not say that the task is active.

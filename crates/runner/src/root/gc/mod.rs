@@ -1,6 +1,6 @@
-//! Clearing away: which finished tasks go, and why.
+//! Clearing away: which finished tasks go, and reason.
 //!
-//! [`plan_gc`] looks and changes nothing; [`GcPlan::apply`] removes what the plan
+//! [`find_gc_candidates`] looks and changes nothing; [`GcCandidates::apply`] removes what the plan
 //! lists, after it has checked again that each task is still finished and not
 //! driven. The oldest go first, always: a limit on space removes the oldest until the
 //! rest fits, and never a newer task while it keeps an older one.
@@ -40,7 +40,7 @@ pub struct GcPolicy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum RemovalReason {
     /// It ended too long ago.
     Age,
     /// All together take too much space, and it is among the oldest.
@@ -49,7 +49,7 @@ pub enum Why {
     Count,
 }
 
-impl Why {
+impl RemovalReason {
     /// The word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -63,7 +63,7 @@ impl Why {
 
 /// What becomes of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SandboxFate {
+pub enum SandboxAction {
     /// It goes.
     Remove,
     /// It goes, but for the logs in it.
@@ -72,7 +72,7 @@ pub enum SandboxFate {
     Keep,
 }
 
-impl SandboxFate {
+impl SandboxAction {
     /// The word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -88,12 +88,12 @@ impl SandboxFate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     pub id: TaskId,
-    pub why: Why,
+    pub reason: RemovalReason,
     pub ended: Wall,
     /// Bytes on disk that go with it.
     pub bytes: u64,
     /// What becomes of its sandbox.
-    pub sandbox: SandboxFate,
+    pub sandbox: SandboxAction,
 }
 
 /// A checkpoint without any entry: a task that was never registered, because
@@ -113,7 +113,7 @@ pub struct Leftover {
 pub const LEFTOVER_AGE_MIN: Millis = Millis::from_secs(24 * 60 * 60);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GcPlan {
+pub struct GcCandidates {
     /// The finished tasks that go, the oldest first.
     pub tasks: Vec<Removal>,
     /// Checkpoints without a task.
@@ -128,7 +128,7 @@ pub struct GcPlan {
     root: Root,
 }
 
-impl GcPlan {
+impl GcCandidates {
     /// Bytes on disk that go.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -148,8 +148,12 @@ impl GcPlan {
 ///
 /// # Errors
 /// If the root cannot be read.
-pub fn plan_gc(root: &Root, policy: &GcPolicy, now: Wall) -> Result<GcPlan, RootError> {
-    let mut plan = GcPlan {
+pub fn find_gc_candidates(
+    root: &Root,
+    policy: &GcPolicy,
+    now: Wall,
+) -> Result<GcCandidates, RootError> {
+    let mut plan = GcCandidates {
         tasks: Vec::new(),
         leftovers: Vec::new(),
         driven: Vec::new(),
@@ -192,10 +196,10 @@ struct Candidate {
     id: TaskId,
     ended: Wall,
     bytes: u64,
-    sandbox: SandboxFate,
+    sandbox: SandboxAction,
 }
 
-impl GcPlan {
+impl GcCandidates {
     /// `candidates` has the oldest first. Those too old go first, then the oldest
     /// until the rest fits, then the oldest until the rest is few enough; so what
     /// goes is always the first so many of them.
@@ -204,12 +208,12 @@ impl GcPlan {
         self.kept_bytes = candidates.iter().map(|candidate| candidate.bytes).sum();
         for candidate in candidates {
             let age = Millis(now.0.saturating_sub(candidate.ended.0));
-            let why = if policy.max_age.is_some_and(|max| age > max) {
-                Why::Age
+            let reason = if policy.max_age.is_some_and(|max| age > max) {
+                RemovalReason::Age
             } else if policy.max_space.is_some_and(|max| self.kept_bytes > max) {
-                Why::Space
+                RemovalReason::Space
             } else if policy.max_tasks.is_some_and(|max| self.kept_tasks > max) {
-                Why::Count
+                RemovalReason::Count
             } else {
                 break;
             };
@@ -217,7 +221,7 @@ impl GcPlan {
             self.kept_bytes -= candidate.bytes;
             self.tasks.push(Removal {
                 id: candidate.id,
-                why,
+                reason,
                 ended: candidate.ended,
                 bytes: candidate.bytes,
                 sandbox: candidate.sandbox,
@@ -248,18 +252,18 @@ impl<'a> Survey<'a> {
 
     fn candidate(&self, entry: &Entry, policy: &GcPolicy, in_use: &[PathBuf]) -> Candidate {
         let sandbox = match self.owns_sandbox(entry, in_use) {
-            true if policy.keep_logs => SandboxFate::KeepLogs,
-            true => SandboxFate::Remove,
-            false => SandboxFate::Keep,
+            true if policy.keep_logs => SandboxAction::KeepLogs,
+            true => SandboxAction::Remove,
+            false => SandboxAction::Keep,
         };
         let bytes_in = |dir: &Option<Dir>, skip| {
             let dir = dir.as_ref();
             dir.map_or(0, |dir| dir.bytes(entry.id.as_str(), skip))
         };
         let sandbox_bytes = match sandbox {
-            SandboxFate::Remove => bytes_in(&self.sandboxes, None),
-            SandboxFate::KeepLogs => bytes_in(&self.sandboxes, Some(LOGS_DIR)),
-            SandboxFate::Keep => 0,
+            SandboxAction::Remove => bytes_in(&self.sandboxes, None),
+            SandboxAction::KeepLogs => bytes_in(&self.sandboxes, Some(LOGS_DIR)),
+            SandboxAction::Keep => 0,
         };
         Candidate {
             id: entry.id.clone(),

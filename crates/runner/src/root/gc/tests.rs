@@ -24,10 +24,12 @@ fn finished(root: &Root, name: &str, age: u64, mib: usize) {
     fs::write(sandbox.join(".logs/p/0/stdout"), "out").expect("written");
 }
 
-fn chosen(root: &Root, policy: GcPolicy) -> Vec<(String, Why)> {
-    let plan = plan_gc(root, &policy, NOW).expect("readable");
+fn chosen(root: &Root, policy: GcPolicy) -> Vec<(String, RemovalReason)> {
+    let plan = find_gc_candidates(root, &policy, NOW).expect("readable");
     let tasks = plan.tasks.iter();
-    tasks.map(|task| (task.id.to_string(), task.why)).collect()
+    tasks
+        .map(|task| (task.id.to_string(), task.reason))
+        .collect()
 }
 
 fn space(mib: usize) -> GcPolicy {
@@ -53,8 +55,11 @@ fn over_the_space_limit_the_oldest_go_until_the_rest_fits() {
     finished(&root, "c", 2_000, 4);
     finished(&root, "d", 3_000, 1);
     assert_eq!(chosen(&root, space(9)), []);
-    assert_eq!(chosen(&root, space(7)), [("b".to_owned(), Why::Space)]);
-    let three = ["b", "d", "c"].map(|name| (name.to_owned(), Why::Space));
+    assert_eq!(
+        chosen(&root, space(7)),
+        [("b".to_owned(), RemovalReason::Space)]
+    );
+    let three = ["b", "d", "c"].map(|name| (name.to_owned(), RemovalReason::Space));
     assert_eq!(chosen(&root, space(2)), three);
 }
 
@@ -69,7 +74,10 @@ fn age_and_count_take_the_oldest_too() {
         max_tasks: Some(1),
         ..GcPolicy::default()
     };
-    let expected = [("b".to_owned(), Why::Age), ("c".to_owned(), Why::Count)];
+    let expected = [
+        ("b".to_owned(), RemovalReason::Age),
+        ("c".to_owned(), RemovalReason::Count),
+    ];
     assert_eq!(chosen(&root, policy), expected);
     assert_eq!(chosen(&root, GcPolicy::default()), []);
 }
@@ -83,7 +91,7 @@ fn a_plan_changes_nothing_and_its_application_removes_all_of_a_task() {
         max_tasks: Some(1),
         ..GcPolicy::default()
     };
-    let plan = plan_gc(&root, &policy, NOW).expect("readable");
+    let plan = find_gc_candidates(&root, &policy, NOW).expect("readable");
     assert!(root.sandbox(&id("old")).join("data").exists());
     assert_eq!(plan.kept_tasks, 1);
     let report = plan.apply().expect("applied");
@@ -105,9 +113,9 @@ fn active_and_driven_tasks_stay() {
     let (_dir, root) = temp_root();
     started_task(&root, "active");
     finished(&root, "driven", 1_000, 0);
-    let before = plan_gc(&root, &everything(), NOW).expect("readable");
+    let before = find_gc_candidates(&root, &everything(), NOW).expect("readable");
     let _lock = root.lock(&id("driven")).expect("free");
-    let plan = plan_gc(&root, &everything(), NOW).expect("readable");
+    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
     assert_eq!((plan.tasks.len(), plan.driven), (0, vec![id("driven")]));
     // Taken up between the plan and its application.
     let report = before.apply().expect("applied");
@@ -126,8 +134,8 @@ fn a_sandbox_outside_of_the_root_is_never_touched() {
     ended_task_of(&root, &header, Wall(BEGAN));
     // Somebody else's, by the same name.
     fs::create_dir_all(root.sandbox(&id("a"))).expect("made");
-    let plan = plan_gc(&root, &everything(), NOW).expect("readable");
-    assert_eq!(plan.tasks[0].sandbox, SandboxFate::Keep);
+    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+    assert_eq!(plan.tasks[0].sandbox, SandboxAction::Keep);
     plan.apply().expect("applied");
     assert!(outside.join("precious").exists());
     assert!(root.sandbox(&id("a")).exists());
@@ -145,7 +153,7 @@ fn a_sandbox_that_leads_out_by_links_leads_nowhere() {
     symlink(&outside, root.sandbox(&id("whole"))).expect("linked");
     finished(&root, "inner", 1_000, 0);
     symlink(&outside, root.sandbox(&id("inner")).join("link")).expect("linked");
-    let report = plan_gc(&root, &everything(), NOW)
+    let report = find_gc_candidates(&root, &everything(), NOW)
         .and_then(|plan| plan.apply())
         .expect("applied");
     assert_eq!(report.removed.len(), 2);
@@ -160,8 +168,8 @@ fn a_sandbox_that_an_active_task_uses_stays() {
     let mut second = header(&root, "second", BEGAN);
     second.sandbox = root.sandbox(&id("first")).join("sub").display().to_string();
     root.register(&second).expect("written");
-    let plan = plan_gc(&root, &everything(), NOW).expect("readable");
-    assert_eq!(plan.tasks[0].sandbox, SandboxFate::Keep);
+    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+    assert_eq!(plan.tasks[0].sandbox, SandboxAction::Keep);
 }
 
 #[test]
@@ -171,8 +179,8 @@ fn a_root_reached_by_a_link_still_knows_its_sandboxes() {
     let link = dir.path().join("link");
     symlink(root.path(), &link).expect("linked");
     let other = Root::new(&link).expect("a path");
-    let plan = plan_gc(&other, &everything(), NOW).expect("readable");
-    assert_eq!(plan.tasks[0].sandbox, SandboxFate::Remove);
+    let plan = find_gc_candidates(&other, &everything(), NOW).expect("readable");
+    assert_eq!(plan.tasks[0].sandbox, SandboxAction::Remove);
     plan.apply().expect("applied");
     assert!(!root.sandbox(&id("a")).exists());
 }
@@ -185,7 +193,7 @@ fn logs_can_be_kept() {
         keep_logs: true,
         ..everything()
     };
-    let plan = plan_gc(&root, &policy, NOW).expect("readable");
+    let plan = find_gc_candidates(&root, &policy, NOW).expect("readable");
     plan.apply().expect("applied");
     let sandbox = root.sandbox(&id("a"));
     assert!(sandbox.join(".logs/p/0/stdout").exists() && !sandbox.join("data").exists());
@@ -199,7 +207,7 @@ fn whatever_stops_a_removal_leaves_a_task_that_the_next_one_finds() {
     for part in [SANDBOXES, CHECKPOINTS] {
         let (dir, root) = temp_root();
         finished(&root, "a", 1_000, 0);
-        let plan = plan_gc(&root, &everything(), NOW).expect("readable");
+        let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
         let away = dir.path().join("away");
         fs::rename(root.path().join(part), &away).expect("moved");
         symlink(&away, root.path().join(part)).expect("linked");
@@ -216,7 +224,7 @@ fn whatever_stops_a_removal_leaves_a_task_that_the_next_one_finds() {
         assert_eq!(root.list().expect("listed"), [entry("a", Phase::Finished)]);
         fs::remove_file(root.path().join(part)).expect("unlinked");
         fs::rename(&away, root.path().join(part)).expect("moved back");
-        let plan = plan_gc(&root, &everything(), NOW).expect("readable");
+        let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
         let report = plan.apply().expect("applied");
         assert_eq!(report.removed, [id("a")]);
         assert!(!root.sandbox(&id("a")).exists() && !root.checkpoint(&id("a")).exists());
@@ -228,7 +236,7 @@ fn a_task_whose_log_cannot_be_read_can_still_go() {
     let (_dir, root) = temp_root();
     finished(&root, "a", 1_000, 0);
     fs::write(root.runner_log(&id("a")), "no log").expect("written");
-    let plan = plan_gc(&root, &everything(), NOW).expect("readable");
+    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
     assert_eq!(plan.tasks.len(), 1);
     assert!(plan.tasks[0].ended > Wall(0), "when it was filed");
 }
@@ -239,7 +247,8 @@ fn a_checkpoint_without_a_task_goes_after_a_day() {
     root.prepare(&id("half")).expect("made");
     let changed = changed(&root.checkpoint(&id("half")));
     let at = |ms: u64| {
-        let plan = plan_gc(&root, &GcPolicy::default(), Wall(changed.0 + ms)).expect("readable");
+        let plan = find_gc_candidates(&root, &GcPolicy::default(), Wall(changed.0 + ms))
+            .expect("readable");
         assert_eq!(plan.leftovers.len(), 1);
         plan
     };
@@ -256,7 +265,7 @@ fn a_checkpoint_without_a_task_goes_after_a_day() {
 #[test]
 fn a_root_that_does_not_exist_has_nothing_to_clear() {
     let (_dir, root) = temp_root();
-    let plan = plan_gc(&root, &everything(), NOW).expect("nothing");
+    let plan = find_gc_candidates(&root, &everything(), NOW).expect("nothing");
     assert!(plan.is_empty());
     assert!(plan.apply().expect("nothing to do").removed.is_empty());
 }

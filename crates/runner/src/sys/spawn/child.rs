@@ -1,7 +1,7 @@
 //! What the child does between clone and exec.
 //!
 //! It runs in our memory, on its own stack, while we stand still. Hence only system calls
-//! on what the plan holds: no allocation, no lock, no panic (no indexing, no arithmetic
+//! on what the image holds: no allocation, no lock, no panic (no indexing, no arithmetic
 //! that may overflow), no function of the C library that keeps state or tells other
 //! threads. What it leaves behind is a [`Fault`], or nothing.
 
@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::ffi::{c_int, c_long, c_void};
 use std::ptr;
 
-use super::plan::{Fault, Gift, Note, Place, Plan, Who};
+use super::exec_image::{ChildStep, ExecImage, Fault, FdMapping, PidNoteRecord, UserIds};
 
 /// The last signal of the kernel.
 const SIGNAL_MAX: c_int = 64;
@@ -19,71 +19,82 @@ static DEFAULT: [u64; 4] = [0; 4];
 
 /// The function that the child begins with. What it returns is its exit code, which
 /// nobody looks at.
-pub(super) extern "C" fn run(plan: *mut c_void) -> c_int {
-    // SAFETY: `spawn` gives its plan, and does not touch it before we are gone.
-    let plan = unsafe { &mut *plan.cast::<Plan>() };
-    let Err(fault) = launch(plan);
-    plan.fault = Some(fault);
+pub(super) extern "C" fn run(image: *mut c_void) -> c_int {
+    // SAFETY: `spawn` gives its image, and does not touch it before we are gone.
+    let image = unsafe { &mut *image.cast::<ExecImage>() };
+    let Err(fault) = launch(image);
+    image.fault = Some(fault);
     127
 }
 
-fn launch(plan: &mut Plan) -> Result<Infallible, Fault> {
-    if let Some((file, note)) = &mut plan.birth {
-        note_birth(*file, note);
+fn launch(image: &mut ExecImage) -> Result<Infallible, Fault> {
+    if let Some((file, note)) = &mut image.pid_note {
+        write_pid_note(*file, note);
     }
     reset_signals();
     // SAFETY: numbers only.
-    check(unsafe { libc::syscall(libc::SYS_setsid) }, Place::Session)?;
-    if let Some(fd) = plan.cgroup {
+    check(
+        unsafe { libc::syscall(libc::SYS_setsid) },
+        ChildStep::Session,
+    )?;
+    if let Some(fd) = image.cgroup {
         // SAFETY: one byte of a literal.
         let written = unsafe { libc::syscall(libc::SYS_write, fd, c"0".as_ptr(), 1) };
-        check(written, Place::Cgroup)?;
+        check(written, ChildStep::Cgroup)?;
     }
-    give(&mut plan.gifts, plan.above)?;
-    for (first, last) in &plan.gaps {
+    map_descriptors(&mut image.fd_mappings, image.first_free)?;
+    for (first, last) in &image.close_ranges {
         close(*first, *last);
     }
-    if let Some(mask) = plan.umask {
+    if let Some(mask) = image.umask {
         // SAFETY: numbers only. It cannot fail.
         unsafe { libc::syscall(libc::SYS_umask, mask) };
     }
-    if let Some(nice) = plan.nice {
+    if let Some(nice) = image.nice {
         // SAFETY: numbers only.
         let set = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice) };
-        check(set, Place::Nice)?;
+        check(set, ChildStep::Nice)?;
     }
-    for (resource, limit) in &plan.limits {
+    for (resource, limit) in &image.limits {
         let old: *mut libc::rlimit64 = ptr::null_mut();
-        // SAFETY: the limit is the plan's, and has the kernel's layout.
+        // SAFETY: the limit is the image's, and has the kernel's layout.
         let set =
             unsafe { libc::syscall(libc::SYS_prlimit64, 0, *resource, ptr::from_ref(limit), old) };
-        check(set, Place::Limit(*resource))?;
+        check(set, ChildStep::Limit(*resource))?;
     }
-    if let Some(who) = &plan.who {
+    if let Some(who) = &image.user {
         become_user(who)?;
     }
-    if let Some(cwd) = &plan.cwd {
-        // SAFETY: a string of the plan.
+    if let Some(cwd) = &image.cwd {
+        // SAFETY: a string of the image.
         let entered = unsafe { libc::syscall(libc::SYS_chdir, cwd.as_ptr()) };
-        check(entered, Place::Directory)?;
+        check(entered, ChildStep::Directory)?;
     }
-    if plan.who.is_some() {
+    if image.user.is_some() {
         // SAFETY: numbers only.
         let set = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-        check(set, Place::Privileges)?;
+        check(set, ChildStep::Privileges)?;
     }
-    execute(plan)
+    execute(image)
 }
 
 /// A note that cannot be made is missed only by whoever comes after a sudden death of our
 /// parent. That is no reason not to run.
-fn note_birth(file: c_int, note: &mut Note) {
+fn write_pid_note(file: c_int, note: &mut PidNoteRecord) {
     // SAFETY: no arguments; it cannot fail.
     let pid = unsafe { libc::syscall(libc::SYS_getpid) };
     note.pid = u32::try_from(pid).unwrap_or(0);
-    let bytes: *const Note = note;
+    let bytes: *const PidNoteRecord = note;
     // SAFETY: as many bytes as the note has, none of them padding.
-    unsafe { libc::syscall(libc::SYS_pwrite64, file, bytes, size_of::<Note>(), 0) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_pwrite64,
+            file,
+            bytes,
+            size_of::<PidNoteRecord>(),
+            0,
+        )
+    };
 }
 
 /// Sets every signal to its default: exec would keep those that we ignore. That no
@@ -91,7 +102,7 @@ fn note_birth(file: c_int, note: &mut Note) {
 fn reset_signals() {
     for signal in 1..=SIGNAL_MAX {
         let old: *mut c_void = ptr::null_mut();
-        // SAFETY: reads the four words of `DEFAULT`. It fails for the two signals whose
+        // SAFETY: reads the four words of `DEFAULT`. It fails for the two signals header
         // action cannot be changed, and these are at their default.
         unsafe {
             libc::syscall(
@@ -107,18 +118,27 @@ fn reset_signals() {
 
 /// Puts the descriptors where they belong. Sources that lie among the targets are moved
 /// above them first, so that none is overwritten before it was used.
-fn give(gifts: &mut [Gift], above: c_int) -> Result<(), Fault> {
-    for gift in gifts.iter_mut().filter(|gift| gift.source < above) {
+fn map_descriptors(fd_mappings: &mut [FdMapping], first_free: c_int) -> Result<(), Fault> {
+    for mapping in fd_mappings
+        .iter_mut()
+        .filter(|mapping| mapping.source < first_free)
+    {
         // SAFETY: numbers only.
-        let moved =
-            unsafe { libc::syscall(libc::SYS_fcntl, gift.source, libc::F_DUPFD_CLOEXEC, above) };
-        let moved = check(moved, Place::Descriptor(gift.target))?;
-        gift.source = c_int::try_from(moved).unwrap_or(-1);
+        let moved = unsafe {
+            libc::syscall(
+                libc::SYS_fcntl,
+                mapping.source,
+                libc::F_DUPFD_CLOEXEC,
+                first_free,
+            )
+        };
+        let moved = check(moved, ChildStep::Descriptor(mapping.target))?;
+        mapping.source = c_int::try_from(moved).unwrap_or(-1);
     }
-    for gift in gifts {
+    for mapping in fd_mappings {
         // SAFETY: numbers only.
-        let given = unsafe { libc::syscall(libc::SYS_dup3, gift.source, gift.target, 0) };
-        check(given, Place::Descriptor(gift.target))?;
+        let given = unsafe { libc::syscall(libc::SYS_dup3, mapping.source, mapping.target, 0) };
+        check(given, ChildStep::Descriptor(mapping.target))?;
     }
     Ok(())
 }
@@ -154,40 +174,40 @@ fn descriptors_end() -> u32 {
 
 /// By system calls: those of the C library do it for all threads, and they are not ours.
 /// Groups and group first, since the user is then no longer allowed to.
-fn become_user(who: &Who) -> Result<(), Fault> {
+fn become_user(who: &UserIds) -> Result<(), Fault> {
     // SAFETY: as many numbers as there are.
     let set = unsafe { libc::syscall(libc::SYS_setgroups, who.groups.len(), who.groups.as_ptr()) };
-    check(set, Place::Groups)?;
+    check(set, ChildStep::Groups)?;
     // SAFETY: numbers only.
     let set = unsafe { libc::syscall(libc::SYS_setresgid, who.gid, who.gid, who.gid) };
-    check(set, Place::Group)?;
+    check(set, ChildStep::Group)?;
     // SAFETY: numbers only.
     let set = unsafe { libc::syscall(libc::SYS_setresuid, who.uid, who.uid, who.uid) };
-    check(set, Place::User)?;
+    check(set, ChildStep::User)?;
 
     let (mut real, mut effective, mut saved) = (0_u32, 0_u32, 0_u32);
     let ids = (&raw mut real, &raw mut effective, &raw mut saved);
     // SAFETY: three numbers on our stack.
     let got = unsafe { libc::syscall(libc::SYS_getresgid, ids.0, ids.1, ids.2) };
-    check(got, Place::Group)?;
-    verify([real, effective, saved] == [who.gid; 3], Place::Group)?;
+    check(got, ChildStep::Group)?;
+    verify([real, effective, saved] == [who.gid; 3], ChildStep::Group)?;
     // SAFETY: three numbers on our stack.
     let got = unsafe { libc::syscall(libc::SYS_getresuid, ids.0, ids.1, ids.2) };
-    check(got, Place::User)?;
-    verify([real, effective, saved] == [who.uid; 3], Place::User)?;
+    check(got, ChildStep::User)?;
+    verify([real, effective, saved] == [who.uid; 3], ChildStep::User)?;
     let none: *mut u32 = ptr::null_mut();
     // SAFETY: with a size of zero the kernel only counts.
     let count = unsafe { libc::syscall(libc::SYS_getgroups, 0, none) };
-    let count = check(count, Place::Groups)?;
+    let count = check(count, ChildStep::Groups)?;
     verify(
         usize::try_from(count) == Ok(who.groups.len()),
-        Place::Groups,
+        ChildStep::Groups,
     )
 }
 
 /// Tries the candidates in turn. A file that is there but may not be executed is what
 /// people want to hear of, rather than of the places where there was none.
-fn execute(plan: &Plan) -> Result<Infallible, Fault> {
+fn execute(image: &ExecImage) -> Result<Infallible, Fault> {
     let (none, old) = (0_u64, ptr::null_mut::<u64>());
     // SAFETY: a set of eight bytes, as said. It cannot fail.
     unsafe {
@@ -200,14 +220,14 @@ fn execute(plan: &Plan) -> Result<Infallible, Fault> {
         )
     };
     let mut errno = libc::ENOENT;
-    for file in &plan.candidates {
-        // SAFETY: strings and arrays of the plan, each ended by a null.
+    for file in &image.candidates {
+        // SAFETY: strings and arrays of the image, each ended by a null.
         unsafe {
             libc::syscall(
                 libc::SYS_execve,
                 file.as_ptr(),
-                plan.argv.as_ptr(),
-                plan.env.as_ptr(),
+                image.argv.as_ptr(),
+                image.env.as_ptr(),
             )
         };
         match last_errno() {
@@ -224,25 +244,25 @@ fn execute(plan: &Plan) -> Result<Infallible, Fault> {
         }
     }
     Err(Fault {
-        place: Place::Program,
+        step: ChildStep::Program,
         errno,
     })
 }
 
-fn check(result: c_long, place: Place) -> Result<c_long, Fault> {
+fn check(result: c_long, step: ChildStep) -> Result<c_long, Fault> {
     if result < 0 {
         let errno = last_errno();
-        return Err(Fault { place, errno });
+        return Err(Fault { step, errno });
     }
     Ok(result)
 }
 
-fn verify(right: bool, place: Place) -> Result<(), Fault> {
+fn verify(right: bool, step: ChildStep) -> Result<(), Fault> {
     if right {
         return Ok(());
     }
     let errno = libc::EPERM;
-    Err(Fault { place, errno })
+    Err(Fault { step, errno })
 }
 
 fn last_errno() -> c_int {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::Command;
-use super::plan::{Fault, Place, Plan};
+use super::exec_image::{ChildStep, ExecImage, Fault};
 
 /// What a launch failed at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,22 +48,22 @@ pub struct SpawnError {
 }
 
 impl SpawnError {
-    pub(super) fn from_fault(fault: Fault, command: &Command<'_>, plan: &Plan) -> Self {
+    pub(super) fn from_fault(fault: Fault, command: &Command<'_>, image: &ExecImage) -> Self {
         let (uid, gid) = command.credentials.map_or((0, 0), |who| (who.uid, who.gid));
-        let step = match fault.place {
-            Place::Session => Step::Session,
-            Place::Cgroup => Step::Cgroup,
-            Place::Descriptor(target) => Step::Descriptor(target),
-            Place::Nice => Step::Nice(command.nice.unwrap_or_default()),
-            Place::Limit(resource) => Step::Limit(resource),
-            Place::Groups => Step::Groups,
-            Place::Group => Step::Group(gid),
-            Place::User => Step::User(uid),
-            Place::Directory => Step::Directory(command.cwd.unwrap_or_default().to_owned()),
-            Place::Privileges => Step::Privileges,
-            Place::Program => {
+        let step = match fault.step {
+            ChildStep::Session => Step::Session,
+            ChildStep::Cgroup => Step::Cgroup,
+            ChildStep::Descriptor(target) => Step::Descriptor(target),
+            ChildStep::Nice => Step::Nice(command.nice.unwrap_or_default()),
+            ChildStep::Limit(resource) => Step::Limit(resource),
+            ChildStep::Groups => Step::Groups,
+            ChildStep::Group => Step::Group(gid),
+            ChildStep::User => Step::User(uid),
+            ChildStep::Directory => Step::Directory(command.cwd.unwrap_or_default().to_owned()),
+            ChildStep::Privileges => Step::Privileges,
+            ChildStep::Program => {
                 let name = command.argv.first().cloned().unwrap_or_default();
-                if fault.errno == libc::ENOENT && is_there(command, plan) {
+                if fault.errno == libc::ENOENT && program_exists(command, image) {
                     Step::Interpreter(name)
                 } else {
                     Step::Program(name)
@@ -78,9 +78,12 @@ impl SpawnError {
 }
 
 /// True if any of the files that could not be found can be.
-fn is_there(command: &Command<'_>, plan: &Plan) -> bool {
+fn program_exists(command: &Command<'_>, image: &ExecImage) -> bool {
     let cwd = Path::new(command.cwd.unwrap_or("."));
-    let mut paths = plan.candidates.iter().filter_map(|path| path.to_str().ok());
+    let mut paths = image
+        .candidates
+        .iter()
+        .filter_map(|path| path.to_str().ok());
     paths.any(|path| cwd.join(path).is_file())
 }
 
@@ -107,7 +110,7 @@ impl fmt::Display for SpawnError {
                 return write!(f, "cannot start `{name}`: its interpreter is missing");
             }
         }
-        write!(f, ": {}", words(&self.error))?;
+        write!(f, ": {}", describe(&self.error))?;
         if self.error.raw_os_error() == Some(libc::ENOEXEC) {
             write!(f, " (a script needs a first line such as `#!/bin/sh`)")?;
         }
@@ -122,7 +125,7 @@ impl std::error::Error for SpawnError {
 }
 
 /// The words of an error, as they stand in the middle of a sentence.
-fn words(error: &io::Error) -> String {
+fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     if error.raw_os_error().is_none() {
         return text;

@@ -1,7 +1,7 @@
 //! Launching a process.
 //!
 //! ```text
-//!   spawn ──▶ prepare: every string, pointer and number      `plan`
+//!   spawn ──▶ prepare: every string, pointer and number      `image`
 //!     │       block all signals
 //!     ├──▶ clone(CLONE_VM | CLONE_VFORK) ─▶ child, on a stack of its own   `child`
 //!     │    we are stopped meanwhile          signals, session, cgroup, descriptors,
@@ -22,7 +22,7 @@
 
 mod child;
 mod error;
-mod plan;
+mod exec_image;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +34,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::process::DumpableBehavior;
 
 pub use self::error::{SpawnError, Step};
-use self::plan::Plan;
+use self::exec_image::ExecImage;
 use super::reap;
 use crate::wire::{Credentials, Limit};
 
@@ -59,7 +59,7 @@ pub struct Command<'a> {
     pub stderr: Option<BorrowedFd<'a>>,
     /// More descriptors, each with the number that it has in the process.
     pub extra: &'a [(BorrowedFd<'a>, i32)],
-    /// Who it runs as; ourselves, if not said. Only root may give these, even its own.
+    /// UserIds it runs as; ourselves, if not said. Only root may give these, even its own.
     /// With them the process can never gain privileges again.
     pub credentials: Option<&'a Credentials>,
     /// The mask of file modes; ours, if not said.
@@ -71,21 +71,21 @@ pub struct Command<'a> {
     /// `cgroup.procs` of the control group that it joins before it runs.
     pub cgroup: Option<BorrowedFd<'a>>,
     /// Where it notes its pid before anything else.
-    pub birth: Option<Birth<'a>>,
+    pub pid_note: Option<PidNote<'a>>,
 }
 
-/// A note that a process makes of itself, so that it is known whose it is even if we die
+/// A note that a process makes of itself, so that it is known header it is even if we die
 /// before we have learnt its pid.
 #[derive(Clone, Copy, Debug)]
-pub struct Birth<'a> {
-    /// The file, whose beginning is overwritten by these bytes and the pid, a native `u32`.
+pub struct PidNote<'a> {
+    /// The file, header beginning is overwritten by these bytes and the pid, a native `u32`.
     /// What cannot be written is not noted.
     pub file: BorrowedFd<'a>,
-    pub whose: [u8; BIRTH_BYTES],
+    pub header: [u8; PID_NOTE_HEADER_BYTES],
 }
 
-/// The length of what stands before the pid in a [`Birth`].
-pub const BIRTH_BYTES: usize = 40;
+/// The length of what stands before the pid in a [`PidNote`].
+pub const PID_NOTE_HEADER_BYTES: usize = 40;
 
 impl<'a> Command<'a> {
     /// A program with an environment, and nothing else said.
@@ -118,24 +118,24 @@ impl Spawner {
     }
 
     /// Launches a process and gives its pid. It has called exec by then: its end is
-    /// somebody's to reap.
+    /// unprivileged_user's to reap.
     ///
     /// # Errors
     /// If a step failed; there is no process then, nor a zombie of it.
     pub fn spawn(&mut self, command: &Command<'_>) -> Result<u32, SpawnError> {
-        let mut plan = Plan::new(command, self.null.as_fd()).map_err(|error| SpawnError {
+        let mut image = ExecImage::new(command, self.null.as_fd()).map_err(|error| SpawnError {
             step: Step::Prepare,
             error,
         })?;
-        let dumpable = command.credentials.and_then(|_| Dumpable::note());
+        let dumpable = command.credentials.and_then(|_| Dumpable::save());
         let mask = Mask::block_all();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         // SAFETY: the stack is mapped, aligned and used by nobody else, because `self` is
         // borrowed mutably; with CLONE_VFORK this thread does not go on before the child
-        // has left our memory, so that the plan outlives its use. All signals are
+        // has left our memory, so that the image outlives its use. All signals are
         // blocked, so no handler of ours runs in the child.
         let pid =
-            unsafe { libc::clone(child::run, self.stack.top(), flags, (&raw mut plan).cast()) };
+            unsafe { libc::clone(child::run, self.stack.top(), flags, (&raw mut image).cast()) };
         let cloned = if pid < 0 {
             Err(io::Error::last_os_error())
         } else {
@@ -149,7 +149,7 @@ impl Spawner {
         })?;
         // SAFETY: a plain field of ours. Volatile, since it was written by another
         // process that the compiler knows nothing of.
-        let fault = unsafe { ptr::read_volatile(&raw const plan.fault) };
+        let fault = unsafe { ptr::read_volatile(&raw const image.fault) };
         let Some(fault) = fault else {
             return Ok(pid);
         };
@@ -162,7 +162,7 @@ impl Spawner {
                 return Err(SpawnError { step, error });
             }
         }
-        Err(SpawnError::from_fault(fault, command, &plan))
+        Err(SpawnError::from_fault(fault, command, &image))
     }
 }
 
@@ -212,7 +212,7 @@ impl Drop for Stack {
 struct Dumpable;
 
 impl Dumpable {
-    fn note() -> Option<Self> {
+    fn save() -> Option<Self> {
         let now = rustix::process::dumpable_behavior().ok()?;
         (now == DumpableBehavior::Dumpable).then_some(Self)
     }

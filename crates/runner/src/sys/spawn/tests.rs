@@ -346,7 +346,7 @@ fn umask_priority_and_limits_are_seen_by_the_child() {
 }
 
 /// Somebody without rights, if we may become them.
-fn somebody() -> Option<users::User> {
+fn unprivileged_user() -> Option<users::User> {
     if users::effective_uid() != 0 {
         println!("skipped: only root may change to another user");
         return None;
@@ -360,7 +360,9 @@ fn somebody() -> Option<users::User> {
 
 #[test]
 fn with_credentials_it_is_that_user_and_can_be_nobody_else() {
-    let Some(user) = somebody() else { return };
+    let Some(user) = unprivileged_user() else {
+        return;
+    };
     let mut who = user.credentials();
     who.groups = vec![who.gid, 4711];
     let argv = shell("id -u; id -ru; id -g; id -rg; id -G; grep NoNewPrivs /proc/self/status");
@@ -397,7 +399,9 @@ fn without_credentials_privileges_are_left_alone() {
 
 #[test]
 fn a_directory_is_entered_with_the_rights_of_the_user() {
-    let Some(user) = somebody() else { return };
+    let Some(user) = unprivileged_user() else {
+        return;
+    };
     let directory = tempfile::tempdir().expect("a directory");
     fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).expect("ours");
     let who = user.credentials();

@@ -3,9 +3,9 @@
 use super::*;
 
 /// A file system of this many KiB, as long as it lives; `None` where we may not.
-struct Small(TempDir);
+struct SmallDisk(TempDir);
 
-impl Small {
+impl SmallDisk {
     fn mount(kib: u32) -> Option<Self> {
         let dir = temporary();
         let size = format!("size={kib}k");
@@ -23,7 +23,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let done = Command::new("umount").arg(self.0.path()).status();
         // A panic in here would hide the one that the test ends with.
@@ -35,7 +35,9 @@ impl Drop for Small {
 
 #[test]
 fn a_full_disk_costs_only_what_did_not_fit() {
-    let Some(disk) = Small::mount(64) else { return };
+    let Some(disk) = SmallDisk::mount(64) else {
+        return;
+    };
     let logs = disk.0.path().join("logs");
     let filler = disk.0.path().join("filler");
     fs::create_dir(&logs).expect("makes");
@@ -63,7 +65,9 @@ fn a_full_disk_costs_only_what_did_not_fit() {
 
 #[test]
 fn a_line_about_what_is_missing_that_did_not_fit_is_taken_back() {
-    let Some(disk) = Small::mount(64) else { return };
+    let Some(disk) = SmallDisk::mount(64) else {
+        return;
+    };
     let logs = disk.0.path().join("logs");
     let log = logs.join("stdout");
     let filler = disk.0.path().join("filler");
@@ -91,7 +95,9 @@ fn a_line_about_what_is_missing_that_did_not_fit_is_taken_back() {
 
 #[test]
 fn a_full_disk_makes_room_for_itself_by_rotation() {
-    let Some(disk) = Small::mount(64) else { return };
+    let Some(disk) = SmallDisk::mount(64) else {
+        return;
+    };
     let data = numbered(500_000);
     copy(&data[..], files_in(disk.0.path(), 12 * 1024, 3)).expect("copies");
     let log = contents(disk.0.path()).concat();

@@ -11,7 +11,7 @@ use super::RootError;
 ///
 /// # Errors
 /// If no variable says it.
-pub fn default_place(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, RootError> {
+pub fn default_root(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, RootError> {
     let given = |name| lookup(name).filter(|value| !value.is_empty());
     if let Some(root) = given("BATON_ROOT") {
         return Ok(root.into());
@@ -20,7 +20,7 @@ pub fn default_place(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBu
     if let Some(state) = state {
         return Ok(Path::new(&state).join("baton"));
     }
-    let home = given("HOME").ok_or(RootError::NoPlace)?;
+    let home = given("HOME").ok_or(RootError::NoDefaultRoot)?;
     Ok(Path::new(&home).join(".local/state/baton"))
 }
 
@@ -33,7 +33,7 @@ mod tests {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        let place = default_place(lookup).ok()?;
+        let place = default_root(lookup).ok()?;
         Some(place.display().to_string())
     }
 

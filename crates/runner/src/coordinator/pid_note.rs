@@ -3,11 +3,11 @@
 //! A launch is on record once its process has called exec and its start time was read. A
 //! coordinator that is killed in between leaves a process that runs, and may well finish,
 //! unknown to the log. So the process itself notes its pid before it becomes anything else
-//! ([`Birth`]), behind what we say of it: which run, and when. There is one such note, that of
+//! ([`PidNote`]), behind what we say of it: which run, and when. There is one such note, that of
 //! the last launch: the ones before are on record.
 //!
 //! The lock says that the coordinator is dead only once that process has let go of it, which
-//! comes after the note. So whoever reads the note then, reads it whole.
+//! comes after the note. So whoever reads the note then, reads it awaits_descendants.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,29 +20,29 @@ use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
 use baton_model::time::{Mono, Now, Wall};
 
 use super::runs::run_mark;
-use super::start::Start;
+use super::start::CoordinatorSpec;
 use crate::record::CoordinatorRecord;
 use crate::sys::proc::{self, Stat};
-use crate::sys::spawn::{BIRTH_BYTES, Birth};
+use crate::sys::spawn::{PID_NOTE_HEADER_BYTES, PidNote};
 use crate::wire::RunKey;
 
-const FILE: &str = "coordinator.birth";
+const FILE: &str = "coordinator.pid_note";
 /// A process that has not called exec yet needs a few microseconds for it, if anything runs
 /// at all; it is looked at so often, and so long in between.
-const LOOKS_MAX: u32 = 100;
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const POLLS_MAX: u32 = 100;
+const POLL_EVERY: Duration = Duration::from_millis(1);
 /// By how much the start of a process may seem to come before it was noted: its start is
 /// counted in ticks of a hundredth of a second, and rounded down.
 const TICK_SLACK_MS: u64 = 20;
 
 /// The file of the note.
 #[derive(Debug)]
-pub(super) struct Births {
+pub(super) struct PidNotes {
     /// Without one, launches are not noted.
     file: Option<File>,
 }
 
-impl Births {
+impl PidNotes {
     pub(super) fn new(checkpoint: &Path) -> Self {
         let mut options = OpenOptions::new();
         let file = options
@@ -57,30 +57,30 @@ impl Births {
     }
 
     /// The note that a process makes of itself, for one that is launched now.
-    pub(super) fn note(&self, run: RunKey, at: Now) -> Option<Birth<'_>> {
+    pub(super) fn prepare(&self, run: RunKey, at: Now) -> Option<PidNote<'_>> {
         let file = self.file.as_ref()?.as_fd();
-        let whose = Launch {
+        let header = LaunchHeader {
             run,
             at: at.into(),
             since_boot_ms: proc::since_boot_ms(),
         };
-        Some(Birth {
+        Some(PidNote {
             file,
-            whose: whose.to_bytes(),
+            header: header.to_bytes(),
         })
     }
 }
 
 /// What the coordinator says of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Launch {
+struct LaunchHeader {
     run: RunKey,
     at: Moment,
     since_boot_ms: u64,
 }
 
-impl Launch {
-    fn to_bytes(self) -> [u8; BIRTH_BYTES] {
+impl LaunchHeader {
+    fn to_bytes(self) -> [u8; PID_NOTE_HEADER_BYTES] {
         let words = [
             self.run.process.0.into(),
             self.run.run.0,
@@ -88,18 +88,18 @@ impl Launch {
             self.at.wall.0,
             self.since_boot_ms,
         ];
-        let mut bytes = [0; BIRTH_BYTES];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&u64::to_ne_bytes(word));
+        let mut bytes = [0; PID_NOTE_HEADER_BYTES];
+        for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
+            slot.copy_from_slice(&u64::to_ne_bytes(word));
         }
         bytes
     }
 
-    /// Reads a note; `None` if there was never one, or it is not whole.
+    /// Reads a note; `None` if there was never one, or it is not awaits_descendants.
     fn read(note: &[u8]) -> Option<(Self, u32)> {
-        let (whose, pid) = note.split_at_checked(BIRTH_BYTES)?;
+        let (header, pid) = note.split_at_checked(PID_NOTE_HEADER_BYTES)?;
         let pid = u32::from_ne_bytes(pid.try_into().ok()?);
-        let mut words = whose.chunks_exact(8);
+        let mut words = header.chunks_exact(8);
         let mut next = || Some(u64::from_ne_bytes(words.next()?.try_into().ok()?));
         let run = RunKey {
             process: ProcessNo(next()?.try_into().ok()?),
@@ -122,8 +122,8 @@ impl Launch {
 /// The launch that a dead coordinator of this boot did not come to record, if there was one
 /// and its process can be told. `reaped` knows the start time of a child of ours that had
 /// this pid and was reaped.
-pub(super) fn unrecorded(
-    start: &Start,
+pub(super) fn unrecorded_launch(
+    start: &CoordinatorSpec,
     boot: BootId,
     records: &[CoordinatorRecord],
     reaped: &dyn Fn(u32) -> Option<u64>,
@@ -133,14 +133,14 @@ pub(super) fn unrecorded(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let Some((launch, pid)) = Launch::read(&note) else {
+    let Some((launch, pid)) = LaunchHeader::read(&note) else {
         return Ok(None);
     };
     let run = launch.run;
     if records.iter().any(|record| is_launch_of(record, run)) {
         return Ok(None);
     }
-    let start_ticks = start_of(&launch, pid, &run_mark(&start.mark, run), reaped)?;
+    let start_ticks = start_ticks_of(&launch, pid, &run_mark(&start.mark, run), reaped)?;
     Ok(start_ticks.map(|start_ticks| CoordinatorRecord::Started {
         run,
         at: launch.at,
@@ -168,8 +168,8 @@ fn is_launch_of(record: &CoordinatorRecord, wanted: RunKey) -> bool {
 /// When the process started, if it is the one: it began after the note was prepared, and
 /// carries the mark of the run, or is a zombie of ours or was. Another that is given the same
 /// number cannot carry the mark.
-fn start_of(
-    launch: &Launch,
+fn start_ticks_of(
+    launch: &LaunchHeader,
     pid: u32,
     mark: &str,
     reaped: &dyn Fn(u32) -> Option<u64>,
@@ -179,7 +179,7 @@ fn start_of(
         started_ms + TICK_SLACK_MS >= launch.since_boot_ms
     };
     let me = std::process::id();
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..POLLS_MAX {
         let stat = proc::stat(pid)?;
         let Some(stat) = stat.filter(|stat| fits(&stat.start_ticks)) else {
             return Ok(reaped(pid).filter(fits));
@@ -188,7 +188,7 @@ fn start_of(
         if is_ours(stat) || proc::has_mark(pid, &|text| text == mark) {
             return Ok(Some(stat.start_ticks));
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_EVERY);
     }
     Ok(None)
 }
@@ -206,12 +206,12 @@ mod tests {
 
     const MARK: &str = "m";
 
-    struct Bench {
+    struct Fixture {
         dir: tempfile::TempDir,
         boot: BootId,
     }
 
-    impl Bench {
+    impl Fixture {
         fn new() -> Self {
             Self {
                 dir: tempfile::tempdir().expect("a directory"),
@@ -221,23 +221,23 @@ mod tests {
 
         /// Launches a process as a coordinator does, and records nothing.
         fn launch(&self, run: RunKey, script: &str) -> u32 {
-            let births = Births::new(self.dir.path());
+            let pid_notes = PidNotes::new(self.dir.path());
             let argv = ["/bin/sh", "-c", script].map(str::to_owned);
             let env = [(proc::MARK.to_owned(), run_mark(MARK, run))];
             let command = Command {
-                birth: births.note(run, clock::now()),
+                pid_note: pid_notes.prepare(run, clock::now()),
                 ..Command::new(&argv, &env)
             };
             let mut spawner = Spawner::new().expect("made");
             spawner.spawn(&command).expect("launched")
         }
 
-        fn found(
+        fn recover(
             &self,
             records: &[CoordinatorRecord],
             exits: &Exits,
         ) -> Option<(RunKey, Identity)> {
-            let start = Start {
+            let start = CoordinatorSpec {
                 binary: PathBuf::new(),
                 checkpoint: self.dir.path().to_owned(),
                 sandbox: PathBuf::new(),
@@ -246,7 +246,7 @@ mod tests {
                 guarded: true,
             };
             let reaped = |pid| exits.start_of(pid);
-            let found = unrecorded(&start, self.boot, records, &reaped).expect("readable");
+            let found = unrecorded_launch(&start, self.boot, records, &reaped).expect("readable");
             match found? {
                 CoordinatorRecord::Started { run, identity, .. } => Some((run, identity)),
                 other => panic!("{other:?}"),
@@ -263,71 +263,75 @@ mod tests {
 
     #[test]
     fn a_launch_that_nobody_recorded_is_found_alive_ended_and_reaped() {
-        let bench = Bench::new();
+        let fixture = Fixture::new();
         let mut exits = Exits::default();
-        let pid = bench.launch(run(3), "exec sleep 1000");
-        let who = identity::identify(bench.boot, pid).expect("readable");
-        let found = bench.found(&[], &exits);
+        let pid = fixture.launch(run(3), "exec sleep 1000");
+        let who = identity::identify(fixture.boot, pid).expect("readable");
+        let found = fixture.recover(&[], &exits);
         assert_eq!(found, who.map(|who| (run(3), who)));
         kill::group(pid, libc::SIGKILL).expect("killed");
         while reap::next_exited().expect("asked").is_none() {
             std::thread::yield_now();
         }
-        assert_eq!(bench.found(&[], &exits), found, "as a zombie");
-        exits.take(bench.boot);
-        assert_eq!(bench.found(&[], &exits), found, "once it is reaped");
+        assert_eq!(fixture.recover(&[], &exits), found, "as a zombie");
+        exits.take(fixture.boot);
+        assert_eq!(fixture.recover(&[], &exits), found, "once it is reaped");
         let (_, who) = found.expect("just seen");
         assert!(exits.remove(&who).is_some(), "and its end is known");
     }
 
     #[test]
     fn what_is_on_record_is_not_told_again() {
-        let bench = Bench::new();
-        let pid = bench.launch(run(3), "exec sleep 1000");
+        let fixture = Fixture::new();
+        let pid = fixture.launch(run(3), "exec sleep 1000");
         let forgotten = CoordinatorRecord::Forgotten { run: run(3) };
-        assert_eq!(bench.found(&[forgotten], &Exits::default()), None);
+        assert_eq!(fixture.recover(&[forgotten], &Exits::default()), None);
         let another = CoordinatorRecord::Forgotten { run: run(4) };
-        assert!(bench.found(&[another], &Exits::default()).is_some());
+        assert!(fixture.recover(&[another], &Exits::default()).is_some());
         kill::group(pid, libc::SIGKILL).expect("killed");
         reap::wait(pid).expect("reaped");
-        assert_eq!(bench.found(&[], &Exits::default()), None, "nobody knows");
+        assert_eq!(
+            fixture.recover(&[], &Exits::default()),
+            None,
+            "nobody knows"
+        );
     }
 
     #[test]
     fn another_process_with_that_number_is_not_taken_for_it() {
-        let bench = Bench::new();
-        let pid = bench.launch(run(3), "exec sleep 1000");
+        let fixture = Fixture::new();
+        let pid = fixture.launch(run(3), "exec sleep 1000");
         // As if the number had been given to a process of another run.
-        let launch = Launch {
+        let launch = LaunchHeader {
             run: run(5),
             at: clock::now().into(),
             since_boot_ms: proc::since_boot_ms(),
         };
         let mut note = launch.to_bytes().to_vec();
         note.extend(pid.to_ne_bytes());
-        std::fs::write(path(bench.dir.path()), &note).expect("written");
-        assert_eq!(bench.found(&[], &Exits::default()), None);
+        std::fs::write(path(fixture.dir.path()), &note).expect("written");
+        assert_eq!(fixture.recover(&[], &Exits::default()), None);
         // Nor is one that was there before.
-        let later = Launch {
+        let later = LaunchHeader {
             run: run(3),
             since_boot_ms: launch.since_boot_ms + 60_000,
             ..launch
         };
         let mut note = later.to_bytes().to_vec();
         note.extend(pid.to_ne_bytes());
-        std::fs::write(path(bench.dir.path()), &note).expect("written");
-        assert_eq!(bench.found(&[], &Exits::default()), None);
+        std::fs::write(path(fixture.dir.path()), &note).expect("written");
+        assert_eq!(fixture.recover(&[], &Exits::default()), None);
         kill::group(pid, libc::SIGKILL).expect("killed");
         reap::wait(pid).expect("reaped");
     }
 
     #[test]
     fn a_torn_note_says_nothing() {
-        let bench = Bench::new();
-        assert_eq!(bench.found(&[], &Exits::default()), None, "no file");
-        for length in [0, 1, BIRTH_BYTES, BIRTH_BYTES + 3] {
-            std::fs::write(path(bench.dir.path()), vec![1; length]).expect("written");
-            assert_eq!(bench.found(&[], &Exits::default()), None, "{length}");
+        let fixture = Fixture::new();
+        assert_eq!(fixture.recover(&[], &Exits::default()), None, "no file");
+        for length in [0, 1, PID_NOTE_HEADER_BYTES, PID_NOTE_HEADER_BYTES + 3] {
+            std::fs::write(path(fixture.dir.path()), vec![1; length]).expect("written");
+            assert_eq!(fixture.recover(&[], &Exits::default()), None, "{length}");
         }
     }
 }

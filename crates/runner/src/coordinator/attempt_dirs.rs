@@ -1,4 +1,4 @@
-//! The homes of a worker's attempts: below its sandbox, a directory in `work` and two files
+//! The directories of a worker's attempts: below its sandbox, a directory in `work` and two files
 //! in `logs`.
 //!
 //! Both directories are the coordinator's own and are held open: nobody else can put a
@@ -22,7 +22,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::wire::{Credentials, Home};
+use crate::wire::{AttemptPaths, Credentials};
 
 const WORK: &str = "work";
 const LOGS: &str = "logs";
@@ -34,7 +34,7 @@ const LOG_MODE: u32 = 0o600;
 const SPARES_MAX: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct Homes {
+pub(super) struct AttemptDirs {
     sandbox: PathBuf,
     /// The path of `work`, in words.
     work_path: String,
@@ -46,7 +46,7 @@ pub(super) struct Homes {
     spare_logs: Vec<String>,
 }
 
-impl Homes {
+impl AttemptDirs {
     pub(super) fn new(sandbox: &Path) -> Self {
         Self {
             sandbox: sandbox.to_owned(),
@@ -59,13 +59,17 @@ impl Homes {
     }
 
     /// Makes the working directory, unless it is there, and gives its path.
-    pub(super) fn enter(&mut self, home: &Home, owner: Option<&Credentials>) -> io::Result<String> {
-        for name in [&home.dir, &home.stdout, &home.stderr] {
-            check(name)?;
+    pub(super) fn prepare(
+        &mut self,
+        paths: &AttemptPaths,
+        owner: Option<&Credentials>,
+    ) -> io::Result<String> {
+        for name in [&paths.dir, &paths.stdout, &paths.stderr] {
+            check_name(name)?;
         }
-        let dir = home.dir.as_str();
+        let dir = paths.dir.as_str();
         let spare = owner.is_none().then(|| self.spare_dirs.pop()).flatten();
-        within(&mut self.work, &self.sandbox, WORK, |work| {
+        with_directory(&mut self.work, &self.sandbox, WORK, |work| {
             if reuse(work, spare.as_deref(), dir) {
                 return Ok(());
             }
@@ -90,16 +94,20 @@ impl Homes {
     }
 
     /// Opens a log file, of a name that was checked, to append to it.
-    pub(super) fn log(&mut self, name: &str, owner: Option<&Credentials>) -> io::Result<OwnedFd> {
+    pub(super) fn open_log(
+        &mut self,
+        name: &str,
+        owner: Option<&Credentials>,
+    ) -> io::Result<OwnedFd> {
         let flags =
             OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let spare = owner.is_none().then(|| self.spare_logs.pop()).flatten();
-        let file = within(&mut self.logs, &self.sandbox, LOGS, |logs| {
+        let file = with_directory(&mut self.logs, &self.sandbox, LOGS, |logs| {
             // Opened by its name in any case: what was there before is appended to.
             reuse(logs, spare.as_deref(), name);
             openat(logs, name, flags, Mode::from_raw_mode(LOG_MODE))
         })?;
-        give_to(&file, owner)?;
+        chown_to(&file, owner)?;
         Ok(file)
     }
 
@@ -108,21 +116,21 @@ impl Homes {
     ///
     /// One that has left files keeps its log of errors: an agent may still have to say there
     /// what is wrong with one of them, which must not end up in the log of another attempt.
-    pub(super) fn leave(&mut self, home: Home) {
+    pub(super) fn recycle(&mut self, paths: AttemptPaths) {
         if self.spare_dirs.len() >= SPARES_MAX && self.spare_logs.len() >= SPARES_MAX {
             return;
         }
         let work = self.work.as_ref();
-        let left_nothing = work.is_some_and(|work| is_unused_dir(work, &home.dir));
+        let left_nothing = work.is_some_and(|work| is_unused_dir(work, &paths.dir));
         if let Some(logs) = &self.logs {
-            for (name, free) in [(home.stdout, true), (home.stderr, left_nothing)] {
+            for (name, free) in [(paths.stdout, true), (paths.stderr, left_nothing)] {
                 if free && self.spare_logs.len() < SPARES_MAX && is_unused_log(logs, &name) {
                     self.spare_logs.push(name);
                 }
             }
         }
         if left_nothing && self.spare_dirs.len() < SPARES_MAX {
-            self.spare_dirs.push(home.dir);
+            self.spare_dirs.push(paths.dir);
         }
     }
 }
@@ -171,7 +179,7 @@ fn is_empty(dir: OwnedFd) -> rustix::io::Result<bool> {
 
 /// Does something in one of the two directories. It is opened if it is not held, or is
 /// held but was removed.
-fn within<T>(
+fn with_directory<T>(
     held: &mut Option<OwnedFd>,
     sandbox: &Path,
     name: &str,
@@ -183,13 +191,13 @@ fn within<T>(
             other => return Ok(other?),
         }
     }
-    let sandbox = directory(sandbox)?;
-    let directory = held.insert(subdirectory(sandbox, name, None)?);
+    let sandbox = open_directory(sandbox)?;
+    let directory = held.insert(open_subdirectory(sandbox, name, None)?);
     Ok(act(directory)?)
 }
 
 /// One name, which leads nowhere else.
-fn check(name: &str) -> io::Result<()> {
+fn check_name(name: &str) -> io::Result<()> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
         let text = format!("`{}` cannot be a name in a sandbox", name.escape_debug());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -197,7 +205,7 @@ fn check(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     open(path, flags, Mode::empty()).map_err(|error| {
         let error = io::Error::from(error);
@@ -205,7 +213,7 @@ pub(super) fn directory(path: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-pub(super) fn subdirectory(
+pub(super) fn open_subdirectory(
     parent: impl AsFd,
     name: &str,
     owner: Option<&Credentials>,
@@ -218,12 +226,12 @@ pub(super) fn subdirectory(
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(&parent, name, flags, Mode::empty())?;
     if made {
-        give_to(&fd, owner)?;
+        chown_to(&fd, owner)?;
     }
     Ok(fd)
 }
 
-pub(super) fn give_to(fd: &OwnedFd, owner: Option<&Credentials>) -> io::Result<()> {
+pub(super) fn chown_to(fd: &OwnedFd, owner: Option<&Credentials>) -> io::Result<()> {
     if let Some(owner) = owner {
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
         rustix::fs::fchown(fd, Some(uid), Some(gid))?;
@@ -237,8 +245,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn home(dir: &str) -> Home {
-        Home {
+    fn paths(dir: &str) -> AttemptPaths {
+        AttemptPaths {
             dir: dir.to_owned(),
             stdout: "out".to_owned(),
             stderr: "err".to_owned(),
@@ -248,30 +256,34 @@ mod tests {
     #[test]
     fn a_home_is_for_its_owner_alone_and_is_made_once() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
-        let path = homes.enter(&home("a"), None).expect("made");
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        let path = attempt_dirs.prepare(&paths("a"), None).expect("made");
         assert_eq!(Path::new(&path), sandbox.path().join("work/a"));
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
-        homes.enter(&home("a"), None).expect("there");
-        homes.log("out", None).expect("made");
+        attempt_dirs.prepare(&paths("a"), None).expect("there");
+        attempt_dirs.open_log("out", None).expect("made");
         let log = sandbox.path().join("logs/out");
         let mode = fs::metadata(log).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     /// Enters a home as a launch does, and gives the directory and the two logs.
-    fn moved_in(homes: &mut Homes, home: &Home) -> [PathBuf; 3] {
-        let dir = homes.enter(home, None).expect("made");
-        for name in [&home.stdout, &home.stderr] {
-            homes.log(name, None).expect("made");
+    fn prepare_all(attempt_dirs: &mut AttemptDirs, paths: &AttemptPaths) -> [PathBuf; 3] {
+        let dir = attempt_dirs.prepare(paths, None).expect("made");
+        for name in [&paths.stdout, &paths.stderr] {
+            attempt_dirs.open_log(name, None).expect("made");
         }
-        let logs = homes.sandbox.join(LOGS);
-        [dir.into(), logs.join(&home.stdout), logs.join(&home.stderr)]
+        let logs = attempt_dirs.sandbox.join(LOGS);
+        [
+            dir.into(),
+            logs.join(&paths.stdout),
+            logs.join(&paths.stderr),
+        ]
     }
 
-    fn numbered(number: u32) -> Home {
-        Home {
+    fn numbered(number: u32) -> AttemptPaths {
+        AttemptPaths {
             dir: number.to_string(),
             stdout: format!("{number}.out"),
             stderr: format!("{number}.err"),
@@ -288,11 +300,11 @@ mod tests {
     #[test]
     fn what_was_left_empty_is_used_again_under_another_name() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
-        let first = moved_in(&mut homes, &numbered(1));
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        let first = prepare_all(&mut attempt_dirs, &numbered(1));
         let mut before = inodes(&first);
-        homes.leave(numbered(1));
-        let second = moved_in(&mut homes, &numbered(2));
+        attempt_dirs.recycle(numbered(1));
+        let second = prepare_all(&mut attempt_dirs, &numbered(2));
         let mut after = inodes(&second);
         // Which of the two logs becomes which does not matter.
         before.sort_unstable();
@@ -304,32 +316,32 @@ mod tests {
     #[test]
     fn what_was_written_or_changed_stays_where_it_is() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
-        let [dir, out, err] = moved_in(&mut homes, &numbered(1));
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        let [dir, out, err] = prepare_all(&mut attempt_dirs, &numbered(1));
         fs::write(dir.join("result"), b"").expect("written");
         fs::write(&out, b"said").expect("written");
         fs::set_permissions(&err, fs::Permissions::from_mode(0o644)).expect("set");
-        homes.leave(numbered(1));
-        moved_in(&mut homes, &numbered(2));
+        attempt_dirs.recycle(numbered(1));
+        prepare_all(&mut attempt_dirs, &numbered(2));
         assert!(
             [dir.join("result"), out, err]
                 .iter()
                 .all(|path| path.exists())
         );
-        let dir = homes.enter(&numbered(3), None).expect("made");
+        let dir = attempt_dirs.prepare(&numbered(3), None).expect("made");
         fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("set");
-        homes.leave(numbered(3));
-        assert!(homes.spare_dirs.is_empty());
+        attempt_dirs.recycle(numbered(3));
+        assert!(attempt_dirs.spare_dirs.is_empty());
     }
 
     #[test]
     fn whoever_has_left_a_file_keeps_its_log_of_errors() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
-        let [dir, out, err] = moved_in(&mut homes, &numbered(1));
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        let [dir, out, err] = prepare_all(&mut attempt_dirs, &numbered(1));
         fs::write(dir.join("result"), b"").expect("written");
-        homes.leave(numbered(1));
-        moved_in(&mut homes, &numbered(2));
+        attempt_dirs.recycle(numbered(1));
+        prepare_all(&mut attempt_dirs, &numbered(2));
         assert!(!out.exists(), "another has it");
         assert!(err.exists());
     }
@@ -337,13 +349,13 @@ mod tests {
     #[test]
     fn a_home_that_is_there_is_entered_and_not_replaced_by_a_spare_one() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
-        let [dir, out, _] = moved_in(&mut homes, &numbered(1));
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        let [dir, out, _] = prepare_all(&mut attempt_dirs, &numbered(1));
         fs::write(dir.join("half"), b"").expect("written");
         fs::write(&out, b"said").expect("written");
-        moved_in(&mut homes, &numbered(2));
-        homes.leave(numbered(2));
-        moved_in(&mut homes, &numbered(1));
+        prepare_all(&mut attempt_dirs, &numbered(2));
+        attempt_dirs.recycle(numbered(2));
+        prepare_all(&mut attempt_dirs, &numbered(1));
         assert!(dir.join("half").exists());
         assert_eq!(fs::read(out).expect("there"), b"said");
     }
@@ -351,19 +363,22 @@ mod tests {
     #[test]
     fn names_that_lead_elsewhere_are_refused() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         for name in ["", ".", "..", "a/b", "/a", "../a", "a/", "a\0b"] {
-            assert!(homes.enter(&home(name), None).is_err(), "{name:?}");
-            let stdout = Home {
+            assert!(
+                attempt_dirs.prepare(&paths(name), None).is_err(),
+                "{name:?}"
+            );
+            let stdout = AttemptPaths {
                 stdout: name.to_owned(),
-                ..home("a")
+                ..paths("a")
             };
-            assert!(homes.enter(&stdout, None).is_err(), "{name:?}");
-            let stderr = Home {
+            assert!(attempt_dirs.prepare(&stdout, None).is_err(), "{name:?}");
+            let stderr = AttemptPaths {
                 stderr: name.to_owned(),
-                ..home("a")
+                ..paths("a")
             };
-            assert!(homes.enter(&stderr, None).is_err(), "{name:?}");
+            assert!(attempt_dirs.prepare(&stderr, None).is_err(), "{name:?}");
         }
         assert!(!sandbox.path().join("work").exists(), "nothing was made");
     }
@@ -371,22 +386,22 @@ mod tests {
     #[test]
     fn links_are_not_followed() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
-        homes.enter(&home("a"), None).expect("made");
-        homes.log("out", None).expect("made");
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        attempt_dirs.prepare(&paths("a"), None).expect("made");
+        attempt_dirs.open_log("out", None).expect("made");
         symlink("/", sandbox.path().join("work/b")).expect("made");
         symlink("out", sandbox.path().join("logs/link")).expect("made");
-        assert!(homes.enter(&home("b"), None).is_err());
-        assert!(homes.log("link", None).is_err());
+        assert!(attempt_dirs.prepare(&paths("b"), None).is_err());
+        assert!(attempt_dirs.open_log("link", None).is_err());
     }
 
     #[test]
     fn what_was_removed_is_made_anew() {
         let sandbox = tempfile::tempdir().expect("a directory");
-        let mut homes = Homes::new(sandbox.path());
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         for _ in 0..2 {
-            homes.enter(&home("a"), None).expect("made");
-            homes.log("out", None).expect("made");
+            attempt_dirs.prepare(&paths("a"), None).expect("made");
+            attempt_dirs.open_log("out", None).expect("made");
             fs::remove_dir_all(sandbox.path().join("work")).expect("removed");
             fs::remove_dir_all(sandbox.path().join("logs")).expect("removed");
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 
-use super::{BIRTH_BYTES, Command};
+use super::{Command, PID_NOTE_HEADER_BYTES};
 
 /// Where a program is looked for when the environment does not say.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -14,7 +14,7 @@ const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 const STRINGS_BYTES: usize = 1_024;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum ChildStep {
     Session,
     Cgroup,
     Descriptor(i32),
@@ -31,20 +31,20 @@ pub(super) enum Place {
 /// What the child leaves behind when it fails.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
-    pub(super) place: Place,
+    pub(super) step: ChildStep,
     pub(super) errno: i32,
 }
 
 /// A descriptor of ours that becomes one of the child's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gift {
+pub(super) struct FdMapping {
     pub(super) source: RawFd,
     pub(super) target: RawFd,
 }
 
 /// A user, as the kernel takes it.
 #[derive(Debug)]
-pub(super) struct Who {
+pub(super) struct UserIds {
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) groups: Vec<u32>,
@@ -53,33 +53,33 @@ pub(super) struct Who {
 /// A note as it stands in a file.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(super) struct Note {
-    pub(super) whose: [u8; BIRTH_BYTES],
+pub(super) struct PidNoteRecord {
+    pub(super) header: [u8; PID_NOTE_HEADER_BYTES],
     pub(super) pid: u32,
 }
 
-/// What the child does, and what became of it. The child writes `birth`, `gifts` and `fault`.
-pub(super) struct Plan {
+/// What the child does, and what became of it. The child writes `pid_note`, `fd_mappings` and `fault`.
+pub(super) struct ExecImage {
     /// The files that may be the program, in the order in which they are tried.
     pub(super) candidates: Vec<CString>,
     pub(super) argv: Strings,
     pub(super) env: Strings,
     pub(super) cwd: Option<CString>,
-    pub(super) gifts: Vec<Gift>,
+    pub(super) fd_mappings: Vec<FdMapping>,
     /// The first descriptor above all targets.
-    pub(super) above: RawFd,
+    pub(super) first_free: RawFd,
     /// The descriptors to close: everything between and above the targets.
-    pub(super) gaps: Vec<(u32, u32)>,
+    pub(super) close_ranges: Vec<(u32, u32)>,
     pub(super) umask: Option<u32>,
     pub(super) nice: Option<i32>,
     pub(super) limits: Vec<(u32, libc::rlimit64)>,
-    pub(super) who: Option<Who>,
+    pub(super) user: Option<UserIds>,
     pub(super) cgroup: Option<RawFd>,
-    pub(super) birth: Option<(RawFd, Note)>,
+    pub(super) pid_note: Option<(RawFd, PidNoteRecord)>,
     pub(super) fault: Option<Fault>,
 }
 
-impl Plan {
+impl ExecImage {
     pub(super) fn new(command: &Command<'_>, null: BorrowedFd<'_>) -> io::Result<Self> {
         let program = command.argv.first().ok_or_else(|| invalid("no program"))?;
         let unfit = |name: &&String| name.is_empty() || name.contains('=');
@@ -90,9 +90,13 @@ impl Plan {
         let env = command.env.iter();
         let env = env.map(|(name, value)| [name.as_str(), "=", value.as_str()]);
         let cwd = command.cwd.map(|cwd| c_string(cwd, "the directory"));
-        let gifts = gifts(command, null)?;
-        let above = gifts.iter().map(|gift| gift.target).max().unwrap_or(2);
-        let above = above
+        let fd_mappings = fd_mappings(command, null)?;
+        let first_free = fd_mappings
+            .iter()
+            .map(|mapping| mapping.target)
+            .max()
+            .unwrap_or(2);
+        let first_free = first_free
             .checked_add(1)
             .ok_or_else(|| invalid("too high a descriptor"))?;
         Ok(Self {
@@ -100,21 +104,21 @@ impl Plan {
             argv: Strings::new(argv, "an argument")?,
             env: Strings::new(env, "the environment")?,
             cwd: cwd.transpose()?,
-            gaps: gaps(&gifts),
-            gifts,
-            above,
+            close_ranges: close_ranges(&fd_mappings),
+            fd_mappings,
+            first_free,
             umask: command.umask,
             nice: command.nice,
             limits: limits(command),
-            who: command.credentials.map(|who| Who {
+            user: command.credentials.map(|who| UserIds {
                 uid: who.uid,
                 gid: who.gid,
                 groups: who.groups.clone(),
             }),
             cgroup: command.cgroup.map(|fd| fd.as_raw_fd()),
-            birth: command.birth.map(|birth| {
-                let (whose, pid) = (birth.whose, 0);
-                (birth.file.as_raw_fd(), Note { whose, pid })
+            pid_note: command.pid_note.map(|pid_note| {
+                let (header, pid) = (pid_note.header, 0);
+                (pid_note.file.as_raw_fd(), PidNoteRecord { header, pid })
             }),
             fault: None,
         })
@@ -157,40 +161,44 @@ impl Strings {
     }
 }
 
-fn gifts(command: &Command<'_>, null: BorrowedFd<'_>) -> io::Result<Vec<Gift>> {
+fn fd_mappings(command: &Command<'_>, null: BorrowedFd<'_>) -> io::Result<Vec<FdMapping>> {
     let standard = [command.stdin, command.stdout, command.stderr];
-    let standard = standard.into_iter().zip(0..).map(|(fd, target)| Gift {
+    let standard = standard.into_iter().zip(0..).map(|(fd, target)| FdMapping {
         source: fd.unwrap_or(null).as_raw_fd(),
         target,
     });
-    let extra = command.extra.iter().map(|(fd, target)| Gift {
+    let extra = command.extra.iter().map(|(fd, target)| FdMapping {
         source: fd.as_raw_fd(),
         target: *target,
     });
-    let mut gifts: Vec<Gift> = standard.chain(extra).collect();
-    gifts.sort_by_key(|gift| gift.target);
-    let twice = gifts
+    let mut fd_mappings: Vec<FdMapping> = standard.chain(extra).collect();
+    fd_mappings.sort_by_key(|mapping| mapping.target);
+    let twice = fd_mappings
         .windows(2)
         .any(|pair| pair[0].target == pair[1].target);
-    if twice || gifts.first().is_some_and(|gift| gift.target < 0) {
+    if twice
+        || fd_mappings
+            .first()
+            .is_some_and(|mapping| mapping.target < 0)
+    {
         return Err(invalid("two descriptors of one number, or a negative one"));
     }
-    Ok(gifts)
+    Ok(fd_mappings)
 }
 
 /// What lies between the targets, which are in order, and above them.
-fn gaps(gifts: &[Gift]) -> Vec<(u32, u32)> {
-    let mut gaps = Vec::new();
+fn close_ranges(fd_mappings: &[FdMapping]) -> Vec<(u32, u32)> {
+    let mut close_ranges = Vec::new();
     let mut next = 0;
-    for gift in gifts {
-        let target = gift.target.unsigned_abs();
+    for mapping in fd_mappings {
+        let target = mapping.target.unsigned_abs();
         if target > next {
-            gaps.push((next, target - 1));
+            close_ranges.push((next, target - 1));
         }
         next = target + 1;
     }
-    gaps.push((next, u32::MAX));
-    gaps
+    close_ranges.push((next, u32::MAX));
+    close_ranges
 }
 
 fn limits(command: &Command<'_>) -> Vec<(u32, libc::rlimit64)> {

@@ -9,17 +9,17 @@ use std::io;
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::{Millis, Mono};
 
-use super::runs::{Body, Due, Probe, Role};
+use super::runs::{Probe, Role, RootProcess, Timer};
 use super::serve::Coordinator;
 use crate::record::CoordinatorRecord;
 use crate::sys::identity::{Exit, ExitStatus};
 use crate::sys::{clock, kill, reap};
-use crate::wire::{Ended, Launch, Reply, RunKey, Usage};
+use crate::wire::{Launch, Reply, RunEnd, RunKey, Usage};
 
 /// How often something is looked at of which nobody tells us.
-pub(super) const LOOK_EVERY: Millis = Millis(20);
+pub(super) const POLL_EVERY: Millis = Millis(20);
 /// How long the parent of an adopted process may take to notice that it has ended.
-const NOTICE_MAX: Millis = Millis::from_secs(10);
+const EXIT_NOTICE_MAX: Millis = Millis::from_secs(10);
 
 impl Coordinator {
     /// Takes every child that has ended. The group of a run is killed while its first
@@ -28,22 +28,28 @@ impl Coordinator {
         let (mut gone, mut orphans) = (Vec::new(), false);
         while let Some((pid, status)) = reap::next_exited()? {
             match self.table.children.remove(&pid) {
-                Some(Role::Run(run)) if self.table.runs.get(&run).is_some_and(|run| run.whole) => {
+                Some(Role::Run(run))
+                    if self
+                        .table
+                        .runs
+                        .get(&run)
+                        .is_some_and(|run| run.awaits_descendants) =>
+                {
                     // On record before it is let go: if we die in between, it is a zombie of
                     // our parent's, which then learns how it ended.
-                    self.exited(run, status);
+                    self.record_exit(run, status);
                     self.reap_root(run, pid)?;
-                    if self.is_resumed(run, status) {
-                        self.run_ended(run, status);
+                    if self.will_resume(run, status) {
+                        self.end_run(run, status);
                     } else {
                         gone.push((run, status));
                     }
                 }
-                Some(Role::Run(run)) => self.root_exited(run, pid, status)?,
+                Some(Role::Run(run)) => self.handle_root_exit(run, pid, status)?,
                 Some(Role::Probe(id)) => {
-                    self.report(kill::group(pid, libc::SIGKILL));
+                    self.log_failure(kill::group(pid, libc::SIGKILL));
                     reap::reap(pid)?;
-                    self.probe_exited(id, status);
+                    self.handle_probe_exit(id, status);
                 }
                 // Only its exit was missing.
                 Some(Role::Rotator) => reap::reap(pid)?,
@@ -56,7 +62,7 @@ impl Coordinator {
             }
         }
         if !gone.is_empty() {
-            self.roots_gone(gone);
+            self.handle_root_exits(gone);
         }
         if orphans && !self.table.lingering.is_empty() {
             self.settle_lingering();
@@ -65,24 +71,24 @@ impl Coordinator {
     }
 
     /// True if another run goes on with what this one leaves behind.
-    fn is_resumed(&self, key: RunKey, status: ExitStatus) -> bool {
+    fn will_resume(&self, key: RunKey, status: ExitStatus) -> bool {
         let died = matches!(status, ExitStatus::Signal(_));
         let run = self.table.runs.get(&key);
         let alone = run.is_some_and(|run| run.resumes && run.signalled.is_none());
         died && alone && self.killing.is_none()
     }
 
-    fn exited(&mut self, key: RunKey, status: ExitStatus) {
-        if let Some(exited) = self.exit(key, status) {
+    fn record_exit(&mut self, key: RunKey, status: ExitStatus) {
+        if let Some(exited) = self.exit_record(key, status) {
             self.record(exited);
             self.write_records();
         }
     }
 
     /// What stands on record of a run whose first process has ended like this.
-    pub(super) fn exit(&self, key: RunKey, status: ExitStatus) -> Option<CoordinatorRecord> {
+    pub(super) fn exit_record(&self, key: RunKey, status: ExitStatus) -> Option<CoordinatorRecord> {
         let run = self.table.runs.get(&key)?;
-        Some(CoordinatorRecord::Exited(Ended {
+        Some(CoordinatorRecord::Exited(RunEnd {
             run: key,
             at: clock::now().into(),
             outcome: run.outcome(status),
@@ -99,155 +105,156 @@ impl Coordinator {
         Ok(())
     }
 
-    fn root_exited(&mut self, key: RunKey, pid: u32, status: ExitStatus) -> io::Result<()> {
+    fn handle_root_exit(&mut self, key: RunKey, pid: u32, status: ExitStatus) -> io::Result<()> {
         let now = clock::now();
         let run = self.table.runs.get(&key);
         let in_grace = run.is_some_and(|run| run.kill_at.is_some_and(|at| now.mono < at));
         if in_grace && self.members(key, pid).is_ok_and(|left| !left.is_empty()) {
             self.reap_root(key, pid)?;
             if let Some(run) = self.table.runs.get_mut(&key) {
-                run.body = Body::Gone(status);
+                run.root = RootProcess::Gone(status);
             }
-            self.table.schedule(now.mono + LOOK_EVERY, Due::Look(key));
+            self.table.schedule(now.mono + POLL_EVERY, Timer::Poll(key));
             return Ok(());
         }
         // Of what has taken another user's rights we may not kill the rest; that it has ended
         // is true all the same.
-        self.report(kill::group(pid, libc::SIGKILL));
+        self.log_failure(kill::group(pid, libc::SIGKILL));
         self.reap_root(key, pid)?;
-        self.run_ended(key, status);
+        self.end_run(key, status);
         Ok(())
     }
 
     /// Asks a run to stop.
-    pub(super) fn stop(&mut self, key: RunKey, signal: i32, kill_at: Mono, cause: KillCause) {
+    pub(super) fn stop_run(&mut self, key: RunKey, signal: i32, kill_at: Mono, cause: KillCause) {
         if self.end_waiting(key, cause) {
             return;
         }
         let Some(run) = self.table.runs.get_mut(&key) else {
-            return self.say(Reply::Unknown { run: key });
+            return self.reply(Reply::Unknown { run: key });
         };
         if let Some(ended) = run.ended.clone() {
-            return self.say(Reply::Ended(ended));
+            return self.reply(Reply::Ended(ended));
         }
         // Asked again after a recovery of the runner: the signal was sent already, and
         // many programs take a second one for impatience.
         let first = run.kill_at.is_none();
         let kill_at = run.kill_at.map_or(kill_at, |at| at.min(kill_at));
         run.kill_at = Some(kill_at);
-        if !matches!(run.body, Body::Gone(_)) {
+        if !matches!(run.root, RootProcess::Gone(_)) {
             run.signalled.get_or_insert(cause);
         }
-        self.table.schedule(kill_at, Due::Kill(key));
+        self.table.schedule(kill_at, Timer::Kill(key));
         if first {
             self.signal_run(key, signal);
         }
     }
 
     /// A run has taken all the time that it may.
-    pub(super) fn timed_out(&mut self, key: RunKey, now: Mono) {
+    pub(super) fn handle_timeout(&mut self, key: RunKey, now: Mono) {
         let live = self.table.runs.get(&key).filter(|run| run.is_live());
         if let Some((_, grace)) = live.and_then(|run| run.timeout) {
-            self.stop(key, libc::SIGTERM, now + grace, KillCause::TimedOut);
+            self.stop_run(key, libc::SIGTERM, now + grace, KillCause::TimedOut);
         }
     }
 
     /// The grace of a run is over.
-    pub(super) fn kill_stopped(&mut self, key: RunKey) {
+    pub(super) fn kill_after_grace(&mut self, key: RunKey) {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
         };
-        if run.whole && matches!(run.body, Body::Gone(_)) {
+        if run.awaits_descendants && matches!(run.root, RootProcess::Gone(_)) {
             let killed = self.kill_leftovers(key);
-            return self.report(killed);
+            return self.log_failure(killed);
         }
-        let lingering = match run.body {
-            Body::Gone(status) => Some(status),
-            Body::Child | Body::Adopted(_) | Body::Ending(..) => None,
+        let lingering = match run.root {
+            RootProcess::Gone(status) => Some(status),
+            RootProcess::Child | RootProcess::Adopted(_) | RootProcess::Ending(..) => None,
         };
         self.kill_members(key);
         if let Some(status) = lingering {
-            self.run_ended(key, status);
+            self.end_run(key, status);
         }
     }
 
     /// Looks whether a run of which something lingers, or an adopted one, is over.
-    pub(super) fn look(&mut self, key: RunKey) {
+    pub(super) fn poll_run(&mut self, key: RunKey) {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
         };
         let pid = run.pid().unwrap_or_default();
-        match run.body {
-            Body::Gone(_) if run.whole => self.settle_lingering(),
-            Body::Gone(status) => {
+        match run.root {
+            RootProcess::Gone(_) if run.awaits_descendants => self.settle_lingering(),
+            RootProcess::Gone(status) => {
                 let gone = self.members(key, pid).is_ok_and(|left| left.is_empty());
                 if gone {
-                    self.run_ended(key, status);
+                    self.end_run(key, status);
                 } else {
-                    let next = clock::now().mono + LOOK_EVERY;
-                    self.table.schedule(next, Due::Look(key));
+                    let next = clock::now().mono + POLL_EVERY;
+                    self.table.schedule(next, Timer::Poll(key));
                 }
             }
-            Body::Ending(..) => self.look_at_one(key),
-            Body::Child | Body::Adopted(_) => {}
+            RootProcess::Ending(..) => self.poll_adopted(key),
+            RootProcess::Child | RootProcess::Adopted(_) => {}
         }
     }
 
     /// Takes the end of an adopted process, once it can be known.
-    pub(super) fn look_at_one(&mut self, key: RunKey) {
+    pub(super) fn poll_adopted(&mut self, key: RunKey) {
         let now = clock::now().mono;
         let Some(run) = self.table.runs.get_mut(&key) else {
             return;
         };
-        let body = std::mem::replace(&mut run.body, Body::Child);
-        let (handle, until) = match body {
-            Body::Adopted(handle) => (handle, now + NOTICE_MAX),
-            Body::Ending(handle, until) => (handle, until),
-            body @ (Body::Child | Body::Gone(_)) => {
-                run.body = body;
+        let root = std::mem::replace(&mut run.root, RootProcess::Child);
+        let (handle, until) = match root {
+            RootProcess::Adopted(handle) => (handle, now + EXIT_NOTICE_MAX),
+            RootProcess::Ending(handle, until) => (handle, until),
+            root @ (RootProcess::Child | RootProcess::Gone(_)) => {
+                run.root = root;
                 return;
             }
         };
         let exit = handle.exit();
-        run.body = Body::Ending(handle, until);
+        run.root = RootProcess::Ending(handle, until);
         match exit {
-            Ok(Exit::Status(status)) => self.adopted_exited(key, status),
+            Ok(Exit::Status(status)) => self.handle_adopted_exit(key, status),
             Ok(Exit::Running) if now < until => {
-                self.table.schedule(now + LOOK_EVERY, Due::Look(key));
+                self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
             }
             Ok(Exit::Running | Exit::Unknowable) | Err(_) => {
                 self.kill_members(key);
                 self.table.remove(key);
-                self.say(Reply::Unknown { run: key });
+                self.reply(Reply::Unknown { run: key });
             }
         }
     }
 
     /// As for a child: what is in the group goes with it, unless it has its grace, and what
     /// has left the group stays, unless it is an attempt.
-    fn adopted_exited(&mut self, key: RunKey, status: ExitStatus) {
+    fn handle_adopted_exit(&mut self, key: RunKey, status: ExitStatus) {
         let now = clock::now().mono;
         let Some(run) = self.table.runs.get(&key) else {
             return;
         };
-        let (pid, kill_at, swept) = (run.pid().unwrap_or_default(), run.kill_at, run.swept);
+        let (pid, kill_at, sweep_at_end) =
+            (run.pid().unwrap_or_default(), run.kill_at, run.sweep_at_end);
         let in_grace = kill_at.is_some_and(|at| now < at);
         if in_grace && self.members(key, pid).is_ok_and(|left| !left.is_empty()) {
             if let Some(run) = self.table.runs.get_mut(&key) {
-                run.body = Body::Gone(status);
+                run.root = RootProcess::Gone(status);
             }
-            return self.table.schedule(now + LOOK_EVERY, Due::Look(key));
+            return self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
         }
-        if swept {
+        if sweep_at_end {
             self.kill_members(key);
         } else {
             self.kill_rest_of_group(key);
         }
-        self.run_ended(key, status);
+        self.end_run(key, status);
     }
 
     /// Nothing of a run is left that matters.
-    pub(super) fn run_ended(&mut self, key: RunKey, status: ExitStatus) {
+    pub(super) fn end_run(&mut self, key: RunKey, status: ExitStatus) {
         let Some(run) = self.table.runs.get_mut(&key).filter(|run| run.is_live()) else {
             return;
         };
@@ -260,7 +267,7 @@ impl Coordinator {
                 eprintln!("coordinator: the control group of {key} stays: {error}");
             }
         }
-        let ended = Ended {
+        let ended = RunEnd {
             run: key,
             at: clock::now().into(),
             outcome,
@@ -270,11 +277,11 @@ impl Coordinator {
                 memory_peak: used.memory_peak_bytes,
             }),
         };
-        self.ended(ended);
+        self.finish_run(ended);
     }
 
     /// Tries a command as a check.
-    pub(super) fn probe(&mut self, id: u64, run: RunKey, mut launch: Launch, late_at: Mono) {
+    pub(super) fn start_probe(&mut self, id: u64, run: RunKey, mut launch: Launch, late_at: Mono) {
         let watched = self.table.runs.get(&run).is_some_and(|run| run.is_live());
         let pid = if watched {
             self.launcher.start_probe(&mut launch).ok()
@@ -282,15 +289,15 @@ impl Coordinator {
             None
         };
         let Some(pid) = pid else {
-            return self.say(Reply::Probed { id, well: false });
+            return self.reply(Reply::Probed { id, well: false });
         };
         self.table.children.insert(pid, Role::Probe(id));
         self.table.probes.insert(id, Probe { pid, late: false });
-        self.table.schedule(late_at, Due::Probe(id));
+        self.table.schedule(late_at, Timer::Probe(id));
     }
 
     /// A check has taken too long: it has failed, whatever it says when it dies.
-    pub(super) fn probe_is_late(&mut self, id: u64) {
+    pub(super) fn kill_late_probe(&mut self, id: u64) {
         if let Some(probe) = self.table.probes.get_mut(&id) {
             probe.late = true;
             // Its number is ours: it is not reaped yet.
@@ -300,10 +307,10 @@ impl Coordinator {
         }
     }
 
-    fn probe_exited(&mut self, id: u64, status: ExitStatus) {
+    fn handle_probe_exit(&mut self, id: u64, status: ExitStatus) {
         if let Some(probe) = self.table.probes.remove(&id) {
             let well = !probe.late && status == ExitStatus::Code(0);
-            self.say(Reply::Probed { id, well });
+            self.reply(Reply::Probed { id, well });
         }
     }
 }
