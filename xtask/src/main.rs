@@ -6,6 +6,7 @@
 //! | [`states`] | `states [--check]`: the pages of the state machines |
 //! | [`arrows`] | `arrows`: crates depend downwards only, and the core on nothing with IO |
 //! | [`tidy`], [`links`] | `tidy`: what a text file of this repository looks like |
+//! | [`language`] | `language`: names and prose use the terms of the field |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
 //! | [`repo`], [`markdown`] | what the commands share |
 //!
@@ -15,6 +16,7 @@
 //! Exit status: 0 nothing found, 1 findings or a failure, 2 wrong usage.
 
 mod arrows;
+mod language;
 mod links;
 mod markdown;
 mod protocol_doc;
@@ -34,6 +36,7 @@ commands:
   states --check   fail if docs/states/ is not what the tables say
   arrows           fail if a crate depends on one that is not in a lower layer
   tidy             fail if a text file breaks a rule of this repository
+  language         fail if a name or a sentence avoids the terms of the field
   protocol-doc     fail if docs/PROTOCOL.md names a test that does not exist
   --help           print this
 ";
@@ -45,6 +48,7 @@ enum Command {
     CheckStates,
     Arrows,
     Tidy,
+    Language,
     ProtocolDoc,
     Help,
 }
@@ -85,6 +89,7 @@ fn parse(words: &[&str]) -> Option<Command> {
         ["states", "--check"] => Some(Command::CheckStates),
         ["arrows"] => Some(Command::Arrows),
         ["tidy"] => Some(Command::Tidy),
+        ["language"] => Some(Command::Language),
         ["protocol-doc"] => Some(Command::ProtocolDoc),
         ["--help" | "-h" | "help"] => Some(Command::Help),
         _ => None,
@@ -97,6 +102,7 @@ fn run(command: Command, repo: &Repo) -> Result<Findings, String> {
         Command::CheckStates => states::check(repo),
         Command::Arrows => arrows::run(repo),
         Command::Tidy => tidy::run(repo),
+        Command::Language => language::run(repo),
         Command::ProtocolDoc => protocol_doc::run(repo),
         Command::Help => Ok(Findings::new()),
     }
@@ -118,7 +124,7 @@ mod tests {
             assert!(parse(&words).is_some(), "{command}");
             understood += 1;
         }
-        assert_eq!(understood, 6);
+        assert_eq!(understood, 7);
     }
 
     #[test]
