@@ -1,17 +1,16 @@
-//! What an attempt costs in the coordinator of a worker.
+//! The cost of an attempt in the coordinator of a worker.
 //!
-//! Pushes launches of `/bin/true`, each with a home, a tag and a claim, through a
-//! coordinator with room for four at a time, and forgets each end as an agent would. Beside it,
-//! as the base: a plain loop of the [`Spawner`] with four children at a time, without logs,
-//! records or homes.
+//! Pushes launches of `/bin/true`, each with paths, a tag and a claim, through a coordinator with
+//! room for four at a time, and forgets each end as an agent would. For comparison: a plain loop of
+//! the [`Spawner`] with four children at a time, without logs, records or directories.
 //!
 //! ```text
 //! cargo run --release -p baton-runner --example spawn_rate -- 10000
 //! ```
 //!
-//! Wall time says little on a machine that does other things too. The processor time is that
-//! of the launching process alone, so the difference of both rows is what the coordinator
-//! adds to clone and exec.
+//! Wall time means little on a machine that does other things too. The processor time is that of
+//! the launching process alone, so the difference of both rows is what the coordinator adds to
+//! clone and exec.
 
 use std::error::Error;
 use std::fs;
@@ -28,9 +27,9 @@ use baton_runner::sys::{clock, proc, random, reap};
 use baton_runner::wire::{AttemptPaths, Guard, Launch, Reply, Request, RunKey, Sink};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// How many run at a time.
+/// The number of concurrent runs.
 const WIDTH: u64 = 4;
-/// How many are ordered ahead of those that have ended.
+/// The number of launches ordered ahead of those that have ended.
 const AHEAD: u64 = 64;
 const LAUNCHES_DEFAULT: u64 = 10_000;
 

@@ -113,7 +113,7 @@ fn a_child_that_ended_is_seen_until_it_is_reaped() {
         assert_eq!(reap::next_exited().expect("asked"), None);
         assert!(!reap::is_child(pid));
         assert!(reap::reap(pid).is_err());
-        assert!(!kill::group(pid, 0).expect("nobody's group"));
+        assert!(!kill::group(pid, 0).expect("the group is gone"));
     });
 }
 
@@ -213,7 +213,7 @@ fn one_signal_reaches_everybody_once() {
 #[test]
 fn a_mark_is_found_outside_of_the_tree() {
     alone("a_mark_is_found_outside_of_the_tree", || {
-        // Nobody here is a subreaper: both processes leave our tree. One of them has
+        // There is no subreaper here: both processes leave our tree. One of them has
         // a child without any environment.
         let script =
             "(setsid sh -c 'env -i sh -c \"echo \\$\\$; exec sleep 600\" & echo $$; wait' &)";
@@ -243,18 +243,18 @@ fn a_mark_is_found_outside_of_the_tree() {
 #[test]
 fn a_fork_bomb_is_killed_to_the_last() {
     alone("a_fork_bomb_is_killed_to_the_last", || {
-        let nobody = users::by_name("nobody").expect("readable");
-        let Some(nobody) = nobody.filter(|_| users::effective_uid() == 0) else {
+        let user = users::by_name("nobody").expect("readable");
+        let Some(user) = user.filter(|_| users::effective_uid() == 0) else {
             println!("skipped: a limit of processes needs a user of its own");
             return;
         };
         reap::become_subreaper().expect("allowed");
-        let who = nobody.credentials();
+        let credentials = user.credentials();
         // Every process forks without end; the limit is what keeps the machine alive.
         let argv = shell("bomb() { while :; do bomb & done; }; bomb");
         let (soft, hard) = (300, 300);
         let command = Command {
-            credentials: Some(&who),
+            credentials: Some(&credentials),
             cwd: Some("/"),
             limits: &[Limit {
                 resource: libc::RLIMIT_NPROC,
@@ -393,14 +393,14 @@ fn without_rights_another_user_is_refused_by_name() {
             assert_eq!(dropped, 0);
         }
         let argv = shell("true");
-        let who = baton_runner::wire::Credentials {
+        let credentials = baton_runner::wire::Credentials {
             uid: 0,
             gid: 0,
             groups: vec![],
         };
         let mut spawner = Spawner::new().expect("memory");
         let command = Command {
-            credentials: Some(&who),
+            credentials: Some(&credentials),
             ..Command::new(&argv, &[])
         };
         let error = spawner.spawn(&command).expect_err("not allowed");

@@ -1,15 +1,15 @@
-//! The directories of a worker's attempts: below its sandbox, a directory in `work` and two files
-//! in `logs`.
+//! Directories and logs of a worker's attempts: below its sandbox, one directory in `work` and two
+//! files in `logs` per attempt.
 //!
-//! Both directories are the coordinator's own and are held open: nobody else can put a
-//! link into them, and an attempt costs two or three calls and no walk along a path. If
-//! one was removed meanwhile it is made anew.
+//! `work` and `logs` belong to the coordinator and are held open: no other user can put a link into
+//! them, and an attempt costs two or three calls and no path walk. If one was removed meanwhile it
+//! is created again.
 //!
-//! What an attempt has left empty is used again under the next one's name: most attempts
-//! print nothing and leave no file, and to make and delete three files for each costs more
-//! than to run many of them. (A file system such as ext4 does not give a number away again
-//! that was freed within the last half minute, but looks at it each time.) So a log that is
-//! not there is one into which nothing was written.
+//! Empty directories and logs are reused under the name of a later attempt: most attempts print
+//! nothing and leave no file, and creating and deleting three files for each costs more than
+//! running many of them. (A file system such as ext4 does not reuse an inode number that was freed
+//! within the last half minute, but checks it each time.) So a missing log means that nothing was
+//! written to it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -30,13 +30,13 @@ const LOGS: &str = "logs";
 const DIR_MODE: u32 = 0o700;
 const LOG_MODE: u32 = 0o600;
 
-/// So many empty directories, and so many empty files, are kept to be used again.
+/// The maximum number of spare directories, and of spare log files.
 const SPARES_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct AttemptDirs {
     sandbox: PathBuf,
-    /// The path of `work`, in words.
+    /// The path of `work`, as text.
     work_path: String,
     work: Option<OwnedFd>,
     logs: Option<OwnedFd>,
@@ -58,7 +58,7 @@ impl AttemptDirs {
         }
     }
 
-    /// Makes the working directory, unless it is there, and gives its path.
+    /// Creates the working directory if it does not exist; returns its path.
     pub(super) fn prepare(
         &mut self,
         paths: &AttemptPaths,
@@ -103,7 +103,7 @@ impl AttemptDirs {
             OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let spare = owner.is_none().then(|| self.spare_logs.pop()).flatten();
         let file = with_directory(&mut self.logs, &self.sandbox, LOGS, |logs| {
-            // Opened by its name in any case: what was there before is appended to.
+            // Opened by its name in any case: an existing log is appended to.
             reuse(logs, spare.as_deref(), name);
             openat(logs, name, flags, Mode::from_raw_mode(LOG_MODE))
         })?;
@@ -111,11 +111,12 @@ impl AttemptDirs {
         Ok(file)
     }
 
-    /// The attempt of this home is over, and nobody is left who could write there: what is
-    /// empty, and as it was made, is kept for another. It ran as our own user.
+    /// Takes back the paths of an attempt that is over and has no process left that could write
+    /// there. It ran as our own user. What is empty and unchanged becomes a spare.
     ///
-    /// One that has left files keeps its log of errors: an agent may still have to say there
-    /// what is wrong with one of them, which must not end up in the log of another attempt.
+    /// An attempt that has left files keeps its stderr log: the agent may still have to report
+    /// there what is wrong with one of the files, and that must not end up in the log of another
+    /// attempt.
     pub(super) fn recycle(&mut self, paths: AttemptPaths) {
         if self.spare_dirs.len() >= SPARES_MAX && self.spare_logs.len() >= SPARES_MAX {
             return;
@@ -135,9 +136,8 @@ impl AttemptDirs {
     }
 }
 
-/// Gives a spare one its new name. False if there is none, or that name is taken, or the file
-/// system cannot do that without overwriting: then the spare one stays for whoever clears away
-/// what is old.
+/// Renames a spare. False if there is none, the name is taken, or the file system cannot rename
+/// without overwriting: then the spare stays until old files are cleared away.
 fn reuse(parent: &OwnedFd, spare: Option<&str>, name: &str) -> bool {
     spare.is_some_and(|spare| {
         renameat_with(parent, spare, parent, name, RenameFlags::NOREPLACE).is_ok()
@@ -161,8 +161,8 @@ fn is_unused_dir(work: &OwnedFd, name: &str) -> bool {
     .unwrap_or(false)
 }
 
-/// The kernel gives as many entries at once as fit, so one call says whether there is any
-/// beside the two that every directory has.
+/// The kernel returns as many entries at once as fit, so one call shows whether there is any beside
+/// `.` and `..`.
 fn is_empty(dir: OwnedFd) -> rustix::io::Result<bool> {
     let mut space = [MaybeUninit::uninit(); 1 << 10];
     let mut entries = RawDir::new(dir, &mut space);
@@ -177,8 +177,8 @@ fn is_empty(dir: OwnedFd) -> rustix::io::Result<bool> {
     Ok(true)
 }
 
-/// Does something in one of the two directories. It is opened if it is not held, or is
-/// held but was removed.
+/// Runs `act` in one of the two directories, which is opened first if it is not held, or is held
+/// but was removed.
 fn with_directory<T>(
     held: &mut Option<OwnedFd>,
     sandbox: &Path,
@@ -196,7 +196,7 @@ fn with_directory<T>(
     Ok(act(directory)?)
 }
 
-/// One name, which leads nowhere else.
+/// Checks that this is a single path component.
 fn check_name(name: &str) -> io::Result<()> {
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
         let text = format!("`{}` cannot be a name in a sandbox", name.escape_debug());
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_is_for_its_owner_alone_and_is_made_once() {
+    fn an_attempt_directory_is_private_and_is_made_once() {
         let sandbox = tempfile::tempdir().expect("a directory");
         let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         let path = attempt_dirs.prepare(&paths("a"), None).expect("made");
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
     }
 
-    /// Enters a home as a launch does, and gives the directory and the two logs.
+    /// Prepares the paths as a launch does; returns the directory and the two logs.
     fn prepare_all(attempt_dirs: &mut AttemptDirs, paths: &AttemptPaths) -> [PathBuf; 3] {
         let dir = attempt_dirs.prepare(paths, None).expect("made");
         for name in [&paths.stdout, &paths.stderr] {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_left_a_file_keeps_its_log_of_errors() {
+    fn an_attempt_that_left_a_file_keeps_its_stderr_log() {
         let sandbox = tempfile::tempdir().expect("a directory");
         let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         let [dir, out, err] = prepare_all(&mut attempt_dirs, &numbered(1));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_that_is_there_is_entered_and_not_replaced_by_a_spare_one() {
+    fn an_existing_directory_is_not_replaced_by_a_spare() {
         let sandbox = tempfile::tempdir().expect("a directory");
         let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         let [dir, out, _] = prepare_all(&mut attempt_dirs, &numbered(1));

@@ -1,5 +1,4 @@
-//! The coordinator's log: when it is written, synced and replaced, and begun anew after it
-//! could not be written.
+//! The coordinator's log: writing, syncing, compacting, and recreating it after a failed write.
 
 use baton_model::time::Millis;
 
@@ -12,23 +11,23 @@ use crate::wire::{Guard, KnownRun};
 
 /// A log with more records than this, most of them about forgotten runs, is replaced.
 const LOG_RECORDS_MAX: u64 = 4_096;
-/// The same for a worker, whose attempts may be thousands in a second. To replace a log
-/// takes two syncs, in which nothing is launched.
+/// The same for a worker, which may run thousands of attempts per second. Replacing a log takes two
+/// syncs, during which nothing is launched.
 const WORKER_LOG_RECORDS_MAX: u64 = 32_768;
 
-/// Between two tries to begin a log anew.
+/// The interval between two attempts to recreate the log.
 const LOG_RETRY: Millis = Millis::from_secs(5);
 
 impl Coordinator {
-    /// Keeps something, before what is said from now on is said.
+    /// Queues a record. It is written before any later reply is sent.
     pub(super) fn record(&mut self, record: CoordinatorRecord) {
         self.records.push(record);
     }
 
-    /// A log that cannot be written is evidence lost, not work lost: the runner hears
-    /// everything from us as long as we live, and what it never heard of it finds by its
-    /// mark. So we go on, and begin another log with everything that is known as soon as one
-    /// can be written.
+    /// Writes the queued records. A log that cannot be written is evidence lost, not work lost: a
+    /// live coordinator reports everything to the runner, and the runner finds unreported processes
+    /// by their mark. So we continue, and create another log with the full state as soon as one can
+    /// be written.
     pub(super) fn write_records(&mut self) {
         if self.log.is_none() && clock::now().mono >= self.log_at {
             self.recreate_log();
@@ -48,8 +47,9 @@ impl Coordinator {
         } else {
             LOG_RECORDS_MAX
         };
-        // A run that is known takes two records at most (and a few that linger a third), so half of a log or more is gone
-        // whenever it is replaced: each record is written again once at most, on average.
+        // A known run takes two records at most (a few lingering ones a third), so at least half of
+        // a log is dropped whenever it is replaced: each record is rewritten at most once, on
+        // average.
         let known = self.table.runs.len() + self.queue.len();
         if log.records() > least.max(4 * known as u64) {
             self.compact();
@@ -72,23 +72,23 @@ impl Coordinator {
         }
     }
 
-    /// A file of its own, and not the one before: after a failed sync nobody knows what of
-    /// that is on the disk.
+    /// Creates a new log file. The one before is not reused: after a failed sync it is unknown what
+    /// of it is on the disk.
     fn recreate_log(&mut self) {
-        // What waits to be written is in it, too; to say it twice changes nothing.
+        // Queued records are included, too; a repeated record changes nothing.
         let first = self.summary();
         let path = log_path(&self.config.checkpoint);
         match Log::create(&path, Kind::Coordinator, &first) {
             Ok(log) => {
-                eprintln!("coordinator: has a log again");
+                eprintln!("coordinator: the log is written again");
                 self.log = Some(log);
             }
-            // Why not was said when the one before was given up.
+            // The cause was logged when the log before was abandoned.
             Err(_) => self.log_at = clock::now().mono + LOG_RETRY,
         }
     }
 
-    /// What is known, as the records that a log begins with.
+    /// The full state, as the first records of a log.
     fn summary(&self) -> Vec<CoordinatorRecord> {
         let begun = CoordinatorRecord::Begun {
             mark: self.config.mark.clone(),
@@ -97,8 +97,8 @@ impl Coordinator {
         };
         let guard = self.guard.order().map(Guard::from);
         let guard = guard.map(CoordinatorRecord::Guard);
-        let kept = self.table.known().chain(self.queue.known());
-        // Something of these is left, but how they ended is known.
+        let known = self.table.known().chain(self.queue.known());
+        // These have processes left, but their exit status is known.
         let exited = self.table.lingering.iter().filter_map(|key| {
             let run = self.table.runs.get(key).filter(|run| run.is_live())?;
             match run.root {
@@ -108,19 +108,19 @@ impl Coordinator {
         });
         std::iter::once(begun)
             .chain(guard)
-            .chain(kept.flat_map(known_records))
+            .chain(known.flat_map(known_records))
             .chain(exited)
             .collect()
     }
 
     fn abandon_log(&mut self, error: &LogError) {
-        eprintln!("coordinator: goes on without its log: {error}");
+        eprintln!("coordinator: continuing without a log: {error}");
         self.log = None;
         self.log_at = clock::now().mono + LOG_RETRY;
     }
 }
 
-/// The records that say what is known about one run: two at most.
+/// The records that describe one run: two at most.
 fn known_records(known: KnownRun) -> impl Iterator<Item = CoordinatorRecord> {
     let KnownRun {
         run,
@@ -136,7 +136,7 @@ fn known_records(known: KnownRun) -> impl Iterator<Item = CoordinatorRecord> {
             identity,
             tag,
         }),
-        // Also of a run that is over and never was started, for the sake of its tag.
+        // Also for a run that ended without being started, to preserve its tag.
         None if !tag.is_empty() => Some(CoordinatorRecord::Accepted { run, tag }),
         None => None,
     };

@@ -1,11 +1,11 @@
-//! Who belongs to whom, and the killing of it.
+//! Membership of processes in runs, and killing them.
 //!
-//! Three ways to find a process, each of which finds what another misses: it descends
-//! from the coordinator (which is the subreaper, so this finds what has daemonised), or
-//! from the runner (to which the children of a dead coordinator go); it carries the
-//! task's mark in its environment (which finds what has no parent of ours any more); it
-//! is in the task's cgroup, where there is one. What was just being launched when its
-//! coordinator died is found by none of them, and is killed by the next coordinator first.
+//! A process is found in three ways, each of which finds what another misses: it descends from the
+//! coordinator (which is the subreaper, so this finds daemonised processes), or from the runner
+//! (which inherits the children of a dead coordinator); it carries the task's mark in its
+//! environment (which finds processes without a parent of ours); it is in the task's cgroup, where
+//! there is one. A process that was just being launched when its coordinator died is found by none
+//! of them; the next coordinator kills it first.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,31 +25,31 @@ use crate::sys::proc::{self, Stat};
 use crate::sys::{clock, reap};
 use crate::wire::{Reply, RunKey};
 
-/// How long a killing may take before what is left is reported as left.
+/// The time limit of a kill; survivors are then reported.
 pub(super) const KILL_MAX: Millis = Millis::from_secs(5);
-/// The same for one attempt of a worker, where others wait meanwhile: it is looked at again.
+/// The same for one attempt of a worker, which blocks others meanwhile: it is polled again.
 const KILL_ATTEMPT_MAX: Millis = Millis(200);
-/// How long the rotators get to write what is in their pipes.
+/// The time that rotators get to write what is in their pipes.
 const ROTATORS_MAX: Millis = Millis::from_secs(1);
-/// No tree is deeper; one that is being changed while it is walked has no end.
+/// The maximum number of ancestors followed: a tree that changes during the walk may seem endless.
 const ANCESTORS_MAX: usize = 1_000;
-/// How often it is looked whether everything has gone.
+/// The polling interval while everything is being killed.
 const POLL_EVERY: Millis = Millis(10);
 
-/// An order to kill everything, under way. Nothing else is carried out meanwhile.
+/// An order to kill everything, in progress. No other request is handled meanwhile.
 #[derive(Debug)]
 pub(super) struct KillAll {
     id: u64,
-    stage: Stage,
+    stage: KillStage,
     deadline: Mono,
     next_poll_at: Mono,
     left: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum KillStage {
     /// Everything was asked to stop.
-    Asked,
+    Terminating,
     /// Everything is gone but the rotators, which end by themselves.
     Rotators,
 }
@@ -59,18 +59,18 @@ impl KillAll {
         self.next_poll_at
     }
 
-    /// Nobody waits for the answer any more.
+    /// Drops the answer: the runner that requested it is gone.
     pub(super) fn drop_requester(&mut self) {
         self.id = 0;
     }
 }
 
 impl Coordinator {
-    /// Begins to end every process of the task.
+    /// Starts killing every process of the task.
     pub(super) fn kill_everything(&mut self, now: Mono, grace: Millis, id: u64) {
         let killing = KillAll {
             id,
-            stage: Stage::Asked,
+            stage: KillStage::Terminating,
             deadline: now + grace,
             next_poll_at: now,
             left: 0,
@@ -83,13 +83,13 @@ impl Coordinator {
         self.continue_killing(now);
     }
 
-    /// Goes on with it, until it is done.
+    /// Continues killing everything, until it is done.
     pub(super) fn continue_killing(&mut self, now: Mono) {
         let Some(mut killing) = self.killing.take() else {
             return;
         };
         killing.next_poll_at = now + POLL_EVERY;
-        if killing.stage == Stage::Asked {
+        if killing.stage == KillStage::Terminating {
             let gone = self.has_no_processes() || self.is_everything_gone();
             if !gone && now < killing.deadline {
                 self.killing = Some(killing);
@@ -98,10 +98,10 @@ impl Coordinator {
             if !gone {
                 killing.left = self.kill_all(KillCause::Requested);
             }
-            killing.stage = Stage::Rotators;
+            killing.stage = KillStage::Rotators;
             killing.deadline = now + ROTATORS_MAX;
         }
-        // What has just been killed is taken notice of before it is answered for.
+        // Reap what was just killed before reporting it.
         if let Err(error) = self.reap_children() {
             eprintln!("coordinator: {error}");
         }
@@ -123,7 +123,7 @@ impl Coordinator {
         }
     }
 
-    /// Asks everything to stop, because the dead-man timer has run out.
+    /// Sends SIGTERM to everything, because the dead-man timer has run out.
     pub(super) fn terminate_for_guard(&mut self) {
         self.signal_everything(libc::SIGTERM, KillCause::LeaseLapsed);
     }
@@ -142,12 +142,12 @@ impl Coordinator {
             return;
         };
         let pid = run.pid().unwrap_or_default();
-        // At once for the group, where its number is ours; one by one for the others.
+        // In one call for the group, where its number cannot be reused; one by one for the others.
         let whole_group = matches!(run.root, RootProcess::Child);
         if whole_group {
             self.log_failure(kill::group(pid, signal));
         }
-        // It may carry no mark and have no parent of ours, but we hold it.
+        // It may have neither mark nor parent of ours, but we hold its pidfd.
         let held = run.handle().map(|handle| handle.signal(signal));
         let is_held = held.is_some();
         self.log_failure(held.transpose());
@@ -181,8 +181,8 @@ impl Coordinator {
         self.log_failure(result);
     }
 
-    /// Kills what is left of the group of a run whose first process is gone. Its number may
-    /// be somebody else's by now, so only those are meant that are known to be of the run.
+    /// Kills the rest of the process group of a run whose first process is gone. The group number
+    /// may be reused by now, so only processes known to belong to the run are killed.
     pub(super) fn kill_rest_of_group(&mut self, key: RunKey) {
         let Some(pid) = self.table.runs.get(&key).and_then(ProcessRun::pid) else {
             return;
@@ -193,39 +193,39 @@ impl Coordinator {
         self.log_failure(result);
     }
 
-    /// What is there of one run.
+    /// The live processes of one run.
     pub(super) fn members(&self, key: RunKey, pid: u32) -> io::Result<Vec<Stat>> {
         self.with_run_processes(key, pid, &|_| false, |sweep| sweep.find())
     }
 
-    /// Kills whatever there may be of a run that counts as over.
+    /// Kills the remaining processes of a run that counts as over.
     pub(super) fn kill_run(&mut self, key: RunKey) {
         if self.end_waiting(key, KillCause::Requested) {
             return;
         }
         if self.table.runs.get(&key).is_some_and(ProcessRun::is_live) {
-            // It was alive after all; its end will be told, and be late.
+            // It was alive after all; its end is reported, late.
             return self.kill_members(key);
         }
         self.kill_marked(|run| run == key);
     }
 
-    /// Kills what a coordinator before us may have launched and did not live to record.
+    /// Kills processes that an earlier coordinator may have launched and did not record.
     pub(super) fn kill_strays(&mut self) {
         self.strays_killed = true;
         let known: BTreeSet<ProcessNo> = self.table.live().map(|(key, _)| key.process).collect();
         self.kill_marked(|run| !known.contains(&run.process));
     }
 
-    /// Kills what earlier runs of the same process have left behind, and whatever may have
-    /// been launched as this one by a coordinator before us.
+    /// Kills what earlier runs of the same process have left behind, and processes that an earlier
+    /// coordinator may have launched as this run.
     pub(super) fn kill_predecessors(&mut self, key: RunKey) {
         self.kill_marked(|run| run.process == key.process && run.run <= key.run);
     }
 
-    /// Kills what a coordinator before us was about to launch when it died. Such a child
-    /// carries no mark yet, but still the command line of its parent; and there is no
-    /// coordinator of this task but us. To be called before anything is launched.
+    /// Kills children that an earlier coordinator was launching when it died. Such a child carries
+    /// no mark yet, but still has the command line of its parent; and we are the only coordinator
+    /// of this task. Must be called before anything is launched.
     pub(super) fn kill_unstarted_children(&self) -> io::Result<()> {
         let me = std::process::id();
         for stat in proc::all()? {
@@ -237,7 +237,7 @@ impl Coordinator {
                 pid: stat.pid,
                 start_ticks: stat.start_ticks,
             };
-            // One that has become what it was to be meanwhile is known by its mark.
+            // If it has called exec meanwhile, it is found by its mark.
             if let Some(child) = Handle::open(&identity, self.boot)?
                 && self.is_unstarted_child(stat.pid)
             {
@@ -269,8 +269,8 @@ impl Coordinator {
         self.log_failure(result);
     }
 
-    /// Does something to the processes of one run: those that carry its mark, and those of
-    /// ours that are in its session or group.
+    /// Applies `act` to the processes of one run: those that carry its mark, and descendants of
+    /// ours in its session or group.
     fn with_run_processes<T>(
         &self,
         key: RunKey,
@@ -279,13 +279,16 @@ impl Coordinator {
         act: impl FnOnce(&Sweep<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
         let mark = &self.config.mark;
-        // A worker's attempt has a process number of its own, whichever run of it this is.
-        let is_of = |run: RunKey| match self.config.guarded {
-            true => run.process == key.process,
-            false => run == key,
+        // An attempt of a worker has a process number of its own, whichever run this is.
+        let is_of = |run: RunKey| {
+            if self.config.guarded {
+                run.process == key.process
+            } else {
+                run == key
+            }
         };
         let is_marked = |text: &str| parse_mark(mark, text).is_some_and(is_of);
-        // Once its first process is reaped, the number may be that of another run.
+        // Once its first process is reaped, the pid may be that of another run.
         let is_anothers = match self.table.children.get(&pid) {
             Some(Role::Run(other)) => *other != key,
             Some(Role::Probe(_) | Role::Rotator) => true,
@@ -302,8 +305,8 @@ impl Coordinator {
         })
     }
 
-    /// True if nobody is to be found. The cgroup may know of more than a walk does: of
-    /// what has neither a parent of ours nor the mark any more.
+    /// True if no process of the task is left. The cgroup may know of more than a walk finds: of
+    /// processes with neither a parent of ours nor the mark.
     fn is_everything_gone(&self) -> bool {
         let held = self.table.held();
         let mut held = held.filter(|held| identity::is_alive(held.identity(), self.boot));
@@ -336,13 +339,13 @@ impl Coordinator {
         match self.with_all_processes(|sweep| sweep.kill(deadline)) {
             Ok(left) => left,
             Err(error) => {
-                eprintln!("coordinator: cannot look for what is left: {error}");
+                eprintln!("coordinator: cannot scan for remaining processes: {error}");
                 1
             }
         }
     }
 
-    /// Does something to every process of the task.
+    /// Applies `act` to every process of the task.
     fn with_all_processes<T>(
         &self,
         act: impl FnOnce(&Sweep<'_>) -> io::Result<T>,
@@ -350,8 +353,8 @@ impl Coordinator {
         let me = std::process::id();
         let mark = &self.config.mark;
         let is_marked = |text: &str| parse_mark(mark, text).is_some();
-        // What descends from us is found without it, and reading every environment of the
-        // machine is not for nothing.
+        // Descendants are found without the mark, and reading every environment on the machine is
+        // expensive.
         let marked: Option<&dyn Fn(&str) -> bool> = Some(&is_marked);
         act(&Sweep {
             roots: &self.roots(),
@@ -360,8 +363,8 @@ impl Coordinator {
         })
     }
 
-    /// Whose descendants are the task's: ours, those of what we hold, and those of the
-    /// runner, to which the children of a coordinator before us have gone.
+    /// The processes whose descendants belong to the task: ourselves, those that we hold, and the
+    /// runner, which inherited the children of an earlier coordinator.
     fn roots(&self) -> Vec<u32> {
         let client = self.client().filter(|_| self.config.successor);
         let held = self.table.held().map(|handle| handle.identity().pid);
@@ -369,7 +372,7 @@ impl Coordinator {
         client.chain(held).chain([std::process::id()]).collect()
     }
 
-    /// True for what descends from children that the runner had before it was one.
+    /// True for descendants of children that the runner had before it began the task.
     fn is_spared(&self, stat: &Stat) -> bool {
         let Some((client, spared)) = self.client().filter(|(_, spared)| !spared.is_empty()) else {
             return false;
@@ -379,7 +382,9 @@ impl Coordinator {
             let Some(stat) = next.filter(|stat| stat.pid != client && stat.pid > 1) else {
                 return false;
             };
-            let is_it = |who: &Identity| who.pid == stat.pid && who.start_ticks == stat.start_ticks;
+            let is_it = |spared: &Identity| {
+                spared.pid == stat.pid && spared.start_ticks == stat.start_ticks
+            };
             if spared.iter().any(is_it) {
                 return true;
             }
@@ -388,8 +393,8 @@ impl Coordinator {
         false
     }
 
-    /// Rotators are not of the task: they end when what they write down has ended. Those
-    /// of a coordinator before us are known by their command line.
+    /// True for a rotator. Rotators do not belong to the task: they end when their pipe closes.
+    /// Those of an earlier coordinator are known by their command line.
     fn is_a_rotator(&self, pid: u32) -> bool {
         self.is_rotator(pid) || (self.config.successor && helpers::is_rotator(pid))
     }
@@ -401,7 +406,7 @@ impl Coordinator {
         }
     }
 
-    /// What lingers of runs whose first process has gone is gone too.
+    /// Ends the runs whose first process is gone and of which nothing lingers any more.
     fn end_lingering(&mut self) {
         let live: Vec<RunKey> = self.table.live().map(|(key, _)| key).collect();
         for key in live {
@@ -409,7 +414,7 @@ impl Coordinator {
         }
     }
 
-    /// True if nothing can be left: we have no child, and nobody before us had one.
+    /// True if no process can be left: we have no child, and there was no earlier coordinator.
     fn has_no_processes(&self) -> bool {
         !self.config.successor && !reap::has_children().unwrap_or(true)
     }
@@ -419,8 +424,8 @@ impl Coordinator {
         children.filter(|pid| self.is_rotator(*pid)).collect()
     }
 
-    /// A signal that cannot be sent is not the end of the task: the killing looks again
-    /// and says what is left.
+    /// Logs a signal that could not be sent. That is not the end of the task: the kill polls again
+    /// and reports what is left.
     pub(super) fn log_failure<T>(&self, result: io::Result<T>) {
         if let Err(error) = result {
             eprintln!("coordinator: {error}");

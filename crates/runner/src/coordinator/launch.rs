@@ -1,7 +1,7 @@
-//! Starting processes: their log files, their rotators, and themselves.
+//! Starting processes, with their log files and rotators.
 //!
-//! The sandbox may belong to somebody else than the coordinator, who may be root. So log
-//! directories are entered one name at a time, never through a link, and belong to the
+//! The sandbox may belong to another user than the coordinator, which may be root. So log
+//! directories are opened one path component at a time, never through a link, and belong to the
 //! user of the process.
 
 use std::fs::File;
@@ -33,26 +33,27 @@ use crate::wire::{AttemptPaths, Credentials, Launch, Limit, Reply, RunEnd, RunKe
 #[derive(Debug)]
 pub(super) struct Launcher {
     spawner: Spawner,
-    /// Opened for each launch: it may be gone, and killing must work all the same.
+    /// Opened for each launch: it may be gone, and killing must still work.
     sandbox: PathBuf,
     attempt_dirs: AttemptDirs,
     cgroup: Option<Cgroup>,
-    /// Below it, for those without a group of their own; only where such groups can be.
+    /// A group below `cgroup` for processes without a group of their own; only where groups with a
+    /// memory limit are possible.
     default_group: Option<Cgroup>,
     /// [`proc::OUTER_MARKS`] of everything that is launched.
     outer_marks: Option<String>,
     pub(super) reader: Reader,
-    /// How many descriptors a process may have, unless it says otherwise.
+    /// The limit on descriptors of a process that sets none itself.
     descriptor_limit: Option<Limit>,
     pid_notes: PidNotes,
-    /// Whether the ticks that we read are those of `/proc`.
+    /// Whether the ticks that we read are those of `/proc`; `None` until compared.
     clock_matches_proc: Option<bool>,
 }
 
 /// What was started for one run.
 struct StartedRun {
     pid: u32,
-    /// The tick of the clock in which that happened, if it was one and the same.
+    /// The clock tick of the launch, if it began and ended in the same tick.
     tick: Option<u64>,
     rotators: Vec<u32>,
     group: Option<Cgroup>,
@@ -76,18 +77,18 @@ impl Launcher {
         })
     }
 
-    /// Kills what is in the cgroup, where there is one. A failure is made good by the
-    /// walk of the tree that follows.
+    /// Kills the processes in the cgroup, where there is one. The walk of the tree that follows
+    /// makes up for a failure.
     pub(super) fn kill_cgroup(&self) {
         if let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::kill) {
             eprintln!("coordinator: cgroup.kill: {error}");
         }
     }
 
-    /// True if somebody is in the cgroup, where there is one.
+    /// True if the cgroup exists and has processes.
     pub(super) fn is_cgroup_populated(&self) -> bool {
         let populated = self.cgroup.as_ref().map(Cgroup::populated);
-        // A cgroup that is gone has nobody in it.
+        // A cgroup that is gone is empty.
         matches!(populated, Some(Ok(true)))
     }
 
@@ -100,8 +101,8 @@ impl Launcher {
         self.spawner.spawn(&command).map_err(io::Error::other)
     }
 
-    /// The limits of a process: its own, and where it has none on descriptors, the one that
-    /// we had before we raised ours.
+    /// The limits of a process: its own, and unless it limits descriptors itself, the limit that we
+    /// had before raising ours.
     fn limits(&self, launch: &Launch) -> Vec<Limit> {
         let mut limits = launch.limits.clone();
         let own = |limit: &Limit| limit.resource == libc::RLIMIT_NOFILE;
@@ -111,7 +112,8 @@ impl Launcher {
         limits
     }
 
-    /// An attempt is over, and nobody is left who could write into its paths.
+    /// Releases the paths of an attempt that is over and has no process left that could write
+    /// there.
     pub(super) fn recycle(&mut self, paths: AttemptPaths) {
         self.attempt_dirs.recycle(paths);
     }
@@ -165,8 +167,8 @@ impl Launcher {
         let spawned = self.spawner.spawn(&command);
         let tick = Some(before).filter(|before| proc::ticks_now() == *before);
         if let (Err(error), Some(stderr)) = (&spawned, stderr) {
-            // Where somebody looks who wonders why it did not run. If that fails too,
-            // the end of the run still says that it was not launched.
+            // Users look for the cause here. If this fails too, the end of the run still reports
+            // that it was not launched.
             let _ = writeln!(File::from(stderr), "baton: {error}");
         }
         match spawned {
@@ -177,21 +179,21 @@ impl Launcher {
                 group,
             }),
             Err(error) => {
-                // It is empty, and may stay if it must.
+                // It is empty; a failure to remove it does no harm.
                 let _ = group.map(Cgroup::remove);
                 Err(io::Error::other(error))
             }
         }
     }
 
-    /// When a process that is not reaped yet has started. To ask `/proc` costs a tenth of a
-    /// launch, and the clock that the kernel took it from can be read by us; whether it is
-    /// that clock is seen at the first process.
+    /// The start time of a process that is not reaped yet. Asking `/proc` costs a tenth of a
+    /// launch, and we can read the clock that the kernel takes it from; the first process shows
+    /// whether it is that clock.
     fn start_ticks(&mut self, started: &StartedRun) -> io::Result<u64> {
         if let (Some(tick), Some(true)) = (started.tick, self.clock_matches_proc) {
             return Ok(tick);
         }
-        // Its number is in /proc for certain, if /proc can be read.
+        // It is not reaped, so its pid is in /proc if /proc can be read.
         let stat = self.reader.stat(started.pid)?;
         let start_ticks = stat.ok_or(io::ErrorKind::NotFound)?.start_ticks;
         if let (Some(tick), None) = (started.tick, self.clock_matches_proc) {
@@ -200,7 +202,7 @@ impl Launcher {
         Ok(start_ticks)
     }
 
-    /// The control group of one run, where it has a limit that a group can keep.
+    /// Creates the control group of one run, if it has a limit that a group can enforce.
     fn create_run_group(&self, run: RunKey, memory_max: u64) -> Option<Cgroup> {
         let parent = self
             .cgroup
@@ -216,7 +218,7 @@ impl Launcher {
             .ok()
     }
 
-    /// Makes sure that every process of a run can be found.
+    /// Marks the environment of a run, so that every process of it can be found.
     fn set_mark(&self, run: RunKey, mark: &str, launch: &mut Launch) {
         let is_mark = |(name, _): &(String, String)| name == proc::MARK;
         if launch.paths.is_some() {
@@ -229,7 +231,7 @@ impl Launcher {
         self.set_outer_marks(&mut launch.env);
     }
 
-    /// Lets what we run inside of find it, too.
+    /// Passes on the marks of the Baton that this coordinator runs inside of.
     fn set_outer_marks(&self, env: &mut Vec<(String, String)>) {
         if let Some(marks) = &self.outer_marks {
             env.retain(|(name, _)| name != proc::OUTER_MARKS);
@@ -239,7 +241,7 @@ impl Launcher {
 }
 
 impl Coordinator {
-    /// Starts a run, or says again what became of it.
+    /// Starts a run, or repeats the replies for one that is known.
     pub(super) fn launch(&mut self, key: RunKey, launch: Box<Launch>) {
         if let Some(run) = self.table.runs.get(&key) {
             let (started, ended) = (run.started, run.ended.clone());
@@ -248,8 +250,8 @@ impl Coordinator {
                 at,
                 identity,
             });
-            let told = started.into_iter().chain(ended.map(Reply::Ended));
-            told.for_each(|reply| self.reply(reply));
+            let replies = started.into_iter().chain(ended.map(Reply::Ended));
+            replies.for_each(|reply| self.reply(reply));
             return;
         }
         if self.queue.contains(key) {
@@ -270,7 +272,7 @@ impl Coordinator {
         self.start_run(key, *launch, tag);
     }
 
-    /// Starts those that wait and fit, and then looks what those before them have left.
+    /// Starts waiting launches that fit, and then recycles the paths of attempts that are over.
     pub(super) fn fill_free_capacity(&mut self) {
         self.start_waiting();
         for paths in std::mem::take(&mut self.recyclable) {
@@ -278,14 +280,14 @@ impl Coordinator {
         }
     }
 
-    /// Starts those that wait and fit. Whether they may is asked again.
+    /// Starts waiting launches that fit. Each is checked for admission again.
     fn start_waiting(&mut self) {
         while self.killing.is_none() {
             let Some((key, launch)) = self.queue.next_fitting() else {
                 return;
             };
             if self.admits() {
-                // Its tag is on record.
+                // Its tag is recorded.
                 self.start_run(key, *launch, String::new());
             } else {
                 self.refuse(key, &launch);
@@ -293,14 +295,14 @@ impl Coordinator {
         }
     }
 
-    /// Gives a run up, if it waits.
+    /// Refuses a run that waits; does nothing otherwise.
     pub(super) fn withdraw(&mut self, key: RunKey) {
         if let Some(launch) = self.queue.remove(key) {
             self.refuse(key, &launch);
         }
     }
 
-    /// Gives everything up that waits.
+    /// Refuses all waiting runs.
     pub(super) fn refuse_waiting(&mut self) {
         while let Some((key, launch)) = self.queue.next() {
             self.refuse(key, &launch);
@@ -314,7 +316,7 @@ impl Coordinator {
         self.reply(Reply::Refused { run: key });
     }
 
-    /// Ends a run that waits, without starting it. False if it does not wait.
+    /// Ends a waiting run without starting it. False if it does not wait.
     pub(super) fn end_waiting(&mut self, key: RunKey, cause: KillCause) -> bool {
         let Some(launch) = self.queue.remove(key) else {
             return false;
@@ -333,7 +335,7 @@ impl Coordinator {
         if awaits_descendants && !self.strays_killed {
             self.kill_strays();
         }
-        // Of an attempt with a home nothing is left once it is over.
+        // An attempt leaves no process behind once it is over.
         if !awaits_descendants && key.run > RunNo(0) {
             self.kill_predecessors(key);
         }
@@ -342,7 +344,7 @@ impl Coordinator {
         let (identity, group) = match self.spawn_run(key, at, &launch) {
             Ok(started) => started,
             Err(error) => {
-                // Why, stands where its output would, if it came so far.
+                // The cause is in its stderr log, if that could be opened.
                 if awaits_descendants {
                     eprintln!("coordinator: {key} cannot be launched: {error}");
                 }
@@ -374,7 +376,7 @@ impl Coordinator {
             identity,
             tag,
         });
-        // At once: only of the last launch there is a note.
+        // At once: a pid note exists only for the last launch.
         self.write_records();
         self.reply(Reply::Started { run, at, identity });
     }
@@ -407,14 +409,14 @@ impl Coordinator {
     }
 }
 
-/// Makes the group of those without their own, if groups below this one can limit memory:
-/// then nobody can be in this one itself.
+/// Creates the group for processes without their own, if groups below `parent` can limit memory:
+/// then `parent` itself must have no processes.
 fn create_default_group(parent: &Cgroup) -> Option<Cgroup> {
     let default_group = parent.below("others", 0).ok()?;
     if parent.limits_memory() {
         return Some(default_group);
     }
-    // It is empty, and may stay if it must.
+    // It is empty; a failure to remove it does no harm.
     let _ = default_group.remove();
     None
 }
@@ -443,7 +445,7 @@ fn build_command<'a>(
     }
 }
 
-/// Starts the process that rotates one stream; answers it, and the end to write to.
+/// Starts the process that rotates one stream; returns its pid and the pipe to write to.
 fn spawn_rotator(
     spawner: &mut Spawner,
     logs: &OwnedFd,
@@ -461,8 +463,8 @@ fn spawn_rotator(
     Ok((pid, write))
 }
 
-/// Adopting takes a descriptor for each run, so we take as many as we may have. Answers what
-/// it was before, if that was less.
+/// Raises the soft limit on descriptors to the hard one, since each adopted run takes a descriptor.
+/// Returns the earlier limit if it was lower.
 fn raise_descriptors() -> Option<Limit> {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -1,23 +1,22 @@
-//! What an attempt leaves behind, and the wait for the end of all of it.
+//! Surviving descendants of an attempt, and the wait for their end.
 //!
-//! The first process of an attempt with a home has ended; is anything left? We are the
-//! subreaper, so whatever lives on has become our child, or is below one that has. A child
-//! that was not launched by us is such an orphan. The kernel lists our children with one
-//! call ([`Children`]), so where there are no orphans that call is all it costs.
+//! When the first process of an attempt has ended, is anything left? We are the subreaper, so each
+//! survivor has become our child, or is below one that has. A child that we did not launch is such
+//! an orphan. The kernel lists our children with one call ([`Children`]), so without orphans the
+//! cost is that one call.
 //!
-//! Whose an orphan is, is asked once, when it is first seen: its mark says so, or its
-//! session or group. One that has shed all three belongs to the attempt that could have
-//! begotten it, if there is only one left that could; among several that run it is nobody's
-//! until the last of them ends. (Only a control group of its own would tell.) One that is
-//! just being taken down has lost its mark with its memory: it could be anybody's, and is
-//! waited for by all who end meanwhile.
+//! The run of an orphan is determined once, when it is first seen: by its mark, its session or its
+//! group. An orphan without mark, session or group is attributed to the only running attempt that
+//! can be its ancestor; with several, to none until the last of them ends. (Only a control group
+//! per attempt would tell.) An orphan that is just exiting has lost its mark with its memory: it
+//! could belong to any attempt, and every attempt that ends meanwhile waits for it.
 //!
-//! What is left gets SIGTERM and [`LEFTOVER_GRACE`], then SIGKILL; the attempt is over, with
-//! the status of its first process, when all is gone. What cannot be killed is reported,
-//! and does not hold its place for ever.
+//! Survivors get SIGTERM and [`LEFTOVER_GRACE`], then SIGKILL. The attempt is over, with the status
+//! of its first process, when all are gone. Processes that cannot be killed are reported, and do
+//! not hold their capacity for ever.
 //!
-//! On a kernel without that list everything is swept for the attempt's mark, session and
-//! group at each end. That is slow and as sure as a sweep is.
+//! On a kernel without that list a sweep for the attempt's mark, session and group is made at each
+//! end. That is slow, and as reliable as a sweep is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,29 +33,29 @@ use crate::sys::proc::{Reader, Stat};
 use crate::sys::{clock, reap};
 use crate::wire::RunKey;
 
-/// What is left of an attempt that has ended by itself has so long to end, too.
+/// The grace for survivors of an attempt that has ended by itself.
 pub(super) const LEFTOVER_GRACE: Millis = Millis::from_secs(2);
-/// How often the list of children is read again because somebody in it has just ended.
+/// The maximum number of scans because a child in the list has just ended.
 const SCANS_MAX: usize = 100;
 
 /// A child that we did not launch.
 #[derive(Clone, Copy, Debug)]
 struct Orphan {
-    /// Whose it is, if that is known.
+    /// Its run, if known.
     run: Option<RunKey>,
     start_ticks: u64,
-    /// It was not to be known whose it is, because it was just being taken down.
+    /// It was exiting, so its run could not be determined.
     dying: bool,
 }
 
 impl Orphan {
-    /// Attempts have process numbers of their own, whichever run of them it is.
+    /// Attempts have process numbers of their own, whichever run this is.
     fn is_of(&self, key: RunKey) -> bool {
         self.run.is_some_and(|run| run.process == key.process)
     }
 }
 
-/// All children that we did not launch. Their numbers are theirs until we reap them.
+/// All children that we did not launch. Their pids cannot be reused until we reap them.
 #[derive(Debug)]
 pub(super) struct Orphans {
     list: Option<Children>,
@@ -71,19 +70,18 @@ impl Orphans {
         }
     }
 
-    /// One has been reaped.
     pub(super) fn reaped(&mut self, pid: u32) {
         self.seen.remove(&pid);
     }
 
-    /// True if this process is one, and of this run.
+    /// True if this process is an orphan of this run.
     pub(super) fn is_of(&self, pid: u32, key: RunKey) -> bool {
         self.seen.get(&pid).is_some_and(|it| it.is_of(key))
     }
 }
 
 impl Coordinator {
-    /// The first process of these has just been reaped, and how it ended.
+    /// Handles runs whose first process has just been reaped, with its status.
     pub(super) fn handle_root_exits(&mut self, gone: Vec<(RunKey, ExitStatus)>) {
         for (key, status) in &gone {
             if let Some(run) = self.table.runs.get_mut(key) {
@@ -97,7 +95,7 @@ impl Coordinator {
         }
     }
 
-    /// Looks again whether those are over of which something was left.
+    /// Checks again whether lingering attempts are over.
     pub(super) fn settle_lingering(&mut self) {
         self.scan_orphans();
         let lingering: Vec<RunKey> = self.table.lingering.iter().copied().collect();
@@ -106,8 +104,8 @@ impl Coordinator {
         }
     }
 
-    /// Ends a run whose first process is gone, if nothing is left of it. To be called when
-    /// the orphans have just been looked for.
+    /// Ends a run whose first process is gone, if nothing is left of it. Must be called right after
+    /// a scan for orphans.
     fn settle(&mut self, key: RunKey) {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
@@ -131,30 +129,30 @@ impl Coordinator {
                 self.signal_run(key, libc::SIGTERM);
             }
             Some(at) if now >= at + KILL_MAX => {
-                eprintln!("coordinator: {key} has left what cannot be killed");
+                eprintln!("coordinator: {key} has left processes that cannot be killed");
                 return self.end_run(key, status);
             }
-            // It was killed, and more has come of it.
+            // It was killed, but new processes have appeared.
             Some(at) if now >= at => self.table.schedule(now + POLL_EVERY, Timer::Kill(key)),
             Some(_) => {}
         }
         self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
     }
 
-    /// What a run that is gone has left empty is for others, if it is certain that nobody holds
-    /// it open: an orphan of which is not known whose it is may be this one's.
+    /// Offers the paths of a run for reuse, if it is certain that no process holds them open: an
+    /// orphan without a known run may belong to this one.
     fn recycle_paths(&mut self, key: RunKey) {
         let certain = self.orphans.list.is_some() && self.orphans.seen.is_empty();
         let run = self.table.runs.get_mut(&key).filter(|_| certain);
-        // Those who wait for its place come first: see `fill_free_capacity`.
+        // Waiting launches come first: see `fill_free_capacity`.
         self.recyclable.extend(run.and_then(|run| run.paths.take()));
     }
 
-    /// The grace of what is left is over.
+    /// Kills the survivors of an attempt whose grace is over.
     pub(super) fn kill_leftovers(&mut self, key: RunKey) -> io::Result<()> {
         self.kill_members(key);
         self.reap_children()?;
-        // Below what was killed there may be what nobody has seen yet.
+        // The killed processes may have had children that no scan has seen yet.
         self.settle_lingering();
         Ok(())
     }
@@ -164,12 +162,12 @@ impl Coordinator {
             return false;
         };
         if let Some(group) = &run.group {
-            // One that is gone has nobody in it.
+            // A group that is gone is empty.
             return group.populated().unwrap_or(false);
         }
         if self.orphans.list.is_none() {
             let pid = run.pid().unwrap_or_default();
-            // What cannot be looked for may be there.
+            // If the scan fails, assume that something is left.
             return self.members(key, pid).map_or(true, |left| !left.is_empty());
         }
         let unknown: Vec<(u32, Orphan)> = self
@@ -192,8 +190,8 @@ impl Coordinator {
         orphans.any(|orphan| orphan.is_of(key) || may_be_of(orphan))
     }
 
-    /// The one run that can have begotten an orphan, if there is only one: it was there
-    /// before it, and is not over. What has no home is never over in this sense.
+    /// The only run that can be the ancestor of an orphan, if there is only one: it started before
+    /// the orphan, and is not over. A run that is not an attempt is never over in this sense.
     fn only_possible_parent(&self, orphan: &Orphan) -> Option<RunKey> {
         let mut able = self.table.runs.iter().filter(|(_, run)| {
             let older = |identity: u64| identity <= orphan.start_ticks;
@@ -204,7 +202,7 @@ impl Coordinator {
         first.filter(|_| able.next().is_none())
     }
 
-    /// Takes notice of every child that we did not launch.
+    /// Registers every child that we did not launch.
     fn scan_orphans(&mut self) {
         for _ in 0..SCANS_MAX {
             match self.scan_orphans_once() {
@@ -212,7 +210,7 @@ impl Coordinator {
                 Ok(false) => return,
                 Err(error) => {
                     eprintln!("coordinator: cannot list its children: {error}");
-                    // From now on they are sweep_at_end for.
+                    // From now on a sweep finds them.
                     self.orphans.list = None;
                     return;
                 }
@@ -220,8 +218,8 @@ impl Coordinator {
         }
     }
 
-    /// True if somebody new had just ended, whose children are ours since then and may be
-    /// missing in the list.
+    /// Scans once. True if a new child had just ended: its children are ours since then, and may be
+    /// missing from the list.
     fn scan_orphans_once(&mut self) -> io::Result<bool> {
         let Some(list) = &mut self.orphans.list else {
             return Ok(false);
@@ -235,7 +233,7 @@ impl Coordinator {
             match self.launcher.reader.stat(pid)? {
                 Some(stat) if !stat.is_over() => {
                     let run = self.owner_of(&stat);
-                    // Asked after its mark was looked for, not before.
+                    // Read after its mark was looked for, not before.
                     let dying = run.is_none()
                         && (self.launcher.reader.stat(pid)?)
                             .is_none_or(|now| now.is_exiting || now.is_over());

@@ -1,15 +1,14 @@
-//! The coordinator: the small parent of all processes of a task, or of a worker.
+//! The coordinator: the small parent process of all processes of a task, or of a worker.
 //!
-//! It launches on request, sees every end, kills awaits_descendants trees, and holds the dead-man
-//! timer. It knows nothing about the task's plan. For a worker it runs attempts of many
-//! tasks, and keeps those waiting that do not fit beside what runs. It is a process of its own, in its own
-//! session, so that it outlives the runner: a later runner connects, is told everything,
-//! and goes on.
+//! It launches on request, reaps every exit, kills process trees, and holds the dead-man timer. It
+//! knows nothing about the task's plan. For a worker it runs attempts of many tasks, and queues
+//! those that do not fit beside what runs. It is a process of its own, in its own session, so that
+//! it outlives the runner: a later runner connects, receives the full state, and continues.
 //!
 //! ```text
 //!            ┌──────────── poll ───────────┐
 //!   SIGCHLD ─▶ reap: root of a run, check, │
-//!            │ orphan of somebody          │      records ─▶ coordinator log
+//!            │ orphan                      │      records ─▶ coordinator log
 //!   socket ──▶ requests, one connection    ├──▶      then
 //!            │ at a time                   │      replies ─▶ socket
 //!   time ────▶ stops, checks, dead-man     │
@@ -17,38 +16,39 @@
 //! ```
 //!
 //! **Invariants.**
-//! * A record is in the log before its reply is on the socket; while launches wait both may be
-//!   gathered for some milliseconds (`news`). The log is synced only
-//!   while nobody is connected: a connected runner keeps its own, synced one.
-//! * Everything recorded in one turn of the loop is one write, but a launch and the exit of an
-//!   attempt are written each at once. The one launch that may be missing in the log is known
-//!   from a note that its process makes itself: see `pid_notes`. A successor is asked to kill what
-//!   carries a mark of no run that it adopted ([`Request::KillStrays`], done before its first
-//!   launch in any case), and then what was accepted and not seen to start is lost.
-//! * A run is launched once, however often it is ordered.
-//! * What descends from the coordinator stays below it (it is the subreaper), so a walk
-//!   of the tree finds daemonised processes too. What an earlier, dead coordinator left
-//!   behind is found by the mark in its environment.
-//! * No signal goes to a number that may have been given to somebody else.
-//! * What a run leaves in its process group dies with it. What has left the group dies at
-//!   the end of the task, or before the next run of the same process. A worker's attempt, one
-//!   with a home, is over only when nothing of it is left: see `leftovers`.
-//! * A turn of the loop costs what has happened in it, however many runs are known or wait.
+//! * A record is in the log before its reply is on the socket. While launches wait, both may be
+//!   batched for some milliseconds (`reply_buffer`). The log is synced only while no runner is
+//!   connected: a connected runner keeps its own, synced log.
+//! * Everything recorded in one turn of the loop is one write, except that a launch and the exit of
+//!   an attempt are each written at once. The one launch that may be missing from the log is known
+//!   from a note that its process writes itself: see `pid_note`. A successor is asked to kill every
+//!   process that carries a mark of no run that it adopted ([`Request::KillStrays`], done before
+//!   its first launch in any case); what was accepted and not seen to start is then lost.
+//! * A run is launched once, however often it is ordered (launches are idempotent).
+//! * Descendants of the coordinator stay below it (it is the subreaper), so a walk of the tree also
+//!   finds daemonised processes. Processes that a dead coordinator left behind are found by the
+//!   mark in their environment.
+//! * No signal goes to a pid that may have been reused.
+//! * Processes that a run leaves in its process group die with it. Those that have left the group
+//!   die at the end of the task, or before the next run of the same process. An attempt of a worker
+//!   (a launch with paths) is over only when none of its processes is left: see `leftovers`.
+//! * The cost of a turn of the loop depends on the events in it, not on the number of known or
+//!   waiting runs.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `serve` | the loop: connection, requests, replies, records |
-//! | `runs` | what is known about each run |
-//! | `queue` | who waits for what is occupied |
-//! | `news` | what the runner is told, and when |
-//! | `pid_notes` | the last launch, should it not come to be recorded |
-//! | `launch` | log files, rotation, starting |
+//! | `runs` | the state of each run |
+//! | `queue` | launches that wait for capacity |
+//! | `reply_buffer` | replies that are not sent yet, and when to send them |
+//! | `pid_note` | the last launch, in case the coordinator dies before recording it |
+//! | `launch` | log files, log rotation, starting processes |
 //! | `home` | the directories and logs of a worker's attempts |
 //! | `termination` | exits, stops, checks that take too long |
-//! | `leftovers` | what an attempt leaves behind, and the wait for its end |
-//! | `journal` | writing the log, and keeping it short |
-//! | `kill` | who belongs to whom, and the killing of it |
-//! | `start` | the runner's side: beginning a coordinator, or finding the one there is |
+//! | `leftovers` | surviving descendants of an attempt, and the wait for their end |
+//! | `journal` | writing and compacting the log |
+//! | `kill` | membership of processes in runs, and killing them |
+//! | `start` | the runner's side: starting a coordinator, or connecting to the running one |
 //!
 //! [`Request::KillStrays`]: crate::wire::Request::KillStrays
 
@@ -77,15 +77,15 @@ pub const COMMAND: &str = "__coordinator";
 pub(crate) const LOCK_FD: i32 = 3;
 pub(crate) const LISTENER_FD: i32 = 4;
 
-/// What a coordinator is told when it begins.
+/// The arguments of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
     checkpoint: PathBuf,
-    /// Where processes run and log.
+    /// Working directory and logs of its processes.
     sandbox: PathBuf,
     /// The mark of the task.
     mark: String,
-    /// An earlier coordinator may have left something behind.
+    /// An earlier coordinator may have left processes behind.
     successor: bool,
     /// Nothing is launched without a deadline of the dead-man timer.
     guarded: bool,
@@ -122,7 +122,7 @@ impl Config {
     }
 }
 
-/// What `baton __coordinator …` runs. Answers its exit status.
+/// Entry point of `baton __coordinator …`. Returns the exit status.
 #[must_use]
 pub fn main(args: &[String]) -> i32 {
     let Some(config) = Config::from_args(args) else {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_is_told_arrives() {
+    fn arguments_round_trip() {
         let config = Config {
             checkpoint: "/c p".into(),
             sandbox: "/s".into(),

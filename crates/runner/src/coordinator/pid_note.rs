@@ -1,13 +1,13 @@
 //! The last launch, known even if the coordinator dies in the middle of it.
 //!
-//! A launch is on record once its process has called exec and its start time was read. A
-//! coordinator that is killed in between leaves a process that runs, and may well finish,
-//! unknown to the log. So the process itself notes its pid before it becomes anything else
-//! ([`PidNote`]), behind what we say of it: which run, and when. There is one such note, that of
-//! the last launch: the ones before are on record.
+//! A launch is recorded once its process has called exec and its start time was read. A coordinator
+//! that is killed in between leaves a process that runs, and may finish, unknown to the log. So the
+//! process itself writes its pid before it calls exec ([`PidNote`]), behind a header that names the
+//! run and the time. There is only one such note, that of the last launch: earlier launches are
+//! recorded.
 //!
-//! The lock says that the coordinator is dead only once that process has let go of it, which
-//! comes after the note. So whoever reads the note then, reads it awaits_descendants.
+//! The coordinator's lock is free only once that process has closed it, which happens after the
+//! note. So a reader that holds the lock reads a complete note.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,18 +27,18 @@ use crate::sys::spawn::{PID_NOTE_HEADER_BYTES, PidNote};
 use crate::wire::RunKey;
 
 const FILE: &str = "coordinator.pid_note";
-/// A process that has not called exec yet needs a few microseconds for it, if anything runs
-/// at all; it is looked at so often, and so long in between.
+/// A process that has not called exec yet needs a few microseconds for it once it is scheduled. It
+/// is polled this often, at this interval.
 const POLLS_MAX: u32 = 100;
 const POLL_EVERY: Duration = Duration::from_millis(1);
-/// By how much the start of a process may seem to come before it was noted: its start is
-/// counted in ticks of a hundredth of a second, and rounded down.
+/// Tolerance for a start that seems to come before its note: the start is counted in ticks of a
+/// hundredth of a second, and rounded down.
 const TICK_SLACK_MS: u64 = 20;
 
-/// The file of the note.
+/// The file that holds the note.
 #[derive(Debug)]
 pub(super) struct PidNotes {
-    /// Without one, launches are not noted.
+    /// `None` if it could not be opened: then launches leave no note.
     file: Option<File>,
 }
 
@@ -51,12 +51,12 @@ impl PidNotes {
             .truncate(false)
             .open(path(checkpoint));
         let file = file.inspect_err(|error| {
-            eprintln!("coordinator: launches are not noted: {error}");
+            eprintln!("coordinator: cannot open the pid note file: {error}");
         });
         Self { file: file.ok() }
     }
 
-    /// The note that a process makes of itself, for one that is launched now.
+    /// Prepares the note that the process launched now writes.
     pub(super) fn prepare(&self, run: RunKey, at: Now) -> Option<PidNote<'_>> {
         let file = self.file.as_ref()?.as_fd();
         let header = LaunchHeader {
@@ -71,7 +71,7 @@ impl PidNotes {
     }
 }
 
-/// What the coordinator says of a launch.
+/// The part of a note that the coordinator writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LaunchHeader {
     run: RunKey,
@@ -95,7 +95,7 @@ impl LaunchHeader {
         bytes
     }
 
-    /// Reads a note; `None` if there was never one, or it is not awaits_descendants.
+    /// Parses a note; `None` if there was never one, or it is incomplete.
     fn read(note: &[u8]) -> Option<(Self, u32)> {
         let (header, pid) = note.split_at_checked(PID_NOTE_HEADER_BYTES)?;
         let pid = u32::from_ne_bytes(pid.try_into().ok()?);
@@ -119,9 +119,9 @@ impl LaunchHeader {
     }
 }
 
-/// The launch that a dead coordinator of this boot did not come to record, if there was one
-/// and its process can be told. `reaped` knows the start time of a child of ours that had
-/// this pid and was reaped.
+/// The launch that a dead coordinator of this boot did not record, if there was one and its process
+/// can be identified. `reaped` knows the start time of a child of ours that had this pid and was
+/// reaped.
 pub(super) fn unrecorded_launch(
     start: &CoordinatorSpec,
     boot: BootId,
@@ -165,9 +165,9 @@ fn is_launch_of(record: &CoordinatorRecord, wanted: RunKey) -> bool {
     }
 }
 
-/// When the process started, if it is the one: it began after the note was prepared, and
-/// carries the mark of the run, or is a zombie of ours or was. Another that is given the same
-/// number cannot carry the mark.
+/// The start time of the process, if it is the one of the note: it began after the note was
+/// prepared, and carries the mark of the run, or is or was a zombie of ours. Another process with
+/// the same pid cannot carry the mark.
 fn start_ticks_of(
     launch: &LaunchHeader,
     pid: u32,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_that_nobody_recorded_is_found_alive_ended_and_reaped() {
+    fn an_unrecorded_launch_is_found_alive_ended_and_reaped() {
         let fixture = Fixture::new();
         let mut exits = Exits::default();
         let pid = fixture.launch(run(3), "exec sleep 1000");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_record_is_not_told_again() {
+    fn a_recorded_launch_is_not_reported_again() {
         let fixture = Fixture::new();
         let pid = fixture.launch(run(3), "exec sleep 1000");
         let forgotten = CoordinatorRecord::Forgotten { run: run(3) };
@@ -293,15 +293,15 @@ mod tests {
         assert_eq!(
             fixture.recover(&[], &Exits::default()),
             None,
-            "nobody knows"
+            "its end is unknown"
         );
     }
 
     #[test]
-    fn another_process_with_that_number_is_not_taken_for_it() {
+    fn another_process_with_that_pid_is_not_taken_for_it() {
         let fixture = Fixture::new();
         let pid = fixture.launch(run(3), "exec sleep 1000");
-        // As if the number had been given to a process of another run.
+        // As if the pid had been reused by a process of another run.
         let launch = LaunchHeader {
             run: run(5),
             at: clock::now().into(),
@@ -311,7 +311,7 @@ mod tests {
         note.extend(pid.to_ne_bytes());
         std::fs::write(path(fixture.dir.path()), &note).expect("written");
         assert_eq!(fixture.recover(&[], &Exits::default()), None);
-        // Nor is one that was there before.
+        // Nor is one that started earlier.
         let later = LaunchHeader {
             run: run(3),
             since_boot_ms: launch.since_boot_ms + 60_000,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_note_says_nothing() {
+    fn a_torn_note_is_ignored() {
         let fixture = Fixture::new();
         assert_eq!(fixture.recover(&[], &Exits::default()), None, "no file");
         for length in [0, 1, PID_NOTE_HEADER_BYTES, PID_NOTE_HEADER_BYTES + 3] {

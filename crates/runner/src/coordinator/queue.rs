@@ -1,26 +1,25 @@
-//! Who has to wait: launches that claim more than is free.
+//! The queue of launches that claim more than is free.
 //!
-//! Strictly first come first served among launches with a claim. A large one is not
-//! overtaken by small ones for ever, and the order is the one that was asked for. What
-//! claims nothing never waits. Each operation costs the logarithm of the queue's length,
-//! and asking who is next costs nothing.
+//! Strictly first come first served among launches with a claim: small launches cannot overtake a
+//! large one for ever, and the order is the requested one. A launch without a claim never waits.
+//! Each operation costs the logarithm of the queue's length; peeking costs nothing.
 
 use std::collections::BTreeMap;
 
 use crate::wire::{KnownRun, Launch, RunKey};
 
-/// Who waits, and what is in use.
+/// The waiting launches, and the capacity in use.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// `None` until it was said; then nobody waits.
+    /// `None` until it is set; until then no launch waits.
     capacity: Option<Vec<u64>>,
     used: Vec<u64>,
-    /// How many run with a claim.
+    /// The number of runs with a claim.
     claimants: usize,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: BTreeMap<u64, (RunKey, Box<Launch>)>,
-    places: BTreeMap<RunKey, u64>,
-    next_place: u64,
+    positions: BTreeMap<RunKey, u64>,
+    next_position: u64,
 }
 
 impl Queue {
@@ -40,14 +39,14 @@ impl Queue {
         let of = |amounts: &[u64], at: usize| amounts.get(at).copied().unwrap_or(0);
         let mut claimed = claim.iter().enumerate();
         if claimed.any(|(at, amount)| *amount > of(capacity, at)) {
-            // It never will; so it runs alone, rather than never.
+            // It can never fit; so it runs alone, rather than never.
             return self.claimants == 0;
         }
         let mut claimed = claim.iter().enumerate();
         claimed.all(|(at, amount)| of(&self.used, at).saturating_add(*amount) <= of(capacity, at))
     }
 
-    /// A run with this claim has started.
+    /// Adds the claim of a run that has started.
     pub(super) fn occupy(&mut self, claim: &[u64]) {
         if claim.is_empty() {
             return;
@@ -61,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// It is over.
+    /// Releases the claim of a run that is over.
     pub(super) fn release(&mut self, claim: &[u64]) {
         if claim.is_empty() {
             return;
@@ -73,22 +72,22 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, run: RunKey, launch: Box<Launch>) {
-        self.places.insert(run, self.next_place);
-        self.waiting.insert(self.next_place, (run, launch));
-        self.next_place += 1;
+        self.positions.insert(run, self.next_position);
+        self.waiting.insert(self.next_position, (run, launch));
+        self.next_position += 1;
     }
 
     pub(super) fn contains(&self, run: RunKey) -> bool {
-        self.places.contains_key(&run)
+        self.positions.contains_key(&run)
     }
 
-    /// Takes one out, wherever it stands.
+    /// Removes a launch from any position.
     pub(super) fn remove(&mut self, run: RunKey) -> Option<Box<Launch>> {
-        let place = self.places.remove(&run)?;
-        self.waiting.remove(&place).map(|(_, launch)| launch)
+        let position = self.positions.remove(&run)?;
+        self.waiting.remove(&position).map(|(_, launch)| launch)
     }
 
-    /// Takes the first one out, if it fits.
+    /// Removes the first launch, if it fits.
     pub(super) fn next_fitting(&mut self) -> Option<(RunKey, Box<Launch>)> {
         let (_, (_, launch)) = self.waiting.first_key_value()?;
         if !self.fits(&launch.claim) {
@@ -97,10 +96,10 @@ impl Queue {
         self.next()
     }
 
-    /// Takes the first one out.
+    /// Removes the first launch.
     pub(super) fn next(&mut self) -> Option<(RunKey, Box<Launch>)> {
         let (_, (run, launch)) = self.waiting.pop_first()?;
-        self.places.remove(&run);
+        self.positions.remove(&run);
         Some((run, launch))
     }
 
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_before_there_is_a_capacity() {
+    fn no_launch_waits_before_a_capacity_is_set() {
         let mut queue = Queue::default();
         queue.occupy(&[u64::MAX]);
         assert!(!queue.must_wait(&[u64::MAX]));
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_taken_out_holds_nobody_up() {
+    fn a_removed_launch_blocks_no_other() {
         let mut queue = Queue::default();
         queue.set_capacity(vec![1]);
         queue.occupy(&[1]);

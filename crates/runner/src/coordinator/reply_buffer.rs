@@ -1,25 +1,26 @@
-//! What is to be flushed_at to the runner, and when.
+//! Replies that are not sent yet, and when to send them.
 //!
-//! While launches wait here the runner has nothing to do with what it would hear of others: the
-//! next one is started without it. And to hear costs it, and the scheduler behind it, the same
-//! for one piece of buffer as for ten. So meanwhile news is gathered, and flushed_at [`FLUSH_INTERVAL`] apart.
-//! What is more than news is flushed_at at once, with all that came before it: the order stays.
+//! While launches wait, the runner has nothing to do with news of other runs: the next launch is
+//! started without it. And receiving costs the runner, and the scheduler behind it, the same for
+//! one reply as for ten. So meanwhile replies about runs are batched and sent [`FLUSH_INTERVAL`]
+//! apart. Any other reply is urgent: it is sent at once, together with all replies before it, so
+//! the order stays.
 
 use baton_model::time::{Millis, Mono};
 
 use crate::wire::Reply;
 
-/// While launches wait, news is flushed_at no closer together than this. A twelfth of what is placed
-/// ahead of a worker, so it does not run dry meanwhile.
+/// The minimum interval between two batches while launches wait. A twelfth of the work placed ahead
+/// of a worker, so the worker does not run dry meanwhile.
 const FLUSH_INTERVAL: Millis = Millis(4);
 
 /// Replies that are not on the socket yet.
 #[derive(Debug, Default)]
 pub(super) struct ReplyBuffer {
     replies: Vec<Reply>,
-    /// One of them is more than buffer.
+    /// One of them must be sent at once.
     urgent: bool,
-    /// When something was last flushed_at.
+    /// The time of the last batch.
     flushed_at: Mono,
 }
 
@@ -32,7 +33,7 @@ impl ReplyBuffer {
         self.replies.push(reply);
     }
 
-    /// From when on it is to be flushed_at, if there is any. `waiting`: launches wait.
+    /// The time at which to send the replies; `None` if there are none. `waiting`: launches wait.
     pub(super) fn due(&self, waiting: bool) -> Option<Mono> {
         if self.replies.is_empty() {
             return None;
@@ -45,7 +46,7 @@ impl ReplyBuffer {
         })
     }
 
-    /// Takes all of it, to be flushed_at now.
+    /// Takes all replies, to be sent now.
     pub(super) fn take(&mut self, now: Mono) -> Vec<Reply> {
         self.urgent = false;
         if !self.replies.is_empty() {
@@ -54,7 +55,7 @@ impl ReplyBuffer {
         std::mem::take(&mut self.replies)
     }
 
-    /// Nobody is there to hear it.
+    /// Discards all replies: no runner is connected.
     pub(super) fn clear(&mut self) {
         self.replies.clear();
         self.urgent = false;
@@ -73,7 +74,7 @@ mod tests {
     };
 
     #[test]
-    fn news_is_gathered_while_launches_wait_and_only_then() {
+    fn replies_are_batched_while_launches_wait_and_only_then() {
         let mut buffer = ReplyBuffer::default();
         assert_eq!(buffer.due(true), None, "there is none");
         buffer.push(Reply::Accepted { run: RUN });
@@ -87,15 +88,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_news_waits_for_nothing_and_overtakes_nothing() {
+    fn urgent_replies_wait_for_nothing_and_overtake_nothing() {
         let mut buffer = ReplyBuffer::default();
         buffer.push(Reply::Accepted { run: RUN });
         buffer.push(Reply::GuardFired);
         buffer.push(Reply::Accepted { run: RUN });
         assert_eq!(buffer.due(true), Some(Mono(0)));
         let accepted = Reply::Accepted { run: RUN };
-        let told = [accepted.clone(), Reply::GuardFired, accepted];
-        assert_eq!(buffer.take(Mono(100)), told);
+        let expected = [accepted.clone(), Reply::GuardFired, accepted];
+        assert_eq!(buffer.take(Mono(100)), expected);
         buffer.push(Reply::Accepted { run: RUN });
         assert_eq!(
             buffer.due(true),

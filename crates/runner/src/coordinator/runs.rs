@@ -1,4 +1,4 @@
-//! What the coordinator knows about each run.
+//! The coordinator's table of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,52 +11,51 @@ use crate::sys::identity::{ExitStatus, Handle};
 use crate::sys::reap::ChildUsage;
 use crate::wire::{AttemptPaths, KnownRun, RunEnd, RunKey};
 
-/// Who watches over the first process of a run.
+/// The first process of a run, and how its exit is observed.
 #[derive(Debug)]
 pub(super) enum RootProcess {
-    /// It is our child: its number is ours until we reap it.
+    /// Our child: its pid cannot be reused until we reap it.
     Child,
-    /// It was an earlier coordinator's child, and is held by a descriptor.
+    /// A child of an earlier coordinator, held by a pidfd.
     Adopted(Handle),
-    /// So it was, and it has ended; how, is known once its parent takes notice, which
-    /// is waited for until then.
+    /// An adopted process that has ended. Its status is known once its parent reaps it, which is
+    /// waited for until then.
     Ending(Handle, Mono),
-    /// It is gone, with this status; others of the run may linger.
+    /// It was reaped, with this status; other processes of the run may linger.
     Gone(ExitStatus),
 }
 
-/// One run.
+/// One run of a process.
 #[derive(Debug)]
 pub(super) struct ProcessRun {
     pub(super) started: Option<(Moment, Identity)>,
     pub(super) root: RootProcess,
-    /// It was asked to stop, and is killed then.
+    /// It was asked to stop, and is killed at this time.
     pub(super) kill_at: Option<Mono>,
-    /// Baton has signalled it, and why.
+    /// The cause, if Baton has signalled it.
     pub(super) signalled: Option<KillCause>,
     pub(super) ended: Option<RunEnd>,
     pub(super) tag: String,
     /// What it occupies until it is over.
     pub(super) claim: Vec<u64>,
-    /// It is a worker attempt: its end means that nothing of it is left.
+    /// It is an attempt of a worker launched here: it ends when none of its processes is left.
     pub(super) awaits_descendants: bool,
-    /// Its paths, if what it leaves empty there can be used again.
+    /// Its paths, if empty directories and logs there can be reused.
     pub(super) paths: Option<AttemptPaths>,
-    /// It is an attempt that was adopted: its orphans are not ours, so they are swept for
-    /// when it ends.
+    /// It is an adopted attempt: its orphans are not our children, so a sweep finds them when it
+    /// ends.
     pub(super) sweep_at_end: bool,
     /// [`Launch::resumes`](crate::wire::Launch::resumes).
     pub(super) resumes: bool,
-    /// When it has run for too long, and what it gets then from SIGTERM to SIGKILL.
+    /// The time of its timeout, and the grace from SIGTERM to SIGKILL.
     pub(super) timeout: Option<(Mono, Millis)>,
-    /// Its own control group, where it has one.
     pub(super) group: Option<Cgroup>,
-    /// What its first process had used when it was reaped.
+    /// The resources that its first process had used when it was reaped.
     pub(super) used: Option<ChildUsage>,
 }
 
 impl ProcessRun {
-    /// A run whose process is there.
+    /// A run whose process was started.
     pub(super) fn started(at: Moment, identity: Identity, root: RootProcess) -> Self {
         Self {
             started: Some((at, identity)),
@@ -96,12 +95,12 @@ impl ProcessRun {
         }
     }
 
-    /// The number of its first process.
+    /// The pid of its first process.
     pub(super) fn pid(&self) -> Option<u32> {
         self.started.map(|(_, identity)| identity.pid)
     }
 
-    /// The descriptor of its first process, where it is not our child.
+    /// The pidfd of its first process, if that is not our child.
     pub(super) fn handle(&self) -> Option<&Handle> {
         match &self.root {
             RootProcess::Adopted(handle) | RootProcess::Ending(handle, _) => Some(handle),
@@ -114,8 +113,8 @@ impl ProcessRun {
         self.ended.is_none()
     }
 
-    /// How it ended, if its first process ended with this status: what it said itself
-    /// counts, and a death by signal is ours if we had sent one.
+    /// The outcome of a run whose first process ended with this status: an exit code counts as it
+    /// is, and a death by signal is ours if we had sent one.
     pub(super) fn outcome(&self, status: ExitStatus) -> Outcome {
         match (status, self.signalled) {
             (ExitStatus::Code(code), _) => Outcome::Exited(code),
@@ -125,27 +124,27 @@ impl ProcessRun {
     }
 }
 
-/// What becomes due by time.
+/// A timer of the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// The grace of a run that was asked to stop is over.
     Kill(RunKey),
-    /// Look again whether a run is over: nobody tells us.
+    /// Check again whether a run is over: no notification tells us.
     Poll(RunKey),
-    /// A run has run for too long.
+    /// A run has reached its timeout.
     Timeout(RunKey),
     /// A check has taken too long.
     Probe(u64),
 }
 
-/// A check under way.
+/// A check in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     pub(super) pid: u32,
     pub(super) late: bool,
 }
 
-/// Why we know a child.
+/// The role of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Run(RunKey),
@@ -154,14 +153,14 @@ pub(super) enum Role {
     Rotator,
 }
 
-/// Everything that is known.
+/// All runs, checks, children and timers.
 #[derive(Debug, Default)]
 pub(super) struct RunTable {
     pub(super) runs: BTreeMap<RunKey, ProcessRun>,
     pub(super) probes: BTreeMap<u64, Probe>,
     /// Our own children that are not yet reaped.
     pub(super) children: BTreeMap<u32, Role>,
-    /// The runs with a home whose first process is gone and of which something is left.
+    /// Attempts whose first process is gone while other processes of them are left.
     pub(super) lingering: BTreeSet<RunKey>,
     due: BTreeSet<(Mono, Timer)>,
     /// The runs that were adopted and are not over.
@@ -171,7 +170,7 @@ pub(super) struct RunTable {
 }
 
 impl RunTable {
-    /// Takes a run up that was not known and is not over.
+    /// Adds a run that was not known and is not over.
     pub(super) fn insert(&mut self, key: RunKey, run: ProcessRun) {
         self.live += 1;
         if run.handle().is_some() {
@@ -183,8 +182,7 @@ impl RunTable {
         self.runs.insert(key, run);
     }
 
-    /// Keeps how a run ended, and gives back what it had occupied. Nothing is due for it any
-    /// more.
+    /// Records the end of a run, cancels its timers, and returns the claim to release.
     pub(super) fn end(&mut self, ended: RunEnd) -> Vec<u64> {
         let key = ended.run;
         let Some(run) = self.runs.get_mut(&key).filter(|run| run.is_live()) else {
@@ -198,7 +196,7 @@ impl RunTable {
         claim
     }
 
-    /// Forgets a run, and gives back what it had occupied.
+    /// Removes a run, and returns the claim to release.
     pub(super) fn remove(&mut self, key: RunKey) -> Vec<u64> {
         let Some(run) = self.runs.remove(&key) else {
             return Vec::new();
@@ -221,7 +219,7 @@ impl RunTable {
         }
     }
 
-    /// True if something is not over.
+    /// True if a run is not over.
     pub(super) fn has_live(&self) -> bool {
         self.live > 0
     }
@@ -244,7 +242,7 @@ impl RunTable {
             .map(|(key, run)| (*key, run))
     }
 
-    /// Every process with a live run that was adopted, with its descriptor.
+    /// The live adopted runs, each with its pidfd.
     pub(super) fn adopted(&self) -> impl Iterator<Item = (RunKey, &Handle)> + '_ {
         let adopted = self.adopted.iter();
         adopted.filter_map(|key| match &self.runs.get(key)?.root {
@@ -253,7 +251,7 @@ impl RunTable {
         })
     }
 
-    /// Every process that is held by a descriptor because it is not our child.
+    /// All pidfds of processes that are not our children.
     pub(super) fn held(&self) -> impl Iterator<Item = &Handle> + '_ {
         let adopted = self.adopted.iter();
         adopted.filter_map(|key| self.runs.get(key)?.handle())
@@ -274,14 +272,14 @@ impl RunTable {
     }
 }
 
-/// What every process of a run carries in its environment, as
+/// The mark that every process of a run carries in its environment, as
 /// [`MARK`](crate::sys::proc::MARK).
 #[must_use]
 pub fn run_mark(mark: &str, run: RunKey) -> String {
     format!("{mark}:{}:{}", run.process.0, run.run.0)
 }
 
-/// Reads such a mark; `None` if it is another task's.
+/// Parses a mark; `None` if it belongs to another task.
 pub(super) fn parse_mark(mark: &str, text: &str) -> Option<RunKey> {
     let (process, run) = text
         .strip_prefix(mark)?

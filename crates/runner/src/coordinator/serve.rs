@@ -27,23 +27,23 @@ use crate::sys::signals::{self, Signals};
 use crate::sys::{clock, inherit, memory, reap};
 use crate::wire::{Attempt, AttemptPaths, Guard, Reply, Request, RunEnd, RunKey, VERSION};
 
-/// Without a runner and without anything that runs, for this long: whatever there is to
-/// know is in the log, so nobody needs this process any more.
+/// A coordinator without a runner and without runs exits after this time: everything it knows is in
+/// the log.
 const IDLE_MAX: Millis = Millis::from_secs(60);
 
-/// After a connection could not be taken.
+/// The pause after a connection could not be accepted.
 const ACCEPT_RETRY: Millis = Millis::from_secs(1);
 
 /// The connected runner.
 struct Client {
     channel: Channel,
-    /// Its number: what it has as children is the task's too, where we succeed another.
+    /// Its pid: its children belong to the task too, where we succeed another coordinator.
     pid: u32,
-    /// But for these.
+    /// Except these.
     spared: Vec<Identity>,
 }
 
-/// A coordinator at work.
+/// The state of a running coordinator.
 pub(super) struct Coordinator {
     pub(super) config: Config,
     pub(super) boot: BootId,
@@ -51,41 +51,41 @@ pub(super) struct Coordinator {
     pub(super) launcher: Launcher,
     pub(super) queue: Queue,
     pub(super) orphans: Orphans,
-    /// AttemptDirs of attempts that are over, to be looked at once others have their place.
+    /// Paths of attempts that are over, recycled once waiting launches have started.
     pub(super) recyclable: Vec<AttemptPaths>,
     pub(super) killing: Option<KillAll>,
     pub(super) guard: DeadMan,
-    /// `None` while it cannot be written; then what is recorded is known here only.
+    /// `None` while it cannot be written; then records are kept in memory only.
     pub(super) log: Option<Log>,
-    /// When that is tried again.
+    /// The time of the next attempt to recreate it.
     pub(super) log_at: Mono,
     /// To be written before the next replies.
     pub(super) records: Vec<CoordinatorRecord>,
-    /// What a coordinator before us may have launched and not recorded is not there.
+    /// Processes that an earlier coordinator may have launched without recording are gone.
     pub(super) strays_killed: bool,
     replies: ReplyBuffer,
     client: Option<Client>,
     exit_requested: bool,
     idle_since: Mono,
-    /// Connections are taken from then on.
+    /// Connections are accepted from this time on.
     accept_at: Mono,
 }
 
-/// Runs until it is told to leave, or nobody needs it any more. An error has been said on
-/// standard error.
+/// Runs until a runner requests the exit, or the coordinator has been idle for [`IDLE_MAX`]. Errors
+/// are written to standard error.
 pub(super) fn run(config: Config) -> io::Result<()> {
-    let say = |error: &io::Error| eprintln!("coordinator: {error}");
-    // Held for as long as this process lives: it says that there is a coordinator.
-    let _lock = inherit::descriptor(LOCK_FD).inspect_err(say)?;
-    let listener = inherit::descriptor(LISTENER_FD).inspect_err(say)?;
+    let log = |error: &io::Error| eprintln!("coordinator: {error}");
+    // Held for as long as this process lives: it shows that a coordinator exists.
+    let _lock = inherit::descriptor(LOCK_FD).inspect_err(log)?;
+    let listener = inherit::descriptor(LISTENER_FD).inspect_err(log)?;
     let listener = UnixListener::from(listener);
-    // Said before the socket closes: whoever waits for us there reads it then.
-    begin(config, &listener).inspect_err(say)
+    // Logged before the socket closes: a runner that waits there then reads it.
+    start(config, &listener).inspect_err(log)
 }
 
-fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
+fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    // What is meant for the runner's terminal or session is not meant for us.
+    // Signals for the runner's terminal or session are not for us.
     let signals = Signals::listen(&[libc::SIGCHLD])?;
     signals::ignore(&[
         libc::SIGHUP,
@@ -96,7 +96,7 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
         libc::SIGUSR1,
         libc::SIGUSR2,
         libc::SIGTSTP,
-        // A limit on the size of files is an error to write on, as a full disk is.
+        // A file size limit must be a write error, like a full disk.
         libc::SIGXFSZ,
     ]);
     reap::become_subreaper()?;
@@ -134,7 +134,7 @@ fn begin(config: Config, listener: &UnixListener) -> io::Result<()> {
     } else {
         coordinator.strays_killed = true;
     }
-    memory::forget_the_start()?;
+    memory::release_startup_pages()?;
     coordinator.serve(listener, signals)
 }
 
@@ -150,14 +150,14 @@ impl Coordinator {
             if ready.signals {
                 signals.take()?;
             }
-            // Ends are looked for in every round: it costs one call, and a signal that
-            // stands for several says nothing about how many.
+            // Exits are polled in every turn: it costs one call, and one signal may stand for
+            // several exits.
             self.reap_children()?;
             for run in ready.adopted {
                 self.poll_adopted(run);
             }
             self.handle_timers();
-            // Before anything new is heard: what waits has come before it.
+            // Before new requests: waiting launches have come first.
             self.fill_free_capacity();
             if ready.client {
                 self.read_requests();
@@ -183,13 +183,13 @@ impl Coordinator {
         ];
         if let Some(client) = &self.client {
             let mut flags = PollFlags::empty();
-            // While everything is being killed, no further order is carried out.
+            // While everything is being killed, no further request is handled.
             flags.set(PollFlags::IN, self.killing.is_none());
             flags.set(PollFlags::OUT, client.channel.wants_write());
             fds.push(PollFd::new(&client.channel, flags));
         }
         let others = fds.len();
-        // Whether an adopted process has ended is told by its descriptor.
+        // The pidfd of an adopted process reports its end.
         for (_, handle) in self.table.adopted() {
             fds.push(PollFd::new(handle, PollFlags::IN));
         }
@@ -254,25 +254,25 @@ impl Coordinator {
         }
     }
 
-    /// A new runner: the one before is taken for dead. What it had asked for is done by
-    /// now, or waited for a killing and is dropped; its successor asks for it again.
+    /// Accepts a new runner: the one before is considered dead. Its requests are done by now, or
+    /// waited for a kill and are dropped; its successor repeats them.
     fn accept(&mut self, listener: &UnixListener) {
         loop {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The caller went away before we looked.
+                // The client went away before we accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
-                    // No descriptors left, most likely. The caller waits; we go on with what
-                    // we have, and look again when something may have changed.
-                    eprintln!("coordinator: cannot take a connection: {error}");
+                    // Most likely no descriptors are left. The client waits; we continue, and
+                    // accept again when something may have changed.
+                    eprintln!("coordinator: cannot accept a connection: {error}");
                     self.accept_at = clock::now().mono + ACCEPT_RETRY;
                     return;
                 }
             };
             if let Err(error) = self.greet(stream) {
-                eprintln!("coordinator: cannot greet: {error}");
+                eprintln!("coordinator: cannot send the greeting: {error}");
             }
         }
     }
@@ -309,13 +309,14 @@ impl Coordinator {
         };
         let alive = client.channel.flush().and_then(|()| client.channel.fill());
         if !matches!(alive, Ok(true)) {
-            // What it said before it went counts: a runner that ends says so and leaves.
+            // Requests received before the disconnect count: a runner that ends sends Exit and
+            // disconnects.
             self.handle_requests();
             self.drop_client();
         }
     }
 
-    /// Carries out what was asked for, up to an order that holds up the others.
+    /// Handles requests, up to one that blocks the others.
     fn handle_requests(&mut self) {
         while self.killing.is_none() {
             let Some(client) = &mut self.client else {
@@ -325,7 +326,7 @@ impl Coordinator {
                 Ok(Some(request)) => self.handle_request(request),
                 Ok(None) => return,
                 Err(error) => {
-                    eprintln!("coordinator: a runner that makes no sense: {error}");
+                    eprintln!("coordinator: invalid request from the runner: {error}");
                     self.drop_client();
                 }
             }
@@ -372,7 +373,7 @@ impl Coordinator {
 
     fn extend_guard(&mut self, order: Guard) {
         self.guard.extend(order.into());
-        // One that comes too late, or is older than the one in force, changes nothing.
+        // An order that is late, or older than the one in force, changes nothing.
         if self.guard.order().map(Guard::from) == Some(order) {
             self.record(CoordinatorRecord::Guard(order));
         }
@@ -406,7 +407,7 @@ impl Coordinator {
             Ok(None) => self.reply(Reply::Unknown { run }),
             Err(error) => {
                 eprintln!(
-                    "coordinator: cannot hold {run}, pid {}: {error}",
+                    "coordinator: cannot adopt {run}, pid {}: {error}",
                     identity.pid
                 );
                 self.reply(Reply::Unknown { run });
@@ -427,7 +428,7 @@ impl Coordinator {
         !self.config.guarded || self.guard.admits(clock::now().mono)
     }
 
-    /// A run is over: from here on it is known how.
+    /// Records and reports the end of a run.
     pub(super) fn finish_run(&mut self, ended: RunEnd) {
         let claim = self.table.end(ended.clone());
         self.queue.release(&claim);
@@ -436,12 +437,12 @@ impl Coordinator {
         self.idle_since = clock::now().mono;
     }
 
-    /// Says something to the runner, once everything recorded is written.
+    /// Queues a reply to the runner; it is sent once all records are written.
     pub(super) fn reply(&mut self, reply: Reply) {
         self.replies.push(reply);
     }
 
-    /// The number of the runner, if there is one, and which of its children are not ours.
+    /// The pid of the connected runner, and its children that do not belong to the task.
     pub(super) fn client(&self) -> Option<(u32, &[Identity])> {
         let client = self.client.as_ref()?;
         Some((client.pid, &client.spared))
@@ -451,7 +452,7 @@ impl Coordinator {
         let now = clock::now().mono;
         let due = self.replies.due(self.has_waiting());
         if self.client.is_some() && due.is_some_and(|due| now < due) {
-            // What was recorded since then can wait with it.
+            // Records made since then can wait with the replies.
             return;
         }
         self.write_records();
@@ -468,7 +469,7 @@ impl Coordinator {
         }
     }
 
-    /// True if launches wait that will be carried out.
+    /// True if launches wait that will be started.
     fn has_waiting(&self) -> bool {
         self.queue.len() > 0 && self.killing.is_none() && !self.exit_requested
     }
@@ -481,20 +482,20 @@ impl Coordinator {
     }
 
     fn is_idle(&self) -> bool {
-        // A child is one that has daemonised, and we are the only link to it.
+        // A remaining child has daemonised, and only we can find it.
         let childless = || !reap::has_children().unwrap_or(true);
         let quiet = self.client.is_none() && self.killing.is_none();
         quiet && !self.table.has_live() && self.queue.len() == 0 && childless()
     }
 
     fn is_over(&self) -> bool {
-        let told = self.exit_requested && self.killing.is_none();
+        let requested = self.exit_requested && self.killing.is_none();
         let idle = self.is_idle() && clock::now().mono >= self.idle_since + IDLE_MAX;
-        // Without a log, what it knows is nowhere else.
-        told || (idle && self.log.is_some())
+        // Without a log, its state is nowhere else.
+        requested || (idle && self.log.is_some())
     }
 
-    /// True for a process that writes a log, and is not of the task.
+    /// True for a process that rotates a log; it does not belong to the task.
     pub(super) fn is_rotator(&self, pid: u32) -> bool {
         self.table.children.get(&pid) == Some(&Role::Rotator)
     }

@@ -1,9 +1,9 @@
-//! The runner's side: finding the coordinator that there is, or beginning one.
+//! The runner's side: starting a coordinator, or connecting to the running one.
 //!
-//! A lock says whether there is one. The runner takes it, opens the socket on which the
-//! coordinator will listen, and hands both over by inheritance. So from the instant at
-//! which a coordinator exists the lock is held and the socket takes connections: there is
-//! no moment at which a second runner could mistake one that is starting for none.
+//! A lock shows whether a coordinator exists. The runner takes the lock, opens the socket on which
+//! the coordinator will listen, and passes both on by inheritance. So from the instant at which a
+//! coordinator exists the lock is held and the socket accepts connections: a second runner can
+//! never mistake a starting coordinator for none.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -28,13 +28,13 @@ const LOCK: &str = "coordinator.lock";
 const SOCKET: &str = "coordinator.sock";
 const STDERR: &str = "coordinator.err";
 
-/// How long a coordinator may take to greet. It may be in the middle of a killing.
+/// The time limit for the greeting. The coordinator may be busy killing.
 const GREETING_MAX: Duration = Duration::from_secs(15);
 
-/// How to begin a coordinator.
+/// What a coordinator is started with.
 #[derive(Clone, Debug)]
 pub struct CoordinatorSpec {
-    /// The binary that knows the hidden command.
+    /// The binary that implements the hidden command.
     pub binary: PathBuf,
     /// The directory of the task's checkpoints.
     pub checkpoint: PathBuf,
@@ -49,13 +49,13 @@ pub struct CoordinatorSpec {
 
 #[derive(Debug)]
 pub enum Discovery {
-    /// A coordinator, and what it knows.
+    /// A coordinator runs; its greeting holds its state.
     Running(Link, Greeting),
-    /// None, and nobody else can begin one.
+    /// None runs, and no other runner can start one while this permit is held.
     Absent(StartPermit),
 }
 
-/// What a coordinator says first.
+/// The first message of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
     /// The dead-man timer has fired.
@@ -66,7 +66,7 @@ pub struct Greeting {
     pub guard: Option<Guard>,
 }
 
-/// The right to begin a coordinator.
+/// The right to start a coordinator: its lock, held.
 #[derive(Debug)]
 pub struct StartPermit {
     lock: File,
@@ -80,13 +80,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// The number of the coordinator.
+    /// The pid of the coordinator.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Asks for something.
+    /// Sends a request.
     ///
     /// # Errors
     /// If the coordinator is gone.
@@ -94,7 +94,7 @@ impl Link {
         self.channel.send(request)
     }
 
-    /// Asks for many things at once, with as few calls as that takes.
+    /// Sends many requests with as few calls as possible.
     ///
     /// # Errors
     /// If the coordinator is gone, or a request is too long.
@@ -108,11 +108,11 @@ impl Link {
         self.channel.flush()
     }
 
-    /// Goes on sending, and takes what was said. The flag is false once the coordinator
+    /// Continues sending, and returns the replies received. The flag is false once the coordinator
     /// is gone.
     ///
     /// # Errors
-    /// If it says what makes no sense.
+    /// If a reply cannot be decoded.
     pub fn receive(&mut self) -> io::Result<(Vec<Reply>, bool)> {
         let flushed = self.channel.flush();
         let alive = self.channel.fill()? && flushed.is_ok();
@@ -137,8 +137,8 @@ impl AsFd for Link {
 }
 
 impl CoordinatorSpec {
-    /// Finds the coordinator of the task, or the right to begin one. To be called by the
-    /// one runner of the task.
+    /// Connects to the coordinator of the task, or acquires the right to start one. To be called by
+    /// the one runner of the task.
     ///
     /// # Errors
     /// If its files cannot be used, or it does not answer.
@@ -158,18 +158,18 @@ impl CoordinatorSpec {
             match self.connect(deadline) {
                 Ok((link, greeting)) => return Ok(Discovery::Running(link, greeting)),
                 Err(error) if Instant::now() >= deadline => return Err(error),
-                // It is about to end: then the lock is free in a moment.
+                // It is about to exit: then the lock is free in a moment.
                 Err(_) => std::thread::sleep(Duration::from_millis(2)),
             }
         }
     }
 
-    /// An error of a coordinator that did not come to greet: it may have said why.
+    /// Adds the last line of the coordinator's stderr to an error of its start.
     fn with_last_stderr_line(&self, error: &io::Error) -> io::Error {
         let path = self.checkpoint.join(STDERR);
-        let said = fs::read_to_string(&path).unwrap_or_default();
-        let last = said.lines().next_back().unwrap_or("nothing");
-        let text = format!("{error}; its last words in {}: {last}", path.display());
+        let stderr = fs::read_to_string(&path).unwrap_or_default();
+        let last = stderr.lines().next_back().unwrap_or("nothing");
+        let text = format!("{error}; last line of {}: {last}", path.display());
         io::Error::new(error.kind(), text)
     }
 
@@ -195,8 +195,8 @@ impl CoordinatorSpec {
                 }) => {
                     if version != VERSION || mark != self.mark {
                         return Err(io::Error::other(format!(
-                            "the coordinator (pid {pid}) speaks version {version} for task mark \
-                             {mark}, not version {VERSION} for {}",
+                            "the coordinator (pid {pid}) has protocol version {version} and task mark \
+                             {mark}, expected version {VERSION} and mark {}",
                             self.mark
                         )));
                     }
@@ -204,12 +204,12 @@ impl CoordinatorSpec {
                     return Ok((Link { channel, pid }, greeting));
                 }
                 Some(other) => {
-                    let text = format!("the coordinator does not greet but says {other:?}");
+                    let text = format!("expected a greeting from the coordinator, got {other:?}");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
                 None if !alive => return Err(io::ErrorKind::ConnectionReset.into()),
                 None if Instant::now() >= deadline => {
-                    let text = "the coordinator does not greet; if it is stopped, let it go on \
+                    let text = "the coordinator sends no greeting; if it is stopped, continue it \
                                 (SIGCONT) or kill it";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, text));
                 }
@@ -220,9 +220,9 @@ impl CoordinatorSpec {
 }
 
 impl StartPermit {
-    /// What the coordinator before has seen; nothing if there was none. Put together it is an
-    /// [`Evidence`](crate::record::Evidence). A launch that it did not come to record is in it,
-    /// if its process, or how that ended as a child of ours, can be found.
+    /// The records of the dead coordinator; `None` if there was none. Collected they are an
+    /// [`Evidence`](crate::record::Evidence). A launch that it did not record is included if its
+    /// process is found, or has ended as a child of ours.
     ///
     /// # Errors
     /// If its log is damaged or cannot be read.
@@ -236,8 +236,8 @@ impl StartPermit {
             return Ok(None);
         }
         let (recovered, damage) = log::salvage(&path, Kind::Coordinator)?;
-        // What stands before the damage is true; what stood after it is as if nobody had
-        // seen it, and ends as lost.
+        // Records before the damage are valid; what was lost after it counts as never seen, and
+        // ends as lost.
         if let Some(damage) = damage {
             eprintln!("baton: {damage}");
         }
@@ -248,13 +248,14 @@ impl StartPermit {
             let reaped = |pid| exits.start_of(pid);
             let last = pid_note::unrecorded_launch(start, boot, &records, &reaped);
             // Without it that launch counts as lost.
-            let last = last.inspect_err(|error| eprintln!("baton: the last launch: {error}"));
+            let last = last
+                .inspect_err(|error| eprintln!("baton: cannot recover the last launch: {error}"));
             records.extend(last.ok().flatten());
         }
         Ok(Some(records))
     }
 
-    /// Begins a coordinator. `successor` if an earlier one may have left something behind.
+    /// Starts a coordinator. `successor` if an earlier one may have left processes behind.
     ///
     /// # Errors
     /// If it cannot be started, or does not answer.
@@ -269,10 +270,10 @@ impl StartPermit {
             .create(true)
             .append(true)
             .open(start.checkpoint.join(STDERR))?;
-        // On a full disk this fails, and says so. Otherwise there is room for what the
-        // coordinator may have to say.
+        // On a full disk this fails and is reported. Otherwise there is room for the coordinator's
+        // messages.
         let me = std::process::id();
-        writeln!(stderr, "runner {me}: begins a coordinator")?;
+        writeln!(stderr, "runner {me}: starts a coordinator")?;
         let config = Config {
             checkpoint: start.checkpoint.clone(),
             sandbox: start.sandbox.clone(),
@@ -286,8 +287,8 @@ impl StartPermit {
             COMMAND.to_owned(),
         ];
         argv.extend(config.to_args());
-        // A coordinator has no environment, but what we run inside of must find it, and all
-        // that it launches.
+        // A coordinator has no environment of its own, but an outer Baton must be able to find it
+        // and everything that it launches.
         let outer = proc::marks_to_pass_on().map(|marks| (proc::OUTER_MARKS.to_owned(), marks));
         let env: Vec<_> = outer.into_iter().collect();
         let command = Command {
@@ -300,7 +301,7 @@ impl StartPermit {
             ..Command::new(&argv, &env)
         };
         spawner.spawn(&command).map_err(io::Error::other)?;
-        // Ours are closed; the coordinator's own copies keep the lock and the socket.
+        // The coordinator's own copies keep the lock and the socket.
         drop((self.lock, listener));
         start
             .connect(Instant::now() + GREETING_MAX)

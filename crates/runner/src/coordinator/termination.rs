@@ -1,8 +1,8 @@
-//! How runs and checks end: by themselves, because they were asked to, or late.
+//! Ends of runs and checks: by themselves, on request, or by timeout.
 //!
-//! A run that was asked to stop is over when all of it is gone, not when its first
-//! process is: a shell that dies at once must not cost its children their grace. So is every
-//! run with a home, however it ends: see `leftovers`.
+//! A run that was asked to stop is over when all its processes are gone, not when its first process
+//! is: a shell that dies at once must not cost its children their grace. The same holds for every
+//! attempt of a worker, however it ends: see `leftovers`.
 
 use std::io;
 
@@ -16,14 +16,14 @@ use crate::sys::identity::{Exit, ExitStatus};
 use crate::sys::{clock, kill, reap};
 use crate::wire::{Launch, Reply, RunEnd, RunKey, Usage};
 
-/// How often something is looked at of which nobody tells us.
+/// Polling interval for what sends no notification.
 pub(super) const POLL_EVERY: Millis = Millis(20);
-/// How long the parent of an adopted process may take to notice that it has ended.
+/// The time that the parent of an adopted process may take to reap it.
 const EXIT_NOTICE_MAX: Millis = Millis::from_secs(10);
 
 impl Coordinator {
-    /// Takes every child that has ended. The group of a run is killed while its first
-    /// process is not yet reaped, so that its number cannot be somebody else's.
+    /// Reaps every child that has ended. The group of a run is killed while its first process is
+    /// not yet reaped, so that its pid cannot be reused.
     pub(super) fn reap_children(&mut self) -> io::Result<()> {
         let (mut gone, mut orphans) = (Vec::new(), false);
         while let Some((pid, status)) = reap::next_exited()? {
@@ -35,8 +35,8 @@ impl Coordinator {
                         .get(&run)
                         .is_some_and(|run| run.awaits_descendants) =>
                 {
-                    // On record before it is let go: if we die in between, it is a zombie of
-                    // our parent's, which then learns how it ended.
+                    // Recorded before it is reaped: if we die in between, it becomes a zombie of
+                    // our parent, which then learns its exit status.
                     self.record_exit(run, status);
                     self.reap_root(run, pid)?;
                     if self.will_resume(run, status) {
@@ -51,9 +51,9 @@ impl Coordinator {
                     reap::reap(pid)?;
                     self.handle_probe_exit(id, status);
                 }
-                // Only its exit was missing.
+                // It ends by itself when its pipe closes.
                 Some(Role::Rotator) => reap::reap(pid)?,
-                // An orphan of somebody's.
+                // An orphan of some run.
                 None => {
                     reap::reap(pid)?;
                     self.orphans.reaped(pid);
@@ -70,7 +70,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// True if another run goes on with what this one leaves behind.
+    /// True if another run continues with what this one leaves behind.
     fn will_resume(&self, key: RunKey, status: ExitStatus) -> bool {
         let died = matches!(status, ExitStatus::Signal(_));
         let run = self.table.runs.get(&key);
@@ -85,7 +85,7 @@ impl Coordinator {
         }
     }
 
-    /// What stands on record of a run whose first process has ended like this.
+    /// The record of a run whose first process has ended with this status.
     pub(super) fn exit_record(&self, key: RunKey, status: ExitStatus) -> Option<CoordinatorRecord> {
         let run = self.table.runs.get(&key)?;
         Some(CoordinatorRecord::Exited(RunEnd {
@@ -117,8 +117,8 @@ impl Coordinator {
             self.table.schedule(now.mono + POLL_EVERY, Timer::Poll(key));
             return Ok(());
         }
-        // Of what has taken another user's rights we may not kill the rest; that it has ended
-        // is true all the same.
+        // We may lack the right to kill group members that run as another user; the run has ended
+        // nevertheless.
         self.log_failure(kill::group(pid, libc::SIGKILL));
         self.reap_root(key, pid)?;
         self.end_run(key, status);
@@ -136,8 +136,8 @@ impl Coordinator {
         if let Some(ended) = run.ended.clone() {
             return self.reply(Reply::Ended(ended));
         }
-        // Asked again after a recovery of the runner: the signal was sent already, and
-        // many programs take a second one for impatience.
+        // Repeated after a recovery of the runner: the signal was sent already, and many programs
+        // treat a second one as a demand to exit at once.
         let first = run.kill_at.is_none();
         let kill_at = run.kill_at.map_or(kill_at, |at| at.min(kill_at));
         run.kill_at = Some(kill_at);
@@ -150,7 +150,7 @@ impl Coordinator {
         }
     }
 
-    /// A run has taken all the time that it may.
+    /// Stops a run that has reached its timeout.
     pub(super) fn handle_timeout(&mut self, key: RunKey, now: Mono) {
         let live = self.table.runs.get(&key).filter(|run| run.is_live());
         if let Some((_, grace)) = live.and_then(|run| run.timeout) {
@@ -158,7 +158,7 @@ impl Coordinator {
         }
     }
 
-    /// The grace of a run is over.
+    /// Kills a run whose grace is over.
     pub(super) fn kill_after_grace(&mut self, key: RunKey) {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
@@ -177,7 +177,7 @@ impl Coordinator {
         }
     }
 
-    /// Looks whether a run of which something lingers, or an adopted one, is over.
+    /// Checks whether a run is over whose first process is gone, or that was adopted.
     pub(super) fn poll_run(&mut self, key: RunKey) {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
@@ -199,7 +199,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes the end of an adopted process, once it can be known.
+    /// Takes the exit status of an adopted process, once it can be known.
     pub(super) fn poll_adopted(&mut self, key: RunKey) {
         let now = clock::now().mono;
         let Some(run) = self.table.runs.get_mut(&key) else {
@@ -229,8 +229,8 @@ impl Coordinator {
         }
     }
 
-    /// As for a child: what is in the group goes with it, unless it has its grace, and what
-    /// has left the group stays, unless it is an attempt.
+    /// Ends an adopted run like that of a child: its group is killed unless it has grace left, and
+    /// processes outside the group survive unless it is an attempt.
     fn handle_adopted_exit(&mut self, key: RunKey, status: ExitStatus) {
         let now = clock::now().mono;
         let Some(run) = self.table.runs.get(&key) else {
@@ -253,7 +253,7 @@ impl Coordinator {
         self.end_run(key, status);
     }
 
-    /// Nothing of a run is left that matters.
+    /// Ends a run of which nothing is left that matters.
     pub(super) fn end_run(&mut self, key: RunKey, status: ExitStatus) {
         let Some(run) = self.table.runs.get_mut(&key).filter(|run| run.is_live()) else {
             return;
@@ -264,7 +264,7 @@ impl Coordinator {
                 outcome = Outcome::Killed(KillCause::OutOfMemory);
             }
             if let Err(error) = group.remove() {
-                eprintln!("coordinator: the control group of {key} stays: {error}");
+                eprintln!("coordinator: cannot remove the control group of {key}: {error}");
             }
         }
         let ended = RunEnd {
@@ -280,7 +280,7 @@ impl Coordinator {
         self.finish_run(ended);
     }
 
-    /// Tries a command as a check.
+    /// Runs a command as a check.
     pub(super) fn start_probe(&mut self, id: u64, run: RunKey, mut launch: Launch, late_at: Mono) {
         let watched = self.table.runs.get(&run).is_some_and(|run| run.is_live());
         let pid = if watched {
@@ -296,13 +296,13 @@ impl Coordinator {
         self.table.schedule(late_at, Timer::Probe(id));
     }
 
-    /// A check has taken too long: it has failed, whatever it says when it dies.
+    /// Kills a check that has taken too long. It counts as failed, whatever its exit status.
     pub(super) fn kill_late_probe(&mut self, id: u64) {
         if let Some(probe) = self.table.probes.get_mut(&id) {
             probe.late = true;
-            // Its number is ours: it is not reaped yet.
+            // Its pid cannot be reused: it is not reaped yet.
             if let Err(error) = kill::group(probe.pid, libc::SIGKILL) {
-                eprintln!("coordinator: a check that is late cannot be killed: {error}");
+                eprintln!("coordinator: cannot kill a late check: {error}");
             }
         }
     }

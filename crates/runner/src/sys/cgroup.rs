@@ -1,8 +1,8 @@
-//! Control groups of version 2, where they are there and writable.
+//! Control groups (version 2), where they exist and are writable.
 //!
 //! A process that joins a group before exec cannot leave it by any number of forks, and
-//! `cgroup.kill` ends all of it at once, forks that are under way included. Everything
-//! here is a help that may be missing: then trees are swept, see [`kill`](super::kill).
+//! `cgroup.kill` kills all of it at once, forks in progress included. Control groups are optional:
+//! without them trees are swept, see [`kill`](super::kill).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,15 +11,15 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// A group of ours.
+/// A control group created by Baton.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
     procs: File,
 }
 
-/// Makes a group of this name below our own, or takes the one that is there. `None` where
-/// that is not possible: no version 2, not writable, or a kernel that cannot kill groups.
+/// Creates a group of this name below our own, or opens the existing one. `None` where that is not
+/// possible: no version 2, not writable, or a kernel that cannot kill groups.
 #[must_use]
 pub fn create(name: &str) -> Option<Cgroup> {
     let mut parts = Path::new(name).components();
@@ -31,7 +31,7 @@ pub fn create(name: &str) -> Option<Cgroup> {
         &fs::read_to_string("/proc/self/mountinfo").ok()?,
         &fs::read_to_string("/proc/self/cgroup").ok()?,
     )?;
-    // To move a process needs the right to write here too, not only where it goes.
+    // Moving a process needs write access here too, not only at the target.
     access(ours.join("cgroup.procs"), Access::WRITE_OK).ok()?;
     let path = ours.join(name);
     let made = match fs::create_dir(&path) {
@@ -41,13 +41,13 @@ pub fn create(name: &str) -> Option<Cgroup> {
     };
     let group = open(&path);
     if group.is_none() && made {
-        // It is empty and harmless; that it stays is no reason to fail.
+        // It is empty and harmless; failing to remove it is no error.
         let _ = fs::remove_dir(&path);
     }
     group
 }
 
-/// A group that was made before; `None` if it is gone, or cannot be used.
+/// Opens an existing group; `None` if it is gone, or cannot be used.
 #[must_use]
 pub fn open(path: &Path) -> Option<Cgroup> {
     access(path.join("cgroup.kill"), Access::WRITE_OK).ok()?;
@@ -60,13 +60,13 @@ pub fn open(path: &Path) -> Option<Cgroup> {
 }
 
 impl Cgroup {
-    /// Its directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What a process joins by: see [`Command::cgroup`](super::spawn::Command::cgroup).
+    /// The descriptor through which a process joins: see
+    /// [`Command::cgroup`](super::spawn::Command::cgroup).
     #[must_use]
     pub fn procs(&self) -> BorrowedFd<'_> {
         self.procs.as_fd()
@@ -95,19 +95,19 @@ impl Cgroup {
         Ok(value != Some("0"))
     }
 
-    /// Lets groups below this one limit memory. From then on no process can be in this
+    /// Enables memory limits for groups below this one. From then on no process can be in this
     /// group itself, only in those below it. False where that is not possible: there is no such
-    /// controller here, or there are processes already.
+    /// controller here, or the group has processes already.
     #[must_use]
     pub fn limits_memory(&self) -> bool {
         fs::write(self.path.join("cgroup.subtree_control"), "+memory").is_ok()
     }
 
-    /// Makes a group below this one, or takes the one that is there, with a limit on its memory
-    /// unless that is 0.
+    /// Creates a group below this one, or opens the existing one, with a memory limit unless that
+    /// is 0.
     ///
     /// # Errors
-    /// If it cannot be made, or not limited.
+    /// If it cannot be created, or not limited.
     pub fn below(&self, name: &str, memory_max: u64) -> io::Result<Self> {
         let path = self.path.join(name);
         match fs::create_dir(&path) {
@@ -120,7 +120,7 @@ impl Cgroup {
         open(&path).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// True if the kernel has killed something in it because its memory was used up.
+    /// True if the kernel's OOM killer has killed a process in it.
     #[must_use]
     pub fn ran_out_of_memory(&self) -> bool {
         let events = fs::read_to_string(self.path.join("memory.events")).unwrap_or_default();
@@ -129,7 +129,7 @@ impl Cgroup {
         kills.is_some_and(|count| count.trim() != "0")
     }
 
-    /// Takes the group away, with the empty groups below it.
+    /// Removes the group, with the empty groups below it.
     ///
     /// # Errors
     /// If there are processes in it.
@@ -138,7 +138,8 @@ impl Cgroup {
     }
 }
 
-/// Groups only hold groups and the kernel's own files, which go with them.
+/// Removes a group and those below it. A group directory only holds groups and the kernel's own
+/// files, which go with it.
 fn remove(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -149,21 +150,21 @@ fn remove(path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Our own group, as a directory. The mount may show only a part of all groups, beginning
-/// at its root.
+/// The directory of our own group. The mount may show only a part of all groups, beginning at its
+/// root.
 fn own_directory(mounts: &str, groups: &str) -> Option<PathBuf> {
     let ours = Path::new(groups.lines().find_map(|line| line.strip_prefix("0::"))?);
     let (root, point) = mounts.lines().find_map(cgroup2_mount)?;
     let below = ours.strip_prefix(root).ok()?;
     let plain = |part| matches!(part, Component::Normal(_));
     if !below.components().all(plain) {
-        // Beyond the root of our namespace: not ours to write.
+        // Outside of our namespace: not writable.
         return None;
     }
     Some(point.join(below))
 }
 
-/// Root and mount point, if a line of mountinfo is of that kind.
+/// Root and mount point, if a line of mountinfo is of type cgroup2.
 fn cgroup2_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
     let (left, right) = line.split_once(" - ")?;
     if right.split(' ').next() != Some("cgroup2") {
@@ -173,7 +174,7 @@ fn cgroup2_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
     Some((unescape(fields.next()?), unescape(fields.next()?)))
 }
 
-/// Spaces and the like stand as a backslash and three octal digits.
+/// Decodes mountinfo escapes: a backslash and three octal digits.
 fn unescape(field: &str) -> PathBuf {
     let mut text = String::with_capacity(field.len());
     let mut rest = field;

@@ -1,11 +1,11 @@
-//! The children of this process, as the kernel lists them.
+//! The children of this process, as listed by the kernel.
 //!
-//! The list of another process may miss some while children come and go. Ours does not:
-//! a child leaves it only when it is reaped, which only this thread does, and what comes
-//! meanwhile, an orphan that is given to us, comes last. So whatever still lives below
-//! somebody whom we have reaped has an ancestor in the list, or is in it.
+//! The list of another process may miss some while children come and go. Ours does not: a child
+//! leaves it only when it is reaped, which only this thread does, and a new entry, an orphan that
+//! is reparented to us, comes last. So every survivor below a process that we have reaped has an
+//! ancestor in the list, or is in it.
 //!
-//! For a process of one thread. Not every kernel is built with it.
+//! For single-threaded processes. Not every kernel is built with this list.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,11 +13,11 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, pread};
 
-/// The kernel gives at least what fits into a page, less one number. So less than this is
-/// the end, and asking once more would be for nothing.
+/// The kernel returns at least what fits into a page, less one number. So a shorter read is the
+/// end, and one more call is unnecessary.
 const PART_BYTES_MIN: usize = 2 << 10;
 
-/// The list, which may be read again and again.
+/// The open list, which may be read repeatedly.
 #[derive(Debug)]
 pub struct Children {
     file: OwnedFd,
@@ -36,7 +36,7 @@ impl Children {
         })
     }
 
-    /// The numbers of all children, those included that have ended and were not reaped.
+    /// The pids of all children, zombies included.
     ///
     /// # Errors
     /// If `/proc` cannot be read.

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use baton_model::time::{Millis, Mono, Now, Wall};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// What time it is. The monotonic clock is the same for all processes of a boot, so
-/// readings of it may be compared between a runner and its coordinator.
+/// The current time. The monotonic clock is the same for all processes of a boot, so a runner and
+/// its coordinator may compare readings.
 #[must_use]
 pub fn now() -> Now {
     Now {
@@ -15,14 +15,14 @@ pub fn now() -> Now {
     }
 }
 
-/// By way of the C library, so that what steps a clock in tests can step this one. A
-/// clock set before 1970 reads as 1970.
+/// Read through the C library, so that tools that step a clock in tests can step this one. A clock
+/// set before 1970 reads as 1970.
 fn wall(time: SystemTime) -> Wall {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A span as the kernel wants it, for those who wait.
+/// Converts a span to a timeout for `poll`.
 #[must_use]
 pub fn timeout(span: Millis) -> Timespec {
     Timespec {

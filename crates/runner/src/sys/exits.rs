@@ -1,5 +1,5 @@
-//! The exits of our own children, kept until somebody asks: the coordinator's, and those of
-//! the processes that an earlier coordinator has left us.
+//! Exit statuses of our own children, kept until they are asked for: of the coordinator, and of the
+//! processes inherited from an earlier coordinator.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,10 @@ use baton_model::task::Identity;
 use super::identity::{self, ExitStatus};
 use super::reap;
 
-/// So many are kept. Nobody asks for those of orphans.
+/// The maximum number kept. Those of orphans are never asked for.
 const EXITS_MAX: usize = 10_000;
 
-/// By number and start time: a number that was used again must not be taken for whoever had it
-/// before.
+/// Exit statuses by pid and start time, since a pid may be reused.
 #[derive(Debug, Default)]
 pub struct Exits {
     seen: BTreeMap<(u32, u64), ExitStatus>,
@@ -23,25 +22,26 @@ impl Exits {
     /// Reaps every child that has ended. Its start time is read before.
     pub fn take(&mut self, boot: BootId) {
         while let Ok(Some((pid, status))) = reap::next_exited() {
-            let who = identity::identify(boot, pid).ok().flatten();
+            let identity = identity::identify(boot, pid).ok().flatten();
             if reap::reap(pid).is_err() {
                 return;
             }
             if self.seen.len() >= EXITS_MAX {
                 self.seen.clear();
             }
-            if let Some(who) = who {
-                self.seen.insert((who.pid, who.start_ticks), status);
+            if let Some(identity) = identity {
+                self.seen
+                    .insert((identity.pid, identity.start_ticks), status);
             }
         }
     }
 
-    /// How a process ended, if it did as our child; it is told once.
-    pub fn remove(&mut self, who: &Identity) -> Option<ExitStatus> {
-        self.seen.remove(&(who.pid, who.start_ticks))
+    /// Removes and returns the exit status of a process that ended as our child.
+    pub fn remove(&mut self, identity: &Identity) -> Option<ExitStatus> {
+        self.seen.remove(&(identity.pid, identity.start_ticks))
     }
 
-    /// When the last child with this number started.
+    /// The start time of the last child with this pid.
     #[must_use]
     pub fn start_of(&self, pid: u32) -> Option<u64> {
         let mut of = self.seen.range((pid, 0)..=(pid, u64::MAX));

@@ -1,11 +1,10 @@
-//! Who a process is, and how it ended.
+//! Process identity and exit status.
 //!
-//! A pid names a stranger as soon as it is used again. An [`Identity`] is a pid with the
-//! boot and the start time; a [`Handle`] is an identity held by a pidfd, so that what
-//! was checked cannot change under the hand. The order is what makes it safe: the pidfd
-//! is opened *first*, and then the start time of whoever has the pid is read. If it is
-//! the right one, then the pidfd is the right one too, since the process was there both
-//! before and after.
+//! A pid may be reused. An [`Identity`] is a pid with the boot and the start time; a [`Handle`] is
+//! an identity held by a pidfd, so that a checked process cannot be replaced by another. The order
+//! makes it safe: the pidfd is opened *first*, and then the start time of the process with that pid
+//! is read. If it is the right one, then the pidfd is the right one too, since the process was
+//! there both before and after.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,27 +18,26 @@ use super::raw::{self, Child};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// By itself.
+    /// It exited with this code.
     Code(i32),
-    /// By a signal.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
-/// What can be known of the end of a process.
+/// The state of a process as far as it can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It runs; or it has ended, but its parent has not noticed yet.
+    /// It runs; or it has ended, but its parent has not reaped it yet.
     Running,
-    /// It has ended like this.
     Status(ExitStatus),
-    /// It has ended, was not our child, and this kernel does not tell more.
+    /// It has ended, was not our child, and this kernel does not report its status.
     Unknowable,
 }
 
-/// This boot of this machine.
+/// The boot id of this machine.
 ///
 /// # Errors
-/// If `/proc` is not there, or says something unheard-of.
+/// If `/proc` cannot be read, or the id cannot be parsed.
 pub fn boot_id() -> io::Result<BootId> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     parse_boot_id(&text).ok_or_else(|| {
@@ -55,8 +53,8 @@ fn parse_boot_id(text: &str) -> Option<BootId> {
     whole.then(|| u64::from_str_radix(&digits, 16).ok().map(BootId))?
 }
 
-/// Who has this pid now; `None` if nobody. A child that has ended and was not reaped
-/// still has its pid, and its identity.
+/// The identity of the process with this pid; `None` if there is none. A zombie still has its pid,
+/// and its identity.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
@@ -68,8 +66,8 @@ pub fn identify(boot: BootId, pid: u32) -> io::Result<Option<Identity>> {
     }))
 }
 
-/// True if this process runs: nobody else with its pid, and not one that has ended.
-/// What cannot be read does not count as running.
+/// True if this very process runs: not another one with its pid, and not a zombie. A process that
+/// cannot be read does not count as running.
 #[must_use]
 pub fn is_alive(identity: &Identity, boot: BootId) -> bool {
     if identity.boot != boot {
@@ -79,7 +77,7 @@ pub fn is_alive(identity: &Identity, boot: BootId) -> bool {
         if stat.start_ticks == identity.start_ticks && !stat.is_over())
 }
 
-/// One process and no other, for as long as it is held.
+/// A process held by a pidfd.
 #[derive(Debug)]
 pub struct Handle {
     pidfd: OwnedFd,
@@ -87,8 +85,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Takes hold of a process; `None` if it is gone, even if somebody has its pid. One
-    /// that has ended and was not reaped can be held.
+    /// Opens a handle; `None` if the process is gone, even if its pid was reused. A zombie can be
+    /// held.
     ///
     /// # Errors
     /// If there are too many descriptors, or `/proc` cannot be read.
@@ -122,9 +120,9 @@ impl Handle {
         send(self.pidfd.as_fd(), signal)
     }
 
-    /// How it ended. Reaps it if it is our child. A descriptor of it polls readable as
-    /// soon as it ends; somebody else's child is then `Running` until its parent has
-    /// reaped it, and only then can its status be asked for, which shows as a hangup.
+    /// Its exit status. Reaps it if it is our child. The pidfd polls readable as soon as the
+    /// process ends; another parent's child is then `Running` until that parent has reaped it,
+    /// which shows as a hangup, and only then its status is available.
     ///
     /// # Errors
     /// If the kernel refuses for another reason than being too old.
@@ -138,8 +136,8 @@ impl Handle {
         match raw::pidfd_exit(self.pidfd.as_fd()) {
             Ok(Some(status)) => return Ok(Exit::Status(status)),
             Ok(None) => return Ok(Exit::Running),
-            // Whatever the reason, nobody but the parent can know then. What is left to
-            // ask is whether it is still there.
+            // Whatever the reason, only the parent can know then. What is left to check is whether
+            // it still exists.
             Err(_) => {}
         }
         match send(self.pidfd.as_fd(), 0) {
@@ -157,15 +155,15 @@ impl AsFd for Handle {
     }
 }
 
-/// A pidfd of whoever has this pid now; `None` if no process has it. The caller has yet
-/// to check who that is.
+/// A pidfd of the process with this pid; `None` if there is none. The caller must check its
+/// identity.
 pub(super) fn hold(pid: u32) -> io::Result<Option<OwnedFd>> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Ok(None);
     };
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Ok(Some(pidfd)),
-        // The last two: the number is now that of a thread.
+        // The last two: the number is now a thread id.
         Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {
             Ok(None)
         }
@@ -182,12 +180,11 @@ pub(super) fn send(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<bool> {
     }
 }
 
-/// Whom this process has as children, so that they can be told from those that it is left
-/// later.
+/// The current children of this process, to tell them from orphans that it inherits later.
 #[must_use]
 pub fn children(boot: BootId) -> Vec<Identity> {
     let me = std::process::id();
-    // Without /proc nothing works, and that is told elsewhere.
+    // Without /proc nothing works, and that is reported elsewhere.
     let all = super::proc::all().unwrap_or_default().into_iter();
     let children = all.filter(|stat| stat.ppid == me);
     children
@@ -307,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_somebody_elses_child_is_known_where_the_kernel_tells() {
+    fn the_status_of_another_parents_child_is_known_where_the_kernel_reports_it() {
         let script = "exec 3<&0; sh -c 'read line; exit 7' <&3 & echo $!; wait";
         for (end, wanted) in [
             (None, ExitStatus::Code(7)),
@@ -330,7 +327,7 @@ mod tests {
                 }
             }
             match wait_for_exit(&handle) {
-                Exit::Unknowable => println!("skipped: this kernel does not tell"),
+                Exit::Unknowable => println!("skipped: this kernel does not report it"),
                 exit => assert_eq!(exit, Exit::Status(wanted)),
             }
             child.wait().expect("our child");

@@ -1,5 +1,4 @@
-//! Descriptors that come from elsewhere: from whoever started us, and from whoever
-//! connects.
+//! Inherited descriptors, and the peer of a socket.
 
 #![allow(unsafe_code)]
 
@@ -10,8 +9,8 @@ use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 use super::users;
 
-/// Takes a descriptor over that was inherited under a known number, and keeps it from
-/// being inherited further. To be called once for each number, at the very beginning.
+/// Takes over a descriptor that was inherited under a known number, and sets close-on-exec. To be
+/// called once for each number, at the very start.
 ///
 /// # Errors
 /// If there is no such descriptor.
@@ -20,13 +19,13 @@ pub fn descriptor(number: i32) -> io::Result<OwnedFd> {
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = fcntl_getfd(borrowed)?;
     fcntl_setfd(borrowed, flags | FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, and by contract nobody else in this process owns it: it was
+    // SAFETY: it is open, and by contract nothing else in this process owns it: it was
     // inherited, and this is called once for it before anything else is opened.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// The number of the process at the other end of a unix socket, if it may give us
-/// orders: our own user, or root.
+/// The pid of the process at the other end of a unix socket, if it is trusted: our own user, or
+/// root.
 ///
 /// # Errors
 /// If it is no unix socket.

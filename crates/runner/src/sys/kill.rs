@@ -1,14 +1,14 @@
-//! Killing process groups and whole trees.
+//! Killing process groups and process trees.
 //!
-//! A tree is killed by freezing it first: everything found is stopped, until a scan of
-//! `/proc` finds nothing that was not stopped before, and only then is it killed. What is
-//! stopped does not fork, so a fork bomb comes to a rest. Then it is scanned again until
-//! nothing is left, since a scan may miss a child whose parent was quick to die.
+//! A tree is killed by freezing it first: every process found is stopped, until a scan of `/proc`
+//! finds none that was not stopped before, and only then all are killed. A stopped process does not
+//! fork, so this ends a fork bomb. Then the scan is repeated until nothing is left, since a scan
+//! may miss a child whose parent died quickly.
 //!
-//! Nobody is reaped here. A tree is known by its parents, so that orphans must have come
-//! to the root: it is a subreaper, or they carry a mark. A process that forks and exits
-//! faster than `/proc` can be read is caught by chance alone; only a
-//! [`Cgroup`](super::cgroup::Cgroup) is sure of those.
+//! Nothing is reaped here. A tree is defined by parents, so orphans must have come to the root: it
+//! is a subreaper, or they carry a mark. A process that forks and exits faster than `/proc` can be
+//! read is caught by chance alone; only a [`Cgroup`](super::cgroup::Cgroup) catches those for
+//! certain.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,16 +22,16 @@ use super::identity::{hold, send};
 use super::proc::{Reader, Stat, Tree};
 use super::raw;
 
-/// How long the end of a killed process is waited for before looking again.
+/// The wait for the end of a killed process before the next scan.
 const PAUSE: Millis = Millis(10);
 
 /// Sends a signal to a process group; false if there is none.
 ///
-/// Only while its leader has not been reaped: from then on the number may be anybody's.
+/// Only while its leader has not been reaped: from then on the number may be reused.
 ///
 /// # Errors
-/// If nobody in it may be signalled, there is no such signal, or the number is not that
-/// of a group: 0 and 1 would mean ourselves and everybody.
+/// If no member may be signalled, there is no such signal, or the number is not that of a group: 0
+/// and 1 would mean our own group and all processes.
 pub fn group(pid: u32, signal: i32) -> io::Result<bool> {
     let pgrp = i32::try_from(pid).ok().filter(|pid| *pid > 1);
     let Some(pgrp) = pgrp else {
@@ -45,29 +45,29 @@ pub fn group(pid: u32, signal: i32) -> io::Result<bool> {
     }
 }
 
-/// Which processes are meant. The caller itself never is.
+/// A selection of processes to signal. The caller itself is never selected.
 #[derive(Clone, Copy)]
 pub struct Sweep<'a> {
-    /// Everything that descends from these processes; not they themselves.
+    /// All descendants of these processes; not the processes themselves.
     pub roots: &'a [u32],
-    /// Those that are left alone. What descends from them is not.
+    /// Processes to leave out. Their descendants are still selected.
     pub spare: &'a dyn Fn(&Stat) -> bool,
-    /// Also everything that carries such a mark, anywhere, with what descends from it.
-    /// Where an environment may not be read there is no mark.
+    /// Also every process with such a mark, anywhere, with its descendants. An environment that may
+    /// not be read has no mark.
     pub mark: Option<&'a dyn Fn(&str) -> bool>,
 }
 
 #[derive(Default)]
 struct SweepScan {
-    /// Those that are meant and live.
+    /// Selected processes that are alive.
     live: Vec<Stat>,
-    /// Those that are meant and wait for their parent to reap them. As long as their
-    /// number changes something goes on, even if nothing of it was seen alive.
+    /// The number of selected zombies. While it changes something is still going on, even if
+    /// nothing was seen alive.
     over: usize,
 }
 
 impl Sweep<'_> {
-    /// Who is there now, zombies apart; parents before their children.
+    /// The selected processes without zombies; parents before their children.
     ///
     /// # Errors
     /// If `/proc` cannot be read.
@@ -75,8 +75,8 @@ impl Sweep<'_> {
         Ok(self.scan(&mut Reader::new()?)?.live)
     }
 
-    /// Sends a signal once to everybody who is there now. Gives how many were reached;
-    /// those that may not be signalled are not among them.
+    /// Sends a signal once to every selected process. Returns how many were reached; processes that
+    /// may not be signalled do not count.
     ///
     /// # Errors
     /// If `/proc` cannot be read, or there is no such signal.
@@ -89,8 +89,8 @@ impl Sweep<'_> {
         Ok(reached)
     }
 
-    /// Kills everybody, and gives how many are left at the deadline: stuck in the kernel,
-    /// or not ours to kill. One round is made even if the deadline has passed.
+    /// Kills all selected processes, and returns how many are left at the deadline: stuck in the
+    /// kernel, or not ours to kill. One round is made even if the deadline has passed.
     ///
     /// # Errors
     /// If `/proc` cannot be read, or there are no descriptors left.
@@ -115,7 +115,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Stops everybody until nobody new is found; gives what was found last.
+    /// Stops the selected processes until a scan finds no new one; returns the last scan.
     fn freeze(&self, reader: &mut Reader, deadline: Mono) -> io::Result<SweepScan> {
         let mut stopped = HashSet::new();
         loop {

@@ -1,16 +1,16 @@
-//! Staying small.
+//! Returning memory that only the start of the process needed.
 
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// Gives back the pages of program code that only the start has needed. What is needed
-/// again is mapped again, from memory, in microseconds. A small process that lives long
-/// and is one of many is then as large as what it does, not as the binary it is part of.
+/// Returns the pages of program code that only the start needed. Pages that are needed again are
+/// mapped again, from memory, in microseconds. A small long-lived process, one of many, then costs
+/// what it uses, not the size of its binary.
 ///
 /// # Errors
-/// If the kernel does not say what is mapped.
-pub fn forget_the_start() -> io::Result<()> {
+/// If `/proc/self/maps` cannot be read.
+pub fn release_startup_pages() -> io::Result<()> {
     for (start, end) in code(&std::fs::read_to_string("/proc/self/maps")?) {
         // SAFETY: the range is a mapping of ours that is readable, executable, not
         // writable, private, and backed by a file. Nothing of it can differ from the file,
@@ -52,8 +52,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_forgets_goes_on() {
-        forget_the_start().expect("/proc is there");
+    fn a_process_continues_after_releasing_pages() {
+        release_startup_pages().expect("/proc is there");
         assert_eq!("a b".split(' ').count(), 2);
     }
 }

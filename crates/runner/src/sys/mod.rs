@@ -1,27 +1,27 @@
-//! The kernel, as safe functions.
+//! Safe wrappers of kernel interfaces.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`clock`] | both clocks |
-//! | [`exits`] | how our own children ended, kept until somebody asks |
-//! | [`identity`] | who a process is, and how it ended, whoever its parent is |
-//! | [`children`] | the children of this process, as one short list |
-//! | [`proc`] | what `/proc` says: one process, all of them, their tree |
-//! | [`spawn`] | launching, with every failure known at once and by name |
-//! | [`reap`] | looking at children that have ended, and letting them go |
+//! | [`exits`] | exit statuses of our own children, kept until they are asked for |
+//! | [`identity`] | process identity, and the exit status of any process |
+//! | [`children`] | the list of children of this process |
+//! | [`proc`] | `/proc`: one process, all processes, their tree |
+//! | [`spawn`] | launching, with every failure reported synchronously and by step |
+//! | [`reap`] | waiting for and reaping children |
 //! | [`signals`] | signals as a descriptor, and their names |
 //! | [`users`] | users and their groups |
-//! | [`kill`] | process groups and whole trees |
+//! | [`kill`] | killing process groups and process trees |
 //! | [`cgroup`] | control groups, where they are writable |
-//! | [`inherit`] | descriptors from whoever started us, and who is at the other end |
-//! | [`memory`] | staying small |
+//! | [`inherit`] | inherited descriptors, and the peer of a socket |
+//! | [`memory`] | returning unused memory |
 //! | [`socket`] | unix sockets with paths of any length |
 //! | [`random`] | random numbers |
 //!
-//! Three rules hold everywhere here. A pid is never enough to signal a process: it is
-//! held by a pidfd, and its start time is read again, before anything is sent. Nobody
-//! but [`reap`] and [`identity::Handle::exit`] takes an exit status away. What has
-//! gone meanwhile is an answer, not an error.
+//! Three rules hold everywhere here. A pid is never enough to signal a process: it is held by a
+//! pidfd, and its start time is read again, before anything is sent. Only [`reap`] and
+//! [`identity::Handle::exit`] consume an exit status. A process that is gone is a result, not an
+//! error.
 //!
 //! Nothing here knows tasks, runs or logs. `unsafe` is allowed in `raw`, `spawn`,
 //! `signals`, `users`, `inherit` and `memory`, and nowhere else in the crate.

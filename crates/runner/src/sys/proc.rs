@@ -1,8 +1,8 @@
-//! What `/proc` says of processes.
+//! Processes as shown by `/proc`.
 //!
-//! A scan is not a photograph: processes come and go while it is made, and pids may be
-//! used again between two of its lines. What follows from it is checked again before it
-//! is acted upon, and a [`Tree`] stands even a scan that contradicts itself.
+//! A scan is not a snapshot: processes come and go meanwhile, and pids may be reused between two of
+//! its lines. Callers check again before they act on it, and a [`Tree`] accepts even a scan that
+//! contradicts itself.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,50 +15,45 @@ use rustix::io::Errno;
 
 use super::raw;
 
-/// The variable that every process of a task carries.
+/// The environment variable that every process of a task carries.
 pub const MARK: &str = "BATON_MARK";
 
-/// The variable with the marks of whatever a task runs inside of, separated by spaces: a
+/// The variable with the marks of the tasks that a task runs inside of, separated by spaces: a
 /// process of a task may itself run a task, whose processes carry another [`MARK`].
 pub const OUTER_MARKS: &str = "BATON_OUTER_MARKS";
 
-/// The longest environment that is looked through: more than the kernel lets through
-/// exec, which is three quarters of a stack of 8 MiB.
+/// The longest environment that is searched: more than the kernel accepts in exec, which is three
+/// quarters of a stack of 8 MiB.
 const ENVIRON_BYTES_MAX: usize = 8 << 20;
 
-/// One process, as `/proc/PID/stat` tells.
+/// One process, from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Its number.
     pub pid: u32,
     /// Its parent; 0 if that is outside of this pid namespace.
     pub ppid: u32,
-    /// Its process group.
     pub pgrp: u32,
-    /// Its session.
     pub session: u32,
-    /// The letter of its state.
+    /// The state letter.
     pub state: u8,
-    /// When it started, in ticks since boot.
+    /// The start time, in ticks since boot.
     pub start_ticks: u64,
     /// The processor time of all its threads, in ticks.
     pub cpu_ticks: u64,
     /// The same of its children that it has waited for.
     pub children_ticks: u64,
-    /// Its threads.
     pub threads: u32,
-    /// The memory that it has in use.
     pub rss_bytes: u64,
-    /// It is being taken down: what it had in memory, its mark included, may be gone.
+    /// It is exiting: its memory, and with it its mark, may be gone.
     pub is_exiting: bool,
 }
 
-/// The kernel's flag of a process that is being taken down.
+/// The kernel's flag of an exiting process.
 const PF_EXITING: u64 = 0x4;
 
 impl Stat {
-    /// True if it has ended, and only its status is left. The state is that of the first
-    /// thread: one that has ended before the others is a zombie in a live process.
+    /// True for a zombie. The state is that of the first thread: a first thread that has ended
+    /// before the others is a zombie in a live process.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         match self.state {
@@ -75,13 +70,13 @@ pub fn ticks_per_second() -> u64 {
     raw::ticks_per_second()
 }
 
-/// How long ago this machine was started, in the time that [`Stat::start_ticks`] counts.
+/// The time since boot, on the clock of [`Stat::start_ticks`].
 #[must_use]
 pub fn since_boot_ms() -> u64 {
     since_boot_ns() / 1_000_000
 }
 
-/// What [`Stat::start_ticks`] of a process would be that starts now.
+/// The [`Stat::start_ticks`] of a process that starts now.
 #[must_use]
 pub fn ticks_now() -> u64 {
     since_boot_ns() / (1_000_000_000 / ticks_per_second().max(1))
@@ -93,7 +88,7 @@ fn since_boot_ns() -> u64 {
     seconds.unsigned_abs() * 1_000_000_000 + nanos.unsigned_abs()
 }
 
-/// One process; `None` if there is no such.
+/// Reads one process; `None` if there is none.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
@@ -101,8 +96,8 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
     Reader::new()?.stat(pid)
 }
 
-/// All processes. Those that vanish meanwhile, and those that this user may not see, are
-/// left out.
+/// Reads all processes. Those that vanish meanwhile, and those that this user may not see, are left
+/// out.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
@@ -110,8 +105,8 @@ pub fn all() -> io::Result<Vec<Stat>> {
     Reader::new()?.all()
 }
 
-/// Bytes that a process has read from and written to storage; `None` if it is gone, or
-/// somebody else's.
+/// Bytes that a process has read from and written to storage; `None` if it is gone, or belongs to
+/// another user.
 #[must_use]
 pub fn io_bytes(pid: u32) -> Option<(u64, u64)> {
     Reader::new().ok()?.io_bytes(pid)
@@ -124,8 +119,8 @@ pub fn has_mark(pid: u32, wanted: &dyn Fn(&str) -> bool) -> bool {
     Reader::new().is_ok_and(|mut reader| reader.has_mark(pid, wanted))
 }
 
-/// The value of [`OUTER_MARKS`] for what is inside of this process: the marks that it
-/// carries itself. `None` if it carries none.
+/// The value of [`OUTER_MARKS`] for processes started inside of this one: the marks that it carries
+/// itself. `None` if it carries none.
 #[must_use]
 pub fn marks_to_pass_on() -> Option<String> {
     let carried = [OUTER_MARKS, MARK].map(|name| std::env::var(name).unwrap_or_default());
@@ -202,19 +197,19 @@ impl Reader {
 
     /// As [`io_bytes`].
     pub fn io_bytes(&mut self, pid: u32) -> Option<(u64, u64)> {
-        // Gone and forbidden are the same here: nothing is known.
+        // Gone and forbidden are treated alike: nothing is known.
         parse_io(self.read(pid, "io", 4096).ok()?)
     }
 
     /// As [`has_mark`].
     pub fn has_mark(&mut self, pid: u32, wanted: &dyn Fn(&str) -> bool) -> bool {
-        // Gone and forbidden are the same here: it has no mark that we can see.
+        // Gone and forbidden are treated alike: no visible mark.
         let environ = self.read(pid, "environ", ENVIRON_BYTES_MAX);
         environ.is_ok_and(|environ| marks(environ).any(wanted))
     }
 
-    /// A file of a process, up to a size. The kernel gives all that fits, so that less
-    /// is the end; asking once more would be a quarter of the cost of a scan.
+    /// Reads a file of a process, up to a size. The kernel returns all that fits, so a shorter read
+    /// is the end; one more call would be a quarter of the cost of a scan.
     fn read(&mut self, pid: u32, name: &str, bytes_max: usize) -> rustix::io::Result<&[u8]> {
         self.path.clear();
         // Writing into a string does not fail.
@@ -242,7 +237,7 @@ impl Reader {
     }
 }
 
-/// Who is whose child, at the time of one scan.
+/// The process tree at the time of one scan.
 #[derive(Debug, Default)]
 pub struct Tree {
     stats: HashMap<u32, Stat>,
@@ -250,7 +245,6 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of a scan.
     #[must_use]
     pub fn new(scan: Vec<Stat>) -> Self {
         let mut tree = Self {
@@ -258,7 +252,7 @@ impl Tree {
             children: HashMap::new(),
         };
         for stat in scan {
-            // A pid that was used again during the scan comes twice; the later one counts.
+            // A pid that was reused during the scan appears twice; the later entry counts.
             tree.stats.insert(stat.pid, stat);
         }
         for stat in tree.stats.values() {
@@ -270,7 +264,6 @@ impl Tree {
         tree
     }
 
-    /// One process.
     #[must_use]
     pub fn get(&self, pid: u32) -> Option<&Stat> {
         self.stats.get(&pid)
@@ -281,13 +274,13 @@ impl Tree {
         self.stats.values()
     }
 
-    /// The children of a process, by number.
+    /// The children of a process, ordered by pid.
     #[must_use]
     pub fn children(&self, pid: u32) -> &[u32] {
         self.children.get(&pid).map_or(&[], Vec::as_slice)
     }
 
-    /// Everything below a process, parents before their children; not itself.
+    /// All descendants of a process, parents before their children, without the process itself.
     #[must_use]
     pub fn descendants(&self, root: u32) -> Vec<u32> {
         let mut found = Vec::new();
@@ -312,8 +305,8 @@ fn parse_pid(name: &[u8]) -> Option<u32> {
     std::str::from_utf8(name).ok()?.parse().ok()
 }
 
-/// The name of the program stands in parentheses and may itself hold anything, also a
-/// parenthesis or a line break; the numbers begin after the last one.
+/// Parses a `stat` line. The program name is in parentheses and may hold any byte, also a
+/// parenthesis or a line break; the numbers begin after the last parenthesis.
 fn parse_stat(text: &[u8], page_bytes: u64) -> Option<Stat> {
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let open = text.iter().position(|byte| *byte == b'(')?;
@@ -329,7 +322,7 @@ fn parse_stat(text: &[u8], page_bytes: u64) -> Option<Stat> {
     for number in &mut numbers {
         *number = fields.next()?.parse().ok()?;
     }
-    // A process that is just being taken down has -1 for its group and session.
+    // An exiting process has -1 as its group and session.
     let small = |at: usize| u32::try_from(numbers[at]).unwrap_or(0);
     let large = |at: usize| u64::try_from(numbers[at]).unwrap_or(0);
     Some(Stat {
@@ -425,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_being_taken_down_has_no_group() {
+    fn an_exiting_process_has_no_group() {
         let text = String::from_utf8(line("x")).expect("text");
         let text = text.replace("S 7 40 41", "Z 0 -1 -1");
         let stat = parse_stat(text.as_bytes(), 1).expect("a good line");
@@ -510,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_not_an_error() {
+    fn a_missing_process_is_not_an_error() {
         assert_eq!(stat(u32::MAX).expect("/proc is there"), None);
         assert_eq!(io_bytes(u32::MAX), None);
         assert!(!has_mark(u32::MAX, &|_| true));

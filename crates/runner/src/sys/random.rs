@@ -2,8 +2,8 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-/// A number that nobody can foresee well enough to meet by accident. For marks, ids and
-/// jitter; not for secrets.
+/// A random number, unique enough not to collide by accident. For marks, ids and jitter; not for
+/// secrets.
 #[must_use]
 pub fn number() -> u64 {
     // Its keys come from the kernel, and differ with every call.

@@ -1,6 +1,5 @@
-//! The calls that `rustix` does not have, or does not have for every signal number,
-//! each as one safe function. They add no meaning: what an errno says about a process
-//! is decided by the callers.
+//! System calls that `rustix` does not have, or not for every signal number, each as one safe
+//! function. They add no meaning: the callers interpret errno.
 
 #![allow(unsafe_code)]
 
@@ -33,8 +32,8 @@ pub(super) fn kill_group(pgrp: libc::pid_t, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(-pgrp, signal) }.into())
 }
 
-/// How the process of a pidfd has ended, whoever reaped it; `None` if nobody has yet.
-/// Kernels before 6.15 answer with an error.
+/// The exit status of the process of a pidfd, once any parent has reaped it; `None` before. Kernels
+/// before 6.15 return an error.
 pub(super) fn pidfd_exit(pidfd: BorrowedFd<'_>) -> io::Result<Option<ExitStatus>> {
     // SAFETY: all fields are numbers, for which zero is a value.
     let mut info: libc::pidfd_info = unsafe { mem::zeroed() };
@@ -93,8 +92,8 @@ pub(super) fn wait_exited(
     Ok(Some((pid.unsigned_abs(), status)))
 }
 
-/// Reaps a child that has ended, with what it has used: processor time in microseconds, and
-/// the most memory in KiB. `None` if it runs.
+/// Reaps a child that has ended, and returns its processor time in microseconds and its peak memory
+/// in KiB. `None` if it runs.
 pub(super) fn reap_counted(pid: u32) -> io::Result<Option<(u64, u64)>> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
     let mut status = 0;

@@ -1,25 +1,24 @@
-//! Children that have ended.
+//! Waiting for and reaping children.
 //!
-//! Looking and letting go are two calls. Between them the child is a zombie that still
-//! holds its pid, and so its process group cannot be anybody else's: the time to kill
-//! what is left of the group. Nobody else in this crate reaps, but
-//! [`Handle::exit`](super::identity::Handle::exit).
+//! Waiting and reaping are two calls. Between them the child is a zombie that still holds its pid,
+//! and so its process group number cannot be reused: the time to kill what is left of the group.
+//! Nothing else in this crate reaps, except [`Handle::exit`](super::identity::Handle::exit).
 
 use std::io;
 
 use super::identity::ExitStatus;
 use super::raw::{self, Child};
 
-/// A child that has been let go.
+/// A child that was reaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReapedChild {
-    /// Its number, which anybody may have from now on.
+    /// Its pid, which may be reused from now on.
     pub pid: u32,
     pub status: ExitStatus,
 }
 
-/// A child that has ended; `None` if there is none. It stays where it is, and is the
-/// answer again until [`reap`] lets it go.
+/// A child that has ended; `None` if there is none. It is not reaped, and is returned again until
+/// [`reap`] is called.
 ///
 /// # Errors
 /// None are known.
@@ -30,7 +29,7 @@ pub fn next_exited() -> io::Result<Option<(u32, ExitStatus)>> {
     }
 }
 
-/// Lets a child that has ended go. One that still runs is left alone.
+/// Reaps a child that has ended. One that still runs is left alone.
 ///
 /// # Errors
 /// If it is not our child.
@@ -38,28 +37,28 @@ pub fn reap(pid: u32) -> io::Result<()> {
     raw::wait_exited(&Child::Pid(pid), libc::WNOHANG).map(|_| ())
 }
 
-/// What a child has used, it and those of its own that it has waited for.
+/// Resources used by a child and by those of its children that it has waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildUsage {
     /// Processor time, in microseconds.
     pub cpu_us: u64,
-    /// The most memory that one of them had in use, in bytes.
+    /// The peak memory of one of these processes, in bytes.
     pub memory_peak_bytes: u64,
 }
 
-/// As [`reap`], with what it has used; `None` if it still runs.
+/// As [`reap`], and returns the resources used; `None` if it still runs.
 ///
 /// # Errors
 /// If it is not our child.
 pub fn reap_counted(pid: u32) -> io::Result<Option<ChildUsage>> {
-    let used = raw::reap_counted(pid)?;
-    Ok(used.map(|(cpu_us, peak_kib)| ChildUsage {
+    let usage = raw::reap_counted(pid)?;
+    Ok(usage.map(|(cpu_us, peak_kib)| ChildUsage {
         cpu_us,
         memory_peak_bytes: peak_kib.saturating_mul(1024),
     }))
 }
 
-/// Lets any child that has ended go: for orphans that nobody asked for.
+/// Reaps any child that has ended: for orphans.
 ///
 /// # Errors
 /// As [`next_exited`] and [`reap`].
@@ -71,14 +70,14 @@ pub fn reap_next() -> io::Result<Option<ReapedChild>> {
     Ok(Some(ReapedChild { pid, status }))
 }
 
-/// Waits for a child to end, and lets it go.
+/// Waits for a child to end, and reaps it.
 ///
 /// # Errors
 /// If it is not our child.
 pub fn wait(pid: u32) -> io::Result<ExitStatus> {
     match raw::wait_exited(&Child::Pid(pid), 0)? {
         Some((_, status)) => Ok(status),
-        // Without WNOHANG the kernel does not answer before there is something to say.
+        // Without WNOHANG the kernel blocks until a status is available.
         None => Err(io::ErrorKind::WouldBlock.into()),
     }
 }

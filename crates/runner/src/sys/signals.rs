@@ -1,7 +1,7 @@
 //! Signals as a descriptor, and their names.
 //!
-//! A signal that is listened to is blocked, and waits in the descriptor until it is
-//! taken; no handler runs anywhere in Baton. Several of one kind may arrive as one.
+//! A signal that is listened for is blocked, and waits in the descriptor until it is read; no
+//! signal handler runs anywhere in Baton. Several signals of one kind may arrive as one.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// How many signals are taken by one call.
+/// The number of signals read by one call.
 const AT_ONCE: usize = 4;
 
 /// The signals that have a name, by number.
@@ -63,16 +63,16 @@ pub fn number(name: &str) -> Option<i32> {
     found.map(|(_, number)| *number)
 }
 
-/// A set of signals that wait to be taken.
+/// A signalfd: pending signals of a set.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Blocks these signals in this thread, for good, and collects them instead. They
-    /// must be blocked before any other thread begins. One that is ignored is collected all
-    /// the same: ask [`is_ignored`] first.
+    /// Blocks these signals in this thread permanently, and collects them instead. They must be
+    /// blocked before any other thread starts. An ignored signal is collected too: check
+    /// [`is_ignored`] first.
     ///
     /// # Errors
     /// If there is no such signal, or too many descriptors.
@@ -88,18 +88,18 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: new, open, and nobody else's.
+        // SAFETY: new, open, and not owned elsewhere.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd })
     }
 
-    /// Takes what has arrived; nothing, if nothing has.
+    /// Returns the signals that have arrived, without blocking.
     ///
     /// # Errors
     /// None are known.
     pub fn take(&mut self) -> io::Result<Vec<i32>> {
         let mut taken = Vec::new();
-        // Less than there was room for is all that there was.
+        // A short read is the last one.
         while self.take_some(&mut taken)? == AT_ONCE {}
         Ok(taken)
     }
@@ -155,7 +155,8 @@ pub fn is_ignored(signal: i32) -> bool {
     known && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// Sets this signal to its default. A child's end is not told to whoever ignores it.
+/// Sets this signal to its default. A process that ignores SIGCHLD is not notified of its
+/// children's exits.
 pub fn restore(signal: i32) {
     // SAFETY: no handler is installed. The one error is of a number that is no signal.
     unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -1,7 +1,7 @@
 //! Unix sockets with paths of any length.
 //!
-//! The path of a unix socket has at most 107 bytes. So its directory is named through a
-//! descriptor, which is short however deep the directory lies.
+//! The path of a unix socket has at most 107 bytes. So its directory is addressed through a
+//! descriptor, which is short however deep the directory is.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// Listens at a path, in the place of whatever listened there before.
+/// Listens at a path, replacing an earlier socket there.
 ///
 /// # Errors
 /// If the system refuses.
@@ -23,10 +23,10 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(short)
 }
 
-/// Connects to whoever listens at a path.
+/// Connects to the listener at a path.
 ///
 /// # Errors
-/// If nobody does, or the system refuses.
+/// If there is no listener, or the system refuses.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let (_directory, short) = shorten(path)?;
     UnixStream::connect(short)
@@ -55,10 +55,10 @@ mod tests {
         std::fs::create_dir_all(&deep).expect("made");
         let path = deep.join("socket");
         for _ in 0..2 {
-            let listener = listen(&path).expect("listens, also in its own place");
+            let listener = listen(&path).expect("listens, also over an old socket");
             connect(&path).expect("connects");
             listener.accept().expect("accepts");
         }
-        assert!(connect(&path).is_err(), "nobody listens any more");
+        assert!(connect(&path).is_err(), "the listener is gone");
     }
 }

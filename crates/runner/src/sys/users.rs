@@ -1,7 +1,7 @@
 //! Users and their groups, and the name of this machine.
 //!
-//! Asked of the C library, since only it knows where else than in `/etc/passwd` they are
-//! kept. It may ask a server, and take its time.
+//! Looked up through the C library, since only it knows user databases other than `/etc/passwd`. It
+//! may ask a server, and block.
 
 #![allow(unsafe_code)]
 
@@ -21,20 +21,17 @@ const GROUPS_MAX: usize = 65_536;
 /// A user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Their name.
     pub name: String,
-    /// Their number.
     pub uid: u32,
-    /// Their first group.
+    /// The primary group.
     pub gid: u32,
-    /// Their home directory.
     pub home: String,
-    /// All their groups, the first among them.
+    /// All groups, including the primary one.
     pub groups: Vec<u32>,
 }
 
 impl User {
-    /// As this user a process may run.
+    /// The credentials to run a process as this user.
     #[must_use]
     pub fn credentials(&self) -> Credentials {
         Credentials {
@@ -45,12 +42,12 @@ impl User {
     }
 }
 
-/// The user of a name; `None` if there is none.
+/// Looks up a user by name; `None` if there is none.
 ///
 /// # Errors
 /// If the list of users cannot be read.
 pub fn by_name(name: &str) -> io::Result<Option<User>> {
-    // A name with a zero byte is nobody's.
+    // No user has a name with a zero byte.
     let Ok(name) = CString::new(name) else {
         return Ok(None);
     };
@@ -60,7 +57,7 @@ pub fn by_name(name: &str) -> io::Result<Option<User>> {
     })
 }
 
-/// The user of a number; `None` if there is none.
+/// Looks up a user by uid; `None` if there is none.
 ///
 /// # Errors
 /// If the list of users cannot be read.
@@ -76,14 +73,13 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The name of this machine.
 #[must_use]
 pub fn hostname() -> String {
     let uname = rustix::system::uname();
     uname.nodename().to_string_lossy().into_owned()
 }
 
-/// Asks with more and more space until the entry fits.
+/// Retries with a larger buffer until the entry fits.
 fn find(
     ask: impl Fn(*mut libc::passwd, *mut c_char, usize, *mut *mut libc::passwd) -> i32,
 ) -> io::Result<Option<User>> {
@@ -103,7 +99,7 @@ fn find(
             0 => return user(unsafe { entry.assume_init_ref() }).map(Some),
             libc::EINTR => {}
             libc::ERANGE if space.len() < ENTRY_BYTES_MAX => space.resize(space.len() * 2, 0),
-            // Some sources of users say so when they do not know one.
+            // Some user databases return this for an unknown user.
             libc::ENOENT | libc::ESRCH => return Ok(None),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
@@ -159,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_nobody_and_not_an_error() {
+    fn an_unknown_user_is_none_and_not_an_error() {
         assert_eq!(by_name("no-such-user").expect("readable"), None);
         assert_eq!(by_name("ro\0ot").expect("readable"), None);
         assert_eq!(by_uid(4_000_000_000).expect("readable"), None);

@@ -1,9 +1,9 @@
-//! What the child does between clone and exec.
+//! The child between clone and exec.
 //!
-//! It runs in our memory, on its own stack, while we stand still. Hence only system calls
-//! on what the image holds: no allocation, no lock, no panic (no indexing, no arithmetic
-//! that may overflow), no function of the C library that keeps state or tells other
-//! threads. What it leaves behind is a [`Fault`], or nothing.
+//! It runs in our memory, on its own stack, while we are suspended. Hence only system calls on what
+//! the image holds: no allocation, no lock, no panic (no indexing, no arithmetic that may
+//! overflow), no function of the C library that keeps state or notifies other threads. Its only
+//! result is a [`Fault`], or nothing.
 
 use std::convert::Infallible;
 use std::ffi::{c_int, c_long, c_void};
@@ -17,8 +17,7 @@ const SIGNAL_MAX: c_int = 64;
 /// A kernel's `sigaction` for the default: all of it zero. It has four words.
 static DEFAULT: [u64; 4] = [0; 4];
 
-/// The function that the child begins with. What it returns is its exit code, which
-/// nobody looks at.
+/// Entry point of the child. Its return value is the exit code, which is not read.
 pub(super) extern "C" fn run(image: *mut c_void) -> c_int {
     // SAFETY: `spawn` gives its image, and does not touch it before we are gone.
     let image = unsafe { &mut *image.cast::<ExecImage>() };
@@ -78,8 +77,8 @@ fn launch(image: &mut ExecImage) -> Result<Infallible, Fault> {
     execute(image)
 }
 
-/// A note that cannot be made is missed only by whoever comes after a sudden death of our
-/// parent. That is no reason not to run.
+/// Writes the pid note. A missing note matters only after a sudden death of our parent, so a failed
+/// write is no reason not to run.
 fn write_pid_note(file: c_int, note: &mut PidNoteRecord) {
     // SAFETY: no arguments; it cannot fail.
     let pid = unsafe { libc::syscall(libc::SYS_getpid) };
@@ -97,12 +96,12 @@ fn write_pid_note(file: c_int, note: &mut PidNoteRecord) {
     };
 }
 
-/// Sets every signal to its default: exec would keep those that we ignore. That no
-/// handler is left is also what makes it safe to unblock them later.
+/// Sets every signal to its default: exec would keep ignored signals. That no handler is left also
+/// makes it safe to unblock them later.
 fn reset_signals() {
     for signal in 1..=SIGNAL_MAX {
         let old: *mut c_void = ptr::null_mut();
-        // SAFETY: reads the four words of `DEFAULT`. It fails for the two signals header
+        // SAFETY: reads the four words of `DEFAULT`. It fails for the two signals whose
         // action cannot be changed, and these are at their default.
         unsafe {
             libc::syscall(
@@ -116,8 +115,8 @@ fn reset_signals() {
     }
 }
 
-/// Puts the descriptors where they belong. Sources that lie among the targets are moved
-/// above them first, so that none is overwritten before it was used.
+/// Moves the descriptors to their targets. Sources among the targets are first duplicated above
+/// them, so that none is overwritten before it is used.
 fn map_descriptors(fd_mappings: &mut [FdMapping], first_free: c_int) -> Result<(), Fault> {
     for mapping in fd_mappings
         .iter_mut()
@@ -154,8 +153,7 @@ fn close(first: u32, last: u32) {
     }
 }
 
-/// Where closing one by one ends: at as many descriptors as we may have, and at what a kernel
-/// allows unless an administrator has raised that.
+/// The bound for closing one by one: our limit on descriptors, or the kernel's default maximum.
 fn descriptors_end() -> u32 {
     const DESCRIPTORS_MAX: u32 = 1 << 20;
     let mut limit = libc::rlimit64 {
@@ -172,8 +170,8 @@ fn descriptors_end() -> u32 {
     }
 }
 
-/// By system calls: those of the C library do it for all threads, and they are not ours.
-/// Groups and group first, since the user is then no longer allowed to.
+/// Uses system calls: the C library would change all threads, which are not ours. Groups and group
+/// first, since the user is then no longer allowed to.
 fn become_user(who: &UserIds) -> Result<(), Fault> {
     // SAFETY: as many numbers as there are.
     let set = unsafe { libc::syscall(libc::SYS_setgroups, who.groups.len(), who.groups.as_ptr()) };
@@ -205,8 +203,8 @@ fn become_user(who: &UserIds) -> Result<(), Fault> {
     )
 }
 
-/// Tries the candidates in turn. A file that is there but may not be executed is what
-/// people want to hear of, rather than of the places where there was none.
+/// Tries the candidates in turn. An existing file that may not be executed is reported in
+/// preference to missing ones.
 fn execute(image: &ExecImage) -> Result<Infallible, Fault> {
     let (none, old) = (0_u64, ptr::null_mut::<u64>());
     // SAFETY: a set of eight bytes, as said. It cannot fail.

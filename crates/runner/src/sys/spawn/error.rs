@@ -1,4 +1,4 @@
-//! Why a launch failed, in words.
+//! Errors of a launch.
 
 use std::fmt;
 use std::io;
@@ -7,36 +7,36 @@ use std::path::Path;
 use super::Command;
 use super::exec_image::{ChildStep, ExecImage, Fault};
 
-/// What a launch failed at.
+/// The step at which a launch failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing was tried: what was asked for cannot be said to the kernel.
+    /// Nothing was tried: the command cannot be passed to the kernel.
     Prepare,
-    /// Making the process.
+    /// Creating the process.
     Clone,
-    /// Its own session.
+    /// Creating its session.
     Session,
     /// Joining the control group.
     Cgroup,
-    /// Giving it this descriptor.
+    /// Passing this descriptor.
     Descriptor(i32),
-    /// This priority.
+    /// Setting this nice value.
     Nice(i32),
-    /// The limit of this resource.
+    /// Setting the limit of this resource.
     Limit(u32),
-    /// The list of groups.
+    /// Setting the supplementary groups.
     Groups,
-    /// This group.
+    /// Changing to this group.
     Group(u32),
-    /// This user.
+    /// Changing to this user.
     User(u32),
     /// Entering this directory.
     Directory(String),
-    /// Giving up ever gaining privileges.
+    /// Setting `no_new_privs`.
     Privileges,
     /// Executing this program.
     Program(String),
-    /// The program is there, but what its first line names, or its loader, is not.
+    /// The program exists, but its interpreter or loader does not.
     Interpreter(String),
 }
 
@@ -49,7 +49,9 @@ pub struct SpawnError {
 
 impl SpawnError {
     pub(super) fn from_fault(fault: Fault, command: &Command<'_>, image: &ExecImage) -> Self {
-        let (uid, gid) = command.credentials.map_or((0, 0), |who| (who.uid, who.gid));
+        let (uid, gid) = command
+            .credentials
+            .map_or((0, 0), |user| (user.uid, user.gid));
         let step = match fault.step {
             ChildStep::Session => Step::Session,
             ChildStep::Cgroup => Step::Cgroup,
@@ -77,7 +79,7 @@ impl SpawnError {
     }
 }
 
-/// True if any of the files that could not be found can be.
+/// True if any of the candidate files exists.
 fn program_exists(command: &Command<'_>, image: &ExecImage) -> bool {
     let cwd = Path::new(command.cwd.unwrap_or("."));
     let mut paths = image
@@ -91,8 +93,8 @@ impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.step {
             Step::Prepare => write!(f, "cannot be started")?,
-            Step::Clone => write!(f, "cannot make a process")?,
-            Step::Session => write!(f, "cannot begin a session")?,
+            Step::Clone => write!(f, "cannot create a process")?,
+            Step::Session => write!(f, "cannot create a session")?,
             Step::Cgroup => write!(f, "cannot join the control group")?,
             Step::Descriptor(number) => write!(f, "cannot set descriptor {number}")?,
             Step::Nice(nice) => write!(f, "cannot set the priority to {nice}")?,
@@ -124,7 +126,7 @@ impl std::error::Error for SpawnError {
     }
 }
 
-/// The words of an error, as they stand in the middle of a sentence.
+/// An OS error as text within a sentence.
 fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     if error.raw_os_error().is_none() {
@@ -138,7 +140,7 @@ fn describe(error: &io::Error) -> String {
     }
 }
 
-/// What people call a limit.
+/// The name of a limit in task files.
 fn limit_name(resource: u32) -> Option<&'static str> {
     let names = [
         (libc::RLIMIT_AS, "as"),

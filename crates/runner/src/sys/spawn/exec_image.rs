@@ -1,4 +1,4 @@
-//! Everything that a child needs, made before there is one.
+//! The prepared image of an exec: everything that a child needs, made before the clone.
 
 use std::ffi::{CString, c_char};
 use std::io;
@@ -7,10 +7,10 @@ use std::ptr;
 
 use super::{Command, PID_NOTE_HEADER_BYTES};
 
-/// Where a program is looked for when the environment does not say.
+/// The search path when the environment has no `PATH`.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Room for the strings of most commands.
+/// The initial capacity for the strings of a command.
 const STRINGS_BYTES: usize = 1_024;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,21 +28,21 @@ pub(super) enum ChildStep {
     Program,
 }
 
-/// What the child leaves behind when it fails.
+/// The failure that the child leaves behind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) step: ChildStep,
     pub(super) errno: i32,
 }
 
-/// A descriptor of ours that becomes one of the child's.
+/// A descriptor of ours and its number in the child.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FdMapping {
     pub(super) source: RawFd,
     pub(super) target: RawFd,
 }
 
-/// A user, as the kernel takes it.
+/// The user and group ids to switch to.
 #[derive(Debug)]
 pub(super) struct UserIds {
     pub(super) uid: u32,
@@ -50,7 +50,7 @@ pub(super) struct UserIds {
     pub(super) groups: Vec<u32>,
 }
 
-/// A note as it stands in a file.
+/// The pid note as it is written to the file.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct PidNoteRecord {
@@ -58,9 +58,9 @@ pub(super) struct PidNoteRecord {
     pub(super) pid: u32,
 }
 
-/// What the child does, and what became of it. The child writes `pid_note`, `fd_mappings` and `fault`.
+/// The input of the child, and its result. The child writes `pid_note`, `fd_mappings` and `fault`.
 pub(super) struct ExecImage {
-    /// The files that may be the program, in the order in which they are tried.
+    /// The candidate program files, in search order.
     pub(super) candidates: Vec<CString>,
     pub(super) argv: Strings,
     pub(super) env: Strings,
@@ -110,10 +110,10 @@ impl ExecImage {
             umask: command.umask,
             nice: command.nice,
             limits: limits(command),
-            user: command.credentials.map(|who| UserIds {
-                uid: who.uid,
-                gid: who.gid,
-                groups: who.groups.clone(),
+            user: command.credentials.map(|user| UserIds {
+                uid: user.uid,
+                gid: user.gid,
+                groups: user.groups.clone(),
             }),
             cgroup: command.cgroup.map(|fd| fd.as_raw_fd()),
             pid_note: command.pid_note.map(|pid_note| {
@@ -125,16 +125,16 @@ impl ExecImage {
     }
 }
 
-/// Strings as exec takes them: pointers, and a null at the end.
+/// Strings in the form that exec takes: pointers, ended by a null.
 pub(super) struct Strings {
     pointers: Vec<*const c_char>,
-    /// What the pointers point to: one behind the other, each ended by a zero. A process has
-    /// some twenty of them, and memory for each alone would cost more than what is in it.
+    /// The pointed-to strings, one behind the other, each ended by a zero. A process has some
+    /// twenty of them, and a separate allocation for each would cost more than its contents.
     _bytes: Vec<u8>,
 }
 
 impl Strings {
-    /// Each is the sum of its parts.
+    /// Each string is the concatenation of its parts.
     fn new<'a>(strings: impl Iterator<Item = [&'a str; 3]>, what: &str) -> io::Result<Self> {
         let mut bytes = Vec::with_capacity(STRINGS_BYTES);
         let mut starts = Vec::new();
@@ -186,7 +186,7 @@ fn fd_mappings(command: &Command<'_>, null: BorrowedFd<'_>) -> io::Result<Vec<Fd
     Ok(fd_mappings)
 }
 
-/// What lies between the targets, which are in order, and above them.
+/// The ranges between the targets, which are in order, and above them.
 fn close_ranges(fd_mappings: &[FdMapping]) -> Vec<(u32, u32)> {
     let mut close_ranges = Vec::new();
     let mut next = 0;
@@ -212,8 +212,8 @@ fn limits(command: &Command<'_>) -> Vec<(u32, libc::rlimit64)> {
     limits.collect()
 }
 
-/// An empty part of `PATH` is the current directory, as for a shell; an empty `PATH` is
-/// none at all.
+/// The candidate files of a program. An empty part of `PATH` is the current directory, as for a
+/// shell; an empty `PATH` counts as missing.
 fn candidates(program: &str, env: &[(String, String)]) -> io::Result<Vec<CString>> {
     if program.is_empty() || program.contains('/') {
         return Ok(vec![c_string(program, "the program")?]);

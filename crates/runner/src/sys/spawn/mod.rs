@@ -1,22 +1,22 @@
-//! Launching a process.
+//! Launching a process with `clone(CLONE_VM | CLONE_VFORK)`.
 //!
 //! ```text
-//!   spawn ──▶ prepare: every string, pointer and number      `image`
+//!   spawn ──▶ prepare: every string, pointer and number      `exec_image`
 //!     │       block all signals
 //!     ├──▶ clone(CLONE_VM | CLONE_VFORK) ─▶ child, on a stack of its own   `child`
 //!     │    we are stopped meanwhile          signals, session, cgroup, descriptors,
 //!     │                                      umask, nice, limits, user, directory,
 //!     │◀── it has called exec, or is gone ── exec
-//!     └──▶ unblock; where it left a fault, reap it and say which step failed
+//!     └──▶ unblock; where it left a fault, reap it and report the failed step
 //! ```
 //!
-//! The child shares our memory until exec, so nothing is copied, however large we are;
-//! and whatever fails in it is known here, by name, before `spawn` returns. The price:
-//! the child may do nothing but system calls on what was prepared. It must not allocate,
-//! lock, panic, or call what the C library does for all threads, such as `setuid`.
+//! The child shares our memory until exec, so nothing is copied, however large we are; and every
+//! failure in it is known here, by step, before `spawn` returns. The price: the child may do
+//! nothing but system calls on what was prepared. It must not allocate, lock, panic, or call what
+//! the C library does for all threads, such as `setuid`.
 //!
-//! A process begins in its own session, hence with its own process group, without any
-//! descriptor but those given, with every signal at its default and none blocked.
+//! A process starts in its own session, hence with its own process group, with no descriptor but
+//! those passed, with every signal at its default and none blocked.
 
 #![allow(unsafe_code)]
 
@@ -38,57 +38,57 @@ use self::exec_image::ExecImage;
 use super::reap;
 use crate::wire::{Credentials, Limit};
 
-/// The stack of a child: it calls little, and that not deeply.
+/// The stack of a child: its calls are few and shallow.
 const STACK_BYTES: usize = 64 << 10;
 
-/// What is launched, and how.
+/// What to launch, and how.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Command<'a> {
-    /// The program and its arguments. A program without a slash is looked for along
-    /// `PATH` of `env`, or where there is none along a usual one.
+    /// The program and its arguments. A program without a slash is searched along `PATH` of `env`,
+    /// or along a default path where there is none.
     pub argv: &'a [String],
-    /// The whole environment.
+    /// The complete environment.
     pub env: &'a [(String, String)],
-    /// Where it begins; where we are, if not said. It is entered as the process' user.
+    /// The working directory; ours by default. It is entered as the process' user.
     pub cwd: Option<&'a str>,
-    /// Standard input; nothing, if not said.
+    /// Standard input; `/dev/null` by default.
     pub stdin: Option<BorrowedFd<'a>>,
-    /// Standard output; nowhere, if not said.
+    /// Standard output; `/dev/null` by default.
     pub stdout: Option<BorrowedFd<'a>>,
-    /// Standard error; nowhere, if not said.
+    /// Standard error; `/dev/null` by default.
     pub stderr: Option<BorrowedFd<'a>>,
     /// More descriptors, each with the number that it has in the process.
     pub extra: &'a [(BorrowedFd<'a>, i32)],
-    /// UserIds it runs as; ourselves, if not said. Only root may give these, even its own.
-    /// With them the process can never gain privileges again.
+    /// The user to run as; our own by default. Only root may set these, even its own. With them the
+    /// process can never gain privileges again.
     pub credentials: Option<&'a Credentials>,
-    /// The mask of file modes; ours, if not said.
+    /// The umask; ours by default.
     pub umask: Option<u32>,
-    /// The priority; ours, if not said.
+    /// The nice value; ours by default.
     pub nice: Option<i32>,
-    /// Limits of the kernel.
+    /// Resource limits.
     pub limits: &'a [Limit],
-    /// `cgroup.procs` of the control group that it joins before it runs.
+    /// `cgroup.procs` of the control group that it joins before exec.
     pub cgroup: Option<BorrowedFd<'a>>,
-    /// Where it notes its pid before anything else.
+    /// The note of its pid, written before anything else.
     pub pid_note: Option<PidNote<'a>>,
 }
 
-/// A note that a process makes of itself, so that it is known header it is even if we die
-/// before we have learnt its pid.
+/// A note that the child writes itself, so that its run is known even if we die before we have
+/// learnt its pid.
 #[derive(Clone, Copy, Debug)]
 pub struct PidNote<'a> {
-    /// The file, header beginning is overwritten by these bytes and the pid, a native `u32`.
-    /// What cannot be written is not noted.
+    /// The file, whose beginning is overwritten by the header and the pid, a native `u32`. A failed
+    /// write leaves no note.
     pub file: BorrowedFd<'a>,
     pub header: [u8; PID_NOTE_HEADER_BYTES],
 }
 
-/// The length of what stands before the pid in a [`PidNote`].
+/// The length of the header before the pid in a [`PidNote`].
 pub const PID_NOTE_HEADER_BYTES: usize = 40;
 
 impl<'a> Command<'a> {
-    /// A program with an environment, and nothing else said.
+    /// A program with an environment, and defaults for everything else.
     #[must_use]
     pub fn new(argv: &'a [String], env: &'a [(String, String)]) -> Self {
         Self {
@@ -117,8 +117,7 @@ impl Spawner {
         })
     }
 
-    /// Launches a process and gives its pid. It has called exec by then: its end is
-    /// unprivileged_user's to reap.
+    /// Launches a process and returns its pid. It has called exec by then; the caller must reap it.
     ///
     /// # Errors
     /// If a step failed; there is no process then, nor a zombie of it.
@@ -130,7 +129,7 @@ impl Spawner {
         let dumpable = command.credentials.and_then(|_| Dumpable::save());
         let mask = Mask::block_all();
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: the stack is mapped, aligned and used by nobody else, because `self` is
+        // SAFETY: the stack is mapped, aligned and not used elsewhere, because `self` is
         // borrowed mutably; with CLONE_VFORK this thread does not go on before the child
         // has left our memory, so that the image outlives its use. All signals are
         // blocked, so no handler of ours runs in the child.
@@ -166,7 +165,7 @@ impl Spawner {
     }
 }
 
-/// Memory for the stack of a child, with a page below it that may not be touched.
+/// Memory for the stack of a child, with a guard page below it.
 #[derive(Debug)]
 struct Stack {
     base: *mut libc::c_void,
@@ -185,7 +184,7 @@ impl Stack {
             return Err(io::Error::last_os_error());
         }
         let stack = Self { base, bytes };
-        // SAFETY: the first page of the mapping just made; nobody uses it.
+        // SAFETY: the first page of the mapping just made; it is unused.
         if unsafe { libc::mprotect(base, guard, libc::PROT_NONE) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -206,9 +205,9 @@ impl Drop for Stack {
     }
 }
 
-/// A child that changes its user in our memory makes this memory, hence also us, exempt
-/// from core dumps. That is right while it lasts, since its user could otherwise look
-/// into us; once the child is gone it is undone.
+/// Restores core dumps. A child that changes its user in our memory makes this memory, hence also
+/// us, exempt from core dumps. That is right while it lasts, since its user could otherwise read
+/// our memory; once the child is gone it is undone.
 struct Dumpable;
 
 impl Dumpable {
@@ -220,13 +219,13 @@ impl Dumpable {
 
 impl Drop for Dumpable {
     fn drop(&mut self) {
-        // It was allowed before. If it is not now, then we only go without core dumps.
+        // It was allowed before. On failure we only go without core dumps.
         let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
     }
 }
 
-/// While it lives every signal is blocked in this thread, also those that the C library
-/// keeps for itself and would leave out of a mask.
+/// Blocks every signal in this thread while it lives, also those that the C library keeps for
+/// itself and would leave out of a mask.
 struct Mask {
     before: u64,
 }

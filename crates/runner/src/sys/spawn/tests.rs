@@ -345,7 +345,7 @@ fn umask_priority_and_limits_are_seen_by_the_child() {
     assert_eq!(output(command), format!("0027\n{nice}\n50\n60\n/usr\n"));
 }
 
-/// Somebody without rights, if we may become them.
+/// An unprivileged user, if we may switch to one.
 fn unprivileged_user() -> Option<users::User> {
     if users::effective_uid() != 0 {
         println!("skipped: only root may change to another user");
@@ -353,13 +353,13 @@ fn unprivileged_user() -> Option<users::User> {
     }
     let found = users::by_name("nobody").expect("readable");
     if found.is_none() {
-        println!("skipped: there is no user `nobody`");
+        println!("skipped: there is no such user");
     }
     found
 }
 
 #[test]
-fn with_credentials_it_is_that_user_and_can_be_nobody_else() {
+fn with_credentials_it_is_that_user_and_can_be_no_other() {
     let Some(user) = unprivileged_user() else {
         return;
     };
