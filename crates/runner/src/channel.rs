@@ -1,5 +1,5 @@
-//! One end of the socket between runner and coordinator: frames in, frames out,
-//! never blocking, so that neither can hold the other up.
+//! One end of the socket between runner and coordinator: frames in, frames out, never blocking, so
+//! that neither can block the other.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,24 +10,22 @@ use serde::de::DeserializeOwned;
 
 use crate::wire;
 
-/// How much is read at a time.
+/// The size of one read.
 const READ_BYTES: usize = 16 << 10;
-/// How much memory a buffer keeps while it is empty: room for the orders of one turn of a busy
-/// worker.
-const KEPT_BYTES: usize = 64 << 10;
+/// The memory that an empty buffer keeps: room for the requests of one turn of a busy worker.
+const SPARE_BYTES_MAX: usize = 64 << 10;
 
-/// One end.
+/// A framed, non-blocking connection.
 #[derive(Debug)]
 pub(crate) struct Channel {
     stream: UnixStream,
     inbox: Vec<u8>,
-    /// How much of the inbox has been taken.
+    /// The number of bytes of the inbox that were decoded.
     taken: usize,
     outbox: Vec<u8>,
 }
 
 impl Channel {
-    /// Takes a connected socket over.
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
@@ -44,12 +42,12 @@ impl Channel {
         self.flush()
     }
 
-    /// Keeps a message to be sent with the next [`Self::flush`].
+    /// Queues a message for the next [`Self::flush`].
     pub(crate) fn put(&mut self, message: &impl Serialize) -> io::Result<()> {
         wire::encode(message, &mut self.outbox)
     }
 
-    /// Goes on sending.
+    /// Sends as much as the socket takes.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         let result = loop {
@@ -74,8 +72,8 @@ impl Channel {
         !self.outbox.is_empty()
     }
 
-    /// Reads what has come. False once the other end is gone and everything was read that
-    /// it said before, which can still be taken.
+    /// Reads what has arrived. False once the peer is gone and everything that it sent was read;
+    /// messages can still be taken.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         self.inbox.drain(..self.taken);
         self.taken = 0;
@@ -86,7 +84,7 @@ impl Channel {
             self.inbox.truncate(start + read.as_ref().map_or(0, |n| *n));
             match read {
                 Ok(0) => return Ok(false),
-                // All that there was. If the other end is gone, then the next call says so.
+                // A short read is the last one. If the peer is gone, the next call reports it.
                 Ok(read) if read < READ_BYTES => return Ok(true),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -97,7 +95,7 @@ impl Channel {
         }
     }
 
-    /// Takes the next whole message.
+    /// Takes the next complete message.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let Some((message, length)) = wire::decode(&self.inbox[self.taken..])? else {
             self.inbox.drain(..self.taken);
@@ -116,9 +114,9 @@ impl AsFd for Channel {
     }
 }
 
-/// One large message must not make a small process large for ever.
+/// Frees the memory of one large message, so that a small process stays small.
 fn shrink(buffer: &mut Vec<u8>) {
-    if buffer.is_empty() && buffer.capacity() > KEPT_BYTES {
+    if buffer.is_empty() && buffer.capacity() > SPARE_BYTES_MAX {
         buffer.shrink_to(0);
     }
 }

@@ -1,14 +1,14 @@
-//! Runs one task of processes on this host, and survives `kill -9` of anything.
+//! Runs one task of processes on this host, and survives `kill -9` of any of its processes.
 //!
 //! ```text
 //!   baton local run                          one process, may die at any time
 //!   ┌──────────────────────────────┐
-//!   │ task: plan, log, checks,     │──▶ checkpoints/ID/runner        what was decided
+//!   │ task: plan, log, checks,     │──▶ checkpoints/ID/runner        decisions
 //!   │ samples, control socket      │──▶ checkpoints/ID/samples
 //!   └──────────────┬───────────────┘
 //!                  │ unix socket: `wire`
 //!   ┌──────────────┴───────────────┐
-//!   │ coordinator: parent of all,  │──▶ checkpoints/ID/coordinator   what was seen
+//!   │ coordinator: parent of all,  │──▶ checkpoints/ID/coordinator   observations
 //!   │ reaps, kills, dead-man timer │
 //!   └──────────────┬───────────────┘    one small process, outlives the runner
 //!                  │ clone(CLONE_VFORK)
@@ -17,15 +17,15 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`task`] | one attempt from beginning to end: the driver of `core::plan` |
+//! | [`task`] | one attempt from start to end: the driver of `core::plan` |
 //! | [`coordinator`] | the small parent of all processes of a task |
-//! | [`wire`] | what the two say to each other |
+//! | [`wire`] | the protocol between the two |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
-//! | [`record`] | what is written into the two logs |
-//! | [`root`] | where everything lies, what there is, and how it is cleared away |
-//! | [`checks`] | readiness and health: when to try, what to make of it |
-//! | [`samples`] | what a task uses, in a ring on disk |
-//! | [`helpers`] | the two other small processes: rotating logs, trying a port |
+//! | [`record`] | the records of the two logs |
+//! | [`root`] | the state directory: its layout, its tasks, garbage collection |
+//! | [`checks`] | readiness and health checks: scheduling and verdicts |
+//! | [`samples`] | resource usage of a task, in a ring buffer on disk |
+//! | [`helpers`] | the two other helper processes: log rotation, probes |
 //! | [`sys`] | the kernel: launching, identity, signals, trees, cgroups, users |
 //!
 //! It decides nothing about the task itself: that is `baton_core::plan`. It reads no

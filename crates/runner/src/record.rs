@@ -1,7 +1,7 @@
-//! What is written into the two logs of a task.
+//! The records of the two logs of a task.
 //!
-//! The runner's log is the authority: what was decided. The coordinator's log is
-//! evidence: what was seen, kept until the runner has taken it over.
+//! The runner's log is the authority: it holds decisions. The coordinator's log is evidence: it
+//! holds observations, kept until the runner has taken them over.
 
 use std::collections::BTreeMap;
 
@@ -11,37 +11,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::{Guard, KnownRun, RunEnd, RunKey};
 
-/// What a task began with; the first record of the runner's log.
+/// The definition and surroundings of a task; the first record of the runner's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Its id: the name of its files.
     pub task_id: String,
     pub spec: TaskSpec,
     pub began: Moment,
-    /// Where it runs, as an absolute path.
+    /// An absolute path.
     pub sandbox: String,
-    /// The machine it began on.
+    /// The host that it began on.
     pub host: String,
     pub user: String,
-    /// Their number.
     pub uid: u32,
     /// Added to the environment of every process.
     pub env: Vec<(String, String)>,
-    /// A random word that every process of the task carries in its environment,
-    /// so that it can be found when everybody who knew it is gone.
+    /// A random word that every process of the task carries in its environment, so that the
+    /// processes can be found even after runner and coordinator are gone.
     pub mark: String,
-    /// The cgroup of its processes, where there is one. Somebody who resumes the task may be
-    /// in another one himself.
+    /// The cgroup of its processes, where there is one. Recorded because a runner that resumes the
+    /// task may itself be in another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
     /// The version of Baton that began it.
     pub version: String,
 }
 
-/// One life of the runner.
+/// One start of a runner process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerStart {
-    /// The boot that it lives in.
     pub boot: BootId,
     /// Its number.
     pub pid: u32,
@@ -54,9 +51,9 @@ pub struct RunnerStart {
 pub enum RunnerRecord {
     /// The first record.
     Begun(Box<Header>),
-    /// Stands for all events before it; second, where the log was compacted.
+    /// Replaces all events before it; second, where the log was compacted.
     Snapshot(PlanSnapshot),
-    /// Another life of the runner has begun.
+    /// A runner has started.
     #[serde(rename = "life")]
     RunnerStarted(RunnerStart),
     /// The plan has changed.
@@ -67,23 +64,21 @@ pub enum RunnerRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoordinatorRecord {
-    /// The first record: whose coordinator, in which boot.
+    /// The first record.
     Begun {
         /// The mark of the task.
         mark: String,
-        /// The boot.
         boot: BootId,
-        /// The number of the coordinator.
+        /// Of the coordinator.
         pid: u32,
     },
-    /// A run with a tag waits.
+    /// A run with a tag was queued.
     Accepted {
         run: RunKey,
-        /// Its tag.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         tag: String,
     },
-    /// A run was launched and its process is there.
+    /// A run was launched.
     Started {
         run: RunKey,
         at: Moment,
@@ -92,8 +87,8 @@ pub enum CoordinatorRecord {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         tag: String,
     },
-    /// The first process of an attempt has ended like this; it is over when nothing is left
-    /// of it.
+    /// The first process of an attempt has ended with this outcome; the attempt is over when none
+    /// of its processes is left.
     Exited(RunEnd),
     /// A run is over, or could not be launched.
     Ended(RunEnd),
@@ -103,12 +98,12 @@ pub enum CoordinatorRecord {
     Guard(Guard),
 }
 
-/// What the log of a coordinator that is dead says, put together.
+/// The state described by the log of a dead coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// The runs that were not forgotten, in the order of their keys.
+    /// The runs that were not forgotten, ordered by key.
     pub runs: Vec<KnownRun>,
-    /// The last order of the dead-man timer. Of another boot it says nothing.
+    /// The last order of the dead-man timer. Meaningless after another boot.
     pub guard: Option<Guard>,
 }
 
@@ -120,7 +115,7 @@ impl FromIterator<CoordinatorRecord> for Evidence {
             match record {
                 CoordinatorRecord::Begun { .. } => {}
                 CoordinatorRecord::Accepted { run, tag } => {
-                    let known = runs.entry(run).or_insert_with(|| unseen(run));
+                    let known = runs.entry(run).or_insert_with(|| unstarted(run));
                     known.waiting = true;
                     known.tag = tag;
                 }
@@ -130,7 +125,7 @@ impl FromIterator<CoordinatorRecord> for Evidence {
                     identity,
                     tag,
                 } => {
-                    let known = runs.entry(run).or_insert_with(|| unseen(run));
+                    let known = runs.entry(run).or_insert_with(|| unstarted(run));
                     known.waiting = false;
                     known.started = Some((at, identity));
                     if !tag.is_empty() {
@@ -139,7 +134,7 @@ impl FromIterator<CoordinatorRecord> for Evidence {
                 }
                 CoordinatorRecord::Ended(ended) | CoordinatorRecord::Exited(ended) => {
                     let run = ended.run;
-                    let known = runs.entry(run).or_insert_with(|| unseen(run));
+                    let known = runs.entry(run).or_insert_with(|| unstarted(run));
                     known.waiting = false;
                     known.ended = Some(ended);
                 }
@@ -156,7 +151,7 @@ impl FromIterator<CoordinatorRecord> for Evidence {
     }
 }
 
-fn unseen(run: RunKey) -> KnownRun {
+fn unstarted(run: RunKey) -> KnownRun {
     KnownRun {
         run,
         started: None,

@@ -1,14 +1,12 @@
-//! What the runner and its coordinator say to each other.
+//! The protocol between the runner and its coordinator.
 //!
-//! One unix stream socket, full duplex. A frame is a length of four bytes, little
-//! endian, and that many bytes of JSON. The coordinator speaks first: [`Reply::Hello`]
-//! with everything that it knows. A later connection replaces the earlier one, whose sender
-//! is taken for dead: what it had asked for is carried out before the greeting or never,
-//! and its successor repeats what matters.
+//! One unix stream socket, full duplex. A frame is a length of four bytes, little endian, and that
+//! many bytes of JSON. The coordinator speaks first: [`Reply::Hello`] with its full state. A later
+//! connection replaces the earlier one, whose sender is considered dead: its requests are carried
+//! out before the greeting or never, and its successor repeats what matters.
 //!
-//! Every request about a run may come twice: (process, run) says whether it was
-//! carried out. Replies may be lost with a connection; the next Hello repeats what they
-//! said until [`Request::Forget`].
+//! Every request about a run is idempotent: (process, run) identifies it. Replies may be lost with
+//! a connection; the next Hello repeats their contents until [`Request::Forget`].
 
 use std::fmt;
 use std::io;
@@ -21,8 +19,8 @@ use baton_model::time::{Millis, Mono, Stamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The version of this protocol. A coordinator outlives the runner that started it,
-/// and so may meet a later version of it.
+/// The protocol version. A coordinator outlives the runner that started it, and so may meet a later
+/// version of it.
 pub const VERSION: u32 = 1;
 
 /// The longest frame. A command line and an environment may be about 2 MiB each.
@@ -41,7 +39,7 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// Where one stream of output goes.
+/// The destination of one output stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sink {
@@ -58,12 +56,12 @@ pub enum Sink {
     },
 }
 
-/// Who a process runs as.
+/// The user that a process runs as.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     pub uid: u32,
     pub gid: u32,
-    /// All other groups.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
 }
 
@@ -78,8 +76,8 @@ pub struct Limit {
     pub hard: u64,
 }
 
-/// The place of a worker's attempt in the coordinator's sandbox. Each is one name, not a
-/// path: a launch with a name that leads elsewhere fails.
+/// Directory and logs of a worker's attempt in the coordinator's sandbox. Each is a single path
+/// component: a launch with any other name fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptPaths {
     /// Its working directory, below `work`; it belongs to the attempt's user.
@@ -90,54 +88,48 @@ pub struct AttemptPaths {
     pub stderr: String,
 }
 
-/// Everything that a launch needs. Names are resolved: users, signals and limits are
-/// numbers, the program is a path or is looked for along `PATH` of its environment.
+/// Everything that a launch needs. Names are resolved: users, signals and limits are numbers, the
+/// program is a path or is searched along `PATH` of its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// The whole environment.
+    /// The complete environment.
     pub env: Vec<(String, String)>,
-    /// The working directory: the sandbox, or one below it. That of its home, where it has
-    /// one and this is empty.
+    /// The working directory: the sandbox, or one below it. Empty for the directory of `paths`.
     pub cwd: String,
-    /// Somebody else than the coordinator's own user.
+    /// Set for another user than the coordinator's own.
     pub credentials: Option<Credentials>,
-    /// The mask of file modes.
     pub umask: Option<u32>,
-    /// The priority.
     pub nice: Option<i32>,
     /// Limits of the kernel.
     pub limits: Vec<Limit>,
-    /// The directory of the process' logs, below the sandbox's `.logs`: its name.
+    /// The name of the process' log directory, below the sandbox's `.logs`.
     pub log: String,
-    /// Standard output.
     pub stdout: Sink,
-    /// Standard error.
     pub stderr: Sink,
-    /// Kept with the run and said again with it; means something to whoever sent it.
+    /// Stored with the run and returned with it; opaque to the coordinator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tag: String,
-    /// How much it occupies while it runs, of each thing that [`Request::Capacity`] counts.
-    /// With none it never waits.
+    /// The capacity that it occupies while it runs, for each resource of [`Request::Capacity`]. An
+    /// empty claim never waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claim: Vec<u64>,
-    /// How long it may run; then it is stopped with SIGTERM.
+    /// The maximum run time; then it is stopped with SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
     /// From that SIGTERM to SIGKILL.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub timeout_grace: Millis,
-    /// Its place, if it is a worker's attempt. The end of a run with a home means that nothing
-    /// of it is left.
+    /// Set for a worker's attempt. The end of such a run means that none of its processes is left.
     #[serde(rename = "home", default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<AttemptPaths>,
-    /// The memory that it may use, in bytes; 0 for no limit. Where the coordinator has no
-    /// control group with a memory controller nothing comes of it.
+    /// The memory limit, in bytes; 0 for none. Not enforced where the coordinator has no control
+    /// group with a memory controller.
     #[serde(default, skip_serializing_if = "is_unlimited")]
     pub memory_max: u64,
-    /// If it dies of a signal that nobody here has sent, another run of the same process goes
-    /// on with what it leaves behind. So that is left alone.
+    /// If it dies of a signal that did not come from here, another run of the same process
+    /// continues with what it leaves behind, so its leftovers are not touched.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes: bool,
 }
@@ -150,15 +142,15 @@ fn is_unlimited(amount: &u64) -> bool {
     *amount == 0
 }
 
-/// The dead-man timer's order, as it travels.
+/// The dead-man timer's order on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
     pub deadline: Mono,
     /// From SIGTERM to SIGKILL.
     pub grace: Millis,
-    /// The leader that is obeyed.
+    /// The epoch of the leader that gave it.
     pub epoch: Epoch,
-    /// The heartbeat that was answered.
+    /// The heartbeat that it answers.
     pub stamp: Stamp,
 }
 
@@ -184,7 +176,7 @@ impl From<GuardOrder> for Guard {
     }
 }
 
-/// What is kept of a worker's attempt when another coordinator takes it over.
+/// The part of a worker's attempt that another coordinator takes over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// As in [`Launch::tag`].
@@ -197,83 +189,79 @@ pub struct Attempt {
     pub timeout_grace: Millis,
 }
 
-/// From the runner, or from a worker's agent.
+/// A request of the runner, or of a worker's agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// First of all: which children the runner had before it was one. Where a coordinator has
-    /// died, what it ran may have become the runner's children too, and these are not of
-    /// the task.
+    /// Sent first: the children that the runner had before it began the task. After a coordinator
+    /// has died, its processes may have become children of the runner too, and these must be told
+    /// apart.
     Attach {
-        /// They, with everything that descends from them.
+        /// These, with all their descendants, do not belong to the task.
         spared: Vec<Identity>,
     },
-    /// How much there is of each thing that launches claim; replaces what was said before.
-    /// From the first of these on, a launch whose claim does not fit beside what runs waits,
-    /// first come first served: behind one that waits everything with a claim does. One
-    /// that claims more than there is at all runs when nothing else with a claim does.
-    Capacity {
-        /// Of each.
-        amounts: Vec<u64>,
-    },
-    /// Start a run. Answered by `Started` or `Ended`; by `Accepted` first if it has to wait,
-    /// and by `Refused` if it may not start.
+    /// Sets the capacity of each resource that launches claim; replaces an earlier one. From the
+    /// first of these on, a launch whose claim does not fit beside what runs waits, first come
+    /// first served: behind a waiting launch every launch with a claim waits. One that claims more
+    /// than the total capacity runs when nothing else with a claim does.
+    Capacity { amounts: Vec<u64> },
+    /// Start a run. Answered by `Started` or `Ended`; by `Accepted` first if it has to wait, and by
+    /// `Refused` if it may not start.
     Launch { run: RunKey, launch: Box<Launch> },
-    /// Give a run up that waits. Answered by `Refused` if it does; otherwise not at all, and
-    /// what else is said of it tells.
+    /// Withdraw a waiting run. Answered by `Refused` if it waits; otherwise not at all, since other
+    /// replies report its state.
     Withdraw { run: RunKey },
-    /// Ask a run to stop, and kill all of it after the grace. Answered by `Ended`, or by
-    /// `Unknown`. One that waits is over at once, and was never started.
+    /// Stop a run, and kill all of it after the grace. Answered by `Ended`, or by `Unknown`. A
+    /// waiting run ends at once, without being started.
     Stop {
         run: RunKey,
         /// The first signal.
         signal: i32,
         /// From it to SIGKILL.
         grace: Millis,
-        /// Why; its end says so if it dies of it.
+        /// The cause; it becomes the outcome if the run dies of it.
         #[serde(default = "requested", skip_serializing_if = "is_requested")]
         cause: KillCause,
     },
-    /// Kill whatever is left of a run that counts as over. Not answered, but nothing
-    /// after it is carried out before. One that waits is over at once, as by `Stop`.
+    /// Kill what is left of a run that counts as over. Not answered, but completed before any later
+    /// request. A waiting run ends at once, as by `Stop`.
     KillRun { run: RunKey },
-    /// Kill whatever carries the mark of a run that is neither known here nor was adopted:
-    /// what a coordinator before launched and did not live to record. Not answered, but
-    /// nothing after it is carried out before.
+    /// Kill every process that carries the mark of a run that is neither known here nor was
+    /// adopted: those that an earlier coordinator launched and did not record. Not answered, but
+    /// completed before any later request.
     KillStrays,
-    /// End every process of the task: SIGTERM first where there is a grace, and SIGKILL
-    /// after it. Answered by `Ended` for each run, then by `EverythingKilled`.
+    /// Kill every process of the task: with a grace SIGTERM first, and SIGKILL after it. Answered
+    /// by `Ended` for each run, then by `EverythingKilled`.
     KillEverything {
-        /// Not 0; comes back with the answer.
+        /// Not 0; returned with the answer.
         id: u64,
-        /// For what is not yet gone.
         grace: Millis,
     },
-    /// Try a command, as a check. Answered by `Probed`.
+    /// Run a command as a check. Answered by `Probed`.
     Probe {
         /// Chosen by the runner.
         id: u64,
         run: RunKey,
-        /// How; its output goes nowhere.
+        /// Its output is discarded.
         launch: Box<Launch>,
-        /// When it counts as failed, and is killed.
+        /// After this time it counts as failed, and is killed.
         timeout: Millis,
     },
-    /// Take a run over that was launched by a coordinator which is dead. Answered by
-    /// `Ended` in the end, or by `Unknown` if it is gone and nobody knows how.
+    /// Take over a run that was launched by a dead coordinator. Answered by `Ended` in the end, or
+    /// by `Unknown` if it is gone and its status cannot be known.
     Adopt {
         run: RunKey,
         at: Moment,
         identity: Identity,
-        /// What its launch said of it, where it is a worker's attempt.
+        /// The attributes of its launch, for a worker's attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<Box<Attempt>>,
     },
-    /// The end of this run is in the runner's log.
+    /// The end of this run is durable in the runner's log.
     Forget { run: RunKey },
     /// Move the deadline of the dead-man timer.
     Guard(Guard),
-    /// End, once everything is gone.
+    /// Terminate the coordinator.
     Exit,
 }
 
@@ -285,13 +273,13 @@ fn is_requested(cause: &KillCause) -> bool {
     *cause == KillCause::Requested
 }
 
-/// What a run has used, as the kernel counts it: its first process, with all that it and
-/// they have waited for.
+/// Resources used by a run, as counted by the kernel: its first process, with all descendants that
+/// were waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time, of the user and of the kernel.
+    /// User and system processor time.
     pub cpu: Millis,
-    /// The most memory that one of its processes had in use, in bytes.
+    /// The peak memory of one of its processes, in bytes.
     pub memory_peak: u64,
 }
 
@@ -300,16 +288,16 @@ pub struct RunEnd {
     pub run: RunKey,
     pub at: Moment,
     pub outcome: Outcome,
-    /// When it was started, if it was.
+    /// `None` if it was never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Moment>,
-    /// What it used, if anybody counted.
+    /// `None` if it was not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
 impl RunEnd {
-    /// The end of a run that never was started.
+    /// The end of a run that was never started.
     #[must_use]
     pub fn unstarted(run: RunKey, at: Moment, outcome: Outcome) -> Self {
         Self {
@@ -322,7 +310,7 @@ impl RunEnd {
     }
 }
 
-/// A run as the coordinator knows it.
+/// The state of a run, as the coordinator knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownRun {
     pub run: RunKey,
@@ -330,8 +318,8 @@ pub struct KnownRun {
     pub started: Option<(Moment, Identity)>,
     /// Its end, if it is over.
     pub ended: Option<RunEnd>,
-    /// It was accepted and is not started yet. From the log of a coordinator that is dead,
-    /// this says that nobody has seen it start.
+    /// It was accepted and is not started yet. In the log of a dead coordinator: its start was not
+    /// recorded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waiting: bool,
     /// [`Launch::tag`].
@@ -339,28 +327,26 @@ pub struct KnownRun {
     pub tag: String,
 }
 
-/// From the coordinator.
+/// A reply of the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// First of all: everything that it knows and was not told to forget.
+    /// Sent first: the full state, without runs that were forgotten.
     Hello {
         /// [`VERSION`] of the coordinator.
         version: u32,
         mark: String,
-        /// Its number.
         pid: u32,
         /// The dead-man timer has fired: nothing is launched any more.
         fired: bool,
-        /// The runs.
         runs: Vec<KnownRun>,
         /// The order of the dead-man timer that is in force.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         guard: Option<Guard>,
     },
-    /// A run waits for what it claims.
+    /// A run waits for capacity.
     Accepted { run: RunKey },
-    /// A run's process is there.
+    /// A run's process was started.
     Started {
         run: RunKey,
         at: Moment,
@@ -368,20 +354,20 @@ pub enum Reply {
     },
     /// A run is over, or could not be launched.
     Ended(RunEnd),
-    /// There is no such run here, or nobody knows how it ended.
+    /// There is no such run here, or its exit status cannot be known.
     Unknown { run: RunKey },
-    /// It was not launched and will not be: the dead-man timer is not set or has run out, or
-    /// it waited and was withdrawn, or everything was killed meanwhile.
+    /// It was not launched and will not be: the dead-man timer is not set or has run out, or it
+    /// waited and was withdrawn, or everything was killed meanwhile.
     Refused { run: RunKey },
-    /// The dead-man timer has run out; the killing has begun.
+    /// The dead-man timer has run out; everything is being killed.
     GuardFired,
-    /// No process of the task is left, or these many could not be killed.
+    /// Every process of the task is gone, except this many that could not be killed.
     EverythingKilled {
         id: u64,
-        /// Still there: stuck in the kernel, or somebody else's.
+        /// Stuck in the kernel, or owned by another user.
         left: u32,
     },
-    /// A check was tried.
+    /// The result of a check.
     Probed {
         id: u64,
         /// It exited with 0 in time.
@@ -400,7 +386,7 @@ pub fn encode(message: &impl Serialize, out: &mut Vec<u8>) -> io::Result<()> {
     let length = out.len() - start - 4;
     if length > FRAME_BYTES_MAX {
         out.truncate(start);
-        let text = format!("a message of {length} bytes; the most is {FRAME_BYTES_MAX}");
+        let text = format!("a message has {length} bytes; the maximum is {FRAME_BYTES_MAX}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let prefix = u32::try_from(length).map_err(io::Error::other)?;
@@ -408,7 +394,7 @@ pub fn encode(message: &impl Serialize, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the first whole frame out of what was read; `None` if there is none yet.
+/// Decodes the first complete frame of `read`; `None` if there is none yet.
 ///
 /// # Errors
 /// If it is too long, or not a message.
@@ -418,7 +404,7 @@ pub fn decode<T: DeserializeOwned>(read: &[u8]) -> io::Result<Option<(T, usize)>
     };
     let length = u32::from_le_bytes(*prefix) as usize;
     if length > FRAME_BYTES_MAX {
-        let text = format!("a frame of {length} bytes; the most is {FRAME_BYTES_MAX}");
+        let text = format!("a frame has {length} bytes; the maximum is {FRAME_BYTES_MAX}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     let Some(body) = read.get(4..4 + length) else {
@@ -458,9 +444,9 @@ mod tests {
         }
     }
 
-    /// What a coordinator of today's standalone tasks reads and says has not changed.
+    /// The messages of a standalone task's coordinator have not changed.
     #[test]
-    fn what_is_not_said_is_not_sent() {
+    fn defaults_are_not_sent() {
         let launch = serde_json::to_value(Launch::default()).expect("JSON");
         let fields = launch.as_object().expect("an object");
         assert_eq!(fields.len(), 10, "{fields:?}");

@@ -7,50 +7,46 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DamageKind {
-    /// The header is not as it was written.
+    /// The header fails its checksum.
     Header,
-    /// The bytes are no record.
     NoRecord,
-    /// A whole record is there, but not the one whose turn it is.
+    /// A complete record, but not the next one in sequence.
     OutOfOrder {
-        /// Its number.
         found: u64,
     },
 }
 
-/// Where the damaged file is now.
+/// What was done with the damaged file.
 #[derive(Clone, Debug)]
 pub enum Quarantine {
-    /// Where it was: it was only read.
+    /// It was only read.
     Untouched,
     /// Set aside under this name.
     Moved(PathBuf),
-    /// Where it was: it could not be set aside.
+    /// It could not be set aside.
     Failed(Arc<io::Error>),
 }
 
-/// A log with something wrong in it and whole records behind that.
+/// A log with something wrong in it and complete records after that.
 #[derive(Clone, Debug)]
 pub struct Damage {
-    /// The log.
     pub path: PathBuf,
-    /// Where the file is now.
     pub quarantine: Quarantine,
     pub kind: DamageKind,
-    /// The first wrong byte, or the begin of the record that holds it.
+    /// The first wrong byte, or the start of the record that holds it.
     pub offset: u64,
     /// The number of the record that should begin there.
     pub sequence: u64,
-    /// Whole records before it.
+    /// Complete records before it.
     pub records_before: u64,
-    /// Whole records behind it.
+    /// Complete records after it.
     pub records_after: u64,
-    /// Where the first of those begins.
+    /// The offset of the first of those.
     pub resumes_at: Option<u64>,
 }
 
 impl Damage {
-    /// The file as it is called now.
+    /// The current path of the file.
     #[must_use]
     pub fn file(&self) -> &Path {
         match &self.quarantine {
@@ -77,7 +73,7 @@ impl fmt::Display for Damage {
         write!(
             f,
             "; {} before that and {} after it",
-            whole_records(self.records_before),
+            record_count(self.records_before),
             self.records_after
         )?;
         if let Some(resumes_at) = self.resumes_at {
@@ -98,14 +94,14 @@ impl fmt::Display for Damage {
         write!(
             f,
             " A killed process does not do this: look for a loss of power, a failing disk, or \
-             somebody who wrote to the file. `baton local read {}` shows what comes before the \
+             another program that wrote to the file. `baton local read {}` shows what comes before the \
              damage. To go on, put a good copy back as {path}, or run the task again under a new id.",
             self.file().display()
         )
     }
 }
 
-fn whole_records(count: u64) -> String {
+fn record_count(count: u64) -> String {
     match count {
         1 => "1 whole record".to_owned(),
         _ => format!("{count} whole records"),

@@ -1,4 +1,4 @@
-//! What can go wrong with a log, in words that a person can act on.
+//! Errors of a log.
 
 use std::error::Error;
 use std::fmt;
@@ -9,13 +9,12 @@ use std::sync::Arc;
 use super::damage::Damage;
 use super::format::{HEADER_BYTES, Kind, VERSION};
 
-/// Why a log cannot be used. It can be cloned, because a log that has failed gives
-/// the same error for ever.
+/// An error of a log. It can be cloned, because a log that has failed returns the same error for
+/// ever.
 #[derive(Clone, Debug)]
 pub enum LogError {
     /// The operating system refused.
     Io {
-        /// The file or directory.
         path: PathBuf,
         /// What was tried, as in "cannot …".
         doing: &'static str,
@@ -32,7 +31,7 @@ pub enum LogError {
         /// The file.
         path: PathBuf,
     },
-    /// Of a version that this program does not know.
+    /// An unknown format version.
     Version {
         /// The file.
         path: PathBuf,
@@ -42,13 +41,13 @@ pub enum LogError {
     WrongKind {
         /// The file.
         path: PathBuf,
-        /// What it is; `None` for a kind that this program does not know.
+        /// `None` for an unknown kind.
         found: Option<Kind>,
         wanted: Kind,
     },
-    /// Something is wrong, with whole records behind it.
+    /// Something is wrong, with complete records after it.
     Damaged(Box<Damage>),
-    /// A record is as it was written, but means nothing to this program.
+    /// A record is intact, but cannot be decoded.
     Undecodable {
         /// The file.
         path: PathBuf,
@@ -57,13 +56,13 @@ pub enum LogError {
         sequence: u64,
         source: Arc<serde_json::Error>,
     },
-    /// A record that cannot be written as JSON. Nothing was written.
+    /// A record that cannot be encoded as JSON. Nothing was written.
     Unencodable {
         /// The file.
         path: PathBuf,
         source: Arc<serde_json::Error>,
     },
-    /// A record that is longer than a record may be. Nothing was written.
+    /// A record that exceeds the maximum length. Nothing was written.
     TooLong {
         /// The file.
         path: PathBuf,
@@ -81,7 +80,7 @@ impl LogError {
         }
     }
 
-    /// What the operating system said, if it was that.
+    /// The kind of OS error, if it was one.
     #[must_use]
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
@@ -90,7 +89,7 @@ impl LogError {
         }
     }
 
-    /// No room: the disk is full, or the user's share of it.
+    /// True if the disk, or the user's quota, is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(

@@ -1,8 +1,8 @@
-//! The bytes of a log: its header and its records, one at a time.
+//! The byte format of a log: its header and its records.
 //!
-//! No record can begin inside the body of another. A body is JSON as `serde_json`
-//! writes it, which has no control characters, while the highest byte of every length is
-//! one. The search for records behind damage rests on this.
+//! No record can begin inside the body of another. A body is JSON as `serde_json` writes it, which
+//! has no control characters, while the highest byte of every length is one. The search for records
+//! after damage relies on this.
 
 use std::fmt;
 use std::io;
@@ -13,20 +13,20 @@ use serde::Serialize;
 
 use super::error::LogError;
 
-/// The version of the format that is written, and the only one there is.
+/// The format version that is written, and the only one so far.
 pub const VERSION: u32 = 1;
 
-/// The longest body. A task may hold 64 MiB of text, of which JSON makes six times as
+/// The maximum length of a body. A task may hold 64 MiB of text, which JSON expands to six times as
 /// much at worst. Below 2^29, so that the highest byte of a length is below a space.
 pub const RECORD_BYTES_MAX: usize = (1 << 29) - 1;
 
-/// The first byte is no text, and the line end shows a copy that was taken for text.
+/// The first byte is not text, and the line end detects a copy in text mode.
 const MAGIC: [u8; 8] = *b"\xbabaton\r\n";
 
 /// Magic, version, kind, first sequence, CRC.
 pub(super) const HEADER_BYTES: usize = 28;
 
-/// No log begins beyond this; a million records a second take 290,000 years.
+/// The maximum first sequence number; a million records a second take 290,000 years.
 const FIRST_MAX: u64 = u64::MAX / 2;
 
 /// Length, CRC, sequence.
@@ -68,14 +68,14 @@ impl fmt::Display for Kind {
 pub(super) enum Header {
     /// Too short to hold one.
     Short,
-    /// Something else than a log.
+    /// Not a log.
     Foreign,
-    /// A log's, but not as it was written.
+    /// The checksum is wrong.
     Damaged,
-    /// Of a version that this program does not know.
+    /// An unknown format version.
     Unknown(u32),
     Whole {
-        /// `None` for one that this program does not know.
+        /// `None` for an unknown kind.
         kind: Option<Kind>,
         /// The number of the first record.
         first: u64,
@@ -116,7 +116,7 @@ pub(super) fn read_header(bytes: &[u8]) -> Header {
     }
 }
 
-/// A whole record, somewhere in a log.
+/// A complete record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) sequence: u64,
@@ -124,13 +124,13 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// In the file.
+    /// Its length in the file.
     pub(super) const fn bytes(&self) -> usize {
         HEAD_BYTES + self.body.len()
     }
 }
 
-/// Appends a record to `out`, which is as before if that fails.
+/// Appends a record to `out`, which is unchanged on failure.
 pub(super) fn write_record<T: Serialize>(
     path: &Path,
     sequence: u64,
@@ -162,9 +162,8 @@ pub(super) fn write_record<T: Serialize>(
     Ok(())
 }
 
-/// The record that begins at `offset`, if a whole one does and its number is one of
-/// these. The number is looked at first: almost everything that is no record fails
-/// there, at no cost.
+/// The record that starts at `offset`, if a complete one does and its number is in range. The
+/// number is checked first: almost everything that is no record fails there, at no cost.
 pub(super) fn record_at(
     bytes: &[u8],
     offset: usize,
@@ -192,7 +191,7 @@ fn record_crc(length: u32, sequence: u64, body: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, body)
 }
 
-/// Takes no more than a record may hold, so that a huge one costs no more memory.
+/// Accepts no more than the maximum length, so that a huge record costs no more memory.
 struct Bounded<'a> {
     out: &'a mut Vec<u8>,
     left: usize,

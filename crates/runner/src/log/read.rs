@@ -1,4 +1,4 @@
-//! Reading a log without changing it, also while somebody appends to it.
+//! Reading a log without changing it, also while a runner appends to it.
 
 use std::fs;
 use std::path::Path;
@@ -16,12 +16,12 @@ pub struct RecoveredLog<T> {
     pub records: Vec<T>,
     /// The number of the first; the others follow without a gap.
     pub first_sequence: u64,
-    /// Bytes after the last record that are none: written in part when somebody died,
-    /// or, while somebody appends, about to become one.
+    /// Bytes after the last record that are no record: a partial write of a process that died, or,
+    /// while a writer appends, a record in progress.
     pub torn_bytes: u64,
 }
 
-/// Reads a log, up to a torn tail if it has one. For commands that only look.
+/// Reads a log, up to a torn tail if it has one. For read-only commands.
 ///
 /// # Errors
 /// If it cannot be read, is no log of this kind, or is damaged.
@@ -32,8 +32,8 @@ pub fn read<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<RecoveredLog
     }
 }
 
-/// Like [`read()`], but of a damaged log it gives what comes before the damage, and the
-/// report. For looking at a log that was set aside; nothing may act on it.
+/// Like [`read()`], but returns the records before the damage of a damaged log, and the report. For
+/// inspecting a log that was set aside; nothing may act on it.
 ///
 /// # Errors
 /// If it cannot be read or is no log of this kind.
@@ -45,15 +45,15 @@ pub fn salvage<T: DeserializeOwned>(
     salvage_from(load, path, kind)
 }
 
-/// [`salvage`], with whatever `load` gives for the file.
+/// [`salvage`], with the bytes that `load` returns for the file.
 pub(super) fn salvage_from<T: DeserializeOwned>(
     mut load: impl FnMut() -> Result<Vec<u8>, LogError>,
     path: &Path,
     kind: Kind,
 ) -> Result<(RecoveredLog<T>, Option<Damage>), LogError> {
     let mut bytes = load()?;
-    // Whoever opens the log to append may cut a torn tail and write over its place
-    // between two of our reads. The mixture looks like damage, but only once.
+    // A writer that opens the log may truncate a torn tail and overwrite it between two of our
+    // reads. The mixture looks like damage, but only once.
     if let Tail::Damaged(_) = scan(path, &bytes, kind)?.tail {
         bytes = load()?;
     }

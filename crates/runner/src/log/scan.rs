@@ -1,4 +1,4 @@
-//! What the bytes of a log are: records, then nothing, a torn tail, or damage.
+//! Classifying the bytes of a log: records, then nothing, a torn tail, or damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use super::error::LogError;
 use super::format::{self, HEAD_BYTES, HEADER_BYTES, Header, Kind, Record};
 use super::read::RecoveredLog;
 
-/// What comes after the last good record.
+/// What follows the last good record.
 #[derive(Debug)]
 pub(super) enum Tail {
     /// The end of the file.
     Clean,
-    /// So many bytes, and no record among them.
+    /// This many bytes, without a record among them.
     Torn(u64),
-    /// Something that is wrong, and records behind it.
+    /// Damage, with records after it.
     Damaged(Box<Damage>),
 }
 
-/// A log, looked through.
+/// The result of scanning a log.
 #[derive(Debug)]
 pub(super) struct Scan<'a> {
     pub(super) first: u64,
@@ -31,7 +31,7 @@ pub(super) struct Scan<'a> {
     pub(super) tail: Tail,
 }
 
-/// Looks through a whole file.
+/// Scans a whole file.
 pub(super) fn scan<'a>(path: &Path, bytes: &'a [u8], kind: Kind) -> Result<Scan<'a>, LogError> {
     let owned = || path.to_owned();
     match format::read_header(bytes) {
@@ -63,12 +63,12 @@ pub(super) fn scan<'a>(path: &Path, bytes: &'a [u8], kind: Kind) -> Result<Scan<
 }
 
 impl Scan<'_> {
-    /// The number of the last good record, or the one before the first.
+    /// The number of the last good record, or of the one before the first.
     pub(super) const fn last(&self) -> u64 {
         self.first - 1 + self.records.len() as u64
     }
 
-    /// The good records, as what they stand for.
+    /// Decodes the good records.
     pub(super) fn decode<T: DeserializeOwned>(
         &self,
         path: &Path,
@@ -115,8 +115,8 @@ fn tail(path: &Path, bytes: &[u8], end: usize, next: u64, before: u64) -> Tail {
     if left == 0 {
         return Tail::Clean;
     }
-    // A number far above what this file has room for is chance, not a record. One
-    // below `next` is of another log, or a repetition, and must not be cut off either.
+    // A number far above what this file has room for is chance, not a record. A record numbered
+    // below `next` is from another log, or a repetition, and must not be truncated either.
     let greatest = next + (left / HEAD_BYTES) as u64;
     let after = survivors(bytes, end, 1..=greatest);
     let Some(resumed) = after.first else {
@@ -130,7 +130,7 @@ fn tail(path: &Path, bytes: &[u8], end: usize, next: u64, before: u64) -> Tail {
     Tail::Damaged(damage(path, kind, end as u64, next, before, after))
 }
 
-/// Whole records behind the first wrong byte.
+/// Complete records after the first wrong byte.
 struct Survivors {
     count: u64,
     /// Offset and number of the first.

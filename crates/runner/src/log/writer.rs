@@ -15,17 +15,16 @@ use super::format::{self, Kind, RECORD_BYTES_MAX};
 use super::read::RecoveredLog;
 use super::scan::{Tail, scan};
 
-/// How many damaged logs of one name are kept beside it. Each was a person's matter, so
-/// nobody gets there by accident.
+/// The maximum number of damaged logs of one name. An operator handles each, so the limit is not
+/// reached by accident.
 const DAMAGED_MAX: u32 = 1_000;
-/// Room for a record of the usual length.
+/// The expected length of a record.
 const RECORD_BYTES_USUAL: usize = 256;
 
-/// A log that is open for appending. After an [`LogError::Io`] of [`Self::append`] or
-/// [`Self::sync`] it never writes again: every later call gives that same error.
+/// A log that is open for appending. After a [`LogError::Io`] of [`Self::append`] or [`Self::sync`]
+/// it never writes again: every later call returns that same error.
 ///
-/// A record is safe from `kill -9` once it is appended, and from a loss of power
-/// once it is synced.
+/// A record survives `kill -9` once it is appended, and a power failure once it is synced.
 #[derive(Debug)]
 pub struct Log {
     disk: Box<dyn Disk>,
@@ -40,9 +39,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// Makes a log that holds these records, in place of a file of that name. It is
-    /// durable, as is its name; if this fails, whatever was there is still there, unless
-    /// only the last step failed, the sync of the directory.
+    /// Creates a log with these records, replacing a file of that name. The log and its name are
+    /// durable; on failure the earlier file is still there, unless only the last step failed, the
+    /// sync of the directory.
     ///
     /// # Errors
     /// If it cannot be written, or a record is too long.
@@ -50,12 +49,12 @@ impl Log {
         Self::create_on(Box::new(RealDisk), path, kind, first)
     }
 
-    /// Opens a log and gives what it holds. A torn tail is cut off, and everything
-    /// that is left is durable. A damaged file is set aside as `NAME.damaged-N`.
+    /// Opens a log and returns its records. A torn tail is truncated, and everything that is left
+    /// is durable. A damaged file is set aside as `NAME.damaged-N`.
     ///
     /// # Errors
-    /// If it cannot be read, is no log of this kind, is damaged, or holds a record that
-    /// is no `T`. Only a damaged log is touched then.
+    /// If it cannot be read, is no log of this kind, is damaged, or holds a record that is no `T`.
+    /// Only a damaged log is renamed then.
     pub fn open<T: DeserializeOwned>(
         path: &Path,
         kind: Kind,
@@ -63,12 +62,12 @@ impl Log {
         Self::open_on(Box::new(RealDisk), path, kind)
     }
 
-    /// Appends all of these with one write, and gives the number of the last. If that
-    /// fails on the way, the next [`Self::open`] finds none or the first few of them.
+    /// Appends all of these with one write, and returns the number of the last. After a failed
+    /// write, the next [`Self::open`] finds none or the first few of them.
     ///
     /// # Errors
-    /// If the log has failed, or fails now; or if a record is too long or cannot be
-    /// JSON, in which case nothing is written and the log is as good as before.
+    /// If the log has failed, or fails now; or if a record is too long or cannot be JSON, in which
+    /// case nothing is written and the log stays usable.
     pub fn append<T: Serialize>(&mut self, records: &[T]) -> Result<u64, LogError> {
         self.check()?;
         let mut bytes = Vec::with_capacity(records.len() * RECORD_BYTES_USUAL);
@@ -99,16 +98,15 @@ impl Log {
             .map_err(|error| self.fail(LogError::io(&self.path, "sync", error)))
     }
 
-    /// Compacts: puts a log that begins with these records in the place of this one. They
-    /// are numbered after the last one, and appending goes on behind them. They are
-    /// durable.
+    /// Compacts: replaces this log by one that starts with these records. They are numbered after
+    /// the last one, are durable, and appending continues after them.
     ///
     /// # Errors
-    /// If the log has failed, or the new one cannot be made; this one is then intact
-    /// and can be used, unless the error came after the exchange: that one stays.
+    /// If the log has failed, or the new one cannot be created; this one is then intact and usable,
+    /// unless the error came after the rename: that error is permanent.
     pub fn replace<T: Serialize>(&mut self, first: &[T]) -> Result<(), LogError> {
         self.check()?;
-        let new = New {
+        let new = NewFile {
             path: &self.path,
             kind: self.kind,
             last: self.last,
@@ -122,13 +120,13 @@ impl Log {
         sync_parent(self.disk.as_mut(), &self.path).map_err(|error| self.fail(error))
     }
 
-    /// Its length, from which to decide when to compact.
+    /// Its length in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many records this file has.
+    /// The number of records in this file.
     #[must_use]
     pub const fn records(&self) -> u64 {
         self.records
@@ -140,7 +138,7 @@ impl Log {
         self.last
     }
 
-    /// The error that has stopped it, if one has.
+    /// The error that has stopped the log.
     #[must_use]
     pub const fn failure(&self) -> Option<&LogError> {
         self.failed.as_ref()
@@ -158,7 +156,7 @@ impl Log {
         kind: Kind,
         first: &[T],
     ) -> Result<Self, LogError> {
-        let new = New {
+        let new = NewFile {
             path,
             kind,
             last: 0,
@@ -197,8 +195,8 @@ impl Log {
         if recovered.torn_bytes > 0 {
             disk.truncate(&file, end).map_err(io_error("truncate"))?;
         }
-        // Also where nothing was torn: the life before may have died between its append
-        // and its sync, and whoever reads the records now acts on them.
+        // Also without a torn tail: the runner before may have died between its append and its
+        // sync, and the reader now acts on the records.
         disk.sync(&file).map_err(io_error("sync"))?;
         let log = Self {
             disk,
@@ -224,18 +222,17 @@ impl Log {
     }
 }
 
-/// A file that is about to take the place of a log, or to become the first one there.
-struct New<'a> {
+/// A new file for the path of a log.
+struct NewFile<'a> {
     path: &'a Path,
     kind: Kind,
     last: u64,
     record_bytes_max: usize,
 }
 
-impl New<'_> {
-    /// Makes the file beside its place and moves it there. If that fails, what is in
-    /// its place is as before. The directory is left to the caller, to whom an error
-    /// from there on means something else.
+impl NewFile<'_> {
+    /// Writes the file under a temporary name and renames it. On failure the earlier file is
+    /// unchanged. The caller syncs the directory, since an error there has another meaning for it.
     fn put<T: Serialize>(&self, disk: &mut dyn Disk, first: &[T]) -> Result<(File, u64), LogError> {
         let mut bytes = Vec::new();
         format::write_header(self.kind, self.last + 1, &mut bytes);
@@ -246,30 +243,31 @@ impl New<'_> {
             self.record_bytes_max,
             &mut bytes,
         )?;
-        let beside = with_suffix(self.path, ".new");
-        match disk.remove(&beside) {
-            // A creation that was cut short by a crash.
+        let temporary = with_suffix(self.path, ".new");
+        match disk.remove(&temporary) {
+            // Left by a creation that a crash interrupted.
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(LogError::io(&beside, "remove", error)),
+            Err(error) => return Err(LogError::io(&temporary, "remove", error)),
         }
-        match self.write(disk, &beside, &bytes) {
+        match self.write(disk, &temporary, &bytes) {
             Ok(file) => Ok((file, bytes.len() as u64)),
             Err(error) => {
-                // Only to free the room at once. The error above is the one to tell, and
-                // a file that stays is removed by the next attempt.
-                let _ = disk.remove(&beside);
+                // Only to free the space at once. The error above is the one to report, and a
+                // remaining file is removed by the next attempt.
+                let _ = disk.remove(&temporary);
                 Err(error)
             }
         }
     }
 
-    fn write(&self, disk: &mut dyn Disk, beside: &Path, bytes: &[u8]) -> Result<File, LogError> {
-        let io_error = |doing| move |error| LogError::io(beside, doing, error);
-        let mut file = disk.create(beside).map_err(io_error("create"))?;
+    fn write(&self, disk: &mut dyn Disk, temporary: &Path, bytes: &[u8]) -> Result<File, LogError> {
+        let io_error = |doing| move |error| LogError::io(temporary, doing, error);
+        let mut file = disk.create(temporary).map_err(io_error("create"))?;
         write_all(disk, &mut file, bytes).map_err(io_error("write"))?;
         disk.sync(&file).map_err(io_error("sync"))?;
-        disk.rename(beside, self.path).map_err(io_error("rename"))?;
+        disk.rename(temporary, self.path)
+            .map_err(io_error("rename"))?;
         Ok(file)
     }
 }
@@ -293,7 +291,7 @@ fn write_all(disk: &mut dyn Disk, file: &mut File, mut bytes: &[u8]) -> io::Resu
         match disk.write(file, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
-            // Nothing was tried yet, so this is no second try.
+            // Nothing was written, so this is not a second attempt.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -301,10 +299,10 @@ fn write_all(disk: &mut dyn Disk, file: &mut File, mut bytes: &[u8]) -> io::Resu
     Ok(())
 }
 
-/// The last file that was set aside from this place, if one was.
+/// The last file that was set aside for this path, if any.
 ///
 /// # Errors
-/// If that cannot be told.
+/// If the directory cannot be read.
 pub fn set_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut last = None;
     for number in 1..=DAMAGED_MAX {
@@ -318,7 +316,7 @@ pub fn set_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(last)
 }
 
-/// Moves a damaged log out of the way, and says in the report what became of it.
+/// Sets a damaged log aside, and adds the result to the report.
 fn quarantine(disk: &mut dyn Disk, mut damage: Box<Damage>) -> Box<Damage> {
     let path = damage.path.clone();
     let moved = free_name(&path).and_then(|to| {
@@ -327,8 +325,8 @@ fn quarantine(disk: &mut dyn Disk, mut damage: Box<Damage>) -> Box<Damage> {
     });
     damage.quarantine = match moved {
         Ok(to) => {
-            // If this fails, a loss of power may bring the old name back. Then the
-            // damage is found again, and that is all.
+            // If this fails, a power failure may restore the old name. Then the damage is only
+            // found again.
             let _ = disk.sync_directory(parent(&path));
             Quarantine::Moved(to)
         }
@@ -337,8 +335,7 @@ fn quarantine(disk: &mut dyn Disk, mut damage: Box<Damage>) -> Box<Damage> {
     damage
 }
 
-/// The first that is not taken. Nobody else takes one: the caller holds the lock of
-/// the task.
+/// The first free name. There is no race: the caller holds the lock of the task.
 fn free_name(path: &Path) -> io::Result<PathBuf> {
     for number in 1..=DAMAGED_MAX {
         let name = with_suffix(path, &format!(".damaged-{number}"));
@@ -348,7 +345,7 @@ fn free_name(path: &Path) -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     }
-    let text = format!("{DAMAGED_MAX} damaged logs are there already; remove some");
+    let text = format!("{DAMAGED_MAX} damaged logs exist already; remove some");
     Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
 }
 

@@ -64,7 +64,7 @@ fn a_header_without_a_first_number_is_damaged() {
 #[test]
 fn a_file_that_is_no_log_is_refused_and_not_touched() {
     let dir = LogDir::new();
-    let text = b"something else that somebody keeps here".repeat(3);
+    let text = b"something else that a user keeps here".repeat(3);
     dir.put(&text);
     let error = error_of(dir.open());
     assert!(matches!(error, LogError::NotALog { .. }), "{error}");
@@ -99,7 +99,7 @@ fn a_whole_record_that_means_nothing_is_refused_and_not_touched() {
     let dir = LogDir::new();
     let notes = notes(3);
     let mut bytes = dir.log_of(&notes);
-    // Even a torn tail is left to whoever understands the records.
+    // Even a torn tail is left to a version that can decode the records.
     bytes.extend_from_slice(b"torn");
     dir.put(&bytes);
     let error = error_of(Log::open::<u32>(&dir.path(), Kind::Runner));
