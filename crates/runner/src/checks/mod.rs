@@ -1,29 +1,28 @@
-//! Readiness and health: when to try, and what to make of the result.
+//! Readiness and health checks: scheduling and verdicts.
 //!
-//! A machine without IO. The driver starts the checks of a run with it, carries out
-//! what [`Checks::due`] hands out, and brings back what came of it.
+//! A state machine without IO. The driver starts the checks of a run here, sends the probes of
+//! [`Checks::due`], and returns their results.
 //!
 //! ```text
-//!   start ──delay──▶ try ──result──▶ count ──interval──▶ try …
-//!                     └─ no answer ─▶ counts as failed
+//!   start ──delay──▶ probe ──result──▶ count ──interval──▶ probe …
+//!                      └── no answer ──▶ counts as failed
 //! ```
 //!
-//! * A check has at most one try under way. The next one begins `interval` after the
-//!   end of the one before, so a slow probe is never piled up.
-//! * Readiness: a run is ready after `successes_min` good tries in a row. That is said
-//!   once, and the check is over. Failing is normal until then, however often: it
-//!   only keeps the run unready, and `failures_max` means nothing here. What may not
-//!   take for ever has a `timeout` or a health check.
-//! * Health: a run is unwell when more than `failures_max` tries in a row have
-//!   failed. That is said once, and the check is over: the run is stopped for it. One
-//!   good try ends a row of failures; `successes_min` means nothing here.
-//! * Health is not tried before the run is ready, where readiness is checked.
-//! * Rows of tries are not kept on disk. Another life of the runner counts from zero,
-//!   so that only what it has seen itself can stop a run.
-//! * What is idle costs nothing: all work is in what is due.
+//! * A check has at most one probe in flight. The next one starts `interval` after the end of the
+//!   one before, so slow probes never pile up.
+//! * Readiness: a run is ready after `successes_min` successful probes in a row. That is reported
+//!   once, and the check is over. Failing is normal until then, however often: it only keeps the
+//!   run unready, and `failures_max` does not apply. A `timeout` or a health check bounds the wait.
+//! * Health: a run is unhealthy when more than `failures_max` probes in a row have failed. That is
+//!   reported once, and the check is over: the run is stopped for it. One success ends a row of
+//!   failures; `successes_min` does not apply.
+//! * Health is not probed before the run is ready, where readiness is checked.
+//! * Counts are not stored on disk. A restarted runner counts from zero, so that only probes of its
+//!   own can stop a run.
+//! * An idle check costs nothing: all work is in what is due.
 //!
-//! How a try is carried out is told in `coordinator` and `helpers`; what follows from
-//! a verdict is decided by `baton_core::plan`.
+//! Probes are executed by `coordinator` and `helpers`; `baton_core::plan` decides what follows from
+//! a verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,14 +31,14 @@ use baton_model::time::{Millis, Mono};
 
 use crate::wire::RunKey;
 
-/// For how long after its timeout the answer to a try is waited for. Whoever carries
-/// it out ends it at its timeout and says so; no answer means that the answer was lost.
+/// The time after its timeout that the answer to a probe is waited for. The coordinator ends a
+/// probe at its timeout and reports it; no answer means that it was lost.
 pub const ANSWER_SLACK: Millis = Millis::from_secs(5);
 
 /// Ids in one millisecond, before they run into those of the next.
 const IDS_PER_MILLI: u64 = 1 << 16;
 
-/// What a check is for.
+/// The kind of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purpose {
     /// Whether the run is ready.
@@ -48,11 +47,11 @@ pub enum Purpose {
     Health,
 }
 
-/// Something to try now.
+/// A probe to send now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Try {
-    /// Names it in its result. Never given twice within one boot of the host, so that
-    /// an answer to an earlier life of the runner is not taken for one to this.
+pub struct ProbeRequest {
+    /// Identifies its result. Unique within one boot of the host, so that an answer to an earlier
+    /// runner is not taken for one to this.
     pub id: u64,
     pub run: RunKey,
     pub purpose: Purpose,
@@ -60,21 +59,21 @@ pub struct Try {
     pub timeout: Millis,
 }
 
-/// What has become clear about a run.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is ready.
     Ready(RunKey),
-    /// It is unwell, and has to be stopped.
+    /// It is unhealthy, and must be stopped.
     Unhealthy(RunKey),
 }
 
-/// What [`Checks::due`] found.
+/// The result of [`Checks::due`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
-    /// To be tried now.
-    pub tries: Vec<Try>,
-    /// What follows from tries that were never answered.
+pub struct DueChecks {
+    /// The probes to send now.
+    pub requests: Vec<ProbeRequest>,
+    /// Verdicts from probes that were never answered.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -88,8 +87,8 @@ pub struct Checks {
     states: BTreeMap<Key, State>,
     /// The `timer` of each state that has one.
     timers: BTreeSet<(Mono, Key)>,
-    /// Tries without a result.
-    open: BTreeMap<u64, Key>,
+    /// Probes without a result.
+    in_flight: BTreeMap<u64, Key>,
     last_id: u64,
 }
 
@@ -98,21 +97,21 @@ type Key = (RunKey, Purpose);
 #[derive(Clone, Debug)]
 struct State {
     check: Check,
-    /// The first try, at the earliest.
+    /// The earliest time of the first probe.
     first: Mono,
-    /// Of the next try, or of the end of the one under way; `None` while it waits
-    /// for the run to become ready.
+    /// The time of the next probe, or the deadline of the one in flight; `None` while it waits for
+    /// the run to become ready.
     timer: Option<Mono>,
-    /// The try under way.
-    open: Option<u64>,
-    /// How many tries in a row came out alike, and how.
+    /// The probe in flight.
+    in_flight: Option<u64>,
+    /// The number of equal results in a row, and the result.
     row: u32,
     well: bool,
 }
 
 impl Checks {
-    /// Begins the checks of a run whose process is there since `started`, or begins
-    /// them anew. `ready` if it has passed its readiness check in an earlier life of the runner.
+    /// Starts or restarts the checks of a run whose process has run since `started`. `ready` if it
+    /// has passed its readiness check under an earlier runner.
     pub fn start(
         &mut self,
         now: Mono,
@@ -137,23 +136,23 @@ impl Checks {
         }
     }
 
-    /// Ends the checks of a run; what is under way for it no longer matters.
+    /// Ends the checks of a run; a probe in flight is ignored.
     pub fn stop(&mut self, run: RunKey) {
         self.end((run, Purpose::Ready));
         self.end((run, Purpose::Health));
     }
 
-    /// When [`Self::due`] has something to do.
+    /// The time at which [`Self::due`] has something to do.
     #[must_use]
     pub fn next_due(&self) -> Option<Mono> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// What is to be tried now, and what follows from tries without an answer.
-    pub fn due(&mut self, now: Mono) -> Due {
-        let mut due = Due::default();
-        // What is given up is tried again after its interval, which may be none: only
-        // the timers that are due on entry are looked at.
+    /// Returns the probes to send now, and the verdicts from unanswered ones.
+    pub fn due(&mut self, now: Mono) -> DueChecks {
+        let mut due = DueChecks::default();
+        // An unanswered probe is repeated after its interval, which may be zero: only the timers
+        // that are due on entry are handled.
         let keys: Vec<Key> = self
             .timers
             .iter()
@@ -161,44 +160,48 @@ impl Checks {
             .map(|(_, key)| *key)
             .collect();
         for key in keys {
-            if self.states.get(&key).is_some_and(|it| it.open.is_some()) {
+            if self
+                .states
+                .get(&key)
+                .is_some_and(|it| it.in_flight.is_some())
+            {
                 due.verdicts.extend(self.count(now, key, false));
             } else {
-                due.tries.extend(self.begin_try(now, key));
+                due.requests.extend(self.start_probe(now, key));
             }
         }
         due
     }
 
-    /// Takes in how a try came out. Nothing follows from a try that is not under way:
-    /// one that was given up, or whose run is over.
+    /// Takes the result of a probe. Results of probes that are not in flight are ignored: those
+    /// given up, or whose run is over.
     pub fn result(&mut self, now: Mono, id: u64, well: bool) -> Option<Verdict> {
-        let key = *self.open.get(&id)?;
+        let key = *self.in_flight.get(&id)?;
         self.count(now, key, well)
     }
 
-    /// Nobody will answer the tries under way: whoever carried them out is gone. They
-    /// count neither way and are tried again at once.
-    pub fn forget_tries(&mut self, now: Mono) {
-        for key in std::mem::take(&mut self.open).into_values() {
+    /// Drops the probes in flight: the coordinator that ran them is gone. They count neither way
+    /// and are repeated at once.
+    pub fn reset_in_flight(&mut self, now: Mono) {
+        for key in std::mem::take(&mut self.in_flight).into_values() {
             if let Some(state) = self.states.get_mut(&key) {
-                state.open = None;
+                state.in_flight = None;
             }
             self.arm(key, Some(now));
         }
     }
 
-    fn begin_try(&mut self, now: Mono, key: Key) -> Option<Try> {
+    fn start_probe(&mut self, now: Mono, key: Key) -> Option<ProbeRequest> {
         let least = now.0.saturating_mul(IDS_PER_MILLI);
         let id = self.last_id.saturating_add(1).max(least);
         let state = self.states.get_mut(&key)?;
         let (probe, timeout) = (state.check.probe.clone(), state.check.timeout);
-        state.open = Some(id);
+        state.in_flight = Some(id);
         self.last_id = id;
-        self.open.insert(id, key);
+        self.in_flight.insert(id, key);
         self.arm(key, Some(now + timeout + ANSWER_SLACK));
         let (run, purpose) = key;
-        Some(Try {
+        Some(ProbeRequest {
             id,
             run,
             purpose,
@@ -207,11 +210,11 @@ impl Checks {
         })
     }
 
-    /// Ends the try under way, and says what follows.
+    /// Ends the probe in flight, and returns the verdict.
     fn count(&mut self, now: Mono, key: Key, well: bool) -> Option<Verdict> {
         let state = self.states.get_mut(&key)?;
-        if let Some(id) = state.open.take() {
-            self.open.remove(&id);
+        if let Some(id) = state.in_flight.take() {
+            self.in_flight.remove(&id);
         }
         state.count(well);
         let (run, purpose) = key;
@@ -251,8 +254,8 @@ impl Checks {
 
     fn end(&mut self, key: Key) {
         self.arm(key, None);
-        if let Some(id) = self.states.remove(&key).and_then(|state| state.open) {
-            self.open.remove(&id);
+        if let Some(id) = self.states.remove(&key).and_then(|state| state.in_flight) {
+            self.in_flight.remove(&id);
         }
     }
 }
@@ -263,7 +266,7 @@ impl State {
             check: check.clone(),
             first: started + check.delay,
             timer: None,
-            open: None,
+            in_flight: None,
             row: 0,
             well: false,
         }

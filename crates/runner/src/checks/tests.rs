@@ -40,10 +40,10 @@ fn started(spec: &ProcessSpec) -> Checks {
 }
 
 /// The only try that is due.
-fn one(checks: &mut Checks, now: u64) -> Try {
+fn one(checks: &mut Checks, now: u64) -> ProbeRequest {
     let due = checks.due(Mono(now));
     assert_eq!(due.verdicts, []);
-    let [only] = <[Try; 1]>::try_from(due.tries).expect("one try");
+    let [only] = <[ProbeRequest; 1]>::try_from(due.requests).expect("one try");
     only
 }
 
@@ -58,7 +58,7 @@ fn next(checks: &mut Checks, well: bool) -> Option<Verdict> {
 fn the_first_try_is_made_after_the_delay_from_the_start() {
     let mut checks = started(&spec(None, Some(check(50, 1, 0))));
     assert_eq!(checks.next_due(), Some(Mono(150)));
-    assert_eq!(checks.due(Mono(149)), Due::default());
+    assert_eq!(checks.due(Mono(149)), DueChecks::default());
     let first = one(&mut checks, 150);
     assert_eq!(first.run, run(0));
     assert_eq!(first.purpose, Purpose::Health);
@@ -81,7 +81,11 @@ fn the_delay_of_a_run_taken_over_counts_from_its_start() {
 fn the_next_try_begins_an_interval_after_the_end_of_the_last() {
     let mut checks = started(&spec(None, Some(check(0, 1, 0))));
     let first = one(&mut checks, 100);
-    assert_eq!(checks.due(Mono(102)), Due::default(), "never two at once");
+    assert_eq!(
+        checks.due(Mono(102)),
+        DueChecks::default(),
+        "never two at once"
+    );
     assert_eq!(checks.result(Mono(102), first.id, true), None);
     assert_eq!(checks.next_due(), Some(Mono(102 + INTERVAL)));
     assert_ne!(one(&mut checks, 102 + INTERVAL).id, first.id);
@@ -148,7 +152,7 @@ fn a_run_that_was_ready_before_goes_straight_to_its_health_check() {
     let spec = spec(Some(check(0, 1, 0)), Some(check(0, 1, 0)));
     checks.start(Mono(900), run(0), &spec, Mono(100), true);
     assert_eq!(one(&mut checks, 900).purpose, Purpose::Health);
-    assert_eq!(checks.due(Mono(900)), Due::default());
+    assert_eq!(checks.due(Mono(900)), DueChecks::default());
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn a_try_without_an_answer_counts_as_failed() {
     let first = one(&mut checks, 100);
     let given_up = 100 + TIMEOUT + ANSWER_SLACK.0;
     assert_eq!(checks.next_due(), Some(Mono(given_up)));
-    assert_eq!(checks.due(Mono(given_up)), Due::default());
+    assert_eq!(checks.due(Mono(given_up)), DueChecks::default());
     assert_eq!(
         checks.result(Mono(given_up), first.id, true),
         None,
@@ -174,7 +178,7 @@ fn a_try_without_an_answer_counts_as_failed() {
     let end = checks.next_due().expect("the end of the try");
     let due = checks.due(end);
     assert_eq!(due.verdicts, [Verdict::Unhealthy(run(0))]);
-    assert_eq!(due.tries, []);
+    assert_eq!(due.requests, []);
     assert_eq!(checks.result(end, second.id, true), None);
     assert_eq!(checks.next_due(), None);
 }
@@ -184,7 +188,7 @@ fn an_answer_within_the_slack_counts_as_it_is() {
     let mut checks = started(&spec(None, Some(check(0, 1, 0))));
     let first = one(&mut checks, 100);
     let late = Mono(100 + TIMEOUT + ANSWER_SLACK.0 - 1);
-    assert_eq!(checks.due(late), Due::default());
+    assert_eq!(checks.due(late), DueChecks::default());
     assert_eq!(checks.result(late, first.id, true), None);
     assert_eq!(checks.next_due(), Some(late + Millis(INTERVAL)));
 }
@@ -195,7 +199,7 @@ fn an_answer_that_waited_for_a_stopped_runner_still_counts() {
     let first = one(&mut checks, 100);
     let much_later = Mono(1_000_000);
     assert_eq!(checks.result(much_later, first.id, true), None);
-    assert_eq!(checks.due(much_later), Due::default());
+    assert_eq!(checks.due(much_later), DueChecks::default());
 }
 
 #[test]
@@ -215,7 +219,7 @@ fn nothing_is_heard_of_a_run_that_is_over() {
     checks.stop(run(0));
     assert_eq!(checks.result(Mono(101), ready.id, true), None);
     assert_eq!(checks.next_due(), None);
-    assert_eq!(checks.due(Mono(1_000_000)), Due::default());
+    assert_eq!(checks.due(Mono(1_000_000)), DueChecks::default());
 }
 
 #[test]
@@ -223,11 +227,11 @@ fn stopping_one_run_leaves_the_others_alone() {
     let spec = spec(None, Some(check(0, 1, 0)));
     let mut checks = started(&spec);
     checks.start(Mono(100), run(1), &spec, Mono(100), false);
-    let tries = checks.due(Mono(100)).tries;
-    assert_eq!(tries.len(), 2);
+    let requests = checks.due(Mono(100)).requests;
+    assert_eq!(requests.len(), 2);
     checks.stop(run(0));
     assert_eq!(
-        checks.result(Mono(101), tries[1].id, false),
+        checks.result(Mono(101), requests[1].id, false),
         Some(Verdict::Unhealthy(run(1)))
     );
 }
@@ -251,7 +255,7 @@ fn forgotten_tries_are_made_again_at_once_and_count_neither_way() {
     checks.start(Mono(100), run(1), &spec, Mono(150), false);
     assert_eq!(next(&mut checks, false), None, "one failure so far");
     let lost = one(&mut checks, 110);
-    checks.forget_tries(Mono(112));
+    checks.reset_in_flight(Mono(112));
     assert_eq!(checks.next_due(), Some(Mono(112)));
     assert_eq!(checks.result(Mono(112), lost.id, false), None);
     let again = one(&mut checks, 112);
@@ -286,7 +290,12 @@ fn checks_due_together_are_tried_in_the_order_of_the_runs() {
     for process in [2, 0, 1] {
         checks.start(Mono(100), run(process), &spec, Mono(100), false);
     }
-    let runs: Vec<RunKey> = checks.due(Mono(100)).tries.iter().map(|t| t.run).collect();
+    let runs: Vec<RunKey> = checks
+        .due(Mono(100))
+        .requests
+        .iter()
+        .map(|t| t.run)
+        .collect();
     assert_eq!(runs, [run(0), run(1), run(2)]);
 }
 

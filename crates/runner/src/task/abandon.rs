@@ -1,7 +1,7 @@
-//! The end of a task whose log cannot be used: whatever there is of it is killed.
+//! Killing a task whose log cannot be used.
 //!
-//! Nothing can be decided without the log, and so no final process runs. What the entry of
-//! the task says is enough to find its coordinator, or to begin one that finds its processes.
+//! Without the log nothing can be decided, and so no final process runs. The entry of the task is
+//! enough to find its coordinator, or to start one that finds its processes.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,20 +18,20 @@ use crate::sys::spawn::Spawner;
 use crate::wire::{Reply, Request};
 
 impl Task {
-    /// Kills everything of a task, and files it as ended. What became of it cannot be proved.
+    /// Kills all processes of a task, and files it as ended. Its outcome is unknown.
     ///
     /// # Errors
-    /// If somebody drives it, or something of it cannot be killed.
+    /// If a runner drives it, or a process of it cannot be killed.
     pub fn abandon(
         root: &Root,
         entry: &Entry,
         options: &Options,
     ) -> Result<AttemptState, TaskError> {
         let header = root.header(entry)?;
-        super::open::must_be_ours(&header)?;
+        super::open::require_owner(&header)?;
         let _lock = root.lock(&entry.id)?;
         reap::become_subreaper().map_err(TaskError::io("become the subreaper"))?;
-        let start = CoordinatorSpec {
+        let coordinator = CoordinatorSpec {
             binary: options.binary.clone(),
             checkpoint: root.checkpoint(&entry.id),
             sandbox: PathBuf::from(&header.sandbox),
@@ -39,7 +39,7 @@ impl Task {
             cgroup: header.cgroup.map(PathBuf::from),
             guarded: false,
         };
-        let left = kill(&start).map_err(TaskError::io("kill what is left of the task"))?;
+        let left = kill(&coordinator).map_err(TaskError::io("kill the processes of the task"))?;
         if left > 0 {
             return Err(TaskError::Invalid(format!(
                 "{left} processes of the task cannot be killed"
@@ -50,10 +50,10 @@ impl Task {
     }
 }
 
-fn kill(start: &CoordinatorSpec) -> io::Result<u32> {
-    let mut link = match start.discover()? {
+fn kill(coordinator: &CoordinatorSpec) -> io::Result<u32> {
+    let mut link = match coordinator.discover()? {
         Discovery::Running(link, _) => link,
-        Discovery::Absent(permit) => permit.start(start, &mut Spawner::new()?, true)?.0,
+        Discovery::Absent(permit) => permit.start(coordinator, &mut Spawner::new()?, true)?.0,
     };
     link.send(&Request::KillEverything {
         id: 1,

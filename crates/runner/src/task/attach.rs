@@ -1,10 +1,9 @@
-//! The coordinator: found or begun, and everything taken over.
+//! Connecting to or starting the coordinator, and taking over its runs.
 //!
-//! What is known about a run comes from four places, and a fact from an earlier one makes
-//! the later ones unnecessary: a coordinator that lives; the log of one that is dead; our
-//! own children, which a dead coordinator's children become; and the kernel, which knows
-//! whether a process with that number and that start time is still there. What none of
-//! them can tell is lost.
+//! The state of a run comes from four sources, and an earlier one makes the later ones unnecessary:
+//! a live coordinator; the log of a dead one; our own children, which include those of a dead
+//! coordinator; and the kernel, which knows whether a process with that pid and start time still
+//! exists. A run that none of them knows is lost.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,63 +22,63 @@ use crate::sys::identity::ExitStatus;
 use crate::sys::{clock, identity, random};
 use crate::wire::{KnownRun, Request, RunEnd, RunKey};
 
-/// So many coordinators in a row may die while we meet them. One that is killed then is no
-/// reason to stop; one that never lives has a reason of its own.
+/// The maximum number of coordinators in a row that may die while we connect. One that is killed
+/// then is no reason to stop; one that never starts has a permanent cause.
 const DEATHS_MAX: u32 = 10;
 
 impl Task {
-    /// Finds or begins the coordinator, takes over what is known, and lets the plan go on.
+    /// Connects to or starts the coordinator, takes over its runs, and lets the plan continue.
     pub(super) fn attach(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
-        self.forget_the_last_one()?;
+        self.reset_coordinator_state()?;
         let mut deaths = 0;
         let link = loop {
-            match self.meet(watcher) {
-                // What it told us is kept, and the next one is told the rest.
+            match self.connect(watcher) {
+                // Its reports are committed, and the next one gets the rest.
                 Err(TaskError::Io { error, .. }) if is_gone(&error) && deaths < DEATHS_MAX => {
                     deaths += 1;
                 }
-                met => break met?,
+                connected => break connected?,
             }
         };
         self.link = Some(link);
         self.successor = true;
         if self.plan.is_recovering() {
-            for input in std::mem::take(&mut self.asked) {
+            for input in std::mem::take(&mut self.early_inputs) {
                 self.feed(input);
             }
             let boot_changed = std::mem::take(&mut self.boot_changed);
             self.feed(Input::Resumed { boot_changed });
         } else {
             self.feed(Input::Tick);
-            for input in std::mem::take(&mut self.asked) {
+            for input in std::mem::take(&mut self.early_inputs) {
                 self.feed(input);
             }
         }
         Ok(())
     }
 
-    /// Finds or begins the coordinator, and takes over what is known. Done again after a
-    /// failure on the way, it takes over what is left.
-    fn meet(&mut self, watcher: &mut dyn Watcher) -> Result<Link, TaskError> {
+    /// Connects to or starts the coordinator, and takes over its runs. Repeated after a failure, it
+    /// takes over the rest.
+    fn connect(&mut self, watcher: &mut dyn Watcher) -> Result<Link, TaskError> {
         let found = self
-            .start
+            .coordinator
             .discover()
-            .map_err(TaskError::io("reach the coordinator"))?;
+            .map_err(TaskError::io("connect to the coordinator"))?;
         let (mut link, known) = match found {
             Discovery::Running(link, greeting) => (link, greeting.runs),
             Discovery::Absent(permit) => self.replace_coordinator(permit, watcher)?,
         };
-        let spared = self.strangers.clone();
+        let spared = self.foreign_children.clone();
         link.send(&Request::Attach { spared })
-            .map_err(TaskError::io("speak to the coordinator"))?;
+            .map_err(TaskError::io("send to the coordinator"))?;
         self.exits.take(self.boot);
         self.take_over(&mut link, known)?;
         Ok(link)
     }
 
-    /// Whatever was said to the coordinator before may not have been done. The plan says
-    /// it again.
-    pub(super) fn forget_the_last_one(&mut self) -> Result<(), TaskError> {
+    /// Discards the state of a lost connection. Requests sent before may not have been carried out;
+    /// the plan repeats them.
+    pub(super) fn reset_coordinator_state(&mut self) -> Result<(), TaskError> {
         if self.link.take().is_none() {
             return Ok(());
         }
@@ -89,7 +88,7 @@ impl Task {
         self.orders.clear();
         self.killing = None;
         self.killed_at = None;
-        self.forgets.clear();
+        self.to_forget.clear();
         self.checks = Checks::default();
         Ok(())
     }
@@ -99,27 +98,27 @@ impl Task {
         permit: StartPermit,
         watcher: &mut dyn Watcher,
     ) -> Result<(Link, Vec<KnownRun>), TaskError> {
-        let evidence = permit.evidence(&self.start, &self.exits)?;
+        let evidence = permit.evidence(&self.coordinator, &self.exits)?;
         let successor = self.successor || evidence.is_some();
-        // A task that has ended told it to leave; nothing was lost with it.
+        // A task that has ended told it to exit; nothing was lost with it.
         if evidence.is_some() && self.plan.outcome().is_none() {
-            watcher.note("the coordinator is gone; another one takes over");
+            watcher.note("the coordinator is gone; starting another one");
         }
         let known = Evidence::from_iter(evidence.unwrap_or_default()).runs;
-        // What was seen is kept before the log that says so is replaced. So is what nobody
-        // has seen: it may have been launched all the same, and a later life of ours, which
-        // finds the next coordinator alive, would have it launched again.
-        self.take_reports(&known);
-        self.lose_the_unseen();
+        // Observations are committed before the log that holds them is replaced. So are losses:
+        // such a run may have been launched nevertheless, and a later runner, which finds the next
+        // coordinator alive, would launch it again.
+        self.apply_reports(&known);
+        self.lose_unstarted_runs();
         self.commit(watcher)?;
         let (link, Greeting { runs, .. }) = permit
-            .start(&self.start, &mut self.spawner, successor)
+            .start(&self.coordinator, &mut self.spawner, successor)
             .map_err(TaskError::io("start the coordinator"))?;
         Ok((link, runs))
     }
 
-    /// The coordinator is dead, and these runs were ordered from it and never heard of.
-    fn lose_the_unseen(&mut self) {
+    /// Marks runs as lost that were ordered from the dead coordinator and never reported.
+    fn lose_unstarted_runs(&mut self) {
         let live = self.plan.live();
         let unseen = live.filter(|(_, live)| live.started.is_none());
         let unseen: Vec<RunKey> = unseen
@@ -129,14 +128,13 @@ impl Task {
             })
             .collect();
         for run in unseen {
-            self.lost_unless_seen(run, None);
+            self.end_unwatched_run(run, None);
         }
     }
 
-    /// Reports everything that this coordinator knows, and hands over what it does not: the
-    /// runs of one that is dead.
+    /// Applies everything that this coordinator reports, and hands over the runs of a dead one.
     fn take_over(&mut self, link: &mut Link, known: Vec<KnownRun>) -> Result<(), TaskError> {
-        self.take_reports(&known);
+        self.apply_reports(&known);
         let owned: BTreeSet<RunKey> = known.iter().map(|known| known.run).collect();
         let live: Vec<(ProcessNo, LiveRun)> =
             self.plan.live().map(|(no, live)| (no, *live)).collect();
@@ -145,24 +143,24 @@ impl Task {
                 process,
                 run: live.run,
             };
-            // One that was ordered and never heard of is ordered again by the plan.
+            // The plan repeats an order that was never reported.
             let Some((at, identity)) = live.started.zip(live.identity) else {
                 continue;
             };
-            // Of its own runs the coordinator tells us, also of one that is about to end.
+            // The coordinator reports its own runs, also one that is about to end.
             if !owned.contains(&run) {
                 self.adopt(link, run, at, &identity)
-                    .map_err(TaskError::io("speak to the coordinator"))?;
+                    .map_err(TaskError::io("send to the coordinator"))?;
             }
         }
-        // What is over is in our log with the next commit, and need not be kept after it.
+        // Ended runs are in our log with the next commit, and need not be stored after it.
         let over = known.into_iter().filter(|known| known.ended.is_some());
-        self.forgets.extend(over.map(|known| known.run));
+        self.to_forget.extend(over.map(|known| known.run));
         Ok(())
     }
 
-    /// A run that is there, and be it as a zombie, is watched by the coordinator. One that is
-    /// gone is over, if anybody knows how.
+    /// Lets the coordinator adopt a run that still exists, even as a zombie. A run that is gone is
+    /// over, if its status is known.
     fn adopt(
         &mut self,
         link: &mut Link,
@@ -171,9 +169,9 @@ impl Task {
         identity: &Identity,
     ) -> io::Result<()> {
         if identity.boot != self.boot {
-            // What a boot has ended, the plan learns all at once.
+            // The plan handles all runs of an earlier boot at once.
             if !self.boot_changed {
-                self.lost_unless_seen(run, None);
+                self.end_unwatched_run(run, None);
             }
             return Ok(());
         }
@@ -186,17 +184,17 @@ impl Task {
                 attempt: None,
             });
         }
-        self.lost_unless_seen(run, Some(identity));
+        self.end_unwatched_run(run, Some(identity));
         Ok(())
     }
 
-    /// Nobody watches a run any more: how it ended is known if it ended as our child.
-    pub(super) fn lost_unless_seen(&mut self, run: RunKey, identity: Option<&Identity>) {
-        // Only to know them: the coordinator that has adopted a run says when all of it is
-        // over, and we are asked only where the kernel does not tell it how.
+    /// Ends a run that no coordinator watches: its status is known if it ended as our child.
+    pub(super) fn end_unwatched_run(&mut self, run: RunKey, identity: Option<&Identity>) {
+        // Only collected: a coordinator that has adopted a run reports when all of it is over, and
+        // this is used only where the kernel does not give it the status.
         self.exits.take(self.boot);
-        match identity.and_then(|who| self.exits.remove(who)) {
-            Some(status) => self.exited(run, clock::now().into(), outcome(status)),
+        match identity.and_then(|identity| self.exits.remove(identity)) {
+            Some(status) => self.report_exit(run, clock::now().into(), outcome(status)),
             None => self.feed(Input::Lost {
                 process: run.process,
                 run: run.run,
@@ -204,20 +202,20 @@ impl Task {
         }
     }
 
-    fn take_reports(&mut self, known: &[KnownRun]) {
+    fn apply_reports(&mut self, known: &[KnownRun]) {
         for known in known {
             let run = known.run;
             if let Some((at, identity)) = known.started {
-                self.started(run, at, identity);
+                self.report_started(run, at, identity);
             }
             if let Some(ended) = &known.ended {
-                self.ended(ended);
+                self.report_ended(ended);
             }
         }
     }
 
-    /// A run's process is there.
-    pub(super) fn started(&mut self, run: RunKey, at: Moment, identity: Identity) {
+    /// Reports that a run's process was started.
+    pub(super) fn report_started(&mut self, run: RunKey, at: Moment, identity: Identity) {
         let live = self.plan.process(run.process).and_then(|p| p.live);
         if live.is_some_and(|live| live.run == run.run && live.started.is_some()) {
             return;
@@ -230,21 +228,21 @@ impl Task {
         });
     }
 
-    /// A run is over.
-    pub(super) fn ended(&mut self, ended: &RunEnd) {
+    /// Reports that a run is over.
+    pub(super) fn report_ended(&mut self, ended: &RunEnd) {
         let live = self.plan.process(ended.run.process).and_then(|p| p.live);
         if let Some(live) = live.filter(|live| live.run == ended.run.run) {
-            if let Some(who) = live.identity {
-                self.exits.remove(&who);
+            if let Some(identity) = live.identity {
+                self.exits.remove(&identity);
             }
-            self.exited(ended.run, ended.at, ended.outcome);
+            self.report_exit(ended.run, ended.at, ended.outcome);
         } else {
             // Its end is in our log, or will be with the next commit.
-            self.forgets.push(ended.run);
+            self.to_forget.push(ended.run);
         }
     }
 
-    fn exited(&mut self, run: RunKey, at: Moment, outcome: Outcome) {
+    fn report_exit(&mut self, run: RunKey, at: Moment, outcome: Outcome) {
         self.feed(Input::Exited {
             process: run.process,
             run: run.run,
@@ -255,7 +253,7 @@ impl Task {
     }
 }
 
-/// True if whoever we spoke to has died.
+/// True if the peer has died.
 fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! The socket by which others ask for the end of a task that somebody drives.
+//! The control socket of a running task, for kill requests.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,72 +14,68 @@ use serde::{Deserialize, Serialize};
 use crate::channel::Channel;
 use crate::sys::{clock, inherit, socket};
 
-/// So many may ask at once; who comes later waits for its turn.
-const CALLERS_MAX: usize = 64;
+/// The maximum number of concurrent clients; later ones wait.
+const CLIENTS_MAX: usize = 64;
 
-/// What can be asked for.
+/// A request on the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRequest {
-    /// The end: with final processes, or at once.
-    Kill {
-        /// At once.
-        now: bool,
-    },
+    /// Kill the task: with its final processes, or at once.
+    Kill { now: bool },
 }
 
-/// What is answered, when it is over.
+/// The reply, sent when the task has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlReply {
-    /// The task has ended in this state.
     Ended(AttemptState),
 }
 
-/// How long callers wait after one could not be taken.
+/// The pause after a client could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
-/// How long an answer is waited for before the caller is told that it is.
+/// The interval at which a waiting client is notified.
 const NOTICE_INTERVAL: Millis = Millis::from_secs(5);
 
-/// The runner's end.
+/// The runner's side.
 #[derive(Debug)]
 pub(super) struct Control {
     listener: UnixListener,
-    callers: Vec<Channel>,
-    /// Callers are taken from then on.
+    clients: Vec<Channel>,
+    /// Clients are accepted from this time on.
     accept_at: Option<Instant>,
 }
 
 impl Control {
-    /// Opens the socket. Only the one runner of a task does.
+    /// Opens the socket. Only called by the one runner of a task.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let listener = socket::listen(path)?;
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener,
-            callers: Vec::new(),
+            clients: Vec::new(),
             accept_at: None,
         })
     }
 
     pub(super) fn fds(&self) -> impl Iterator<Item = PollFd<'_>> + '_ {
-        let room = self.callers.len() < CALLERS_MAX && self.is_open();
+        let room = self.clients.len() < CLIENTS_MAX && self.is_open();
         let listener = room.then(|| PollFd::new(&self.listener, PollFlags::IN));
-        let callers = self.callers.iter();
+        let clients = self.clients.iter();
         listener
             .into_iter()
-            .chain(callers.map(|caller| PollFd::new(caller, PollFlags::IN)))
+            .chain(clients.map(|client| PollFd::new(client, PollFlags::IN)))
     }
 
-    /// What was asked since the last time: each a kill, at once or not.
+    /// The kill requests since the last call: each true for a kill at once.
     pub(super) fn take_kill_requests(&mut self) -> Vec<bool> {
         self.accept();
         let mut kills = Vec::new();
-        self.callers.retain_mut(|caller| {
-            let alive = caller.fill().unwrap_or(false);
+        self.clients.retain_mut(|client| {
+            let alive = client.fill().unwrap_or(false);
             loop {
-                match caller.next::<ControlRequest>() {
+                match client.next::<ControlRequest>() {
                     Ok(Some(ControlRequest::Kill { now })) => kills.push(now),
                     Ok(None) => return alive,
                     Err(_) => return false,
@@ -94,36 +90,36 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        while self.callers.len() < CALLERS_MAX && self.is_open() {
+        while self.clients.len() < CLIENTS_MAX && self.is_open() {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // No descriptors left, most likely: without a pause we would do nothing
-                    // else than try.
+                    // Most likely no descriptors are left: without a pause we would retry in a busy
+                    // loop.
                     self.accept_at = Some(Instant::now() + ACCEPT_RETRY);
                     return;
                 }
             };
             let trusted = inherit::trusted_peer(stream.as_fd());
-            if let (Ok(Some(_)), Ok(caller)) = (trusted, Channel::new(stream)) {
-                self.callers.push(caller);
+            if let (Ok(Some(_)), Ok(client)) = (trusted, Channel::new(stream)) {
+                self.clients.push(client);
             }
         }
     }
 
-    /// Tells everybody who has asked that it is over.
+    /// Tells all waiting clients that the task is over.
     pub(super) fn answer_all(&mut self, state: AttemptState) {
-        for caller in &mut self.callers {
-            // Whoever is gone does not want to know.
-            let _ = caller.send(&ControlReply::Ended(state));
+        for client in &mut self.clients {
+            // A client that is gone needs no answer.
+            let _ = client.send(&ControlReply::Ended(state));
         }
     }
 }
 
-/// Asks the runner of a task, and waits until the task has ended. `None` if no runner
-/// listens, or it went away before the end. While it does not answer, `waiting` is told its
-/// number every few seconds.
+/// Sends a request to the runner of a task, and waits until the task has ended. `None` if no runner
+/// listens, or it went away before the end. While there is no answer, `waiting` is called with the
+/// runner's pid every few seconds.
 ///
 /// # Errors
 /// If the socket cannot be used.
@@ -156,8 +152,8 @@ pub fn send_control_request(
             waiting(runner);
         }
         let alive = channel.fill()?;
-        if let Some(told) = channel.next()? {
-            return Ok(Some(told));
+        if let Some(reply) = channel.next()? {
+            return Ok(Some(reply));
         }
         if !alive {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The loop, and the commit of what was decided.
+//! The event loop, and the commit of decisions.
 
 use baton_core::plan::{Input, Plan};
 use baton_model::state::AttemptState;
@@ -12,68 +12,68 @@ use crate::sys::clock;
 use crate::sys::signals::{self, Signals};
 use crate::wire::{Request, RunKey};
 
-/// How often what the processes use is sampled, at the most.
+/// The minimum interval between two samples of resource usage.
 const SAMPLE_EVERY: Millis = Millis::from_secs(1);
-/// A sample that takes long is taken less often: it may use this part of the time.
+/// A slow sample is taken less often: it may use one part in this many of the time.
 const SAMPLE_SHARE: u64 = 50;
 
-/// The log is replaced by a snapshot when it has this many records, and more than several
-/// for each process: so a replay costs about as much as the task is large.
+/// The log is replaced by a snapshot when it has this many records, and more than several for each
+/// process: so the cost of a replay stays proportional to the size of the task.
 const LOG_RECORDS_MAX: u64 = 8_192;
 const LOG_RECORDS_PER_PROCESS: u64 = 16;
 
-/// How long after everything was killed the ends of runs may be missing. Whoever is the
-/// parent of an adopted process may take its time to notice.
-pub(super) const TELL_MAX: Millis = Millis::from_secs(20);
+/// The time that ends of runs may be missing after everything was killed. The parent of an adopted
+/// process may reap it late.
+pub(super) const REPORT_MAX: Millis = Millis::from_secs(20);
 
 impl Task {
     /// Drives the task to its end.
     ///
-    /// An interrupt or a termination asks for the end; a second one kills.
+    /// SIGINT or SIGTERM requests the end; a second one kills.
     ///
     /// # Errors
-    /// [`TaskError`] if it cannot be driven on. What runs goes on then, under its
+    /// [`TaskError`] if it cannot be driven further. Its processes continue then, under their
     /// coordinator, and the task can be resumed.
     pub fn drive(&mut self, watcher: &mut dyn Watcher) -> Result<AttemptState, TaskError> {
         if let (true, Some(state)) = (self.finished, self.plan.outcome()) {
             watcher.finished(&self.plan);
             return Ok(state);
         }
-        let mut signals = listen().map_err(TaskError::io("listen to signals"))?;
+        let mut signals = listen().map_err(TaskError::io("listen for signals"))?;
         let mut kills = 0_u32;
         loop {
             if self.link.is_none() {
                 self.attach(watcher)?;
             }
             self.commit(watcher)?;
-            self.obey(watcher)?;
+            self.execute_orders(watcher)?;
             if let (true, Some(state)) = (self.finished, self.plan.outcome()) {
                 watcher.finished(&self.plan);
                 return Ok(state);
             }
             self.wait(&signals, watcher.refresh_every())?;
-            for signal in signals.take().map_err(TaskError::io("take signals"))? {
+            for signal in signals.take().map_err(TaskError::io("read signals"))? {
                 if signal == libc::SIGCHLD {
                     self.exits.take(self.boot);
                     continue;
                 }
-                // A terminal that closes may hang up twice; that is no impatience.
+                // A terminal that closes may send SIGHUP twice; that is not a second request.
                 if signal == libc::SIGHUP && kills > 0 {
                     continue;
                 }
                 kills += 1;
                 watcher.note(if kills == 1 {
-                    "stopping; once more to kill at once"
+                    "stopping; interrupt again to kill at once"
                 } else {
                     "killing"
                 });
                 self.feed(kill_input(kills > 1));
             }
-            self.listen(watcher)?;
+            self.receive_replies(watcher)?;
             for now in self.control.take_kill_requests() {
                 self.feed(kill_input(now));
             }
-            self.time_passes(watcher);
+            self.handle_timers(watcher);
         }
     }
 
@@ -84,7 +84,7 @@ impl Task {
             self.checks.next_due(),
             refresh.map(|every| now + every),
             self.has_samples_due().then_some(self.sample_at),
-            self.killed_at.map(|at| at + TELL_MAX),
+            self.killed_at.map(|at| at + REPORT_MAX),
         ];
         let due = due.into_iter().flatten().min();
         let timeout = due.map(|due| clock::timeout(due.since(now)));
@@ -101,21 +101,21 @@ impl Task {
         }
     }
 
-    /// Hears the coordinator. If it is gone, the next round finds it again, or begins
+    /// Receives replies of the coordinator. If it is gone, the next turn connects again, or starts
     /// another.
-    fn listen(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
+    fn receive_replies(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
         let Some(link) = &mut self.link else {
             return Ok(());
         };
         let alive = match link.receive() {
             Ok((replies, alive)) => {
                 for reply in replies {
-                    self.hear(reply, watcher);
+                    self.handle_reply(reply, watcher);
                 }
                 alive
             }
             Err(error) => {
-                watcher.note(&format!("the coordinator makes no sense: {error}"));
+                watcher.note(&format!("invalid reply from the coordinator: {error}"));
                 false
             }
         };
@@ -123,23 +123,23 @@ impl Task {
             return Ok(());
         }
         self.commit(watcher)?;
-        self.forget_the_last_one()
+        self.reset_coordinator_state()
     }
 
-    fn time_passes(&mut self, watcher: &mut dyn Watcher) {
+    fn handle_timers(&mut self, watcher: &mut dyn Watcher) {
         let now = clock::now();
         if self.plan.next_due().is_some_and(|due| due <= now.mono) {
             self.feed(Input::Tick);
         }
-        self.give_up_the_unkillable(now.mono, watcher);
-        self.try_checks();
+        self.give_up_unreported_runs(now.mono, watcher);
+        self.send_due_checks();
         if self.has_samples_due() && now.mono >= self.sample_at {
             self.sample(watcher);
         }
         watcher.refresh(&self.plan, now);
     }
 
-    /// Hands something to the plan. What it decides is kept with the next commit.
+    /// Feeds an input to the plan. Its decisions are logged with the next commit.
     pub(super) fn feed(&mut self, input: Input) {
         let step = self.plan.handle(clock::now(), input);
         if let Some(batch) = self.outbox.accept(step) {
@@ -147,8 +147,8 @@ impl Task {
         }
     }
 
-    /// Keeps everything that was decided, with one write and at most one sync, and frees
-    /// the orders that follow from it.
+    /// Commits all decisions with one write and at most one sync, and releases the orders that
+    /// follow from them.
     pub(super) fn commit(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
         let batches = std::mem::take(&mut self.batches);
         let events: Vec<PlanEvent> = batches
@@ -171,14 +171,14 @@ impl Task {
             watcher.event(event, &self.plan);
             if let PlanChange::RunEnded { process, run, .. } = event.change {
                 self.drop_logs(process, run);
-                self.forgets.push(RunKey { process, run });
+                self.to_forget.push(RunKey { process, run });
             }
         }
-        // Only now: what is forgotten there must be in our log. If it does not hear this, it
-        // says so again when we meet again.
+        // Only now: what the coordinator forgets must be in our log. If this request is lost, the
+        // coordinator reports the run again at the next connection.
         if self.link.is_some() {
-            for run in std::mem::take(&mut self.forgets) {
-                let _ = self.say(&Request::Forget { run });
+            for run in std::mem::take(&mut self.to_forget) {
+                let _ = self.send(&Request::Forget { run });
             }
         }
         if self.log.records() > self.log_limit() {
@@ -192,12 +192,12 @@ impl Task {
         LOG_RECORDS_MAX.max(LOG_RECORDS_PER_PROCESS * processes)
     }
 
-    /// Replaces the log by what it adds up to.
+    /// Replaces the log by a snapshot.
     fn compact(&mut self) -> Result<(), TaskError> {
         let first = [
             RunnerRecord::Begun(Box::new(self.header.clone())),
             RunnerRecord::Snapshot(self.plan.snapshot()),
-            RunnerRecord::RunnerStarted(self.life),
+            RunnerRecord::RunnerStarted(self.runner_start),
         ];
         Ok(self.log.replace(&first)?)
     }
@@ -216,7 +216,7 @@ impl Task {
             .sample(begun.wall, &roots)
             .and_then(|samples| ring.push(&samples));
         if let Err(error) = taken {
-            watcher.note(&format!("what is used is not sampled any more: {error}"));
+            watcher.note(&format!("resource usage is no longer sampled: {error}"));
             self.samples = None;
         }
         let ended = clock::now().mono;
@@ -225,14 +225,14 @@ impl Task {
     }
 }
 
-/// Signals that whoever started us wants ignored, as `nohup` does, stay ignored: a signal
-/// that is listened to is told even if it is ignored.
+/// Signals that our parent wants ignored, as `nohup` does, stay ignored: a signalfd would receive
+/// them even so.
 fn listen() -> std::io::Result<Signals> {
     signals::restore(libc::SIGCHLD);
     let mut wanted = vec![libc::SIGCHLD];
-    let asked = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+    let requests = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     wanted.extend(
-        asked
+        requests
             .into_iter()
             .filter(|signal| !signals::is_ignored(*signal)),
     );
@@ -251,8 +251,8 @@ fn live_roots(plan: &Plan) -> Vec<(RunKey, u32)> {
     .collect()
 }
 
-/// True if something follows from it that must not follow from nothing. That a process is
-/// there or is ready is in nobody's interest once the machine has lost its power.
+/// True if other effects depend on the event. That a process has started or is ready does not
+/// matter after a power failure.
 const fn needs_sync(event: &PlanEvent) -> bool {
     !matches!(
         event.change,

@@ -1,4 +1,4 @@
-//! What can go wrong with a task, in the words of whoever has to fix it.
+//! Errors of a task.
 
 use std::fmt;
 use std::io;
@@ -8,12 +8,12 @@ use baton_core::plan::{ApplyError, PlanError, SpecError};
 use crate::log::LogError;
 use crate::root::RootError;
 
-/// Why a task cannot be begun, found again, or driven on.
+/// An error of starting, resuming or driving a task.
 #[derive(Debug)]
 pub enum TaskError {
-    /// It cannot be run as it is asked for; nothing was changed.
+    /// The request is invalid; nothing was changed.
     Invalid(String),
-    /// It was begun, but its log is not there any more.
+    /// It was started, but its log is missing.
     NoLog(String),
     /// Its files cannot be used.
     Root(RootError),
@@ -21,7 +21,7 @@ pub enum TaskError {
     Log(LogError),
     /// Its log contradicts itself.
     Replay(ApplyError),
-    /// Its log does not fit its definition.
+    /// Its log does not match its definition.
     Plan(PlanError),
     /// Its definition breaks a rule.
     Spec(SpecError),
@@ -59,9 +59,12 @@ impl fmt::Display for TaskError {
             Self::Log(error) => error.fmt(f),
             Self::Replay(error) => write!(
                 f,
-                "the log of the task contradicts itself: {error}; look at it with `baton local read`"
+                "the log of the task contradicts itself: {error}; inspect it with `baton local read`"
             ),
-            Self::Plan(error) => write!(f, "the log of the task does not fit it: {error}"),
+            Self::Plan(error) => write!(
+                f,
+                "the log of the task does not match its definition: {error}"
+            ),
             Self::Spec(error) => error.fmt(f),
             Self::Io { what, error } => write!(f, "cannot {what}: {error}"),
         }

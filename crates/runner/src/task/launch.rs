@@ -1,7 +1,7 @@
-//! From a process in a task to everything that its launch needs.
+//! Building the launch of a process of a task.
 //!
-//! All names are looked up once, when the task is opened: a user or a limit that there is
-//! not is an error before anything runs.
+//! All names are looked up once, when the task is opened: an unknown user or limit is an error
+//! before anything runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,35 +17,35 @@ use crate::sys::proc;
 use crate::sys::users::{self, User};
 use crate::wire::{Launch, Limit, RunKey, Sink};
 
-/// Sourced by the shell before each command, if the sandbox has it: what one process
-/// writes there, the later ones find in their environment.
+/// Sourced by the shell before each command, if it exists in the sandbox: variables that one
+/// process writes there are in the environment of later ones.
 pub(super) const PROFILE: &str = ".baton_profile";
 
-/// Shells, the best first.
+/// Shells, in order of preference.
 const SHELLS: [&str; 2] = ["/bin/bash", "/bin/sh"];
 
-/// Where programs are looked for, if nobody says.
+/// The default `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What of the environment in which a task is begun its processes see.
+/// Variables that the task inherits from the environment it is started in.
 pub(super) const INHERITED: [&str; 4] = ["PATH", "LANG", "LC_ALL", "TZ"];
 
-/// Everything that launches have in common.
+/// The settings that all launches of a task share.
 #[derive(Debug)]
-pub(super) struct Launches {
+pub(super) struct LaunchBuilder {
     shell: &'static str,
     sandbox: String,
     mark: String,
     task_id: String,
     env: Vec<(String, String)>,
-    /// Whoever is asked for by name.
+    /// The users named in the task.
     users: BTreeMap<String, User>,
-    /// Who runs what asks for nobody.
-    own: Option<User>,
+    /// The user of processes that name none.
+    default_user: Option<User>,
 }
 
-impl Launches {
-    /// Looks everything up.
+impl LaunchBuilder {
+    /// Looks up all names.
     pub(super) fn new(header: &Header) -> Result<Self, TaskError> {
         Self::check(&header.spec)?;
         let names = user_names(&header.spec);
@@ -61,19 +61,19 @@ impl Launches {
             task_id: header.task_id.clone(),
             env: header.env.clone(),
             users: known,
-            own: users::by_uid(users::effective_uid())
+            default_user: users::by_uid(users::effective_uid())
                 .map_err(TaskError::io("look up the user"))?,
         })
     }
 
-    /// Says what is wrong with a task that cannot run here.
+    /// Checks that a task can run on this host.
     pub(super) fn check(spec: &TaskSpec) -> Result<(), TaskError> {
         for name in user_names(spec) {
             let user = user(name)?;
             let me = users::effective_uid();
             if me != 0 && user.uid != me {
                 return Err(TaskError::Invalid(format!(
-                    "user `{name}`: only root can run processes as somebody else; start baton as \
+                    "user `{name}`: only root can run processes as another user; start baton as \
                      root or as `{name}`, or leave `user` out"
                 )));
             }
@@ -91,28 +91,28 @@ impl Launches {
         Ok(())
     }
 
-    /// The user that a task as a whole runs as, if it names one.
+    /// The user of the task as a whole, if it names one.
     pub(super) fn task_user(spec: &TaskSpec) -> Result<Option<User>, TaskError> {
         spec.user.as_deref().map(user).transpose()
     }
 
-    /// Everything for one run.
+    /// Builds the launch of one run.
     pub(super) fn launch(&self, task: &TaskSpec, spec: &ProcessSpec, run: RunKey) -> Launch {
         let logger = spec.logger.unwrap_or_default();
         let sink = match (logger.destination, logger.mode) {
             (LogDestination::None, _) => Sink::Null,
-            // Whoever shows it reads it from the file: so nobody's death breaks a pipe.
+            // A viewer reads the file: so its death breaks no pipe.
             (LogDestination::Console, _) | (_, LogMode::Standard) => Sink::File,
             (_, LogMode::Rotate { size, backups }) => Sink::Rotate { size, backups },
         };
-        let mut launch = self.prepared(task, spec, run, self.argv(&spec.run));
+        let mut launch = self.base_launch(task, spec, run, self.argv(&spec.run));
         launch.stdout = sink.clone();
         launch.stderr = sink;
         launch
     }
 
-    /// Everything for one try of a check: as the process itself, but unlimited, and with
-    /// its output going nowhere.
+    /// Builds the launch of one check: as the process itself, but without limits, and with its
+    /// output discarded.
     pub(super) fn probe(
         &self,
         task: &TaskSpec,
@@ -126,13 +126,13 @@ impl Launches {
             Probe::Http { port, path } => helpers::http_command(*port, path, timeout),
             Probe::Tcp { port } => helpers::tcp_command(*port, timeout),
         };
-        let mut launch = self.prepared(task, spec, run, argv);
+        let mut launch = self.base_launch(task, spec, run, argv);
         launch.limits = Vec::new();
         launch.nice = None;
         launch
     }
 
-    fn prepared(
+    fn base_launch(
         &self,
         task: &TaskSpec,
         spec: &ProcessSpec,
@@ -141,7 +141,7 @@ impl Launches {
     ) -> Launch {
         let name = spec.user.as_ref().or(task.user.as_ref());
         let user = name.and_then(|name| self.users.get(name));
-        let somebody_else = user.filter(|_| users::effective_uid() == 0);
+        let other_user = user.filter(|_| users::effective_uid() == 0);
         let cwd = match &spec.cwd {
             Some(below) => format!("{}/{below}", self.sandbox),
             None => self.sandbox.clone(),
@@ -155,9 +155,9 @@ impl Launches {
         });
         Launch {
             argv,
-            env: self.env(spec, run, user.or(self.own.as_ref())),
+            env: self.env(spec, run, user.or(self.default_user.as_ref())),
             cwd,
-            credentials: somebody_else.map(User::credentials),
+            credentials: other_user.map(User::credentials),
             umask: spec.umask,
             nice: spec.nice,
             limits: limits.collect(),
@@ -175,8 +175,8 @@ impl Launches {
         }
     }
 
-    /// Later ones win: who the user is, what the task began with, what the process says,
-    /// and what Baton says.
+    /// Later sources win: the user, the task's environment, the process' own, and Baton's
+    /// variables.
     fn env(&self, spec: &ProcessSpec, run: RunKey, user: Option<&User>) -> Vec<(String, String)> {
         let mut env = BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]);
         if let Some(user) = user {
@@ -202,7 +202,7 @@ impl Launches {
     }
 }
 
-/// True if the output of a process is shown by whoever runs the task.
+/// True if the output of a process is shown on the console.
 #[must_use]
 pub fn is_shown(spec: &ProcessSpec) -> bool {
     let destination = spec.logger.unwrap_or_default().destination;
@@ -221,7 +221,7 @@ fn user(name: &str) -> Result<User, TaskError> {
     let found = users::by_name(name).map_err(TaskError::io("look up a user"))?;
     found.ok_or_else(|| {
         TaskError::Invalid(format!(
-            "user `{name}`: there is no such user on this machine; add it, or name another"
+            "user `{name}`: there is no such user on this host; add it, or name another"
         ))
     })
 }

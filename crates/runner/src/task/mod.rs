@@ -1,4 +1,4 @@
-//! One attempt at a task, from beginning to end: the driver of `baton_core::plan`.
+//! One attempt at a task, from start to end: the driver of `baton_core::plan`.
 //!
 //! ```text
 //!   coordinator, signals, control socket, time
@@ -9,25 +9,24 @@
 //!   coordinator, checks ◀────────────── orders ◀────────────────────────┘
 //! ```
 //!
-//! **One way back.** A runner that begins anew and a runner whose coordinator has died do
-//! the same: replay what was decided, hear or read what was seen, take over what still
-//! runs, and let the plan repeat what may not have been done. So the way that is needed
-//! once in a blue moon is the one that every start takes.
+//! **One recovery path.** A restarted runner and a runner whose coordinator has died do the same:
+//! replay the decisions, receive or read the observations, take over what still runs, and let the
+//! plan repeat what may not have been done. So every start exercises the recovery path.
 //!
-//! **What needs the disk.** Decisions that something follows from are synced before it
-//! follows. That a process is there or is ready is only appended: that survives the death
-//! of the runner, and after a power failure the process is gone anyway.
+//! **What is synced.** A decision is synced before anything follows from it. That a process has
+//! started or is ready is only appended: that survives the death of the runner, and after a power
+//! failure the process is gone anyway.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `open` | beginning a task, and finding one again |
-//! | `attach` | the coordinator: found or begun, and everything taken over |
-//! | `drive` | the loop, and the commit of what was decided |
-//! | `orders` | carrying out what the plan orders |
-//! | `launch` | from a process in a task to everything that its launch needs |
-//! | `abandon` | the end of a task whose log cannot be used |
-//! | `control` | the socket by which others ask for the end |
-//! | `error` | what can go wrong |
+//! | `open` | starting a task, and reopening one |
+//! | `attach` | connecting to or starting the coordinator, and taking over its runs |
+//! | `drive` | the event loop, and the commit of decisions |
+//! | `orders` | executing the plan's orders |
+//! | `launch` | building the launch of a process |
+//! | `abandon` | killing a task whose log cannot be used |
+//! | `control` | the control socket, for kill requests |
+//! | `error` | errors |
 
 mod abandon;
 mod attach;
@@ -65,31 +64,31 @@ pub use open::NewTask;
 
 use control::Control;
 
-/// What a runner needs beside the task.
+/// Options of a runner.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The binary that knows the hidden commands.
+    /// The binary that implements the hidden commands.
     pub binary: PathBuf,
-    /// Put the processes into a cgroup of their own, where that is possible.
+    /// Put the processes into a cgroup of their own, where possible.
     pub cgroup: bool,
 }
 
-/// Who looks on. Nothing that a watcher does changes the task.
+/// An observer of a task. It cannot change the task.
 pub trait Watcher {
-    /// The plan has changed, and the change is kept.
+    /// The plan has changed, and the change is in the log.
     fn event(&mut self, event: &PlanEvent, plan: &Plan);
-    /// Something that a person should know.
+    /// A message for the user.
     fn note(&mut self, text: &str);
-    /// Time has passed. Called at least as often as [`Self::refresh_every`] says.
+    /// Called at least as often as [`Self::refresh_every`] specifies.
     fn refresh(&mut self, plan: &Plan, now: Now);
-    /// The task is over, and nothing of it is left to write anything. Said once, also of a
-    /// task that had ended before.
+    /// The task is over, and no process of it is left that could write anything. Called once, also
+    /// for a task that had ended before.
     fn finished(&mut self, plan: &Plan);
-    /// How often it wants to be called.
+    /// The refresh interval.
     fn refresh_every(&self) -> Option<Millis>;
 }
 
-/// A watcher that looks away.
+/// A watcher that does nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoopWatcher;
 
@@ -103,7 +102,7 @@ impl Watcher for NoopWatcher {
     }
 }
 
-/// One task, in the hands of its one runner.
+/// One task, driven by its one runner.
 pub struct Task {
     root: Root,
     id: TaskId,
@@ -111,35 +110,35 @@ pub struct Task {
     spec: Arc<TaskSpec>,
     plan: Plan,
     boot: BootId,
-    life: RunnerStart,
-    /// The host has booted since the life before.
+    runner_start: RunnerStart,
+    /// The host has rebooted since the runner before.
     boot_changed: bool,
-    /// Something ran in a life before, so something may be left of it.
+    /// An earlier runner may have left processes.
     successor: bool,
     log: Log,
     outbox: Outbox<Order>,
-    /// Decided, and not yet kept.
+    /// Decided, and not yet committed.
     batches: Vec<Batch<PlanEvent>>,
-    /// Kept, and not yet carried out.
+    /// Committed, and not yet executed.
     orders: VecDeque<Order>,
-    /// The killing that holds up the orders after it.
+    /// The id of the kill that blocks later orders.
     killing: Option<u64>,
-    /// When everything was said to be killed, while runs were still to be told of.
+    /// The time at which everything was reported killed while ends of runs were still missing.
     killed_at: Option<Mono>,
-    /// Runs that the coordinator may forget, once everything decided so far is kept.
-    forgets: Vec<RunKey>,
-    /// Children that this process had before it was a runner: not the task's.
-    strangers: Vec<Identity>,
+    /// Runs that the coordinator may forget, once all decisions so far are committed.
+    to_forget: Vec<RunKey>,
+    /// Children that this process had before it became a runner: not the task's.
+    foreign_children: Vec<Identity>,
     link: Option<Link>,
-    start: CoordinatorSpec,
-    launches: launch::Launches,
+    coordinator: CoordinatorSpec,
+    launch_builder: launch::LaunchBuilder,
     spawner: Spawner,
     checks: Checks,
     control: Control,
     samples: Option<(Ring, Sampler)>,
     sample_at: Mono,
-    /// What a person has asked for before the loop began.
-    asked: Vec<Input>,
+    /// Inputs received before the loop began.
+    early_inputs: Vec<Input>,
     next_id: u64,
     exits: Exits,
     finished: bool,
@@ -157,9 +156,9 @@ impl Task {
         &self.plan
     }
 
-    /// Asks for the end before the loop begins.
+    /// Requests the end of the task before the loop begins.
     pub fn kill(&mut self, now: bool) {
-        self.asked.push(kill_input(now));
+        self.early_inputs.push(kill_input(now));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Beginning a task, and finding one again.
+//! Starting a task, and reopening one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use baton_model::task::TaskSpec;
 use baton_model::time::Now;
 
 use super::control::Control;
-use super::launch::{INHERITED, Launches};
+use super::launch::{INHERITED, LaunchBuilder};
 use super::{Options, Task, TaskError};
 use crate::checks::Checks;
 use crate::coordinator::CoordinatorSpec;
@@ -26,19 +26,18 @@ use crate::sys::{clock, identity, random, reap, signals, users};
 /// Slots of the ring of samples: a quarter of an hour of four processes.
 const SAMPLE_SLOTS: u32 = 3_600;
 
-/// A task that is to begin.
+/// A task to start.
 #[derive(Clone, Debug)]
 pub struct NewTask {
     pub spec: TaskSpec,
-    /// Where; `None` for a directory of its own below the root.
+    /// `None` for a directory of its own below the root.
     pub sandbox: Option<PathBuf>,
     /// Added to the environment of every process.
     pub env: Vec<(String, String)>,
 }
 
 impl Task {
-    /// Begins a task, or goes on with the one of the same id if it was begun with the same
-    /// definition.
+    /// Starts a task, or resumes the one of the same id if it was started with the same definition.
     ///
     /// # Errors
     /// [`TaskError`]; nothing has been started then.
@@ -48,52 +47,52 @@ impl Task {
         new: NewTask,
         options: &Options,
     ) -> Result<Self, TaskError> {
-        survive_limits();
-        // Everything that can be wrong with the request is, before anything is made.
+        ignore_file_size_signal();
+        // The request is validated completely before anything is created.
         let spec = Arc::new(new.spec);
         Plan::new(Arc::clone(&spec), clock::now()).map_err(TaskError::Spec)?;
-        Launches::check(&spec)?;
+        LaunchBuilder::check(&spec)?;
         root.prepare(id)?;
         let lock = root.lock(id)?;
         if root.runner_log(id).exists() {
             let task = Self::open(root, id, lock, options)?;
             if task.spec != spec {
                 return Err(TaskError::Invalid(format!(
-                    "task {id} was begun with another definition; to go on with that one, use \
-                     the file as it was; to run this one, choose another --task-id"
+                    "task {id} was started with another definition; to resume it, use \
+                     the original file; to run this one, choose another --task-id"
                 )));
             }
             return Ok(task);
         }
-        must_be_new(root, id)?;
+        require_new(root, id)?;
         let mut header = header(root, id, &spec, new.sandbox, new.env)?;
         make_sandbox(&header)?;
         header.cgroup = new_cgroup(options, &header);
         let boot = identity::boot_id().map_err(TaskError::io("read the boot id"))?;
-        let life = life(boot, clock::now());
+        let runner_start = this_start(boot, clock::now());
         let first = [
             RunnerRecord::Begun(Box::new(header.clone())),
-            RunnerRecord::RunnerStarted(life),
+            RunnerRecord::RunnerStarted(runner_start),
         ];
         let log = Log::create(&root.runner_log(id), Kind::Runner, &first)?;
         root.register(&header)?;
         let plan = Plan::new(Arc::clone(&spec), header.began.into()).map_err(TaskError::Spec)?;
-        let replayed = Replayed {
+        let replayed = ReplayedLog {
             header,
             plan,
-            last_life: None,
+            last_start: None,
         };
-        Self::assemble(root, id, lock, options, replayed, log, life)
+        Self::assemble(root, id, lock, options, replayed, log, runner_start)
     }
 
-    /// Goes on with a task that was begun.
+    /// Resumes a task.
     ///
     /// # Errors
     /// [`TaskError`]; nothing has been started then.
     pub fn resume(root: &Root, id: &TaskId, options: &Options) -> Result<Self, TaskError> {
-        survive_limits();
+        ignore_file_size_signal();
         if !root.runner_log(id).exists() {
-            must_be_new(root, id)?;
+            require_new(root, id)?;
             return Err(TaskError::Invalid(format!("there is no task {id}")));
         }
         let lock = root.lock(id)?;
@@ -109,20 +108,20 @@ impl Task {
         let path = root.runner_log(id);
         let (mut log, recovered) = Log::open::<RunnerRecord>(&path, Kind::Runner)?;
         let replayed = replay(recovered.records)?;
-        must_be_ours(&replayed.header)?;
+        require_owner(&replayed.header)?;
         if replayed.plan.outcome().is_none() && root.phase(id)?.is_none() {
-            // It died between its log and its entry.
+            // The runner died between creating the log and the entry.
             root.register(&replayed.header)?;
         }
         let boot = identity::boot_id().map_err(TaskError::io("read the boot id"))?;
-        let life = life(boot, clock::now());
+        let runner_start = this_start(boot, clock::now());
         let ended = replayed.plan.outcome().is_some();
         let finished = ended && root.phase(id)? == Some(Phase::Finished);
         if !finished {
-            log.append(&[RunnerRecord::RunnerStarted(life)])?;
+            log.append(&[RunnerRecord::RunnerStarted(runner_start)])?;
             log.sync()?;
         }
-        let mut task = Self::assemble(root, id, lock, options, replayed, log, life)?;
+        let mut task = Self::assemble(root, id, lock, options, replayed, log, runner_start)?;
         task.finished = finished;
         Ok(task)
     }
@@ -132,20 +131,20 @@ impl Task {
         id: &TaskId,
         lock: RunnerLock,
         options: &Options,
-        replayed: Replayed,
+        replayed: ReplayedLog,
         log: Log,
-        life: RunnerStart,
+        runner_start: RunnerStart,
     ) -> Result<Self, TaskError> {
-        let Replayed {
+        let ReplayedLog {
             header,
             plan,
-            last_life,
+            last_start,
         } = replayed;
         let checkpoint = root.checkpoint(id);
-        // The children of a coordinator that dies come to us, with their exit status.
+        // The children of a dead coordinator become ours, with their exit status.
         reap::become_subreaper().map_err(TaskError::io("become the subreaper"))?;
         let spec = Arc::new(header.spec.clone());
-        let start = CoordinatorSpec {
+        let coordinator = CoordinatorSpec {
             binary: options.binary.clone(),
             sandbox: PathBuf::from(&header.sandbox),
             mark: header.mark.clone(),
@@ -153,36 +152,36 @@ impl Task {
             guarded: false,
             checkpoint,
         };
-        // Not evidence: a task without samples runs as well.
+        // Not evidence: a task also runs without samples.
         let ring = Ring::open(&root.samples(id), SAMPLE_SLOTS).ok();
         Ok(Self {
             control: Control::open(&root.control_socket(id))
                 .map_err(TaskError::io("open the control socket"))?,
-            launches: Launches::new(&header)?,
-            boot: life.boot,
-            boot_changed: last_life.is_some_and(|last| last.boot != life.boot),
-            successor: last_life.is_some(),
+            launch_builder: LaunchBuilder::new(&header)?,
+            boot: runner_start.boot,
+            boot_changed: last_start.is_some_and(|last| last.boot != runner_start.boot),
+            successor: last_start.is_some(),
             root: root.clone(),
             id: id.clone(),
             header,
             spec,
             plan,
-            life,
+            runner_start,
             log,
             outbox: Outbox::new(Epoch(0)),
             batches: Vec::new(),
             orders: std::collections::VecDeque::new(),
             killing: None,
             killed_at: None,
-            forgets: Vec::new(),
-            strangers: identity::children(life.boot),
+            to_forget: Vec::new(),
+            foreign_children: identity::children(runner_start.boot),
             link: None,
-            start,
+            coordinator,
             spawner: Spawner::new().map_err(TaskError::io("prepare to start processes"))?,
             checks: Checks::default(),
             samples: ring.zip(Sampler::new().ok()),
             sample_at: clock::now().mono,
-            asked: Vec::new(),
+            early_inputs: Vec::new(),
             next_id: 1,
             exits: Exits::default(),
             finished: false,
@@ -191,51 +190,52 @@ impl Task {
     }
 }
 
-/// A task without a log is new, unless it has lost its log: then nobody knows what it has
-/// done, and it does not begin again just because it is started again.
-fn must_be_new(root: &Root, id: &TaskId) -> Result<(), TaskError> {
+/// Checks that a task without a log is new. If it has lost its log, its progress is unknown, and it
+/// must not start over silently.
+fn require_new(root: &Root, id: &TaskId) -> Result<(), TaskError> {
     let path = root.runner_log(id);
-    let aside = log::set_aside(&path).map_err(TaskError::io("look for the log of the task"))?;
+    let aside =
+        log::set_aside(&path).map_err(TaskError::io("check for a log that was set aside"))?;
     let lost = root.phase(id)? == Some(Phase::Active);
     let what = match aside {
         Some(aside) => format!("was damaged and set aside as {}", aside.display()),
-        None if lost => "is not there".to_owned(),
+        None if lost => "is missing".to_owned(),
         None => return Ok(()),
     };
     Err(TaskError::NoLog(format!(
-        "task {id} was begun, but its log {what}; put a good copy back as {}, or run the task \
+        "task {id} was started, but its log {what}; restore a good copy as {}, or run the task \
          again under a new --task-id",
         path.display()
     )))
 }
 
-/// A limit on the size of files must be an error that is told, as a full disk is, and not
-/// our death in the middle of a record.
-fn survive_limits() {
+/// A file size limit must be a reported error, like a full disk, and must not kill us in the middle
+/// of a record.
+fn ignore_file_size_signal() {
     signals::ignore(&[libc::SIGXFSZ]);
 }
 
-/// A task runs as whoever began it: somebody else, and be it root, would run its processes
-/// as somebody else.
-pub(super) fn must_be_ours(header: &Header) -> Result<(), TaskError> {
+/// Checks that we are the user who started the task: for another user, even root, its processes
+/// would run as that user.
+pub(super) fn require_owner(header: &Header) -> Result<(), TaskError> {
     if header.uid == users::effective_uid() {
         return Ok(());
     }
     Err(TaskError::Invalid(format!(
-        "task {} belongs to user {}; do this as that user",
+        "task {} belongs to user {}; run this command as that user",
         header.task_id, header.user
     )))
 }
 
-struct Replayed {
+struct ReplayedLog {
     header: Header,
     plan: Plan,
-    /// The life that has decided last. One that came after it and decided nothing has not
+    /// The runner start that has made the last decision. A later one without a decision has not
     /// changed what the plan knows of boots and clocks.
-    last_life: Option<RunnerStart>,
+    last_start: Option<RunnerStart>,
 }
 
-fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
+fn replay(records: Vec<RunnerRecord>) -> Result<ReplayedLog, TaskError> {
     let invalid = |text: &str| TaskError::Invalid(format!("the log of the task {text}"));
     let mut records = records.into_iter().peekable();
     let Some(RunnerRecord::Begun(header)) = records.next() else {
@@ -249,30 +249,30 @@ fn replay(records: Vec<RunnerRecord>) -> Result<Replayed, TaskError> {
         _ => Plan::new(spec, header.began.into()).map_err(PlanError::Spec),
     }
     .map_err(TaskError::Plan)?;
-    let (mut life, mut last_life) = (None, None);
+    let (mut runner_start, mut last_start) = (None, None);
     for record in records {
         match record {
             RunnerRecord::Event(event) => {
                 plan.apply(&event)?;
-                last_life = life;
+                last_start = runner_start;
             }
             RunnerRecord::RunnerStarted(began) => {
-                life = Some(began);
-                last_life = last_life.or(life);
+                runner_start = Some(began);
+                last_start = last_start.or(runner_start);
             }
             RunnerRecord::Begun(_) | RunnerRecord::Snapshot(_) => {
                 return Err(invalid("begins twice"));
             }
         }
     }
-    Ok(Replayed {
+    Ok(ReplayedLog {
         header,
         plan,
-        last_life,
+        last_start,
     })
 }
 
-fn life(boot: BootId, now: Now) -> RunnerStart {
+fn this_start(boot: BootId, now: Now) -> RunnerStart {
     RunnerStart {
         boot,
         pid: std::process::id(),
@@ -288,7 +288,9 @@ fn header(
     env: Vec<(String, String)>,
 ) -> Result<Header, TaskError> {
     let sandbox = match sandbox {
-        Some(path) => std::path::absolute(&path).map_err(TaskError::io("name the sandbox"))?,
+        Some(path) => {
+            std::path::absolute(&path).map_err(TaskError::io("make the sandbox path absolute"))?
+        }
         None => root.sandbox(id),
     };
     let Some(sandbox) = sandbox.to_str() else {
@@ -296,7 +298,7 @@ fn header(
             "the path of the sandbox is not UTF-8; choose another with --sandbox".to_owned(),
         ));
     };
-    // A later life of the runner may have another environment; the task keeps its own.
+    // A later runner may have another environment; the task keeps its own.
     let inherited = INHERITED.into_iter();
     let inherited = inherited.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
     let uid = users::effective_uid();
@@ -316,22 +318,21 @@ fn header(
     })
 }
 
-/// Makes the sandbox, and gives it to the task's user. One that is there already is
-/// somebody's own, and is left as it is.
+/// Creates the sandbox, owned by the task's user. An existing one is not changed.
 fn make_sandbox(header: &Header) -> Result<(), TaskError> {
     let path = Path::new(&header.sandbox);
     if path.is_dir() {
         return Ok(());
     }
-    std::fs::create_dir_all(path).map_err(TaskError::io("make the sandbox"))?;
-    if let Some(user) = Launches::task_user(&header.spec)? {
+    std::fs::create_dir_all(path).map_err(TaskError::io("create the sandbox"))?;
+    if let Some(user) = LaunchBuilder::task_user(&header.spec)? {
         std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid))
-            .map_err(TaskError::io("give the sandbox to its user"))?;
+            .map_err(TaskError::io("change the owner of the sandbox"))?;
     }
     Ok(())
 }
 
-/// A cgroup for a new task, where one can be had.
+/// Creates the cgroup of a new task, where possible.
 fn new_cgroup(options: &Options, header: &Header) -> Option<String> {
     if !options.cgroup {
         return None;

@@ -1,4 +1,4 @@
-//! Carrying out what the plan orders.
+//! Executing the plan's orders.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use baton_model::task::{LogDestination, ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono};
 
 use super::{Task, TaskError, Watcher};
-use crate::checks::{Try, Verdict};
+use crate::checks::{ProbeRequest, Verdict};
 use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::clock;
 use crate::wire::{Reply, Request, RunKey};
 
-/// The output of so many runs of a process is kept.
+/// The number of runs of a process whose output is kept.
 const LOG_RUNS_KEPT: u64 = 100;
 
 impl Task {
-    /// Carries out what may be carried out: nothing while everything is being killed. A
-    /// coordinator that is gone is noticed by the loop, and everything is said again.
-    pub(super) fn obey(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
+    /// Executes orders: none while everything is being killed. The loop notices a coordinator that
+    /// is gone, and all orders are repeated.
+    pub(super) fn execute_orders(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
         while self.killing.is_none() && self.link.is_some() {
             let Some(order) = self.orders.pop_front() else {
                 return Ok(());
@@ -28,7 +28,7 @@ impl Task {
             match order {
                 Order::Finish(state) => self.finish(state, watcher)?,
                 order => {
-                    if self.carry_out(order).is_err() {
+                    if self.execute(order).is_err() {
                         return Ok(());
                     }
                 }
@@ -37,26 +37,26 @@ impl Task {
         Ok(())
     }
 
-    fn carry_out(&mut self, order: Order) -> io::Result<()> {
+    fn execute(&mut self, order: Order) -> io::Result<()> {
         match order {
             Order::Launch { process, run } => {
                 let run = RunKey { process, run };
                 let spec = &self.spec.processes[process.index()];
-                let launch = Box::new(self.launches.launch(&self.spec, spec, run));
-                self.say(&Request::Launch { run, launch })
+                let launch = Box::new(self.launch_builder.launch(&self.spec, spec, run));
+                self.send(&Request::Launch { run, launch })
             }
             Order::Stop {
                 process,
                 run,
                 signal,
                 grace,
-            } => self.say(&Request::Stop {
+            } => self.send(&Request::Stop {
                 run: RunKey { process, run },
                 signal,
                 grace,
                 cause: KillCause::Requested,
             }),
-            Order::KillRun { process, run } => self.say(&Request::KillRun {
+            Order::KillRun { process, run } => self.send(&Request::KillRun {
                 run: RunKey { process, run },
             }),
             Order::KillEverything => self.kill_everything(Millis(0)),
@@ -76,7 +76,7 @@ impl Task {
     fn kill_everything(&mut self, grace: Millis) -> io::Result<()> {
         let id = self.next_id();
         self.killing = Some(id);
-        self.say(&Request::KillEverything { id, grace })
+        self.send(&Request::KillEverything { id, grace })
     }
 
     fn start_checks(&mut self, process: ProcessNo, run: RunNo) {
@@ -91,63 +91,63 @@ impl Task {
         self.checks.start(now, run, spec, started, live.ready);
     }
 
-    /// Tries the checks that are due.
-    pub(super) fn try_checks(&mut self) {
+    /// Sends the checks that are due.
+    pub(super) fn send_due_checks(&mut self) {
         let due = self.checks.due(clock::now().mono);
         for verdict in due.verdicts {
-            self.judged(verdict);
+            self.apply_verdict(verdict);
         }
-        for tried in due.tries {
-            let Try {
+        for request in due.requests {
+            let ProbeRequest {
                 id,
                 run,
                 probe,
                 timeout,
                 ..
-            } = tried;
+            } = request;
             let spec = &self.spec.processes[run.process.index()];
-            let launch = self.launches.probe(&self.spec, spec, run, &probe, timeout);
+            let launch = self
+                .launch_builder
+                .probe(&self.spec, spec, run, &probe, timeout);
             let request = Request::Probe {
                 id,
                 run,
                 launch: Box::new(launch),
                 timeout,
             };
-            // A coordinator that is gone is noticed by the loop.
-            let _ = self.say(&request);
+            // The loop notices a coordinator that is gone.
+            let _ = self.send(&request);
         }
     }
 
-    /// Takes what the coordinator says.
-    pub(super) fn hear(&mut self, reply: Reply, watcher: &mut dyn Watcher) {
+    /// Handles a reply of the coordinator.
+    pub(super) fn handle_reply(&mut self, reply: Reply, watcher: &mut dyn Watcher) {
         match reply {
-            Reply::Started { run, at, identity } => self.started(run, at, identity),
-            Reply::Ended(ended) => self.ended(&ended),
+            Reply::Started { run, at, identity } => self.report_started(run, at, identity),
+            Reply::Ended(ended) => self.report_ended(&ended),
             Reply::Unknown { run } => {
                 let live = self.plan.process(run.process).and_then(|p| p.live);
                 let identity = live.filter(|live| live.run == run.run);
                 let identity = identity.and_then(|live| live.identity);
-                self.lost_unless_seen(run, identity.as_ref());
+                self.end_unwatched_run(run, identity.as_ref());
             }
             Reply::EverythingKilled { id, left } => self.everything_killed(id, left, watcher),
             Reply::Probed { id, well } => {
                 if let Some(verdict) = self.checks.result(clock::now().mono, id, well) {
-                    self.judged(verdict);
+                    self.apply_verdict(verdict);
                 }
             }
-            // A task of its own has no dead-man timer and no queue, and is greeted once.
+            // A standalone task has no dead-man timer and no queue, and gets one greeting.
             Reply::Accepted { .. }
             | Reply::Refused { .. }
             | Reply::GuardFired
             | Reply::Hello { .. } => {
-                watcher.note(&format!(
-                    "the coordinator says what nobody asked: {reply:?}"
-                ));
+                watcher.note(&format!("unexpected reply from the coordinator: {reply:?}"));
             }
         }
     }
 
-    fn judged(&mut self, verdict: Verdict) {
+    fn apply_verdict(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Ready(run) => self.feed(Input::Ready {
                 process: run.process,
@@ -170,7 +170,7 @@ impl Task {
             return;
         }
         watcher.note(&format!(
-            "{left} processes cannot be killed: stuck in the kernel, or beyond our rights"
+            "{left} processes cannot be killed: stuck in the kernel, or owned by another user"
         ));
         if self.plan.live().next().is_some() {
             self.feed(Input::GiveUp);
@@ -178,16 +178,16 @@ impl Task {
     }
 
     fn finish(&mut self, state: AttemptState, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
-        // If it does not hear this, it ends by itself when it is idle.
-        let _ = self.say(&Request::Exit);
+        // If this is lost, it exits by itself when it is idle.
+        let _ = self.send(&Request::Exit);
         if let Some(Err(error)) = self
-            .start
+            .coordinator
             .cgroup
             .as_deref()
             .and_then(cgroup::open)
             .map(Cgroup::remove)
         {
-            watcher.note(&format!("the cgroup of the task stays behind: {error}"));
+            watcher.note(&format!("cannot remove the cgroup of the task: {error}"));
         }
         self.root.finish(&self.id)?;
         self.control.answer_all(state);
@@ -195,23 +195,24 @@ impl Task {
         Ok(())
     }
 
-    /// Nothing may be stuck for ever: what was killed and never told of is given up.
-    pub(super) fn give_up_the_unkillable(&mut self, now: Mono, watcher: &mut dyn Watcher) {
+    /// Gives up runs that were killed and whose end was never reported: nothing may be stuck for
+    /// ever.
+    pub(super) fn give_up_unreported_runs(&mut self, now: Mono, watcher: &mut dyn Watcher) {
         if self.plan.live().next().is_none() {
             self.killed_at = None;
         }
         if self
             .killed_at
-            .is_some_and(|at| now >= at + super::drive::TELL_MAX)
+            .is_some_and(|at| now >= at + super::drive::REPORT_MAX)
         {
             self.killed_at = None;
-            watcher.note("what became of the processes that were killed cannot be told");
+            watcher.note("the outcome of the killed processes is unknown");
             self.feed(Input::GiveUp);
         }
     }
 
-    /// Output that was only to be shown is not kept, and of a process that runs again and
-    /// again only that of its last runs.
+    /// Removes output that was only to be shown, and of a repeatedly run process that of all but
+    /// its last runs.
     pub(super) fn drop_logs(&self, process: ProcessNo, run: RunNo) {
         let spec = &self.spec.processes[process.index()];
         let destination = spec.logger.unwrap_or_default().destination;
@@ -222,12 +223,12 @@ impl Task {
         };
         if let Some(gone) = gone {
             let sandbox = std::path::Path::new(&self.header.sandbox);
-            // Left behind, it is cleared away with the sandbox.
+            // On failure it is removed with the sandbox.
             let _ = crate::root::remove_run_logs(sandbox, &spec.name, gone);
         }
     }
 
-    pub(super) fn say(&mut self, request: &Request) -> io::Result<()> {
+    pub(super) fn send(&mut self, request: &Request) -> io::Result<()> {
         match &mut self.link {
             Some(link) => link.send(request),
             None => Err(io::ErrorKind::NotConnected.into()),
