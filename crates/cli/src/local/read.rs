@@ -67,7 +67,7 @@ fn log_path(what: &str, root: impl FnOnce() -> Result<Root, Failure>) -> Result<
     let root = root()?;
     match root.find_one(what) {
         Ok(entry) => Ok(root.runner_log(&entry.id)),
-        Err(RootError::Nothing { .. }) if Path::new(what).is_file() => Ok(what.into()),
+        Err(RootError::NoMatch { .. }) if Path::new(what).is_file() => Ok(what.into()),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,26 +1,26 @@
-//! Where the root is, if nobody says.
+//! The default path of the root.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::RootError;
 
-/// The place of the root from the environment, which `lookup` reads: `BATON_ROOT`,
-/// else `baton` in the user's state directory. An empty variable counts as none, and
-/// so does a relative `XDG_STATE_HOME`, as its standard demands.
+/// The root's path from the environment, which `lookup` reads: `BATON_ROOT`, else `baton` in the
+/// user's state directory. An empty variable counts as unset, and so does a relative
+/// `XDG_STATE_HOME`, as its standard demands.
 ///
 /// # Errors
-/// If no variable says it.
+/// If no variable is set.
 pub fn default_root(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, RootError> {
-    let given = |name| lookup(name).filter(|value| !value.is_empty());
-    if let Some(root) = given("BATON_ROOT") {
+    let variable = |name| lookup(name).filter(|value| !value.is_empty());
+    if let Some(root) = variable("BATON_ROOT") {
         return Ok(root.into());
     }
-    let state = given("XDG_STATE_HOME").filter(|value| Path::new(value).is_absolute());
+    let state = variable("XDG_STATE_HOME").filter(|value| Path::new(value).is_absolute());
     if let Some(state) = state {
         return Ok(Path::new(&state).join("baton"));
     }
-    let home = given("HOME").ok_or(RootError::NoDefaultRoot)?;
+    let home = variable("HOME").ok_or(RootError::NoDefaultRoot)?;
     Ok(Path::new(&home).join(".local/state/baton"))
 }
 
@@ -28,13 +28,13 @@ pub fn default_root(lookup: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
 mod tests {
     use super::*;
 
-    fn place(variables: &[(&str, &str)]) -> Option<String> {
+    fn root(variables: &[(&str, &str)]) -> Option<String> {
         let lookup = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        let place = default_root(lookup).ok()?;
-        Some(place.display().to_string())
+        let root = default_root(lookup).ok()?;
+        Some(root.display().to_string())
     }
 
     #[test]
@@ -44,16 +44,16 @@ mod tests {
             ("XDG_STATE_HOME", "/x"),
             ("HOME", "/h"),
         ];
-        assert_eq!(place(&all).as_deref(), Some("/b"));
-        assert_eq!(place(&all[1..]).as_deref(), Some("/x/baton"));
-        assert_eq!(place(&all[2..]).as_deref(), Some("/h/.local/state/baton"));
-        assert_eq!(place(&[]), None);
+        assert_eq!(root(&all).as_deref(), Some("/b"));
+        assert_eq!(root(&all[1..]).as_deref(), Some("/x/baton"));
+        assert_eq!(root(&all[2..]).as_deref(), Some("/h/.local/state/baton"));
+        assert_eq!(root(&[]), None);
     }
 
     #[test]
-    fn empty_variables_and_a_relative_state_directory_say_nothing() {
+    fn empty_variables_and_a_relative_state_directory_are_ignored() {
         let odd = [("BATON_ROOT", ""), ("XDG_STATE_HOME", "x"), ("HOME", "/h")];
-        assert_eq!(place(&odd).as_deref(), Some("/h/.local/state/baton"));
-        assert_eq!(place(&[("HOME", "")]), None);
+        assert_eq!(root(&odd).as_deref(), Some("/h/.local/state/baton"));
+        assert_eq!(root(&[("HOME", "")]), None);
     }
 }

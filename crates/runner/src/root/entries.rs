@@ -1,7 +1,7 @@
-//! Registering a task, finishing it, and listing what there is.
+//! Registering a task, finishing it, and listing tasks.
 //!
-//! An entry says that a task exists, and by its place whether it has ended. Each
-//! change is one rename, made durable before the call returns.
+//! An entry shows that a task exists, and by its directory whether it has ended. Each change is one
+//! rename, made durable before the call returns.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -15,14 +15,14 @@ use crate::record::Header;
 /// Whether a task has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Not yet, whether or not a runner drives it.
+    /// It has not ended, whether or not a runner drives it.
     Active,
-    /// It has.
+    /// It has ended.
     Finished,
 }
 
 impl Phase {
-    /// The word for it: also the name of the directory of such entries.
+    /// The wire word: also the name of the directory of such entries.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -32,27 +32,26 @@ impl Phase {
     }
 }
 
-/// A task that exists.
+/// A registered task.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub id: TaskId,
-    /// Whether it has ended.
     pub phase: Phase,
 }
 
-/// For everybody; what is private is in the checkpoints.
+/// Readable by all users; private data is in the checkpoints.
 const OPEN_DIR: u32 = 0o755;
-/// The logs hold environments, and whoever may connect to a socket may kill.
+/// The logs hold environments, and a process that can connect to a socket can kill the task.
 const PRIVATE_DIR: u32 = 0o700;
 /// A header holds an environment too.
 const PRIVATE_FILE: u32 = 0o600;
 
 impl Root {
-    /// Makes the directories that a new task needs, but for its sandbox: that one
-    /// may be elsewhere, and belongs to the user whom the task runs as.
+    /// Creates the directories that a new task needs, except its sandbox: that one may be
+    /// elsewhere, and belongs to the user that the task runs as.
     ///
     /// # Errors
-    /// If one cannot be made.
+    /// If one cannot be created.
     pub fn prepare(&self, id: &TaskId) -> Result<(), RootError> {
         make_dir_all(&self.entries(Phase::Active), OPEN_DIR)?;
         make_dir_all(&self.entries(Phase::Finished), OPEN_DIR)?;
@@ -61,26 +60,27 @@ impl Root {
         make_dir_all(&self.checkpoint(id), PRIVATE_DIR)
     }
 
-    /// Makes the task known, durably. From here on it is listed.
+    /// Registers the task, durably. From here on it is listed.
     ///
     /// # Errors
-    /// If its id is none, or the entry cannot be written.
+    /// If its id is invalid, or the entry cannot be written.
     pub fn register(&self, header: &Header) -> Result<(), RootError> {
         let id = TaskId::new(&header.task_id)?;
         let dir = self.entries(Phase::Active);
         let path = self.entry(&id, Phase::Active);
-        // No id begins with a dot, so an unfinished file is never listed.
-        let draft = dir.join(format!(".{id}.new"));
+        // No id begins with a dot, so a partial file is never listed.
+        let temporary = dir.join(format!(".{id}.new"));
         let bytes = serde_json::to_vec_pretty(header).map_err(|error| RootError::BadEntry {
             path: path.clone(),
             error,
         })?;
-        write_durably(&draft, &bytes).map_err(|error| RootError::io("write", &draft, error))?;
-        fs::rename(&draft, &path).map_err(|error| RootError::io("write", &path, error))?;
+        write_durably(&temporary, &bytes)
+            .map_err(|error| RootError::io("write", &temporary, error))?;
+        fs::rename(&temporary, &path).map_err(|error| RootError::io("write", &path, error))?;
         sync_dir(&dir)
     }
 
-    /// Records that the task has ended. Done twice, it is done.
+    /// Files the task as ended. Idempotent.
     ///
     /// # Errors
     /// If there is no such task, or the entry cannot be moved.
@@ -91,7 +91,7 @@ impl Root {
         );
         match fs::rename(&from, &to) {
             Ok(()) => {}
-            // By an earlier call, whose sync may not have come to pass.
+            // Moved by an earlier call, which may have died before its sync.
             Err(error) if error.kind() == io::ErrorKind::NotFound && to.exists() => {}
             Err(error) => return Err(RootError::io("finish", &from, error)),
         }
@@ -99,7 +99,7 @@ impl Root {
         sync_dir(&self.entries(Phase::Active))
     }
 
-    /// Every task, in the order of ids. A root that does not exist has none.
+    /// Every task, ordered by id. A root that does not exist has none.
     ///
     /// # Errors
     /// If a directory of entries cannot be read.
@@ -118,7 +118,7 @@ impl Root {
     /// Whether this task has ended; `None` if there is no such task.
     ///
     /// # Errors
-    /// If the entries cannot be looked at.
+    /// If the entries cannot be read.
     pub fn phase(&self, id: &TaskId) -> Result<Option<Phase>, RootError> {
         for phase in [Phase::Finished, Phase::Active] {
             let path = self.entry(id, phase);
@@ -130,10 +130,10 @@ impl Root {
         Ok(None)
     }
 
-    /// What the task began with, by its entry.
+    /// The header of the task, read from its entry.
     ///
     /// # Errors
-    /// If the entry cannot be read or understood.
+    /// If the entry cannot be read or parsed.
     pub fn header(&self, entry: &Entry) -> Result<Header, RootError> {
         let path = self.entry(&entry.id, entry.phase);
         let bytes = fs::read(&path).map_err(|error| RootError::io("read", &path, error))?;
@@ -151,7 +151,7 @@ pub(super) fn ids_in(dir: &Path) -> Result<Vec<TaskId>, RootError> {
     let mut ids = Vec::new();
     for name in names {
         let name = name.map_err(|error| RootError::io("list", dir, error))?;
-        // What is no id is not ours: an unfinished entry, or somebody's file.
+        // Other names are not ours: a partial entry, or a foreign file.
         ids.extend(
             name.file_name()
                 .to_str()
@@ -162,7 +162,7 @@ pub(super) fn ids_in(dir: &Path) -> Result<Vec<TaskId>, RootError> {
     Ok(ids)
 }
 
-/// Makes a directory and, for everybody, those above it. Each new one is durable.
+/// Creates a directory and, readable by all users, its ancestors. Each new one is durable.
 fn make_dir_all(path: &Path, mode: u32) -> Result<(), RootError> {
     match DirBuilder::new().mode(mode).create(path) {
         Ok(()) => path.parent().map_or(Ok(()), sync_dir),

@@ -1,4 +1,4 @@
-//! What can go wrong with a root, in the words of whoever has to fix it.
+//! Errors of a root.
 
 use std::fmt;
 use std::io;
@@ -6,34 +6,28 @@ use std::path::{Path, PathBuf};
 
 use super::TaskId;
 
-/// Why something about a root could not be done.
+/// An error of an operation on a root.
 #[derive(Debug)]
 pub enum RootError {
-    /// No variable says where the root is.
+    /// No variable specifies the root.
     NoDefaultRoot,
-    /// This text cannot be the id of a task, for this reason.
-    BadId {
-        /// The text.
-        text: String,
-        /// What is wrong with it.
-        why: &'static str,
-    },
+    /// This text is not a valid task id.
+    BadId { text: String, reason: &'static str },
     /// No task matches this pattern.
-    Nothing {
+    NoMatch {
         /// The pattern.
         pattern: String,
-        /// The root that was looked through.
         root: PathBuf,
     },
-    /// More than one task matches, and one is wanted.
-    Several {
+    /// More than one task matches where one is required.
+    Ambiguous {
         /// The pattern.
         pattern: String,
         candidates: Vec<TaskId>,
     },
     /// A runner drives the task.
     Driven(TaskId),
-    /// The entry of a task cannot be understood.
+    /// The entry of a task cannot be parsed.
     BadEntry {
         path: PathBuf,
         error: serde_json::Error,
@@ -47,11 +41,11 @@ pub enum RootError {
     },
 }
 
-/// So many candidates are named; more are counted.
+/// The number of candidates listed; more are counted.
 const CANDIDATES_SHOWN_MAX: usize = 8;
 
 impl RootError {
-    /// The system refused to do `what` to `path`.
+    /// An OS error of `what` on `path`.
     pub(super) fn io(what: &'static str, path: &Path, error: impl Into<io::Error>) -> Self {
         Self::Io {
             what,
@@ -64,21 +58,23 @@ impl RootError {
 impl fmt::Display for RootError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoDefaultRoot => f.write_str(
-                "nothing says where the tasks are: give --root DIR, or set BATON_ROOT or HOME",
-            ),
-            Self::BadId { text, why } => write!(
-                f,
-                "`{}` cannot be the id of a task: {why}",
-                text.escape_debug()
-            ),
-            Self::Nothing { pattern, root } => write!(
+            Self::NoDefaultRoot => {
+                f.write_str("no state directory: give --root DIR, or set BATON_ROOT or HOME")
+            }
+            Self::BadId { text, reason } => {
+                write!(
+                    f,
+                    "`{}` is not a valid task id: {reason}",
+                    text.escape_debug()
+                )
+            }
+            Self::NoMatch { pattern, root } => write!(
                 f,
                 "no task in {} matches `{}`; `baton local status` lists them",
                 root.display(),
                 pattern.escape_debug()
             ),
-            Self::Several {
+            Self::Ambiguous {
                 pattern,
                 candidates,
             } => {
@@ -87,13 +83,13 @@ impl fmt::Display for RootError {
                     write!(f, " {id}")?;
                 }
                 match candidates.len().saturating_sub(CANDIDATES_SHOWN_MAX) {
-                    0 => f.write_str("; write more of the one you mean"),
-                    more => write!(f, " and {more} more; write more of the one you mean"),
+                    0 => f.write_str("; give a longer prefix"),
+                    more => write!(f, " and {more} more; give a longer prefix"),
                 }
             }
             Self::Driven(id) => write!(f, "a runner drives {id} already"),
             Self::BadEntry { path, error } => {
-                write!(f, "{} is no entry of a task: {error}", path.display())
+                write!(f, "{} is not a valid task entry: {error}", path.display())
             }
             Self::Io { what, path, error } => {
                 write!(f, "cannot {what} {}: {error}", path.display())

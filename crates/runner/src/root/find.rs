@@ -1,14 +1,13 @@
-//! Finding tasks by what people type: an exact id, a pattern with `*` and `?`, or the
-//! beginning of one id.
+//! Finding tasks by an exact id, a pattern with `*` and `?`, or the unique prefix of an id.
 
 use super::{Entry, Root, RootError, TaskId};
 
 impl Root {
-    /// Every task that one of the patterns names, in the order of ids; all tasks if
-    /// there is no pattern.
+    /// Every task that matches one of the patterns, ordered by id; all tasks if there is no
+    /// pattern.
     ///
     /// # Errors
-    /// If a pattern names nothing, or is the beginning of more than one id.
+    /// If a pattern matches nothing, or is the prefix of more than one id.
     pub fn find<P: AsRef<str>>(&self, patterns: &[P]) -> Result<Vec<Entry>, RootError> {
         let all = self.list()?;
         if patterns.is_empty() {
@@ -23,63 +22,64 @@ impl Root {
         Ok(found)
     }
 
-    /// The one task that the pattern names.
+    /// The one task that matches the pattern.
     ///
     /// # Errors
-    /// If it names nothing, or more than one.
+    /// If it matches nothing, or more than one.
     pub fn find_one(&self, pattern: &str) -> Result<Entry, RootError> {
         let mut found = self.matches(&self.list()?, pattern)?;
         match found.pop() {
             Some(only) if found.is_empty() => Ok(only),
             Some(last) => {
                 found.push(last);
-                Err(several(pattern, found))
+                Err(ambiguous(pattern, found))
             }
-            None => Err(self.nothing(pattern)),
+            None => Err(self.no_match(pattern)),
         }
     }
 
     fn matches(&self, all: &[Entry], pattern: &str) -> Result<Vec<Entry>, RootError> {
         let chosen = |keep: &dyn Fn(&str) -> bool| -> Vec<Entry> {
-            let kept = all.iter().filter(|entry| keep(entry.id.as_str()));
-            kept.cloned().collect()
+            let matching = all.iter().filter(|entry| keep(entry.id.as_str()));
+            matching.cloned().collect()
         };
         let exact = chosen(&|id| id == pattern);
         if !exact.is_empty() {
             return Ok(exact);
         }
         let is_glob = pattern.contains(['*', '?']);
-        let found = match is_glob {
-            true => chosen(&|id| glob(pattern.as_bytes(), id.as_bytes())),
-            // Nothing typed means nothing, not everything.
-            false => chosen(&|id| !pattern.is_empty() && id.starts_with(pattern)),
+        let found = if is_glob {
+            chosen(&|id| glob(pattern.as_bytes(), id.as_bytes()))
+        } else {
+            // An empty pattern matches nothing, not everything.
+            chosen(&|id| !pattern.is_empty() && id.starts_with(pattern))
         };
         match found.len() {
-            0 => Err(self.nothing(pattern)),
+            0 => Err(self.no_match(pattern)),
             1 => Ok(found),
             _ if is_glob => Ok(found),
-            _ => Err(several(pattern, found)),
+            _ => Err(ambiguous(pattern, found)),
         }
     }
 
-    fn nothing(&self, pattern: &str) -> RootError {
-        RootError::Nothing {
+    fn no_match(&self, pattern: &str) -> RootError {
+        RootError::NoMatch {
             pattern: pattern.to_owned(),
             root: self.path().to_owned(),
         }
     }
 }
 
-fn several(pattern: &str, found: Vec<Entry>) -> RootError {
+fn ambiguous(pattern: &str, found: Vec<Entry>) -> RootError {
     let candidates: Vec<TaskId> = found.into_iter().map(|entry| entry.id).collect();
-    RootError::Several {
+    RootError::Ambiguous {
         pattern: pattern.to_owned(),
         candidates,
     }
 }
 
-/// `*` stands for any text, `?` for one character. Going back to the last `*` alone is
-/// enough, so no pattern takes longer than the product of both lengths.
+/// `*` matches any text, `?` one character. Backtracking to the last `*` is enough, so no pattern
+/// takes longer than the product of both lengths.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(root.find_one("b*").expect("one").id.as_str(), "b-1");
         assert!(matches!(
             root.find_one("a*"),
-            Err(RootError::Several { candidates, .. }) if candidates.len() == 2
+            Err(RootError::Ambiguous { candidates, .. }) if candidates.len() == 2
         ));
     }
 

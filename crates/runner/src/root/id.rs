@@ -1,4 +1,4 @@
-//! What may be the id of a task: the name of its files, and what people type.
+//! Task ids: names of files, and arguments of commands.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,22 +18,22 @@ pub struct TaskId(String);
 const BYTES_MAX: usize = 128;
 
 impl TaskId {
-    /// Checks an id that somebody has chosen.
+    /// Checks a chosen id.
     ///
     /// # Errors
     /// [`RootError::BadId`] with the reason.
     pub fn new(text: &str) -> Result<Self, RootError> {
         match unfit(text) {
             None => Ok(Self(text.to_owned())),
-            Some(why) => Err(RootError::BadId {
+            Some(reason) => Err(RootError::BadId {
                 text: text.chars().take(BYTES_MAX).collect(),
-                why,
+                reason,
             }),
         }
     }
 
-    /// The id of a task for which nobody has chosen one: its name, when it began,
-    /// and four random digits, because two may begin in the same second.
+    /// Generates an id: the task's name, the start time, and four random digits, because two may
+    /// start in the same second.
     #[must_use]
     pub fn generate(name: &str, began: Wall, random: u16) -> Self {
         let at = Utc::from(began);
@@ -52,7 +52,6 @@ impl TaskId {
         Self(format!("{stem}{suffix}"))
     }
 
-    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -86,7 +85,7 @@ fn unfit(text: &str) -> Option<&'static str> {
     } else if text.starts_with('-') {
         Some("it begins with a dash, as an option does; begin with a letter or a digit")
     } else if !text.chars().all(fits) {
-        Some("it holds something else than letters, digits, `.`, `_` and `-`")
+        Some("it holds characters other than letters, digits, `.`, `_` and `-`")
     } else {
         None
     }
@@ -122,7 +121,7 @@ mod tests {
         let error = TaskId::new("a\u{1b}[2J").expect_err("a control character");
         assert_eq!(
             error.to_string(),
-            "`a\\u{1b}[2J` cannot be the id of a task: it holds something else than \
+            "`a\\u{1b}[2J` is not a valid task id: it holds characters other than \
              letters, digits, `.`, `_` and `-`"
         );
     }

@@ -1,10 +1,10 @@
-//! Who drives a task.
+//! The exclusive lock of a task's runner.
 //!
-//! A runner holds an exclusive lock on `runner.lock` for as long as it lives; the
-//! kernel drops it with the process, however that ends. To look at a task is to try a
-//! shared lock for an instant; and a child that a runner was just starting when it was
-//! killed holds the lock until it has become another program. So whoever wants the
-//! exclusive one tries for a while before it takes the holder for a runner.
+//! A runner holds an exclusive lock on `runner.lock` for as long as it lives; the kernel drops it
+//! with the process, however that ends. Viewing a task tries a shared lock for an instant; and a
+//! child that a runner was just starting when it was killed holds the lock until it calls exec. So
+//! a caller that wants the exclusive lock retries for a while before it takes the holder for a
+//! runner.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use super::{Root, RootError, TaskId};
 
-/// The right to drive one task, for as long as it is kept.
+/// The right to drive one task, until it is dropped.
 #[derive(Debug)]
 #[must_use = "the lock is gone when this is dropped"]
 pub struct RunnerLock {
     _file: File,
 }
 
-/// Together a second: a child that is half born has other programs beside it.
+/// One second in total: on a busy host a child may take that long to call exec.
 const TRIES_MAX: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -30,7 +30,7 @@ impl Root {
     /// Takes the right to drive the task.
     ///
     /// # Errors
-    /// [`RootError::Driven`] if somebody has it, or if the file cannot be locked.
+    /// [`RootError::Driven`] if another runner has it, or if the file cannot be locked.
     pub fn lock(&self, id: &TaskId) -> Result<RunnerLock, RootError> {
         let path = self.runner_lock(id);
         let refused = |error| RootError::io("lock", &path, error);
@@ -46,8 +46,7 @@ impl Root {
                 Ok(()) if is_at(&file, &path).map_err(refused)? => {
                     return Ok(RunnerLock { _file: file });
                 }
-                // Cleared away between opening and locking: a lock on a file that
-                // nobody else can find locks nothing.
+                // Removed between opening and locking: a lock on an unlinked file locks nothing.
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => sleep(PAUSE),
                 Err(TryLockError::Error(error)) => return Err(refused(error)),
@@ -56,20 +55,21 @@ impl Root {
         Err(RootError::Driven(id.clone()))
     }
 
-    /// Keeps runners away from a task that has ended; `None` if it has no lock file,
-    /// and so no runner.
+    /// Locks a task that has ended against runners; `None` if it has no lock file, and so no
+    /// runner.
     pub(super) fn lock_existing(&self, id: &TaskId) -> Result<Option<RunnerLock>, RootError> {
         let exists = self.runner_lock(id).try_exists();
-        match exists.map_err(|error| RootError::io("lock", &self.runner_lock(id), error))? {
-            true => self.lock(id).map(Some),
-            false => Ok(None),
+        if exists.map_err(|error| RootError::io("lock", &self.runner_lock(id), error))? {
+            self.lock(id).map(Some)
+        } else {
+            Ok(None)
         }
     }
 
     /// True if a runner drives the task now.
     ///
     /// # Errors
-    /// If the lock cannot be looked at.
+    /// If the lock cannot be checked.
     pub fn is_driven(&self, id: &TaskId) -> Result<bool, RootError> {
         let path = self.runner_lock(id);
         let refused = |error| RootError::io("look at", &path, error);
@@ -86,7 +86,7 @@ impl Root {
     }
 }
 
-/// True if this very file is what the path names.
+/// True if the path names this very file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let held = file.metadata()?;
     match fs::metadata(path) {

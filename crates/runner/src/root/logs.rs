@@ -35,8 +35,8 @@ impl Stream {
     }
 }
 
-/// The directory of the runs of one process; `None` if its name is no file name,
-/// which only a damaged definition has.
+/// The log directory of one process; `None` if its name is no file name, which only a damaged
+/// definition has.
 #[must_use]
 pub fn log_dir(sandbox: &Path, process: &ProcessName) -> Option<PathBuf> {
     let name = process.0.as_str();
@@ -44,8 +44,8 @@ pub fn log_dir(sandbox: &Path, process: &ProcessName) -> Option<PathBuf> {
     plain.then(|| sandbox.join(LOGS_DIR).join(name))
 }
 
-/// Removes the output of one run. No link is followed: the sandbox may belong to somebody
-/// who would have us remove something else.
+/// Removes the output of one run. No link is followed: the owner of the sandbox could redirect the
+/// removal.
 ///
 /// # Errors
 /// If it cannot be removed.
@@ -59,7 +59,7 @@ pub fn remove_run_logs(sandbox: &Path, process: &ProcessName, run: RunNo) -> io:
     }
 }
 
-/// The runs that have a directory, in order; none if there is no directory at all.
+/// The runs that have a directory, in order; none if the log directory does not exist.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -79,21 +79,22 @@ pub fn run_dirs(log_dir: &Path) -> io::Result<Vec<RunNo>> {
     Ok(runs)
 }
 
-/// Opens one of the files for reading. The sandbox belongs to the task, which may have
-/// put anything in the place of a log: a link to what only the reader may read, or a
-/// pipe that nobody writes into. Only a plain file is opened.
+/// Opens a log file for reading. The sandbox belongs to the task, which may have replaced a log by
+/// a link to a file that only the reader may read, or by a pipe without a writer. Only a regular
+/// file is opened.
 ///
 /// # Errors
-/// If it is none, or may not be read.
+/// If it is not a regular file, or may not be read.
 pub fn open_log(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a plain file",
-        )),
+            "it is not a regular file",
+        ))
     }
 }
 
@@ -105,7 +106,7 @@ pub struct RunLogs {
 }
 
 impl RunLogs {
-    /// One stream of one run, of the process with these logs.
+    /// One stream of one run, of the process with this log directory.
     #[must_use]
     pub fn new(log_dir: &Path, run: RunNo, stream: Stream) -> Self {
         Self {
@@ -120,7 +121,7 @@ impl RunLogs {
         self.dir.join(self.stream.word())
     }
 
-    /// Every file that there is, the oldest first; the last one is being written.
+    /// Every existing file, the oldest first; the last one is being written.
     ///
     /// # Errors
     /// If the directory cannot be read.

@@ -1,5 +1,4 @@
-//! Where everything of a task lies, what tasks there are, and how they are
-//! cleared away.
+//! The state directory (root): its layout, its tasks, and garbage collection.
 //!
 //! ```text
 //! ROOT/tasks/active/ID            the header as JSON: the task exists
@@ -7,26 +6,26 @@
 //! ROOT/checkpoints/ID/runner      its log
 //!                    /runner.lock locked while a runner drives it
 //!                    /coordinator, coordinator.sock, control.sock, samples
-//! ROOT/sandboxes/ID               where it runs, unless told otherwise
+//! ROOT/sandboxes/ID               its default sandbox
 //! SANDBOX/.logs/PROCESS/RUN/{stdout,stderr}[.N]
 //! ```
 //!
-//! **Invariants.** An entry appears whole or not at all, and is renamed once, when
-//! the task has ended. Where both entries are there, the task has ended. Nothing here
-//! writes a log: looking at a task changes nothing of it. Nothing outside of the root
-//! is ever removed, and no symbolic link below the root is followed to remove.
+//! **Invariants.** An entry appears completely or not at all, and is renamed once, when the task
+//! has ended. Where both entries exist, the task has ended. Nothing here writes a log: viewing a
+//! task does not change it. Nothing outside of the root is ever removed, and no symbolic link below
+//! the root is followed to remove.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `id` | what may be the id of a task |
-//! | `place` | where the root is, if nobody says |
+//! | `id` | valid task ids |
+//! | `default_root` | the root's path, unless it is specified |
 //! | `entries` | registering, finishing, listing |
-//! | `lock` | who drives a task |
+//! | `lock` | the runner's exclusive lock |
 //! | `find` | tasks by exact id, pattern or prefix |
-//! | `view` | one task as its log tells it |
+//! | `view` | the state of one task, replayed from its log |
 //! | `logs` | the output of its processes |
-//! | `gc` | which finished tasks go, and their removal |
-//! | `tree` | measuring and removing directories without leaving them |
+//! | `gc` | garbage collection of finished tasks |
+//! | `tree` | measuring and removing directory trees safely |
 //! | `utc` | dates |
 //!
 //! Elsewhere: the format of the log ([`crate::log`]), driving a task (`task`).
@@ -61,17 +60,17 @@ pub use logs::{LOGS_DIR, RunLogs, Stream, log_dir, open_log, remove_run_logs, ru
 pub use utc::Utc;
 pub use view::{History, ReplayError, Step, TaskView, ViewError};
 
-/// A directory with tasks in it. It need not exist before [`Root::prepare`].
+/// A state directory with tasks. It need not exist before [`Root::prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     path: PathBuf,
 }
 
 impl Root {
-    /// The root at this place; a relative path counts from the working directory.
+    /// The root at this path; a relative path counts from the working directory.
     ///
     /// # Errors
-    /// If the path is empty, or the working directory cannot be told.
+    /// If the path is empty, or the working directory is unknown.
     pub fn new(path: impl AsRef<Path>) -> Result<Self, RootError> {
         let path = path.as_ref();
         let absolute = std::path::absolute(path)
@@ -79,13 +78,13 @@ impl Root {
         Ok(Self { path: absolute })
     }
 
-    /// Where it is, as an absolute path.
+    /// Its absolute path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What everybody who runs or looks at the task writes and reads.
+    /// The directory of the task's log, lock, sockets and samples.
     #[must_use]
     pub fn checkpoint(&self, id: &TaskId) -> PathBuf {
         self.checkpoints().join(id.as_str())
@@ -109,19 +108,19 @@ impl Root {
         self.checkpoint(id).join("coordinator")
     }
 
-    /// Where the coordinator listens for the runner.
+    /// The socket of the coordinator.
     #[must_use]
     pub fn coordinator_socket(&self, id: &TaskId) -> PathBuf {
         self.checkpoint(id).join("coordinator.sock")
     }
 
-    /// Where the runner listens for people.
+    /// The control socket of the runner.
     #[must_use]
     pub fn control_socket(&self, id: &TaskId) -> PathBuf {
         self.checkpoint(id).join("control.sock")
     }
 
-    /// What the task uses, over time.
+    /// The ring of resource usage samples.
     #[must_use]
     pub fn samples(&self, id: &TaskId) -> PathBuf {
         self.checkpoint(id).join("samples")
@@ -133,7 +132,7 @@ impl Root {
         self.entries(phase).join(id.as_str())
     }
 
-    /// Where a task runs, unless told otherwise.
+    /// The default sandbox of a task.
     #[must_use]
     pub fn sandbox(&self, id: &TaskId) -> PathBuf {
         self.sandboxes().join(id.as_str())
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_of_a_task_lies_where_the_design_says() {
+    fn the_layout_is_as_documented() {
         let root = Root::new("/r").expect("absolute");
         let id = TaskId::new("a-1").expect("a good id");
         let below = |path: PathBuf| {

@@ -12,7 +12,7 @@ use super::{Entry, Phase, Root, TaskId};
 use crate::log::{Kind, Log};
 use crate::record::{Header, RunnerRecord, RunnerStart};
 
-/// When tasks of tests begin.
+/// The start time of tasks in tests.
 pub(super) const BEGAN: u64 = 1_700_000_000_000;
 
 pub(super) fn temp_root() -> (tempfile::TempDir, Root) {
@@ -60,7 +60,7 @@ pub(super) fn started_task(root: &Root, id: &str) {
     write(root, &header, &[(BEGAN, Input::Tick)]);
 }
 
-/// A task that has ended well at this time, and is filed so.
+/// A task that succeeded at this time, and is filed as ended.
 pub(super) fn ended_task(root: &Root, id: &str, ended: Wall) {
     let header = header(root, id, BEGAN);
     ended_task_of(root, &header, ended);

@@ -1,10 +1,9 @@
-//! Measuring and removing directories without ever leaving them.
+//! Measuring and removing directory trees without ever leaving them.
 //!
-//! A sandbox belongs to whoever wrote into it: it may hold symbolic links to
-//! anywhere, mounts of somebody's data, and directories of any depth, and may change
-//! while it is looked at. So every step goes from an open directory to a name in it,
-//! and the kernel is told to follow no link and to enter no mount. What is not ours
-//! to enter is an error, never a way out.
+//! A sandbox may hold symbolic links to anywhere, mounts of other users' data, and directories of
+//! any depth, and may change meanwhile. So every step goes from an open directory to a name in it,
+//! and the kernel is told to follow no link and to enter no mount. A directory that may not be
+//! entered is an error, never a way out.
 
 use std::ffi::CStr;
 use std::io;
@@ -20,41 +19,42 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub(super) struct Dir(OwnedFd);
 
-/// Directories open at once on the way down, at two files each. What lies deeper is
-/// moved up first, and is not measured.
+/// The maximum number of directories open at once on the way down, at two descriptors each. Deeper
+/// directories are moved up first, and are not measured.
 const DEPTH_MAX: usize = 100;
 
-/// Walks over a directory that is never empty afterwards: somebody still writes.
+/// The maximum number of passes over a directory that does not become empty: a process still writes
+/// there.
 const PASSES_MAX: u32 = 8;
 
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// What is moved up while one tree is removed.
+/// Directories moved up while one tree is removed.
 struct Spill<'a> {
     top: &'a Dir,
     moved: u64,
 }
 
 impl Dir {
-    /// The directory at a path that a person has given, links included.
+    /// Opens a directory at a path chosen by the user, following links.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(fs::openat(CWD, path, FLAGS, Mode::empty())?))
     }
 
-    /// One of the root's own directories; it may be a mount, but not a link. `None` if
-    /// it does not exist.
+    /// Opens one of the root's own directories; it may be a mount, but not a link. `None` if it
+    /// does not exist.
     pub(super) fn part(&self, name: &str) -> io::Result<Option<Self>> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         match fs::openat2(&self.0, name, FLAGS, Mode::empty(), resolve) {
             Ok(dir) => Ok(Some(Self(dir))),
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(within(name, explained(error))),
+            Err(error) => Err(with_name(name, explain(error))),
         }
     }
 
-    /// Bytes on disk of whatever has this name, but for `skip` directly below it.
+    /// Bytes on disk below this name, without `skip` directly below it.
     pub(super) fn bytes(&self, name: &str, skip: Option<&str>) -> u64 {
         let Ok(name) = std::ffi::CString::new(name) else {
             return 0;
@@ -62,16 +62,16 @@ impl Dir {
         self.bytes_below(&name, skip, DEPTH_MAX)
     }
 
-    /// Removes whatever has this name. Done when it is not there.
+    /// Removes the tree of this name. A missing one is no error.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         let Some(top) = self.child(name)? else {
             return Ok(());
         };
         self.remove_dir(name, &top)
-            .map_err(|error| within(name, error))
+            .map_err(|error| with_name(name, error))
     }
 
-    /// Removes whatever is in the directory of this name, but for `keep`.
+    /// Removes everything in the directory of this name, except `keep`.
     pub(super) fn clear(&self, name: &str, keep: &str) -> io::Result<()> {
         let Some(top) = self.child(name)? else {
             return Ok(());
@@ -82,7 +82,7 @@ impl Dir {
                 moved: 0,
             };
             top.empty(Some(keep), 0, &mut spill)
-                .map_err(|error| within(name, error))?;
+                .map_err(|error| with_name(name, error))?;
             if spill.moved == 0 {
                 return Ok(());
             }
@@ -94,19 +94,19 @@ impl Dir {
         Ok(fs::fsync(&self.0)?)
     }
 
-    /// The directory of this name. What is none is removed on the way: a link, or a
-    /// file. `None` if nothing is there any more.
+    /// Opens the directory of this name. A link or a file is removed instead. `None` if nothing is
+    /// left there.
     fn child(&self, name: &str) -> io::Result<Option<Self>> {
         match fs::unlinkat(&self.0, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(None),
-            // As the kernel says it, and as POSIX does.
+            // The kernel's errno, and that of POSIX.
             Err(Errno::ISDIR | Errno::PERM) => {}
-            Err(error) => return Err(within(name, error.into())),
+            Err(error) => return Err(with_name(name, error.into())),
         }
-        match fs::openat2(&self.0, name, FLAGS, Mode::empty(), enter()) {
+        match fs::openat2(&self.0, name, FLAGS, Mode::empty(), resolve_flags()) {
             Ok(dir) => Ok(Some(Self(dir))),
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(within(name, explained(error))),
+            Err(error) => Err(with_name(name, explain(error))),
         }
     }
 
@@ -131,7 +131,7 @@ impl Dir {
             let kept = keep.is_some_and(|keep| name.to_bytes() == keep.as_bytes());
             if !kept && !is_self_or_parent(name) {
                 self.remove_entry(name, entry.file_type(), depth, spill)
-                    .map_err(|error| within(&name.to_string_lossy(), error))?;
+                    .map_err(|error| with_name(&name.to_string_lossy(), error))?;
             }
         }
         Ok(())
@@ -153,16 +153,16 @@ impl Dir {
         if depth >= DEPTH_MAX {
             return self.move_up(name, spill);
         }
-        match fs::openat2(&self.0, name, FLAGS, Mode::empty(), enter()) {
+        match fs::openat2(&self.0, name, FLAGS, Mode::empty(), resolve_flags()) {
             Ok(dir) => Self(dir).empty(None, depth + 1, spill)?,
             Err(Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(explained(error)),
+            Err(error) => return Err(explain(error)),
         }
         Ok(self.unlink(name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Unlinks, if need be after making the directory writable: build tools like to
-    /// take that right away from their own files.
+    /// Unlinks, if need be after making the directory writable: build tools often remove that
+    /// permission from their own files.
     fn unlink(&self, name: &CStr, flags: AtFlags) -> Result<(), Errno> {
         let mut result = fs::unlinkat(&self.0, name, flags);
         if result == Err(Errno::ACCESS) && fs::fchmod(&self.0, Mode::RWXU).is_ok() {
@@ -174,7 +174,7 @@ impl Dir {
         }
     }
 
-    /// Puts a directory that lies too deep to be entered where the next walk finds it.
+    /// Moves a directory that is too deep to be entered to where the next pass finds it.
     fn move_up(&self, name: &CStr, spill: &mut Spill<'_>) -> io::Result<()> {
         loop {
             let fresh = format!(".baton-gc-{}", spill.moved);
@@ -188,8 +188,8 @@ impl Dir {
         }
     }
 
-    /// What cannot be looked at counts as nothing: a size is for a person to decide
-    /// by, and removing tells about it.
+    /// The bytes below a name. What cannot be read counts as 0: a size is only shown to the user,
+    /// and the removal reports the error.
     fn bytes_below(&self, name: &CStr, skip: Option<&str>, depth: usize) -> u64 {
         let Ok(stat) = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) else {
             return 0;
@@ -198,7 +198,7 @@ impl Dir {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory || depth == 0 {
             return bytes;
         }
-        let Ok(dir) = fs::openat2(&self.0, name, FLAGS, Mode::empty(), enter()) else {
+        let Ok(dir) = fs::openat2(&self.0, name, FLAGS, Mode::empty(), resolve_flags()) else {
             return bytes;
         };
         let dir = Self(dir);
@@ -216,8 +216,8 @@ impl Dir {
     }
 }
 
-/// Below, through no link, into no mount.
-const fn enter() -> ResolveFlags {
+/// Stay below, follow no link, enter no mount.
+const fn resolve_flags() -> ResolveFlags {
     ResolveFlags::BENEATH
         .union(ResolveFlags::NO_SYMLINKS)
         .union(ResolveFlags::NO_XDEV)
@@ -227,7 +227,7 @@ fn is_self_or_parent(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-fn explained(error: Errno) -> io::Error {
+fn explain(error: Errno) -> io::Error {
     let why = match error {
         Errno::LOOP => "is a symbolic link, which is not followed",
         Errno::XDEV => "is a mount, which is not entered; unmount it first",
@@ -236,8 +236,8 @@ fn explained(error: Errno) -> io::Error {
     io::Error::new(io::Error::from(error).kind(), why)
 }
 
-/// The error with the name it is about before it; on the way up, all names.
-fn within(name: &str, error: io::Error) -> io::Error {
+/// Prefixes the error with a name; on the way up, with all names.
+fn with_name(name: &str, error: io::Error) -> io::Error {
     let name = name.escape_debug();
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }

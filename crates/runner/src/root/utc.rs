@@ -8,7 +8,6 @@ use baton_model::time::Wall;
 /// `2026-11-15 12:30:00`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Utc {
-    /// The year.
     pub year: u64,
     /// From 1.
     pub month: u8,
@@ -82,7 +81,7 @@ const fn month_days(year: u64, month: u8) -> u64 {
     }
 }
 
-/// The parts of a date and a time are all below 60.
+/// Every part of a time fits.
 fn small(part: u64) -> u8 {
     u8::try_from(part).unwrap_or(u8::MAX)
 }

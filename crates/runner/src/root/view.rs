@@ -1,7 +1,7 @@
-//! One task as its log tells it.
+//! The state of one task, replayed from its log.
 //!
-//! Reading a log changes nothing: no record is written, nothing is signalled, and
-//! the plan that comes of it is only looked at.
+//! Reading a log changes nothing: no record is written, nothing is signalled, and the replayed plan
+//! is only inspected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,34 +16,32 @@ use super::{Entry, Phase, Root, RootError};
 use crate::log::{self, Kind, LogError};
 use crate::record::{Header, RunnerRecord, RunnerStart};
 
-/// A task that was looked at.
+/// A read-only view of a task.
 #[derive(Clone, Debug)]
 pub struct TaskView {
-    /// Which, and whether it is filed as ended.
     pub entry: Entry,
     pub history: History,
     /// A runner drives it.
     pub driven: bool,
-    /// Bytes at the end of the log that are no whole record: a write was cut off.
+    /// Bytes at the end of the log that are no complete record: a torn write.
     pub torn_bytes: u64,
     samples: PathBuf,
 }
 
-/// What the records of a runner's log add up to.
+/// The history replayed from the records of a runner's log.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// What the task began with.
     pub header: Header,
-    /// The log was compacted: what happened before is known in sum only.
+    /// The log was compacted: earlier events are known in sum only.
     pub compacted: bool,
     pub steps: Vec<Step>,
     pub plan: Plan,
 }
 
-/// One record that changed something.
+/// One record after the header and the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Another life of the runner began.
+    /// A runner started.
     RunnerStarted(RunnerStart),
     /// The plan changed.
     Event(PlanEvent),
@@ -52,12 +50,12 @@ pub enum Step {
 /// A record that does not follow from the ones before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayError {
-    /// Its place in the log, from 0.
+    /// Its position in the log, from 0.
     pub record: usize,
     pub cause: ApplyError,
 }
 
-/// Why a task cannot be shown.
+/// An error of viewing a task.
 #[derive(Debug)]
 pub enum ViewError {
     /// There is no log yet, or no longer.
@@ -66,20 +64,20 @@ pub enum ViewError {
     Log(LogError),
     /// The log does not begin with a header.
     NoHeader,
-    /// The definition or the snapshot in the log is not one.
+    /// The definition or the snapshot in the log is invalid.
     Plan(PlanError),
     /// The log contradicts itself.
     Replay(ReplayError),
-    /// Something else of the task cannot be read.
+    /// Another file of the task cannot be read.
     Root(RootError),
 }
 
 impl History {
-    /// Replays records as far as they fit together. What follows a record that does
-    /// not fit is left out, and that record is reported.
+    /// Replays records as far as they are consistent. The first inconsistent record is reported,
+    /// and those after it are left out.
     ///
     /// # Errors
-    /// If not even a beginning can be made of them.
+    /// If the header or the snapshot is missing or invalid.
     pub fn replay(records: Vec<RunnerRecord>) -> Result<(Self, Option<ReplayError>), ViewError> {
         let mut records = records.into_iter().enumerate().peekable();
         let Some((_, RunnerRecord::Begun(header))) = records.next() else {
@@ -135,7 +133,7 @@ impl History {
         Ok(())
     }
 
-    /// The lives of the runner that the log knows of.
+    /// The runner starts in the log.
     pub fn runner_starts(&self) -> impl Iterator<Item = &RunnerStart> + '_ {
         self.steps.iter().filter_map(|step| match step {
             Step::RunnerStarted(life) => Some(life),
@@ -143,7 +141,7 @@ impl History {
         })
     }
 
-    /// The changes of the plan that the log knows of.
+    /// The plan events in the log.
     pub fn events(&self) -> impl Iterator<Item = &PlanEvent> + '_ {
         self.steps.iter().filter_map(|step| match step {
             Step::Event(event) => Some(event),
@@ -151,20 +149,20 @@ impl History {
         })
     }
 
-    /// When the log was last written.
+    /// The time of the last event.
     #[must_use]
     pub fn last(&self) -> Moment {
         self.plan.snapshot().at
     }
 
-    /// When the task ended, if it has.
+    /// The time of the task's end, if it has ended.
     #[must_use]
     pub fn ended(&self) -> Option<Moment> {
         self.plan.outcome().map(|_| self.last())
     }
 
-    /// A time on the clock of the log, for asking the plan. It is as good as the wall
-    /// clock: the monotonic one of the task's boot may not exist any more.
+    /// Converts a wall time to the clock of the log, for queries of the plan. It is as accurate as
+    /// the wall clock: the monotonic clock of the task's boot may not exist any more.
     #[must_use]
     pub fn now(&self, wall: Wall) -> Now {
         let last = self.last();
@@ -177,16 +175,16 @@ impl History {
 }
 
 impl TaskView {
-    /// Looks at a task.
+    /// Loads the view of a task.
     ///
     /// # Errors
-    /// [`ViewError`] if its log cannot be read, or makes no sense.
+    /// [`ViewError`] if its log cannot be read, or is inconsistent.
     pub fn load(root: &Root, entry: Entry) -> Result<Self, ViewError> {
-        // Before the log: a runner that ends in between has written its end by then,
-        // and the task is not mistaken for one that nobody drives.
+        // Before the log: a runner that ends in between has written its end by then, and the task
+        // is not mistaken for an orphaned one.
         let driven = root.is_driven(&entry.id).map_err(ViewError::Root)?;
         let path = root.runner_log(&entry.id);
-        // What cannot be looked at is left to the reading, which says why.
+        // If this fails, reading the log reports the cause.
         if !path.try_exists().unwrap_or(true) {
             return Err(ViewError::NoLog(path));
         }
@@ -210,19 +208,19 @@ impl TaskView {
         self.history.plan.state()
     }
 
-    /// True if it has ended, whether or not it is filed so.
+    /// True if it has ended, whether or not it is filed as ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.entry.phase == Phase::Finished || self.history.plan.outcome().is_some()
     }
 
-    /// True if it has not ended, and nobody drives it.
+    /// True if it has not ended, and no runner drives it.
     #[must_use]
     pub fn is_orphaned(&self) -> bool {
         !self.driven && !self.is_over()
     }
 
-    /// The ring of what the task used, for whoever reads samples.
+    /// The path of the ring of samples.
     #[must_use]
     pub fn samples_path(&self) -> &std::path::Path {
         &self.samples
@@ -234,7 +232,7 @@ impl fmt::Display for ReplayError {
         let Self { record, cause } = self;
         write!(
             f,
-            "record {record} does not follow from the ones before: {cause}"
+            "record {record} contradicts the records before it: {cause}"
         )
     }
 }

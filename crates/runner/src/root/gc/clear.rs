@@ -1,26 +1,26 @@
-//! Removing what a plan lists.
+//! Removing the selected tasks.
 //!
-//! Of each task the entry goes last, after the removal of everything else is
-//! durable: a crash in between leaves a finished task that the next plan lists again.
+//! The entry of a task is removed last, after the removal of everything else is durable: a crash in
+//! between leaves a finished task that the next collection selects again.
 
 use super::super::tree::Dir;
 use super::super::{CHECKPOINTS, LOGS_DIR, Phase, Root, RootError, SANDBOXES, TASKS, TaskId};
 use super::{GcCandidates, SandboxAction};
 
-/// What has come of a plan.
+/// The result of a garbage collection.
 #[derive(Debug, Default)]
 pub struct GcReport {
-    /// Gone, leftovers included.
+    /// Removed tasks, leftovers included.
     pub removed: Vec<TaskId>,
-    /// Bytes on disk that went with them.
+    /// Bytes on disk freed.
     pub bytes: u64,
-    /// Not gone, or not wholly.
+    /// Not removed, or only in part.
     pub failures: Vec<(TaskId, RootError)>,
 }
 
 impl GcCandidates {
-    /// Removes what the plan lists. What cannot be removed is reported, and the rest
-    /// goes all the same.
+    /// Removes the selected tasks and leftovers. Failures are reported, and the rest is removed
+    /// nevertheless.
     ///
     /// # Errors
     /// If the root cannot be opened; nothing is removed then.
@@ -29,17 +29,17 @@ impl GcCandidates {
         if self.is_empty() {
             return Ok(report);
         }
-        let clearing = Clearing {
+        let collector = Collector {
             root: &self.root,
             dir: Dir::open(self.root.path())
                 .map_err(|error| RootError::io("open", self.root.path(), error))?,
         };
         for task in &self.tasks {
-            let result = clearing.task(&task.id, task.sandbox);
+            let result = collector.task(&task.id, task.sandbox);
             report.take(&task.id, task.bytes, result);
         }
         for leftover in self.leftovers.iter().filter(|leftover| leftover.remove) {
-            let result = clearing.leftover(&leftover.id);
+            let result = collector.leftover(&leftover.id);
             report.take(&leftover.id, leftover.bytes, result);
         }
         Ok(report)
@@ -58,20 +58,20 @@ impl GcReport {
     }
 }
 
-struct Clearing<'a> {
+struct Collector<'a> {
     root: &'a Root,
     dir: Dir,
 }
 
-impl Clearing<'_> {
+impl Collector<'_> {
     fn task(&self, id: &TaskId, sandbox: SandboxAction) -> Result<(), RootError> {
         match self.root.phase(id)? {
             Some(Phase::Finished) => {}
-            // Gone meanwhile, by another clearing.
+            // Removed meanwhile, by another collection.
             None => return Ok(()),
             Some(Phase::Active) => return Err(RootError::Driven(id.clone())),
         }
-        // Held until everything is gone, so that nobody takes it up again.
+        // Held until everything is gone, so that no runner resumes it.
         let _lock = self.root.lock_existing(id)?;
         match sandbox {
             SandboxAction::Remove => self.in_part(SANDBOXES, |dir| dir.remove(id.as_str()))?,
@@ -81,7 +81,7 @@ impl Clearing<'_> {
             SandboxAction::Keep => {}
         }
         self.in_part(CHECKPOINTS, |dir| dir.remove(id.as_str()))?;
-        // Where both are there, one that is alone must not say that the task is active.
+        // With both entries, the active one must not be left alone.
         for phase in [Phase::Active, Phase::Finished] {
             self.in_part(TASKS, |tasks| {
                 let Some(entries) = tasks.part(phase.word())? else {

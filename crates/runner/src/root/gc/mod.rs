@@ -1,12 +1,12 @@
-//! Clearing away: which finished tasks go, and reason.
+//! Garbage collection of finished tasks.
 //!
-//! [`find_gc_candidates`] looks and changes nothing; [`GcCandidates::apply`] removes what the plan
-//! lists, after it has checked again that each task is still finished and not
-//! driven. The oldest go first, always: a limit on space removes the oldest until the
-//! rest fits, and never a newer task while it keeps an older one.
+//! [`find_gc_candidates`] selects and changes nothing; [`GcCandidates::apply`] removes the selected
+//! tasks, after it has checked again that each is still finished and not driven. The oldest go
+//! first, always: a limit on space removes the oldest until the rest fits, and never a newer task
+//! while it keeps an older one.
 //!
-//! What goes is the task's checkpoint, its entry, and its sandbox if that is its own
-//! directory below `ROOT/sandboxes`. A sandbox anywhere else belongs to somebody else.
+//! A removal covers the task's checkpoint, its entry, and its sandbox if that is its own directory
+//! below `ROOT/sandboxes`. A sandbox anywhere else is not Baton's to remove.
 
 mod clear;
 #[cfg(test)]
@@ -27,30 +27,30 @@ use super::{CHECKPOINTS, Entry, Phase, Root, RootError, SANDBOXES, TaskId, TaskV
 
 pub use clear::GcReport;
 
-/// Which finished tasks may stay. A limit that is not given limits nothing.
+/// The retention policy for finished tasks. An unset limit does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcPolicy {
-    /// Since their end.
+    /// The maximum time since their end.
     pub max_age: Option<Millis>,
-    /// Bytes of all that stay together.
+    /// The maximum total bytes of the tasks that stay.
     pub max_space: Option<u64>,
     pub max_tasks: Option<usize>,
-    /// The logs in the sandbox of a task that goes stay.
+    /// Keep the logs in the sandboxes of removed tasks.
     pub keep_logs: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RemovalReason {
-    /// It ended too long ago.
+    /// It exceeds the maximum age.
     Age,
-    /// All together take too much space, and it is among the oldest.
+    /// The total exceeds the space limit, and it is among the oldest.
     Space,
-    /// There are too many, and it is among the oldest.
+    /// The number exceeds the limit, and it is among the oldest.
     Count,
 }
 
 impl RemovalReason {
-    /// The word for it.
+    /// The wire word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -61,19 +61,18 @@ impl RemovalReason {
     }
 }
 
-/// What becomes of a sandbox.
+/// What is done with the sandbox of a removed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SandboxAction {
-    /// It goes.
     Remove,
-    /// It goes, but for the logs in it.
+    /// Remove it, except the logs in it.
     KeepLogs,
-    /// It stays: it is not the task's own below the root, or an active task uses it.
+    /// It is not the task's own below the root, or an active task uses it.
     Keep,
 }
 
 impl SandboxAction {
-    /// The word for it.
+    /// The wire word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -84,44 +83,41 @@ impl SandboxAction {
     }
 }
 
-/// A finished task that goes.
+/// A finished task to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     pub id: TaskId,
     pub reason: RemovalReason,
     pub ended: Wall,
-    /// Bytes on disk that go with it.
+    /// Bytes on disk that its removal frees.
     pub bytes: u64,
-    /// What becomes of its sandbox.
     pub sandbox: SandboxAction,
 }
 
-/// A checkpoint without any entry: a task that was never registered, because
-/// somebody died on the way.
+/// A checkpoint without an entry: its runner died before the task was registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     pub id: TaskId,
-    /// When it was last changed.
+    /// The time of its last change.
     pub changed: Wall,
-    /// Bytes on disk.
     pub bytes: u64,
-    /// It is old enough to go; a younger one may be a task that is about to begin.
+    /// It is old enough to remove; a younger one may be a task that is about to start.
     pub remove: bool,
 }
 
-/// A leftover goes when it was not changed for longer than this.
+/// A leftover is removed when it was not changed for longer than this.
 pub const LEFTOVER_AGE_MIN: Millis = Millis::from_secs(24 * 60 * 60);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GcCandidates {
-    /// The finished tasks that go, the oldest first.
+    /// The finished tasks to remove, the oldest first.
     pub tasks: Vec<Removal>,
     /// Checkpoints without a task.
     pub leftovers: Vec<Leftover>,
-    /// Finished tasks that are left alone: a runner still holds them, or they are
-    /// somebody else's and it cannot be told.
+    /// Finished tasks that are skipped: a runner still holds them, or they belong to another user
+    /// and that is unknown.
     pub driven: Vec<TaskId>,
-    /// How many finished tasks stay.
+    /// The number of finished tasks that stay.
     pub kept_tasks: usize,
     /// Their bytes on disk.
     pub kept_bytes: u64,
@@ -129,7 +125,7 @@ pub struct GcCandidates {
 }
 
 impl GcCandidates {
-    /// Bytes on disk that go.
+    /// Bytes on disk that the removal frees.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let tasks = self.tasks.iter().map(|task| task.bytes);
@@ -137,14 +133,14 @@ impl GcCandidates {
         tasks.sum::<u64>() + leftovers.map(|leftover| leftover.bytes).sum::<u64>()
     }
 
-    /// True if nothing goes.
+    /// True if nothing is to be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty() && !self.leftovers.iter().any(|leftover| leftover.remove)
     }
 }
 
-/// Decides what goes under this policy. Changes nothing.
+/// Selects what to remove under this policy. Changes nothing.
 ///
 /// # Errors
 /// If the root cannot be read.
@@ -153,7 +149,7 @@ pub fn find_gc_candidates(
     policy: &GcPolicy,
     now: Wall,
 ) -> Result<GcCandidates, RootError> {
-    let mut plan = GcCandidates {
+    let mut candidates = GcCandidates {
         tasks: Vec::new(),
         leftovers: Vec::new(),
         driven: Vec::new(),
@@ -163,36 +159,36 @@ pub fn find_gc_candidates(
     };
     let dir = match Dir::open(root.path()) {
         Ok(dir) => dir,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(plan),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(candidates),
         Err(error) => return Err(RootError::io("open", root.path(), error)),
     };
     let survey = Survey::new(root, &dir)?;
     let entries = root.list()?;
     let in_use = sandboxes_in_use(root, &entries);
-    let mut candidates = Vec::new();
+    let mut finished = Vec::new();
     for entry in entries
         .iter()
         .filter(|entry| entry.phase == Phase::Finished)
     {
         if root.is_driven(&entry.id).unwrap_or(true) {
-            plan.driven.push(entry.id.clone());
+            candidates.driven.push(entry.id.clone());
         } else {
-            candidates.push(survey.candidate(entry, policy, &in_use));
+            finished.push(survey.finished_task(entry, policy, &in_use));
         }
     }
-    candidates.sort_by(|a, b| (a.ended, &a.id).cmp(&(b.ended, &b.id)));
-    plan.choose(candidates, policy, now);
+    finished.sort_by(|a, b| (a.ended, &a.id).cmp(&(b.ended, &b.id)));
+    candidates.choose(finished, policy, now);
     let known: BTreeSet<&TaskId> = entries.iter().map(|entry| &entry.id).collect();
     for id in ids_in(&root.checkpoints())? {
         if !known.contains(&id) {
-            plan.leftovers.push(survey.leftover(id, now));
+            candidates.leftovers.push(survey.leftover(id, now));
         }
     }
-    Ok(plan)
+    Ok(candidates)
 }
 
-/// A finished task, before it is known whether it goes.
-struct Candidate {
+/// A finished task, before selection.
+struct FinishedTask {
     id: TaskId,
     ended: Wall,
     bytes: u64,
@@ -200,14 +196,14 @@ struct Candidate {
 }
 
 impl GcCandidates {
-    /// `candidates` has the oldest first. Those too old go first, then the oldest
-    /// until the rest fits, then the oldest until the rest is few enough; so what
-    /// goes is always the first so many of them.
-    fn choose(&mut self, candidates: Vec<Candidate>, policy: &GcPolicy, now: Wall) {
-        self.kept_tasks = candidates.len();
-        self.kept_bytes = candidates.iter().map(|candidate| candidate.bytes).sum();
-        for candidate in candidates {
-            let age = Millis(now.0.saturating_sub(candidate.ended.0));
+    /// Selects from `finished`, which is ordered from the oldest: first those too old, then the
+    /// oldest until the rest fits, then the oldest until the rest is few enough; so the selection
+    /// is always a prefix.
+    fn choose(&mut self, finished: Vec<FinishedTask>, policy: &GcPolicy, now: Wall) {
+        self.kept_tasks = finished.len();
+        self.kept_bytes = finished.iter().map(|task| task.bytes).sum();
+        for task in finished {
+            let age = Millis(now.0.saturating_sub(task.ended.0));
             let reason = if policy.max_age.is_some_and(|max| age > max) {
                 RemovalReason::Age
             } else if policy.max_space.is_some_and(|max| self.kept_bytes > max) {
@@ -218,19 +214,19 @@ impl GcCandidates {
                 break;
             };
             self.kept_tasks -= 1;
-            self.kept_bytes -= candidate.bytes;
+            self.kept_bytes -= task.bytes;
             self.tasks.push(Removal {
-                id: candidate.id,
+                id: task.id,
                 reason,
-                ended: candidate.ended,
-                bytes: candidate.bytes,
-                sandbox: candidate.sandbox,
+                ended: task.ended,
+                bytes: task.bytes,
+                sandbox: task.sandbox,
             });
         }
     }
 }
 
-/// The open directories of a root, for looking at many tasks.
+/// The open directories of a root, for measuring many tasks.
 struct Survey<'a> {
     root: &'a Root,
     checkpoints: Option<Dir>,
@@ -250,11 +246,13 @@ impl<'a> Survey<'a> {
         })
     }
 
-    fn candidate(&self, entry: &Entry, policy: &GcPolicy, in_use: &[PathBuf]) -> Candidate {
-        let sandbox = match self.owns_sandbox(entry, in_use) {
-            true if policy.keep_logs => SandboxAction::KeepLogs,
-            true => SandboxAction::Remove,
-            false => SandboxAction::Keep,
+    fn finished_task(&self, entry: &Entry, policy: &GcPolicy, in_use: &[PathBuf]) -> FinishedTask {
+        let sandbox = if !self.owns_sandbox(entry, in_use) {
+            SandboxAction::Keep
+        } else if policy.keep_logs {
+            SandboxAction::KeepLogs
+        } else {
+            SandboxAction::Remove
         };
         let bytes_in = |dir: &Option<Dir>, skip| {
             let dir = dir.as_ref();
@@ -265,7 +263,7 @@ impl<'a> Survey<'a> {
             SandboxAction::KeepLogs => bytes_in(&self.sandboxes, Some(LOGS_DIR)),
             SandboxAction::Keep => 0,
         };
-        Candidate {
+        FinishedTask {
             id: entry.id.clone(),
             ended: self.ended(entry),
             bytes: bytes_in(&self.checkpoints, None) + sandbox_bytes,
@@ -273,7 +271,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// By its log; if that cannot be read, when it was filed as finished.
+    /// The end time from its log; if that cannot be read, the time at which it was filed as
+    /// finished.
     fn ended(&self, entry: &Entry) -> Wall {
         match TaskView::load(self.root, entry.clone()) {
             Ok(view) => view.history.last().wall,
@@ -281,8 +280,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// True only if the header says so: a directory of the right name may be
-    /// somebody else's. The root may be reached by several paths.
+    /// True only if the header confirms it: a directory of the right name may belong to another
+    /// task. The root may be reached by several paths.
     fn owns_sandbox(&self, entry: &Entry, in_use: &[PathBuf]) -> bool {
         let own = self.root.sandbox(&entry.id);
         let Ok(header) = self.root.header(entry) else {
@@ -313,8 +312,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Where active tasks run, as far as their entries can be read; one that cannot be
-/// read has at least its own directory to itself.
+/// The sandboxes of active tasks, as far as their entries can be read; one that cannot be read at
+/// least keeps its own directory.
 fn sandboxes_in_use(root: &Root, entries: &[Entry]) -> Vec<PathBuf> {
     let active = entries.iter().filter(|entry| entry.phase == Phase::Active);
     active
@@ -327,8 +326,8 @@ fn resolved(path: impl AsRef<Path>) -> Option<PathBuf> {
     fs::canonicalize(path).ok()
 }
 
-/// When the file at this place was last changed, its name included. What is gone
-/// counts as changed at the beginning of time.
+/// The time of the last change of a file or its name (ctime). A missing file counts as changed at
+/// time 0.
 fn changed(path: &Path) -> Wall {
     let Ok(meta) = fs::symlink_metadata(path) else {
         return Wall(0);

@@ -25,8 +25,8 @@ fn finished(root: &Root, name: &str, age: u64, mib: usize) {
 }
 
 fn chosen(root: &Root, policy: GcPolicy) -> Vec<(String, RemovalReason)> {
-    let plan = find_gc_candidates(root, &policy, NOW).expect("readable");
-    let tasks = plan.tasks.iter();
+    let candidates = find_gc_candidates(root, &policy, NOW).expect("readable");
+    let tasks = candidates.tasks.iter();
     tasks
         .map(|task| (task.id.to_string(), task.reason))
         .collect()
@@ -83,7 +83,7 @@ fn age_and_count_take_the_oldest_too() {
 }
 
 #[test]
-fn a_plan_changes_nothing_and_its_application_removes_all_of_a_task() {
+fn selecting_changes_nothing_and_applying_removes_all_of_a_task() {
     let (_dir, root) = temp_root();
     finished(&root, "old", 2_000, 1);
     finished(&root, "new", 1_000, 1);
@@ -91,10 +91,10 @@ fn a_plan_changes_nothing_and_its_application_removes_all_of_a_task() {
         max_tasks: Some(1),
         ..GcPolicy::default()
     };
-    let plan = find_gc_candidates(&root, &policy, NOW).expect("readable");
+    let candidates = find_gc_candidates(&root, &policy, NOW).expect("readable");
     assert!(root.sandbox(&id("old")).join("data").exists());
-    assert_eq!(plan.kept_tasks, 1);
-    let report = plan.apply().expect("applied");
+    assert_eq!(candidates.kept_tasks, 1);
+    let report = candidates.apply().expect("applied");
     assert_eq!(report.removed, [id("old")]);
     assert!(report.failures.is_empty() && report.bytes >= MIB as u64);
     assert!(!root.sandbox(&id("old")).exists());
@@ -104,7 +104,7 @@ fn a_plan_changes_nothing_and_its_application_removes_all_of_a_task() {
         [entry("new", Phase::Finished)]
     );
     assert!(root.sandbox(&id("new")).join("data").exists());
-    let again = plan.apply().expect("applied twice is applied");
+    let again = candidates.apply().expect("applied twice is applied");
     assert!(again.failures.is_empty());
 }
 
@@ -115,9 +115,12 @@ fn active_and_driven_tasks_stay() {
     finished(&root, "driven", 1_000, 0);
     let before = find_gc_candidates(&root, &everything(), NOW).expect("readable");
     let _lock = root.lock(&id("driven")).expect("free");
-    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
-    assert_eq!((plan.tasks.len(), plan.driven), (0, vec![id("driven")]));
-    // Taken up between the plan and its application.
+    let candidates = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+    assert_eq!(
+        (candidates.tasks.len(), candidates.driven),
+        (0, vec![id("driven")])
+    );
+    // Resumed between selection and removal.
     let report = before.apply().expect("applied");
     assert!(matches!(&report.failures[..], [(_, RootError::Driven(_))]));
     assert!(root.sandbox(&id("driven")).exists());
@@ -132,11 +135,11 @@ fn a_sandbox_outside_of_the_root_is_never_touched() {
     let mut header = header(&root, "a", BEGAN);
     header.sandbox = outside.display().to_string();
     ended_task_of(&root, &header, Wall(BEGAN));
-    // Somebody else's, by the same name.
+    // A foreign directory of the same name.
     fs::create_dir_all(root.sandbox(&id("a"))).expect("made");
-    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
-    assert_eq!(plan.tasks[0].sandbox, SandboxAction::Keep);
-    plan.apply().expect("applied");
+    let candidates = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+    assert_eq!(candidates.tasks[0].sandbox, SandboxAction::Keep);
+    candidates.apply().expect("applied");
     assert!(outside.join("precious").exists());
     assert!(root.sandbox(&id("a")).exists());
     assert!(!root.checkpoint(&id("a")).exists());
@@ -154,7 +157,7 @@ fn a_sandbox_that_leads_out_by_links_leads_nowhere() {
     finished(&root, "inner", 1_000, 0);
     symlink(&outside, root.sandbox(&id("inner")).join("link")).expect("linked");
     let report = find_gc_candidates(&root, &everything(), NOW)
-        .and_then(|plan| plan.apply())
+        .and_then(|candidates| candidates.apply())
         .expect("applied");
     assert_eq!(report.removed.len(), 2);
     assert!(outside.join("precious").exists());
@@ -168,8 +171,8 @@ fn a_sandbox_that_an_active_task_uses_stays() {
     let mut second = header(&root, "second", BEGAN);
     second.sandbox = root.sandbox(&id("first")).join("sub").display().to_string();
     root.register(&second).expect("written");
-    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
-    assert_eq!(plan.tasks[0].sandbox, SandboxAction::Keep);
+    let candidates = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+    assert_eq!(candidates.tasks[0].sandbox, SandboxAction::Keep);
 }
 
 #[test]
@@ -179,9 +182,9 @@ fn a_root_reached_by_a_link_still_knows_its_sandboxes() {
     let link = dir.path().join("link");
     symlink(root.path(), &link).expect("linked");
     let other = Root::new(&link).expect("a path");
-    let plan = find_gc_candidates(&other, &everything(), NOW).expect("readable");
-    assert_eq!(plan.tasks[0].sandbox, SandboxAction::Remove);
-    plan.apply().expect("applied");
+    let candidates = find_gc_candidates(&other, &everything(), NOW).expect("readable");
+    assert_eq!(candidates.tasks[0].sandbox, SandboxAction::Remove);
+    candidates.apply().expect("applied");
     assert!(!root.sandbox(&id("a")).exists());
 }
 
@@ -193,8 +196,8 @@ fn logs_can_be_kept() {
         keep_logs: true,
         ..everything()
     };
-    let plan = find_gc_candidates(&root, &policy, NOW).expect("readable");
-    plan.apply().expect("applied");
+    let candidates = find_gc_candidates(&root, &policy, NOW).expect("readable");
+    candidates.apply().expect("applied");
     let sandbox = root.sandbox(&id("a"));
     assert!(sandbox.join(".logs/p/0/stdout").exists() && !sandbox.join("data").exists());
     assert_eq!(root.list().expect("listed"), []);
@@ -207,11 +210,11 @@ fn whatever_stops_a_removal_leaves_a_task_that_the_next_one_finds() {
     for part in [SANDBOXES, CHECKPOINTS] {
         let (dir, root) = temp_root();
         finished(&root, "a", 1_000, 0);
-        let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+        let candidates = find_gc_candidates(&root, &everything(), NOW).expect("readable");
         let away = dir.path().join("away");
         fs::rename(root.path().join(part), &away).expect("moved");
         symlink(&away, root.path().join(part)).expect("linked");
-        let report = plan.apply().expect("the root opens");
+        let report = candidates.apply().expect("the root opens");
         assert_eq!(
             (report.removed.len(), report.failures.len()),
             (0, 1),
@@ -224,8 +227,8 @@ fn whatever_stops_a_removal_leaves_a_task_that_the_next_one_finds() {
         assert_eq!(root.list().expect("listed"), [entry("a", Phase::Finished)]);
         fs::remove_file(root.path().join(part)).expect("unlinked");
         fs::rename(&away, root.path().join(part)).expect("moved back");
-        let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
-        let report = plan.apply().expect("applied");
+        let candidates = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+        let report = candidates.apply().expect("applied");
         assert_eq!(report.removed, [id("a")]);
         assert!(!root.sandbox(&id("a")).exists() && !root.checkpoint(&id("a")).exists());
     }
@@ -236,9 +239,9 @@ fn a_task_whose_log_cannot_be_read_can_still_go() {
     let (_dir, root) = temp_root();
     finished(&root, "a", 1_000, 0);
     fs::write(root.runner_log(&id("a")), "no log").expect("written");
-    let plan = find_gc_candidates(&root, &everything(), NOW).expect("readable");
-    assert_eq!(plan.tasks.len(), 1);
-    assert!(plan.tasks[0].ended > Wall(0), "when it was filed");
+    let candidates = find_gc_candidates(&root, &everything(), NOW).expect("readable");
+    assert_eq!(candidates.tasks.len(), 1);
+    assert!(candidates.tasks[0].ended > Wall(0), "when it was filed");
 }
 
 #[test]
@@ -247,10 +250,10 @@ fn a_checkpoint_without_a_task_goes_after_a_day() {
     root.prepare(&id("half")).expect("made");
     let changed = changed(&root.checkpoint(&id("half")));
     let at = |ms: u64| {
-        let plan = find_gc_candidates(&root, &GcPolicy::default(), Wall(changed.0 + ms))
+        let candidates = find_gc_candidates(&root, &GcPolicy::default(), Wall(changed.0 + ms))
             .expect("readable");
-        assert_eq!(plan.leftovers.len(), 1);
-        plan
+        assert_eq!(candidates.leftovers.len(), 1);
+        candidates
     };
     let early = at(LEFTOVER_AGE_MIN.0);
     assert!(!early.leftovers[0].remove && early.is_empty());
@@ -265,7 +268,13 @@ fn a_checkpoint_without_a_task_goes_after_a_day() {
 #[test]
 fn a_root_that_does_not_exist_has_nothing_to_clear() {
     let (_dir, root) = temp_root();
-    let plan = find_gc_candidates(&root, &everything(), NOW).expect("nothing");
-    assert!(plan.is_empty());
-    assert!(plan.apply().expect("nothing to do").removed.is_empty());
+    let candidates = find_gc_candidates(&root, &everything(), NOW).expect("nothing");
+    assert!(candidates.is_empty());
+    assert!(
+        candidates
+            .apply()
+            .expect("nothing to do")
+            .removed
+            .is_empty()
+    );
 }
