@@ -1,8 +1,8 @@
-//! How the helpers are called.
+//! The command lines of the helpers.
 
 use baton_model::time::Millis;
 
-/// This very binary, also after its file was replaced: whoever starts a helper forks from
+/// This very binary, also after its file was replaced: the helper is started by a process that runs
 /// it.
 const SELF: &str = "/proc/self/exe";
 
@@ -11,30 +11,30 @@ const PROBE: &str = "__probe";
 
 /// Rotates one stream of output.
 pub(crate) fn rotate_command(name: &str, size: u64, backups: u32) -> Vec<String> {
-    words(&[ROTATE, name, &size.to_string(), &backups.to_string()])
+    self_command(&[ROTATE, name, &size.to_string(), &backups.to_string()])
 }
 
-/// Asks a page.
+/// Probes an HTTP path.
 pub(crate) fn http_command(port: u16, path: &str, timeout: Millis) -> Vec<String> {
     let (port, timeout) = (port.to_string(), timeout.0.to_string());
-    words(&[PROBE, "http", &port, path, &timeout])
+    self_command(&[PROBE, "http", &port, path, &timeout])
 }
 
-/// Tries a port.
+/// Probes a TCP port.
 pub(crate) fn tcp_command(port: u16, timeout: Millis) -> Vec<String> {
     let (port, timeout) = (port.to_string(), timeout.0.to_string());
-    words(&[PROBE, "tcp", &port, &timeout])
+    self_command(&[PROBE, "tcp", &port, &timeout])
 }
 
-/// True if this process was started by [`rotate_command`]. Anybody could call itself so;
-/// it is a reason to wait a moment, and no more.
+/// True if this process was started by [`rotate_command`]. Any process can imitate that; it only
+/// makes the coordinator wait a moment.
 pub(crate) fn is_rotator(pid: u32) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0);
     words.next() == Some(SELF.as_bytes()) && words.next() == Some(ROTATE.as_bytes())
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+fn self_command(words: &[&str]) -> Vec<String> {
     let all = std::iter::once(&SELF).chain(words);
     all.map(|word| (*word).to_owned()).collect()
 }

@@ -1,13 +1,12 @@
-//! The two other small processes: one that rotates logs, one that tries a port.
+//! The two helper processes: log rotation and probes.
 //!
-//! They are hidden commands of the same binary, so that one file is all there is to
-//! install, and a helper is always of the same version as who starts it. Nobody types
-//! them: the coordinator does. Each is a process of its own for a reason:
+//! They are hidden commands of the same binary, so that one file is all there is to install, and a
+//! helper always has the version of its caller. Only the coordinator starts them. Each is a process
+//! of its own for a reason:
 //!
-//! * `__rotate` stands between a process and its log file. Were it a part of the
-//!   coordinator, the coordinator's death would break the pipe.
-//! * `__probe` may hang in a connection. It is launched, timed and killed like any
-//!   command that checks a process.
+//! * `__rotate` sits between a process and its log file. As a part of the coordinator, the
+//!   coordinator's death would break the pipe.
+//! * `__probe` may hang in a connection. It is launched, timed and killed like any check command.
 
 mod command;
 mod probe;

@@ -1,14 +1,14 @@
-//! What each process tree of a task uses, in a ring on disk.
+//! Resource usage of each process tree of a task, in a ring buffer on disk.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `ring` | the file: the last so many samples, never more |
+//! | `ring` | the file: a fixed number of the latest samples |
 //! | `usage` | one pass over `/proc` |
-//! | `tree` | which process belongs to whom |
+//! | `tree` | assignment of processes to trees |
 //!
-//! Samples are for people who look at a task, during it or after it. They are not
-//! evidence and nothing is decided by them: they may be missing, and the file is
-//! never synced. When to sample is up to the driver.
+//! Samples are for users who watch a task, during it or after it. They are not evidence and no
+//! decision depends on them: they may be missing, and the file is never synced. The driver decides
+//! when to sample.
 
 mod ring;
 mod tree;
@@ -21,20 +21,19 @@ pub use usage::Sampler;
 
 use crate::wire::RunKey;
 
-/// What one process tree used at one time.
+/// The resource usage of one process tree at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub wall: Wall,
     pub run: RunKey,
-    /// Processor time since its start, in milliseconds, with that of processes
-    /// that are over and were waited for. It steps back where one ends that
-    /// nobody in the tree waits for.
+    /// Processor time since its start, in milliseconds, including ended processes that were waited
+    /// for. It decreases where a process ends that no process of the tree waits for.
     pub cpu_ms: u64,
-    /// Bytes of memory. What two processes share is counted twice.
+    /// Bytes of memory. Shared memory is counted once per process.
     pub rss: u64,
     pub threads: u32,
     pub processes: u32,
-    /// Bytes read from storage; 0 of a process that we may not look into.
+    /// Bytes read from storage; 0 for a process that we may not inspect.
     pub read: u64,
     /// Bytes written to storage, likewise.
     pub written: u64,

@@ -1,17 +1,16 @@
-//! Which process belongs to whom.
+//! Assignment of processes to trees.
 //!
-//! A tree is a root, all its descendants, and all processes of its session with
-//! theirs: what was orphaned on purpose has another parent, but keeps its session.
-//! A process belongs to one tree at most: to its own where it is a root, else to that
-//! of its session, else to its parent's.
+//! A tree is a root, all its descendants, and all processes of its session with theirs: a
+//! daemonised process has another parent, but keeps its session. A process belongs to at most one
+//! tree: to its own where it is a root, else to that of its session, else to its parent's.
 
 use std::collections::HashMap;
 
 use crate::sys::proc::Stat;
 
-/// For each process the index of its root in `roots`, if it has one. Each process
-/// is looked at once, however the parents lie: a list that was read while processes
-/// came and went may even have a cycle.
+/// For each process the index of its root in `roots`, if it has one. Each process is visited once,
+/// whatever the parent links: a list that was read while processes came and went may even have a
+/// cycle.
 pub(super) fn owners(stats: &[Stat], roots: &[u32]) -> Vec<Option<usize>> {
     let by_pid: HashMap<u32, usize> = roots.iter().copied().zip(0..).collect();
     let mut children: HashMap<u32, Vec<usize>> = HashMap::new();

@@ -1,8 +1,7 @@
-//! One pass over `/proc`, however many trees there are.
+//! One pass over `/proc` for any number of trees.
 //!
-//! The pass is not atomic: processes come and go during it. What is gone when its
-//! turn comes is left out. Reading `io` needs the right to trace a process, so it is
-//! asked for only of those that belong to a tree.
+//! The pass is not atomic: processes that end during it are left out. Reading `io` needs the right
+//! to trace a process, so it is read only for processes that belong to a tree.
 
 use std::io;
 
@@ -12,7 +11,7 @@ use super::{Sample, tree};
 use crate::sys::proc::{Reader, ticks_per_second};
 use crate::wire::RunKey;
 
-/// Reads what process trees use.
+/// Reads the resource usage of process trees.
 #[derive(Debug)]
 pub struct Sampler {
     reader: Reader,
@@ -20,10 +19,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Opens `/proc`.
-    ///
     /// # Errors
-    /// If it is not there.
+    /// If `/proc` cannot be opened.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             reader: Reader::new()?,
@@ -31,8 +28,8 @@ impl Sampler {
         })
     }
 
-    /// What each of these trees uses now, in the order of `roots`. One of which nothing is
-    /// left is left out.
+    /// The current usage of each tree, in the order of `roots`. A tree without a process is left
+    /// out.
     ///
     /// # Errors
     /// If processes cannot be listed, or no more files can be opened.
@@ -55,7 +52,7 @@ impl Sampler {
                 read: 0,
                 written: 0,
             });
-            // Ticks until the end, so that what is rounded off does not add up.
+            // Summed in ticks, so that rounding errors do not add up.
             sum.cpu_ms += stat.cpu_ticks.saturating_add(stat.children_ticks);
             if stat.is_over() {
                 continue;
@@ -106,7 +103,7 @@ mod tests {
     impl Drop for Session {
         fn drop(&mut self) {
             let group = Pid::from_child(&self.0);
-            // Everything may be over already; there is nobody else to tell.
+            // Everything may be over already; a failure does not matter.
             let _ = kill_process_group(group, Signal::KILL);
             drop(self.0.kill());
             drop(self.0.wait());

@@ -1,14 +1,14 @@
-//! One try of a port on this host: `baton __probe tcp PORT TIMEOUT_MS` and
-//! `baton __probe http PORT PATH TIMEOUT_MS`.
+//! One probe of a port on this host: `baton __probe tcp PORT TIMEOUT_MS` and `baton __probe http
+//! PORT PATH TIMEOUT_MS`.
 //!
-//! * 127.0.0.1 is tried, and `::1` only if that refuses: something that listens there
-//!   and does not answer is not excused by its neighbour.
-//! * Over HTTP it is well if the status line is HTTP/1.x with a 2xx. What comes after
-//!   that line does not matter.
-//! * The timeout bounds the try as a whole, and not each read of it: a server that
-//!   sends a byte now and then does not prolong it.
+//! * 127.0.0.1 is probed, and `::1` only if that refuses: a listener there that does not answer is
+//!   not excused by the other address.
+//! * Over HTTP success is a status line of HTTP/1.x with a 2xx. What follows that line does not
+//!   matter.
+//! * The timeout bounds the probe as a whole, and not each read: a server that sends a byte now and
+//!   then does not prolong it.
 //!
-//! When to try and what to make of it is told in `checks`.
+//! Scheduling and verdicts are in `checks`.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 
 use super::BAD_USAGE;
 
-/// How much of an answer is read; a status line is far shorter.
+/// The maximum length of an answer that is read; a status line is far shorter.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
 
-/// How much of a bad answer is shown.
+/// The maximum length of a bad answer that is shown.
 const SHOWN_BYTES_MAX: usize = 100;
 
-/// For how long the rest of an answer is taken in, once it is known to be good. A
-/// server whose peer leaves while it sends gets an error, and fills its log with it.
-const FAREWELL: Duration = Duration::from_millis(100);
+/// The time for reading the rest of a good answer. A server whose peer disconnects while it sends
+/// gets an error, and fills its log with it.
+const DRAIN_MAX: Duration = Duration::from_millis(100);
 
-/// Tries a port once; see the module. Returns the exit status: 0 if it is well, 1 if not,
-/// 2 if it was called wrongly.
+/// Probes a port once; see the module. Returns the exit status: 0 for success, 1 for failure, 2 for
+/// wrong usage.
 #[must_use]
 pub fn probe(args: &[String]) -> i32 {
     let Some(target) = Target::parse(args) else {
@@ -59,7 +59,7 @@ impl<'a> Target<'a> {
             ["http", port, path, timeout] => (port, Some(path), timeout),
             _ => return None,
         };
-        // A blank or the end of a line would make another request of it.
+        // A space or a line end would inject another request.
         let odd = |c: char| c.is_whitespace() || c.is_control();
         if path.is_some_and(|path| !path.starts_with('/') || path.contains(odd)) {
             return None;
@@ -84,7 +84,7 @@ impl<'a> Target<'a> {
         let connect = |address: IpAddr| {
             let address = SocketAddr::new(address, self.port);
             let stream = TcpStream::connect_timeout(&address, deadline.left()?)?;
-            refuse_ourselves(&stream)?;
+            reject_self_connection(&stream)?;
             Ok(stream)
         };
         match connect(Ipv4Addr::LOCALHOST.into()) {
@@ -94,9 +94,9 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The kernel chooses a port for our side; where nobody listens, it may choose the very
-/// port that we try, and connect us to ourselves.
-fn refuse_ourselves(stream: &TcpStream) -> io::Result<()> {
+/// Rejects a self-connection. The kernel chooses a port for our side; without a listener, it may
+/// choose the very port that we probe, and connect us to ourselves.
+fn reject_self_connection(stream: &TcpStream) -> io::Result<()> {
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
@@ -115,7 +115,7 @@ fn get(mut stream: TcpStream, path: &str, deadline: Deadline) -> io::Result<()> 
     let mut left = request.as_bytes();
     while !left.is_empty() {
         stream.set_write_timeout(Some(deadline.left()?))?;
-        match uninterrupted(stream.write(left))? {
+        match unless_interrupted(stream.write(left))? {
             Some(0) => return Err(io::ErrorKind::WriteZero.into()),
             written => left = &left[written.unwrap_or(0)..],
         }
@@ -135,11 +135,11 @@ fn get(mut stream: TcpStream, path: &str, deadline: Deadline) -> io::Result<()> 
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
 
-    let farewell = deadline.earlier(Deadline::after(FAREWELL));
+    let drain_deadline = deadline.earlier(Deadline::after(DRAIN_MAX));
     while length < ANSWER_BYTES_MAX {
-        match receive(&mut stream, &mut answer[length..], farewell) {
+        match receive(&mut stream, &mut answer[length..], drain_deadline) {
             Ok(more) => length += more,
-            // The answer is known to be good; this was mere politeness.
+            // The answer is known to be good; the rest is optional.
             Err(_) => break,
         }
     }
@@ -154,7 +154,7 @@ fn receive(stream: &mut TcpStream, buffer: &mut [u8], deadline: Deadline) -> io:
     }
     loop {
         stream.set_read_timeout(Some(deadline.left()?))?;
-        match uninterrupted(stream.read(buffer))? {
+        match unless_interrupted(stream.read(buffer))? {
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Some(length) => return Ok(length),
             None => {}
@@ -162,9 +162,9 @@ fn receive(stream: &mut TcpStream, buffer: &mut [u8], deadline: Deadline) -> io:
     }
 }
 
-/// `None` if a signal came in between. A blocking socket says that it would block when
-/// its timeout has passed.
-fn uninterrupted(done: io::Result<usize>) -> io::Result<Option<usize>> {
+/// `None` if a signal interrupted the call. A blocking socket reports `WouldBlock` when its timeout
+/// has passed.
+fn unless_interrupted(done: io::Result<usize>) -> io::Result<Option<usize>> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -174,7 +174,7 @@ fn uninterrupted(done: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// True for a status line of HTTP/1.x with a 2xx; the words after it may be missing.
+/// True for a status line of HTTP/1.x with a 2xx; the reason phrase may be missing.
 fn is_success(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let Some([minor, b' ', b'2', tens, ones, rest @ ..]) = line.strip_prefix(b"HTTP/1.") else {
@@ -184,7 +184,7 @@ fn is_success(line: &[u8]) -> bool {
         && rest.first().is_none_or(|byte| *byte == b' ')
 }
 
-/// When a try is over. `None` lies beyond the end of the clock.
+/// The deadline of a probe. `None` is beyond the range of the clock.
 #[derive(Clone, Copy, Debug)]
 struct Deadline(Option<Instant>);
 
@@ -200,7 +200,7 @@ impl Deadline {
         }
     }
 
-    /// What is left of it, which is never nothing.
+    /// The time left, which is never zero.
     fn left(self) -> io::Result<Duration> {
         let Some(end) = self.0 else {
             return Ok(Duration::MAX);

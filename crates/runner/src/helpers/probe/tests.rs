@@ -31,8 +31,8 @@ fn listen() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Takes the port without listening on it, so that it refuses and nobody else can
-/// take it. Port 0 for any.
+/// Binds the port without listening on it, so that it refuses and no other process can take it.
+/// Port 0 for any.
 fn refuse(address: IpAddr, port: u16) -> io::Result<(OwnedFd, u16)> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
@@ -51,7 +51,7 @@ fn closed() -> (Vec<OwnedFd>, u16) {
         let (first, port) = refuse(Ipv4Addr::LOCALHOST.into(), 0).expect("binds");
         match refuse(Ipv6Addr::LOCALHOST.into(), port) {
             Ok((second, _)) => return (vec![first, second], port),
-            // Taken by somebody else: another one. Any other error: there is no IPv6.
+            // In use: try another one. Any other error: there is no IPv6.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(_) => return (vec![first], port),
         }
@@ -140,7 +140,7 @@ fn a_connection_to_ourselves_is_a_refusal() {
     rustix::net::bind(&socket, &address).expect("binds");
     let own = rustix::net::getsockname(&socket).expect("has an address");
     rustix::net::connect(&socket, &own).expect("connects to itself");
-    let error = refuse_ourselves(&TcpStream::from(socket)).expect_err("refused");
+    let error = reject_self_connection(&TcpStream::from(socket)).expect_err("refused");
     assert!(is_refusal(&error));
 }
 

@@ -6,37 +6,37 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Room for the line that says what is missing.
+/// The maximum length of the line that reports missing bytes.
 const NOTE_BYTES_MAX: usize = 256;
 
-/// The file that is written, and those before it.
+/// The current file, and its backups.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct RotatingFiles {
     directory: OwnedFd,
     name: String,
     size: u64,
     backups: u32,
     /// `None` before the first byte, and where it could not be opened.
-    current: Option<Current>,
+    current: Option<OpenFile>,
     /// Known to be at the start of a line.
     at_line_start: bool,
-    /// What the log has yet to say.
-    missing: Option<Missing>,
+    /// Dropped bytes that the log does not report yet.
+    missing: Option<DroppedBytes>,
 }
 
 #[derive(Debug)]
-struct Current {
+struct OpenFile {
     file: OwnedFd,
     length: u64,
 }
 
 #[derive(Debug)]
-struct Missing {
+struct DroppedBytes {
     bytes: u64,
     reason: io::Error,
 }
 
-impl Files {
+impl RotatingFiles {
     /// `name` is a plain name, and `size` more than 0.
     pub(super) fn new(directory: OwnedFd, name: &str, size: u64, backups: u32) -> Self {
         Self {
@@ -57,19 +57,19 @@ impl Files {
         if let Err(reason) = end {
             let earlier = self.missing.take().map_or(0, |missing| missing.bytes);
             let bytes = earlier + left.len() as u64;
-            self.missing = Some(Missing { bytes, reason });
-            // It may have been removed, or be that of a file system that is gone: the
-            // next piece has a look at what is there by then.
+            self.missing = Some(DroppedBytes { bytes, reason });
+            // The file may have been removed, or its file system may be gone: the next write opens
+            // it again.
             self.current = None;
         }
     }
 
-    /// Says what is missing, if that was not yet possible.
+    /// Reports missing bytes, if that was not possible before.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.note_missing()
     }
 
-    /// What is left of `bytes` after an error was not written.
+    /// After an error, `bytes` is what was not written.
     fn write_all(&mut self, bytes: &mut &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let room = self.make_room(1)?;
@@ -80,15 +80,15 @@ impl Files {
         Ok(())
     }
 
-    /// Writes the line about what is missing: whole and into one file, or not at all.
+    /// Writes the line about missing bytes: completely and into one file, or not at all.
     fn note_missing(&mut self) -> io::Result<()> {
         let Some(missing) = &self.missing else {
             return Ok(());
         };
-        let Missing { bytes, reason } = missing;
+        let DroppedBytes { bytes, reason } = missing;
         let mut text = [0; NOTE_BYTES_MAX];
         let mut rest = &mut text[..];
-        // It fits; what does not, such as a long reason, is cut off.
+        // A long reason is truncated.
         drop(writeln!(
             rest,
             "\n[baton: {bytes} bytes are missing here: {reason}]"
@@ -114,14 +114,14 @@ impl Files {
         Ok(())
     }
 
-    /// Rotates if there is room for fewer bytes than this, which is at most the size of a
-    /// file. Returns how many fit.
+    /// Rotates if there is room for fewer bytes than `wanted`, which is at most the size of a file.
+    /// Returns how many fit.
     fn make_room(&mut self, wanted: u64) -> io::Result<u64> {
         if self.room()? < wanted {
             self.rotate()?;
         }
         match self.room()? {
-            room if room < wanted => Err(io::Error::other("somebody else writes to the log")),
+            room if room < wanted => Err(io::Error::other("another process writes to the log")),
             room => Ok(room),
         }
     }
@@ -138,8 +138,8 @@ impl Files {
         Ok(self.size.saturating_sub(length))
     }
 
-    fn open(&self) -> io::Result<Current> {
-        // NONBLOCK: the directory may belong to somebody who has put a pipe there.
+    fn open(&self) -> io::Result<OpenFile> {
+        // NONBLOCK: the owner of the directory may have put a pipe there.
         let flags = OFlags::WRONLY
             | OFlags::APPEND
             | OFlags::CREATE
@@ -154,7 +154,7 @@ impl Files {
             return Err(io::Error::other("the log is not a regular file"));
         }
         let length = u64::try_from(stat.st_size).map_err(io::Error::other)?;
-        Ok(Current { file, length })
+        Ok(OpenFile { file, length })
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -170,7 +170,7 @@ impl Files {
         Ok(written)
     }
 
-    /// Removes the last bytes of the file again.
+    /// Removes the last bytes of the file.
     fn take_back(&mut self, bytes: usize) -> io::Result<()> {
         if let Some(current) = &mut self.current {
             let length = current.length - bytes as u64;
@@ -180,9 +180,9 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the current file the first of the old ones and begins another. A step that
-    /// was carried out before we were killed leaves a gap, which the next time fills;
-    /// no old file is lost but the one beyond the last place.
+    /// Renames the current file to the first backup; the next write creates another. If we are
+    /// killed between two renames, the gap is filled by the next rotation; only the backup beyond
+    /// the last number is lost.
     fn rotate(&mut self) -> io::Result<()> {
         if self.backups == 0 {
             if let Some(current) = &mut self.current {
@@ -192,34 +192,34 @@ impl Files {
             }
             return Ok(());
         }
-        for place in (1..self.first_free()?).rev() {
-            self.rename(&self.old(place), &self.old(place + 1))?;
+        for number in (1..self.first_free()?).rev() {
+            self.rename(&self.old(number), &self.old(number + 1))?;
         }
         self.rename(&self.name, &self.old(1))?;
         self.current = None;
         Ok(())
     }
 
-    /// The first place without an old file; the last place if there is none.
+    /// The first free backup number; the last number if there is none.
     fn first_free(&self) -> io::Result<u32> {
-        for place in 1..self.backups {
+        for number in 1..self.backups {
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            match rustix::fs::statat(&self.directory, self.old(place), flags) {
+            match rustix::fs::statat(&self.directory, self.old(number), flags) {
                 Ok(_) => {}
-                Err(Errno::NOENT) => return Ok(place),
+                Err(Errno::NOENT) => return Ok(number),
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(self.backups)
     }
 
-    fn old(&self, place: u32) -> String {
-        format!("{}.{place}", self.name)
+    fn old(&self, number: u32) -> String {
+        format!("{}.{number}", self.name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         match rustix::fs::renameat(&self.directory, from, &self.directory, to) {
-            // Somebody has removed it: it need not be kept.
+            // It was removed: there is nothing to keep.
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -6,13 +6,12 @@
 //!           | threads 4 | processes 4 | read 8 | written 8 | crc 4
 //! ```
 //!
-//! All numbers are little endian; a crc is CRC32C of what lies before it in its
-//! header or slot. Sample number n lies in slot n modulo the number of slots, so the
-//! place of a slot is checked as well as its bytes. Numbers begin at 1: a slot of
-//! zeros was never written.
+//! All numbers are little endian; a crc is CRC32C of what precedes it in its header or slot. Sample
+//! number n is in slot n modulo the number of slots, so the position of a slot is checked as well
+//! as its bytes. Numbers begin at 1: a slot of zeros was never written.
 //!
-//! One process writes. Others may read at any time: a slot that is half written is
-//! skipped. The file is made under another name and renamed, so nobody finds half a header.
+//! One process writes. Others may read at any time: a partially written slot is skipped. The file
+//! is created under another name and renamed, so no reader finds a partial header.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -25,7 +24,7 @@ use baton_model::time::Wall;
 use super::Sample;
 use crate::wire::RunKey;
 
-/// The most slots of a ring: 76 MiB, which a reader holds in memory at once.
+/// The maximum number of slots: 76 MiB, which a reader holds in memory at once.
 pub const SLOTS_MAX: u32 = 1 << 20;
 
 const MAGIC: [u8; 8] = *b"BATONSMP";
@@ -40,13 +39,13 @@ pub struct Ring {
     slots: u32,
     /// The number of the next sample.
     next: u64,
-    /// Slots on their way to the file; kept for its memory.
+    /// Encoded slots; kept to reuse the memory.
     buffer: Vec<u8>,
 }
 
 impl Ring {
-    /// Opens the ring at `path` and continues it, or makes a new one in the place of
-    /// what is missing, damaged, not a ring, or of another size.
+    /// Opens the ring at `path` and continues it, or replaces a file that is missing, damaged, not
+    /// a ring, or of another size.
     ///
     /// # Errors
     /// If there are no slots or more than [`SLOTS_MAX`], or as the file system says.
@@ -67,7 +66,7 @@ impl Ring {
         })
     }
 
-    /// Adds samples, over the oldest ones.
+    /// Adds samples, overwriting the oldest ones.
     ///
     /// # Errors
     /// As the file system says. The same samples may be pushed again.
@@ -103,8 +102,8 @@ pub fn read(path: &Path) -> io::Result<Vec<Sample>> {
     Ok(slots.into_iter().map(|(_, sample)| sample).collect())
 }
 
-/// The ring at `path` and the number of its next sample; `None` if there is no such
-/// ring, and another may take its place.
+/// The ring at `path` and the number of its next sample; `None` if there is no such ring, and
+/// another may replace it.
 fn reopen(path: &Path, slots: u32) -> io::Result<Option<(File, u64)>> {
     let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let mut options = OpenOptions::new();
@@ -130,7 +129,7 @@ fn create(path: &Path, slots: u32) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let temporary = Path::new(&name);
-    // A leftover of a life that died here; there is none as a rule.
+    // Left by a runner that died here.
     match fs::remove_file(temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -237,7 +236,7 @@ fn seal<const N: usize>(bytes: &mut [u8; N]) {
     crc.copy_from_slice(&crc32c::crc32c(body).to_le_bytes());
 }
 
-/// What of a record is not yet written.
+/// The unwritten rest of a slot.
 struct Fields<'a>(&'a mut [u8]);
 
 impl Fields<'_> {

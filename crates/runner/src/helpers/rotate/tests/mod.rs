@@ -16,9 +16,9 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn files_in(dir: &Path, size: u64, backups: u32) -> Files {
+fn files_in(dir: &Path, size: u64, backups: u32) -> RotatingFiles {
     let directory = OwnedFd::from(File::open(dir).expect("opens"));
-    Files::new(directory, "stdout", size, backups)
+    RotatingFiles::new(directory, "stdout", size, backups)
 }
 
 fn temporary() -> TempDir {
@@ -231,10 +231,10 @@ fn the_line_about_what_is_missing_stays_within_the_size() {
 }
 
 #[test]
-fn what_is_missing_at_the_end_is_said_at_the_end_or_is_an_error() {
+fn bytes_missing_at_the_end_are_reported_there_or_are_an_error() {
     let dir = temporary();
     fs::create_dir(dir.path().join("stdout")).expect("makes an obstacle");
-    copy(plain(&[b"lost"]), files_in(dir.path(), 100, 2)).expect_err("nobody was told");
+    copy(plain(&[b"lost"]), files_in(dir.path(), 100, 2)).expect_err("it was not reported");
 
     let mut files = files_in(dir.path(), 100, 2);
     files.append(b"lost");
