@@ -1,8 +1,8 @@
-//! What the store costs on this machine: `cargo run --release --example measure -- DIR`.
+//! Benchmark of the store on this machine: `cargo run --release --example measure -- DIR`.
 //!
-//! Prints facts per second with one submitter and with many, what readers and the
-//! writer cost each other, what the attempts of an array cost the processor, and how
-//! long a new leader waits for a million instances.
+//! Prints facts per second with one submitter and with many, how much readers and the writer slow
+//! each other down, the CPU cost of the attempts of an array, and how long a new leader needs to
+//! load a million instances.
 
 use std::error::Error;
 use std::fs;
@@ -25,13 +25,13 @@ use baton_store::view::{Query, View};
 use baton_store::{Retention, SqliteStore, Store, StoreError, TakeOutcome};
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long each of the rates is measured.
+/// How long each rate is measured.
 const SPAN: Duration = Duration::from_secs(3);
 
-type Measured<T> = Result<T, Box<dyn Error>>;
+type BenchResult<T> = Result<T, Box<dyn Error>>;
 
-fn main() -> Measured<()> {
-    let dir = std::env::args_os().nth(1).ok_or("say in which directory")?;
+fn main() -> BenchResult<()> {
+    let dir = std::env::args_os().nth(1).ok_or("usage: measure DIR")?;
     let dir = PathBuf::from(dir).join("baton-store-measure");
     fs::create_dir(&dir)?;
     let measured = measure(&dir);
@@ -39,7 +39,7 @@ fn main() -> Measured<()> {
     measured
 }
 
-fn measure(dir: &Path) -> Measured<()> {
+fn measure(dir: &Path) -> BenchResult<()> {
     for (submitters, facts) in [(1, 1), (64, 1), (1, 1_000), (64, 1_000)] {
         let store = SqliteStore::open(&dir.join(format!("{submitters}-{facts}.db")))?;
         let rate = commits(&store, submitters, facts, 0)?.0;
@@ -55,15 +55,15 @@ fn measure(dir: &Path) -> Measured<()> {
     restore(&dir.join("million.db"))
 }
 
-/// What three facts of each attempt of an array cost: granted in one group, confirmed
-/// and ended in a later one, some hundred facts in a group.
-fn attempts(path: &Path) -> Measured<()> {
+/// The cost of the three facts of each attempt of an array: granted in one group, confirmed and
+/// ended in a later one, some hundred facts in a group.
+fn attempts(path: &Path) -> BenchResult<()> {
     const ATTEMPTS: u64 = 50_000;
     const GROUP: u64 = 34;
     let store = SqliteStore::open(path)?;
     let epoch = elect(&store)?;
     let mut outbox: Outbox<()> = Outbox::new(epoch);
-    let mut commit = |facts| -> Measured<()> {
+    let mut commit = |facts| -> BenchResult<()> {
         if let Some(batch) = outbox.accept(Step::keeping(facts)) {
             outbox.release(store.commit(batch, Wall(0))?);
         }
@@ -127,7 +127,7 @@ fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
     };
     let mut groups = Vec::new();
     for first in (1..=attempts).step_by(group as usize) {
-        // Those of the group before end while these begin.
+        // The attempts of the previous group end while these start.
         let begin = (first..first + group).filter(|id| *id <= attempts);
         let mut facts: Vec<_> = begin.map(granted).collect();
         for id in (first.saturating_sub(group)..first).filter(|id| *id > 0) {
@@ -138,8 +138,8 @@ fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
     groups
 }
 
-/// How long an array of a million takes to be accepted and stopped.
-fn array(path: &Path) -> Measured<()> {
+/// How long an array of a million takes to be accepted and halted.
+fn array(path: &Path) -> BenchResult<()> {
     let store = SqliteStore::open(path)?;
     let mut outbox: Outbox<()> = Outbox::new(elect(&store)?);
     let (first, last) = (InstanceId(1), InstanceId(1_000_000));
@@ -159,7 +159,7 @@ fn array(path: &Path) -> Measured<()> {
     Ok(())
 }
 
-/// Of this process so far, on all threads.
+/// CPU time of this process so far, all threads.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(
@@ -174,7 +174,12 @@ struct Maker {
 }
 
 /// Facts and pages read per second.
-fn commits(store: &SqliteStore, submitters: u64, facts: u64, readers: u64) -> Measured<(f64, f64)> {
+fn commits(
+    store: &SqliteStore,
+    submitters: u64,
+    facts: u64,
+    readers: u64,
+) -> BenchResult<(f64, f64)> {
     let maker = Mutex::new(Maker {
         outbox: Outbox::new(elect(store)?),
         next: 0,
@@ -212,26 +217,26 @@ fn commits(store: &SqliteStore, submitters: u64, facts: u64, readers: u64) -> Me
 }
 
 fn submit(store: &SqliteStore, maker: &Mutex<Maker>, count: u64) -> Result<(), StoreError> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let Ok(mut making) = maker.lock() else {
         return Err(StoreError::Closed);
     };
     let facts = (making.next..making.next + count).map(submitted).collect();
     making.next += count;
     if let Some(batch) = making.outbox.accept(Step::keeping(facts)) {
-        // Only fails if this thread is gone.
-        let done = move |fate: Result<_, _>| drop(tell.send(fate));
+        // Fails only if this thread is gone.
+        let done = move |outcome: Result<_, _>| drop(sender.send(outcome));
         store.submit(batch, Wall(0), Box::new(done));
     }
     drop(making);
-    let receipt = told.recv().unwrap_or(Err(StoreError::Closed))?;
+    let receipt = receiver.recv().unwrap_or(Err(StoreError::Closed))?;
     if let Ok(mut making) = maker.lock() {
         making.outbox.release(receipt);
     }
     Ok(())
 }
 
-fn restore(path: &Path) -> Measured<()> {
+fn restore(path: &Path) -> BenchResult<()> {
     let store = SqliteStore::open(path)?;
     let maker = Mutex::new(Maker {
         outbox: Outbox::new(elect(&store)?),
@@ -266,13 +271,13 @@ fn restore(path: &Path) -> Measured<()> {
     let began = Instant::now();
     store.counts()?;
     println!("counted in {:.1?}", began.elapsed());
-    // Kept until here: giving back a million small pieces of memory takes its time, too.
+    // Kept until here: freeing a million small allocations takes time, too.
     drop(ledger);
     prune(&store, epoch)
 }
 
-/// Halts everything, and has half of it removed.
-fn prune(store: &SqliteStore, epoch: Epoch) -> Measured<()> {
+/// Halts everything, and prunes half of it.
+fn prune(store: &SqliteStore, epoch: Epoch) -> BenchResult<()> {
     let mut outbox: Outbox<()> = Outbox::new(epoch);
     for some in (0..1_000_000).step_by(5_000) {
         let halted = |id| Fact::InstancesHalted {
@@ -299,7 +304,7 @@ fn prune(store: &SqliteStore, epoch: Epoch) -> Measured<()> {
     Ok(())
 }
 
-fn elect(store: &SqliteStore) -> Measured<Epoch> {
+fn elect(store: &SqliteStore) -> BenchResult<Epoch> {
     let row = store.read_row()?;
     match store.take(row.epoch)? {
         TakeOutcome::Won(epoch, _) => Ok(epoch),
@@ -319,7 +324,7 @@ fn submitted(id: u64) -> Fact {
     }
 }
 
-fn resident_kib() -> Measured<u64> {
+fn resident_kib() -> BenchResult<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status
         .lines()

@@ -1,7 +1,6 @@
-//! A fact as it stands in the history: JSON, without the spec that it brought.
+//! JSON encoding of a fact in the history, without the spec that it carries.
 //!
-//! Specs are kept once, however many instances share them; what was left out is put
-//! back from there when the fact is read.
+//! Specs are stored once, however many instances share them; reading a fact puts its spec back.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 
-/// The facts that bring a spec, without it, in the same words.
+/// The facts that carry a spec, without it, in the same encoding.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Bare {
@@ -21,7 +20,7 @@ enum Bare {
     AttemptAdopted { lease: LeaseId, holder: Holder },
 }
 
-/// The body of a fact; bare if the spec that it brought is kept apart.
+/// Encodes a fact; `bare` if the spec that it carries is stored separately.
 pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
     let body = match fact {
         Fact::InstancesSubmitted { first, last, .. } if bare => {
@@ -32,7 +31,7 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             let (lease, holder) = (*lease, holder.clone());
             serde_json::to_string(&Bare::AttemptAdopted { lease, holder })
         }
-        // Plans are kept apart, once.
+        // Plans are stored once, in a table of their own.
         Fact::RunRegistered {
             run,
             at,
@@ -68,7 +67,7 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
     body.map_err(|error| StoreError::Failed(format!("cannot write {fact}: {error}")))
 }
 
-/// What the history says of a plan.
+/// The part of a plan that the history keeps.
 fn without_tasks(plan: &Plan) -> Arc<Plan> {
     Arc::new(Plan {
         name: plan.name.clone(),
@@ -78,7 +77,7 @@ fn without_tasks(plan: &Plan) -> Arc<Plan> {
     })
 }
 
-/// The fact of a body, and of the spec that belongs to it, if any does.
+/// Decodes a fact; `spec` is the one stored separately, if the fact has one.
 pub(crate) fn read(body: &str, spec: Option<Arc<InstanceSpec>>) -> Result<Fact, serde_json::Error> {
     let Some(spec) = spec else {
         return serde_json::from_str(body);
@@ -93,8 +92,8 @@ pub(crate) fn read(body: &str, spec: Option<Arc<InstanceSpec>>) -> Result<Fact, 
     })
 }
 
-/// What a spec looks like in a store: what was said, which is little, since a leader that takes
-/// over reads every one. So a default is for ever, here: see the test.
+/// Encodes a spec: only the fields that differ from their defaults, because a leader that takes
+/// over reads every spec. So a default can never change here: see the test.
 pub(crate) fn write_spec(spec: &InstanceSpec) -> Result<String, StoreError> {
     serde_json::to_string(&Said(spec))
         .map_err(|error| StoreError::Failed(format!("cannot write a spec: {error}")))
@@ -106,8 +105,8 @@ mod tests {
     use baton_model::spec::{Scale, Work};
     use baton_model::time::Millis;
 
-    /// What was left out of a spec in some store means this for ever. Whoever changes a default
-    /// writes the old one into the specs that are kept, in a migration, and then changes this.
+    /// A field left out of a stored spec means this default forever. To change a default, first
+    /// write the old one into the stored specs, in a migration, and then change this text.
     #[test]
     fn what_is_unsaid_means_what_it_meant() {
         let unsaid = serde_json::to_string(&InstanceSpec::default()).expect("JSON");

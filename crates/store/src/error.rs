@@ -1,4 +1,4 @@
-//! What can go wrong with a store, in words for the person who has to fix it.
+//! Errors of the store.
 
 use std::fmt;
 
@@ -6,39 +6,38 @@ use baton_core::ledger::LedgerError;
 
 use crate::limits::TOKENS_MAX;
 
-/// Why the store did not do what it was asked.
+/// Reason why a store operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
-    /// Another leader has taken the row: step down.
+    /// Another leader has taken the row: the caller must step down.
     Overtaken,
-    /// An earlier write of the same term failed, so nothing after it may land.
+    /// An earlier write of the same term failed, so no later one may commit.
     TermBroken,
-    /// The facts do not fit those before them: a bug, or a store that was changed
-    /// by hand.
+    /// The facts contradict earlier ones: a bug, or a store that was edited by hand.
     Contradiction(LedgerError),
-    /// There is no space left.
+    /// The disk is full.
     DiskFull(String),
-    /// Another process held the store for too long.
+    /// Another process held the lock on the store for too long.
     Busy(String),
-    /// What was read cannot be right.
+    /// The stored data is invalid.
     Corrupt(String),
-    /// The store cannot be written.
+    /// The store is read-only.
     ReadOnly(String),
     /// The store was written by a newer Baton.
     NewerSchema {
         place: String,
-        /// The version it has.
+        /// The version of the store.
         found: u32,
-        /// The newest version that this Baton knows.
+        /// The newest version that this Baton supports.
         known: u32,
     },
-    /// It is a database, but not one of Baton's.
+    /// The file is a database of another program.
     Foreign(String),
-    /// There are as many tokens as there may be, and all of them are valid.
+    /// The limit on tokens is reached, and all of them are valid.
     TooManyTokens,
-    /// Anything else, mostly a failing disk.
+    /// Any other failure, usually of the disk.
     Failed(String),
-    /// The store was closed, or its writer has died.
+    /// The store is closed, or its writer thread has died.
     Closed,
 }
 
@@ -47,16 +46,16 @@ impl fmt::Display for StoreError {
         match self {
             Self::Overtaken => f.write_str("another scheduler leads"),
             Self::TermBroken => {
-                f.write_str("an earlier write of this term failed, so this one must not land")
+                f.write_str("an earlier write of this term failed, so this one was not committed")
             }
             Self::Contradiction(error) => {
                 write!(f, "the facts contradict what the store holds: {error}")
             }
             Self::DiskFull(what) => write!(f, "no space left for the store: {what}"),
-            Self::Busy(what) => write!(f, "another process keeps the store locked: {what}"),
+            Self::Busy(what) => write!(f, "another process holds the lock on the store: {what}"),
             Self::Corrupt(what) => write!(
                 f,
-                "the store is damaged: {what}; keep the file, and put a backup in its place"
+                "the store is damaged: {what}; keep the file, and restore a backup"
             ),
             Self::ReadOnly(what) => write!(f, "the store cannot be written: {what}"),
             Self::NewerSchema {
@@ -65,8 +64,8 @@ impl fmt::Display for StoreError {
                 known,
             } => write!(
                 f,
-                "{place} has schema version {found}, and this baton knows versions up to {known}; \
-                 start a newer baton, or put back the backup made before the upgrade"
+                "{place} has schema version {found}, and this baton supports versions up to {known}; \
+                 start a newer baton, or restore the backup made before the upgrade"
             ),
             Self::Foreign(place) => write!(
                 f,
@@ -74,7 +73,7 @@ impl fmt::Display for StoreError {
             ),
             Self::TooManyTokens => write!(
                 f,
-                "there are {TOKENS_MAX} valid tokens already; revoke some that nobody needs"
+                "the limit of {TOKENS_MAX} valid tokens is reached; revoke unused ones"
             ),
             Self::Failed(what) => write!(f, "the store failed: {what}"),
             Self::Closed => f.write_str("the store is closed"),

@@ -1,7 +1,7 @@
-//! The whole history in order, for those who follow it.
+//! Pages of the whole history, in commit order, for readers that follow it.
 //!
-//! What was pruned leaves gaps. A reader is told up to which number there may be some, in the
-//! same snapshot as the facts, so that nobody takes a gap for silence.
+//! Pruning leaves gaps. Each page reports, from the same snapshot as its facts, up to which number
+//! there may be gaps, so that a reader never mistakes a gap for inactivity.
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId};
@@ -10,61 +10,60 @@ use baton_model::spec::InstanceSpec;
 use crate::limits::{FACTS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
 use crate::view::{RecordedFact, Seq};
 
-/// Which facts are asked for.
+/// Query for a page of facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactQuery {
-    /// From behind this one on.
+    /// Only facts after this one.
     pub after: Seq,
-    /// About instances and runs of this owner only.
+    /// Only facts about instances and runs of this owner.
     pub owner: Option<String>,
-    /// About this run and its instances only.
+    /// Only facts about this run and its instances.
     pub run: Option<RunId>,
 }
 
 impl FactQuery {
-    /// Whether it wants what somebody has asked for with this spec.
-    pub(crate) fn wants(&self, spec: &InstanceSpec) -> bool {
+    /// True if instances with this spec pass the filters.
+    pub(crate) fn matches(&self, spec: &InstanceSpec) -> bool {
         let run = spec.part.map(|part| part.run);
         self.owner.as_ref().is_none_or(|owner| *owner == spec.owner)
             && (self.run.is_none() || self.run == run)
     }
 
-    /// Whether it leaves anything out.
-    pub(crate) const fn filters(&self) -> bool {
+    /// True if there is any filter.
+    pub(crate) const fn is_filtered(&self) -> bool {
         self.owner.is_some() || self.run.is_some()
     }
 }
 
-/// Some facts, in the order in which they landed.
+/// A page of facts, in commit order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactPage {
-    /// Those that were asked for. There may be none before the end: one page looks at so many
-    /// only.
+    /// The facts that match. There may be none before the end: a page scans a bounded number.
     pub items: Vec<RecordedFact>,
-    /// Up to where it has looked; where the next page begins.
+    /// The last fact that was scanned; the next page starts after it.
     pub scanned_to: Seq,
-    /// Whether there is more to look at.
+    /// True if there are facts after `scanned_to`.
     pub more: bool,
-    /// The last fact of all.
+    /// The last fact of the store.
     pub last: Seq,
-    /// The last one of those that are not kept any more; 0 if all are.
+    /// The last fact that was pruned; 0 if none was.
     pub pruned: Seq,
 }
 
-/// A walk over one table of facts, by their numbers.
+/// Bounded scan of one table of facts, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Walk {
+pub(crate) struct FactScan {
     found: Vec<RecordedFact>,
     bytes: usize,
     stopped: Option<Seq>,
 }
 
-impl Walk {
-    /// How many rows a walk needs at most.
+impl FactScan {
+    /// Rows that a scan needs at most.
     pub(crate) const ROWS_MAX: usize = PAGE_ITEMS_MAX;
 
-    /// Takes in the next fact, of so many bytes; false if it was the last to look at.
-    pub(crate) fn take(&mut self, entry: RecordedFact, bytes: usize) -> bool {
+    /// Adds the next fact, of `bytes` bytes; false if the scan must stop after it.
+    pub(crate) fn push(&mut self, entry: RecordedFact, bytes: usize) -> bool {
         self.bytes += bytes;
         let seq = entry.seq;
         self.found.push(entry);
@@ -76,15 +75,15 @@ impl Walk {
 }
 
 impl FactPage {
-    /// Puts walks together: everything up to where the first of them stopped.
-    pub(crate) fn merge(walks: Vec<Walk>, after: Seq, last: Seq, pruned: Seq) -> Self {
-        let stopped = walks.iter().filter_map(|walk| walk.stopped).min();
-        let mut items: Vec<RecordedFact> = walks.into_iter().flat_map(|walk| walk.found).collect();
+    /// Merges scans: everything up to where the first of them stopped.
+    pub(crate) fn merge(scans: Vec<FactScan>, after: Seq, last: Seq, pruned: Seq) -> Self {
+        let stopped = scans.iter().filter_map(|scan| scan.stopped).min();
+        let mut items: Vec<RecordedFact> = scans.into_iter().flat_map(|scan| scan.found).collect();
         items.sort_unstable_by_key(|entry| entry.seq);
         if let Some(stopped) = stopped {
             items.truncate(items.partition_point(|entry| entry.seq <= stopped));
         }
-        // Without more to look at, everything was looked at: behind the last fact of all.
+        // If no scan stopped, everything up to the last fact was scanned.
         let scanned_to = stopped.unwrap_or(last).max(after);
         Self {
             items,
@@ -96,34 +95,34 @@ impl FactPage {
     }
 }
 
-/// What a fact is about.
-pub(crate) enum About<'a> {
-    /// Nobody's things.
-    Nobodys,
-    /// Instances that come with it.
-    New(&'a InstanceSpec),
-    /// This instance.
-    One(InstanceId),
-    /// Some of these.
-    Any(InstanceId, InstanceId),
-    /// A run; and whose it is, if the fact says so.
+/// Subject of a fact, for filters.
+pub(crate) enum FactSubject<'a> {
+    /// Neither instances nor a run.
+    Other,
+    /// Instances submitted with this spec.
+    Submission(&'a InstanceSpec),
+    /// One instance.
+    Instance(InstanceId),
+    /// Some instances of a range.
+    Range(InstanceId, InstanceId),
+    /// A run, and its owner if the fact names it.
     Run(RunId, Option<&'a str>),
 }
 
-impl<'a> About<'a> {
+impl<'a> FactSubject<'a> {
     pub(crate) fn of(fact: &'a Fact) -> Self {
         if let Some(run) = fact.run() {
-            let said = match fact {
+            let owner = match fact {
                 Fact::RunRegistered { plan, .. } => Some(plan.owner.as_str()),
                 _ => None,
             };
-            return Self::Run(run, said);
+            return Self::Run(run, owner);
         }
         match (fact, fact.instances()) {
-            (Fact::InstancesSubmitted { spec, .. }, _) => Self::New(spec),
-            (_, Some((first, last))) if first == last => Self::One(first),
-            (_, Some((first, last))) => Self::Any(first, last),
-            (_, None) => Self::Nobodys,
+            (Fact::InstancesSubmitted { spec, .. }, _) => Self::Submission(spec),
+            (_, Some((first, last))) if first == last => Self::Instance(first),
+            (_, Some((first, last))) => Self::Range(first, last),
+            (_, None) => Self::Other,
         }
     }
 }

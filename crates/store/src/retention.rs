@@ -1,47 +1,46 @@
-//! What may go, and when.
+//! Retention: which history is removed, and when.
 //!
-//! The unit is an instance that has ended: it goes with its whole timeline, oldest
-//! end first, so that what is left can still tell everything about itself. Of a range
-//! that was halted as one any part may go. What lives stays, however old. Facts about a
-//! range go with the last instance in it, facts about no instance by age, or together
-//! with the instances that ended after them. A run that has ended goes by age, with its plans and
-//! what became of its items; their instances go by themselves. That an id was used is never
-//! forgotten.
+//! The unit is an ended instance: it is removed with its whole timeline, oldest end first, so that
+//! everything that remains is complete. Of a range that was halted as one, any part may be removed.
+//! Instances that have not ended stay, however old. Facts about a range are removed with its last
+//! instance; facts about no instance by age, or together with the instances that ended after them.
+//! An ended run is removed by age, with its plans and the outcomes of its items; the instances of
+//! those items expire separately. Used ids are never forgotten.
 
 use baton_model::ids::InstanceId;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use crate::draft::length;
+use crate::change_set::length;
 use crate::view::Seq;
 
-/// How much history is kept. A limit that is not set does not bind.
+/// Limits on the history. A limit that is not set does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// How long ago an instance or a run may have ended.
+    /// Maximum age of the end of an instance or a run.
     pub history_age: Option<Millis>,
-    /// Bytes of recorded facts, those of living instances included.
+    /// Maximum bytes of recorded facts, including those of instances that have not ended.
     pub history_bytes: Option<u64>,
-    /// How many ended instances are kept.
+    /// Maximum number of ended instances.
     pub terminal_instances_max: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PruneReport {
-    /// Instances that are gone, with their timelines.
+    /// Removed instances, with their timelines.
     pub instances: u64,
-    /// In how many records they were kept: a halted range is one. A run that is gone is one
-    /// more, or several if it had many items.
+    /// Removed records: a halted range counts as one. A removed run counts as one more, or several
+    /// if it had many items.
     pub records: u64,
-    /// Facts that are gone.
+    /// Removed facts.
     pub facts: u64,
-    /// Bytes of them.
+    /// Bytes of the removed facts.
     pub bytes: u64,
-    /// The number of the last fact of those that are gone.
+    /// The highest number among the removed facts.
     pub last: Seq,
-    /// Bytes by which the file of the store has become smaller.
+    /// Bytes by which the store's file has shrunk.
     pub returned: u64,
-    /// True if the budget ended it, so that there may be more to remove.
+    /// True if the budget ended the pruning, so that there may be more to remove.
     pub more: bool,
 }
 
@@ -51,7 +50,7 @@ impl PruneReport {
         self.records == 0 && self.facts == 0
     }
 
-    /// Adds what one more step has removed.
+    /// Adds the counts of one more step.
     pub(crate) fn add(&mut self, step: &Self) {
         self.instances += step.instances;
         self.records += step.records;
@@ -60,37 +59,37 @@ impl PruneReport {
         self.last = self.last.max(step.last);
     }
 
-    /// A fact is gone.
-    pub(crate) fn fact(&mut self, seq: Seq, bytes: u64) {
+    /// Counts one removed fact.
+    pub(crate) fn count_fact(&mut self, seq: Seq, bytes: u64) {
         self.facts += 1;
         self.bytes += bytes;
         self.last = self.last.max(seq);
     }
 }
 
-/// How much there is when a step begins.
+/// Size of the history at the start of a step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HistorySize {
     pub(crate) terminal: u64,
     pub(crate) bytes: u64,
 }
 
-/// An ended instance, or a halted range, that may have to go.
+/// An ended instance or a halted range that may expire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) first: InstanceId,
     pub(crate) last: InstanceId,
     pub(crate) state: UniversalState,
-    /// The fact that it came with.
+    /// The fact that submitted it.
     pub(crate) submitted: Seq,
     pub(crate) ended: Seq,
     pub(crate) at: Wall,
-    /// Of the facts that are about it alone.
+    /// Bytes of the facts about it alone.
     pub(crate) bytes: u64,
 }
 
 impl Candidate {
-    /// How many instances it stands for.
+    /// The number of instances in it.
     pub(crate) const fn len(&self) -> u64 {
         length(self.first, self.last)
     }
@@ -104,34 +103,34 @@ impl Retention {
             && self.terminal_instances_max.is_none()
     }
 
-    /// Those of the candidates that go; of a range perhaps the first ones only. They come oldest end first; one that is
-    /// young by the clock does not protect those behind it, because the clock may
-    /// have been wrong when it ended.
-    pub(crate) fn doomed(
+    /// The candidates that expire; of a range perhaps only the first instances. Candidates come
+    /// oldest end first. One that is young by the clock does not protect the ones after it, because
+    /// the clock may have been wrong when it ended.
+    pub(crate) fn expired(
         &self,
         now: Wall,
-        mut held: Held,
+        mut size: HistorySize,
         candidates: &[Candidate],
     ) -> Vec<Candidate> {
-        let mut doomed = Vec::new();
+        let mut expired = Vec::new();
         for candidate in candidates {
             let surplus = self
                 .terminal_instances_max
-                .map_or(0, |max| held.terminal.saturating_sub(max));
-            let mut goes = *candidate;
-            if self.is_large(held.bytes) || self.is_old(now, candidate.at) {
-                held.bytes = held.bytes.saturating_sub(candidate.bytes);
+                .map_or(0, |max| size.terminal.saturating_sub(max));
+            let mut removed = *candidate;
+            if self.is_large(size.bytes) || self.is_old(now, candidate.at) {
+                size.bytes = size.bytes.saturating_sub(candidate.bytes);
             } else if surplus == 0 {
                 continue;
             } else if surplus < candidate.len() {
-                goes.last = InstanceId(candidate.first.0 + surplus - 1);
+                removed.last = InstanceId(candidate.first.0 + surplus - 1);
             } else {
-                held.bytes = held.bytes.saturating_sub(candidate.bytes);
+                size.bytes = size.bytes.saturating_sub(candidate.bytes);
             }
-            held.terminal = held.terminal.saturating_sub(goes.len());
-            doomed.push(goes);
+            size.terminal = size.terminal.saturating_sub(removed.len());
+            expired.push(removed);
         }
-        doomed
+        expired
     }
 
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
@@ -162,12 +161,12 @@ mod tests {
     }
 
     fn gone(retention: Retention, ends: &[u64]) -> Vec<u64> {
-        let held = Held {
+        let size = HistorySize {
             terminal: ends.len() as u64,
             bytes: 10 * ends.len() as u64,
         };
-        let doomed = retention.doomed(Wall(100), held, &candidates(ends));
-        doomed.iter().map(|it| it.first.0).collect()
+        let expired = retention.expired(Wall(100), size, &candidates(ends));
+        expired.iter().map(|it| it.first.0).collect()
     }
 
     #[test]
@@ -196,7 +195,7 @@ mod tests {
         let mut candidates = candidates(&[10, 20]);
         candidates[1].first = InstanceId(10);
         candidates[1].last = InstanceId(109);
-        let held = Held {
+        let size = HistorySize {
             terminal: 101,
             bytes: 20,
         };
@@ -204,15 +203,15 @@ mod tests {
             terminal_instances_max: Some(30),
             ..Retention::default()
         };
-        let doomed = count.doomed(Wall(100), held, &candidates);
-        let gone: Vec<_> = doomed.iter().map(|it| (it.first.0, it.last.0)).collect();
+        let expired = count.expired(Wall(100), size, &candidates);
+        let gone: Vec<_> = expired.iter().map(|it| (it.first.0, it.last.0)).collect();
         assert_eq!(gone, [(0, 0), (10, 79)]);
         let age = Retention {
             history_age: Some(Millis(50)),
             ..Retention::default()
         };
-        let doomed = age.doomed(Wall(100), held, &candidates);
-        assert_eq!(doomed.iter().map(Candidate::len).sum::<u64>(), 101);
+        let expired = age.expired(Wall(100), size, &candidates);
+        assert_eq!(expired.iter().map(Candidate::len).sum::<u64>(), 101);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The secrets of tokens: drawn, and hashed.
+//! Secrets of tokens: generation and hashing.
 //!
-//! A secret has 256 random bits, so its plain SHA-256 gives nothing away: there is nothing to
-//! guess that a slow hash would protect. For the same reason hashes may be compared and looked
-//! up in any way: whoever measures how long that takes learns about the hash of what they have
-//! sent, which they cannot steer.
+//! A secret has 256 random bits, so a plain SHA-256 reveals nothing: a slow hash would protect
+//! against guessing, and there is nothing to guess. For the same reason hashes need no
+//! constant-time comparison: an attacker who measures the timing learns about the hash of the
+//! secret they sent, which they cannot steer.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,17 +11,17 @@ use std::io::{self, Read as _};
 use baton_model::token::{Secret, SecretHash};
 use sha2::{Digest as _, Sha256};
 
-/// Draws a secret.
+/// Generates a secret.
 ///
 /// # Errors
-/// If the kernel has no random bits for us.
+/// If the kernel provides no random bits.
 pub fn generate() -> io::Result<Secret> {
     let mut bits = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut bits)?;
     Ok(Secret::from_bits(bits))
 }
 
-/// What a secret is known by.
+/// The hash under which a secret is stored.
 #[must_use]
 pub fn hash(secret: &Secret) -> SecretHash {
     SecretHash(Sha256::digest(secret.expose()).into())
@@ -37,8 +37,8 @@ pub(crate) mod tests {
     use crate::StoreError;
     use crate::limits::TOKENS_MAX;
 
-    /// Where there are too many, the oldest that is not valid goes. Every backend shows it on
-    /// its own way past the disk: ten thousand commits take long.
+    /// Checks that the oldest invalid token is removed when there are too many. Each backend calls
+    /// it below its commit path, because ten thousand commits take long.
     pub(crate) fn too_many_tokens<H>(
         held: &mut H,
         create: fn(&mut H, &NewToken) -> Result<TokenId, StoreError>,

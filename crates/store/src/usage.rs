@@ -1,8 +1,8 @@
-//! What was used, by owner and hour.
+//! Resource usage by owner and hour.
 //!
-//! Everything counts in the hour in which it was recorded: an attempt when it ended, a wait when
-//! a lease ended it. The rows are written together with the facts that they count, so each fact
-//! counts exactly once. They stay when the facts are pruned, for
+//! Usage counts in the hour in which it was recorded: an attempt when it ended, a wait when a lease
+//! ended it. The rows are written in the same transaction as the facts that they count, so each
+//! fact counts exactly once. They survive the pruning of those facts, for
 //! [`crate::limits::USAGE_HOURS_KEPT`].
 
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use baton_model::workflow::Part;
 
 use crate::limits::USAGE_HOURS_KEPT;
 
-/// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
 
-/// More than anybody can use. Sums of two numbers up to here fit a database's signed ones.
+/// Bound of every counter, beyond any real usage. The sum of two numbers up to here fits a signed
+/// 64-bit column.
 pub(crate) const COUNT_MAX: u64 = 1 << 62;
 
-/// An hour, by its number since 1970.
+/// An hour, as its number since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hour(pub u64);
 
 impl Hour {
-    /// The one that a moment is in.
+    /// The hour that contains `at`.
     #[must_use]
     pub const fn of(at: Wall) -> Self {
         Self(at.0 / HOUR_MS)
     }
 
-    /// The first of those that are kept at this moment.
+    /// The oldest hour that is kept at `now`.
     pub(crate) const fn first_kept(now: Wall) -> Self {
         Self(Self::of(now).0.saturating_sub(USAGE_HOURS_KEPT))
     }
@@ -41,10 +41,10 @@ impl Hour {
     }
 }
 
-/// What was used. Numbers that would be too large stay as large as they can be.
+/// Usage counters. They saturate instead of overflowing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Instances that ended DONE. One that is tried again by hand ends again.
+    /// Instances that ended DONE. One that is retried by hand ends again.
     pub done: u64,
     /// Instances that ended FAILED.
     pub failed: u64,
@@ -52,18 +52,18 @@ pub struct UsageTotals {
     pub halted: u64,
     /// Attempts that ended.
     pub attempts: u64,
-    /// Processors that were set aside for them, times how long: core milliseconds.
+    /// Reserved CPU over time, in core milliseconds.
     pub cpu_claimed: Millis,
-    /// Memory that was set aside for them, times how long: MiB milliseconds.
+    /// Reserved memory over time, in MiB milliseconds.
     pub memory_claimed: u64,
-    /// Time on processors, as their workers measured it.
+    /// CPU time, as measured by the workers.
     pub cpu_used: Millis,
-    /// From being ready to a lease.
+    /// Time from being ready to being leased.
     pub waited: Millis,
 }
 
 impl UsageTotals {
-    /// Adds what was used besides.
+    /// Adds the counters of `other`.
     pub fn add(&mut self, other: &Self) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more).min(COUNT_MAX);
         add(&mut self.done, other.done);
@@ -77,7 +77,7 @@ impl UsageTotals {
     }
 }
 
-/// What one owner used in one hour.
+/// Usage of one owner in one hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     pub hour: Hour,
@@ -85,31 +85,31 @@ pub struct Usage {
     pub used: UsageTotals,
 }
 
-/// A place among the rows: hour, then owner.
+/// Cursor over usage rows: hour, then owner.
 pub type UsageCursor = (Hour, String);
 
-/// Which rows are asked for.
+/// Query for a page of usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
-    /// Of this owner only.
+    /// Only this owner.
     pub owner: Option<String>,
     /// The first hour.
     pub from: Hour,
     /// The last hour.
     pub to: Hour,
-    /// From behind this place on.
+    /// Only rows after this one.
     pub after: Option<UsageCursor>,
-    /// How many at most; never more than [`crate::limits::PAGE_ITEMS_MAX`].
+    /// Maximum number of items; capped at [`crate::limits::PAGE_ITEMS_MAX`].
     pub limit: usize,
 }
 
-/// What a spec says about usage, and about runs.
+/// The fields of a spec that usage and runs depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) owner: Arc<str>,
     cpu_milli: u64,
     memory: u64,
-    /// Which part of a run its instance is.
+    /// The item of a run that the instance carries out.
     pub(crate) part: Option<Part>,
 }
 
@@ -123,8 +123,8 @@ impl Claim {
         }
     }
 
-    /// What was set aside for so long; with other memory than the spec says, if this attempt
-    /// had some.
+    /// The reservation over `span`; `memory` replaces the spec's memory if this attempt had another
+    /// allowance.
     pub(crate) fn held(&self, span: Millis, memory: Option<u64>) -> UsageTotals {
         let times = |amount: u64, unit: u128| {
             let product = u128::from(amount) * u128::from(span.0) / unit;

@@ -1,4 +1,4 @@
-//! What readers ask for, and what they get.
+//! Queries, records and cursors of readers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,24 +19,23 @@ use baton_model::workflow::ItemEnd;
 
 use crate::limits::{ITEMS_PAGE_BYTES_MAX, PAGE_ITEMS_MAX, PAGE_SCAN_MAX};
 
-/// Numbers the facts of a store, from 1, in the order in which they landed.
+/// Sequence number of a fact in the store: from 1, in commit order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
-/// Which instances are asked for.
+/// A view of instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Ready without a lease, by id.
     Bullpen,
     /// Leased, by id.
     Arena,
-    /// In a terminal state, the latest to end first.
+    /// In a terminal state, the latest end first.
     History,
 }
 
 impl View {
-    /// The states of the instances in it. A lease is open in exactly those of the
-    /// arena.
+    /// The states of the instances in the view. Exactly those in the arena have an open lease.
     #[must_use]
     pub const fn states(self) -> &'static [UniversalState] {
         use UniversalState as S;
@@ -48,22 +47,21 @@ impl View {
     }
 }
 
-/// A place in a view: the rank (of the living 0, of the ended the negative number of
-/// their last fact), then the id, as the signed number that databases compare. Only a
-/// cursor of the same view makes sense. It is printed and read as two numbers with a
-/// dot between them.
+/// Position in a view: the rank (0 until the instance has ended, then the negated number of its
+/// last fact), then the id, as the signed number that the database compares. A cursor is valid only
+/// in its own view. Its text form is two numbers separated by a dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor(pub i64, pub i64);
 
 impl Cursor {
-    /// Of something in this state, last changed by that fact, whose last id is this.
-    pub(crate) const fn of(state: UniversalState, changed: Seq, last: InstanceId) -> Self {
+    /// The cursor of a record in this state, last changed by that fact, whose last id is `last`.
+    pub(crate) const fn new(state: UniversalState, changed: Seq, last: InstanceId) -> Self {
         let rank = if state.is_terminal() {
             -changed.0.cast_signed()
         } else {
             0
         };
-        Self(rank, key(last))
+        Self(rank, sql_id(last))
     }
 }
 
@@ -83,36 +81,36 @@ impl FromStr for Cursor {
     }
 }
 
-/// A text that no page ever gave out as its cursor.
+/// A text that is not a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCursor;
 
 impl fmt::Display for BadCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a cursor is two numbers with a dot between them, as an earlier page gave it")
+        f.write_str("a cursor is two numbers separated by a dot, as returned with an earlier page")
     }
 }
 
 impl std::error::Error for BadCursor {}
 
-/// One question for a page.
+/// Query for a page of instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     pub view: View,
-    /// Of instances in this state only.
+    /// Only instances in this state.
     pub state: Option<UniversalState>,
-    /// Of instances of this owner only.
+    /// Only instances of this owner.
     pub owner: Option<String>,
-    /// Of instances of this name only.
+    /// Only instances of this name.
     pub name: Option<String>,
-    /// From behind this place on.
+    /// Only records after this position.
     pub after: Option<Cursor>,
-    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`].
     pub limit: usize,
 }
 
 impl Query {
-    /// The first page of a view.
+    /// Query for the first page of a view.
     #[must_use]
     pub const fn first(view: View, limit: usize) -> Self {
         Self {
@@ -125,15 +123,15 @@ impl Query {
         }
     }
 
-    /// The states to look for.
+    /// The states of the view that pass the filter.
     pub(crate) fn states(&self) -> impl Iterator<Item = UniversalState> + use<> {
         let wanted = self.state;
         let of_view = self.view.states().iter().copied();
         of_view.filter(move |state| wanted.is_none_or(|wanted| wanted == *state))
     }
 
-    /// Whether it asks for specs of this owner and name.
-    pub(crate) fn wants(&self, owner: &str, name: &str) -> bool {
+    /// True if specs of this owner and name pass the filters.
+    pub(crate) fn matches(&self, owner: &str, name: &str) -> bool {
         let is = |wanted: &Option<String>, it| wanted.as_deref().is_none_or(|wanted| wanted == it);
         is(&self.owner, owner) && is(&self.name, name)
     }
@@ -143,7 +141,7 @@ impl Query {
     }
 }
 
-/// A limit that was asked for, within bounds.
+/// Clamps a requested limit.
 pub(crate) const fn page_limit(asked: usize) -> usize {
     if asked == 0 {
         1
@@ -154,28 +152,27 @@ pub(crate) const fn page_limit(asked: usize) -> usize {
     }
 }
 
-/// Some items, and where the next ones begin.
+/// A page of items, and the cursor of the next page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T, C = Cursor> {
-    /// The items, in order. There may be fewer than asked for, or none, before the end:
-    /// one page looks at so many only.
+    /// The items, in order. There may be fewer than requested, or none, before the end: one page
+    /// scans a bounded number.
     pub items: Vec<T>,
-    /// Where to go on; nothing if these were the last.
+    /// The cursor of the next page; `None` on the last one.
     pub next: Option<C>,
 }
 
 impl<C> Page<ItemRecord, C> {
-    /// As many of `items` as fit on a page, by number and by the bytes of their outputs, and at
-    /// least one.
+    /// Fills a page with as many `items` as fit, by number and by bytes of outputs; at least one.
     pub(crate) fn fill<E>(
         items: impl IntoIterator<Item = Result<ItemRecord, E>>,
         limit: usize,
-        place: impl Fn(&ItemRecord) -> C,
+        cursor: impl Fn(&ItemRecord) -> C,
     ) -> Result<Self, E> {
         let (mut found, mut bytes) = (Vec::<ItemRecord>::new(), 0);
         for item in items {
             if found.len() >= limit || bytes >= ITEMS_PAGE_BYTES_MAX {
-                let next = found.last().map(place);
+                let next = found.last().map(cursor);
                 return Ok(Self { items: found, next });
             }
             let item = item?;
@@ -190,11 +187,15 @@ impl<C> Page<ItemRecord, C> {
 }
 
 impl<T, C> Page<T, C> {
-    /// The first `limit` of `items`, of which there is one more if a page follows.
-    pub(crate) fn cut(mut items: Vec<T>, limit: usize, place: impl Fn(&T) -> C) -> Self {
+    /// Builds a page from up to `limit + 1` items; the extra one proves that another page follows.
+    pub(crate) fn from_lookahead(
+        mut items: Vec<T>,
+        limit: usize,
+        cursor: impl Fn(&T) -> C,
+    ) -> Self {
         let more = items.len() > limit;
         items.truncate(limit);
-        let last = items.last().map(place);
+        let last = items.last().map(cursor);
         Self {
             items,
             next: last.filter(|_| more),
@@ -210,42 +211,40 @@ pub struct LastEnd {
     pub ran: Option<Ran>,
 }
 
-/// An instance, or a range of them that nothing else has happened to, and when it came
-/// and changed.
+/// An instance, or a range of instances without events of their own, with its submission and its
+/// last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The instance itself; the first one of a range.
+    /// The instance, or the first one of a range.
     pub instance: Instance,
-    /// The last one, if this stands for a range.
+    /// The last instance, if this is a range.
     pub span: Option<InstanceId>,
     pub submitted_at: Wall,
     /// Its first fact.
     pub submitted: Seq,
-    /// When its last fact was recorded.
+    /// The time of its last fact.
     pub changed_at: Wall,
     /// Its last fact.
     pub changed: Seq,
-    /// The last of its attempts that has ended.
+    /// The last attempt that has ended.
     pub last: Option<LastEnd>,
 }
 
 impl Record {
-    /// Its place in the view it is in: the living by id, the ended by their end, the
-    /// latest first.
+    /// Its position in its view: by id until it has ended, then by its end, the latest first.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
         let last = self.span.unwrap_or(self.instance.id);
-        Cursor::of(self.instance.state, self.changed, last)
+        Cursor::new(self.instance.state, self.changed, last)
     }
 }
 
 /// One fact as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedFact {
-    /// Its number.
     pub seq: Seq,
     pub at: Wall,
-    /// In whose name.
+    /// The epoch of the leader that recorded it.
     pub epoch: Epoch,
     pub fact: Fact,
 }
@@ -253,13 +252,12 @@ pub struct RecordedFact {
 /// A task of the library, in one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRecord {
-    /// Its number.
     pub number: TaskNo,
     pub name: TaskName,
     pub revision: Revision,
-    /// Whether the task is in the library, and this is what it is now.
+    /// True if the task is in the library and this is its current revision.
     pub current: bool,
-    /// When it was defined so.
+    /// When this revision was defined.
     pub at: Wall,
     pub definition: Arc<Definition>,
 }
@@ -267,40 +265,39 @@ pub struct TaskRecord {
 /// One revision of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevisionRecord {
-    /// Its number.
     pub revision: Revision,
     pub at: Wall,
     pub definition: Arc<Definition>,
 }
 
-/// One question for tasks of the library.
+/// Query for a page of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskQuery {
-    /// Of this owner only.
+    /// Only tasks of this owner.
     pub owner: Option<String>,
-    /// From behind this name on.
+    /// Only tasks after this name.
     pub after: Option<TaskName>,
-    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`].
     pub limit: usize,
 }
 
-/// One question for what became of due times.
+/// Query for a page of ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickQuery {
-    /// Of this task only.
+    /// Only ticks of this task.
     pub task: Option<TaskNo>,
-    /// Before this fact only.
+    /// Only ticks before this fact.
     pub before: Option<Seq>,
-    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`].
     pub limit: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Instances by state; a state without any may be missing.
+    /// Instances by state; states without instances may be missing.
     pub states: BTreeMap<UniversalState, u64>,
-    /// Bytes of recorded facts, each with its spec. On a disk shared specs take less,
-    /// everything else some two times as much.
+    /// Bytes of recorded facts, each with its spec. On disk, shared specs take less and everything
+    /// else about twice as much.
     pub history_bytes: u64,
 }
 
@@ -315,11 +312,11 @@ impl Counts {
     }
 }
 
-/// A walk over one source of a page, in the order of the view.
+/// Bounded scan of one source of a page, in the order of the view.
 pub(crate) struct Scan<'a> {
     query: &'a Query,
     found: Vec<Record>,
-    looked: usize,
+    visited: usize,
     stopped: Option<Cursor>,
 }
 
@@ -328,33 +325,32 @@ impl<'a> Scan<'a> {
         Self {
             query,
             found: Vec::new(),
-            looked: 0,
+            visited: 0,
             stopped: None,
         }
     }
 
-    /// Looks at the next one; false if it was the last one to look at.
-    pub(crate) fn look<E>(
+    /// Visits the next record; false if the scan must stop after it.
+    pub(crate) fn visit<E>(
         &mut self,
-        place: Cursor,
-        wanted: bool,
+        cursor: Cursor,
+        matches: bool,
         record: impl FnOnce() -> Result<Record, E>,
     ) -> Result<bool, E> {
-        self.looked += 1;
-        if wanted {
+        self.visited += 1;
+        if matches {
             self.found.push(record()?);
         }
-        // One more than fits on the page tells that another one follows.
-        if self.found.len() > self.query.items_max() || self.looked >= PAGE_SCAN_MAX {
-            self.stopped = Some(place);
+        // One more than fits on the page proves that another page follows.
+        if self.found.len() > self.query.items_max() || self.visited >= PAGE_SCAN_MAX {
+            self.stopped = Some(cursor);
             return Ok(false);
         }
         Ok(true)
     }
 }
 
-/// Puts the sources of a page together: everything up to where the first of them
-/// stopped.
+/// Merges the sources of a page: everything up to where the first of them stopped.
 pub(crate) fn merge(scans: Vec<Scan<'_>>, query: &Query) -> Page<Record> {
     let stopped = scans.iter().filter_map(|scan| scan.stopped).min();
     let mut found: Vec<_> = scans.into_iter().flat_map(|scan| scan.found).collect();
@@ -362,91 +358,90 @@ pub(crate) fn merge(scans: Vec<Scan<'_>>, query: &Query) -> Page<Record> {
     if let Some(stopped) = stopped {
         found.truncate(found.partition_point(|record| record.cursor() <= stopped));
     }
-    let mut page = Page::cut(found, query.items_max(), Record::cursor);
+    let mut page = Page::from_lookahead(found, query.items_max(), Record::cursor);
     page.next = page.next.or(stopped);
     page
 }
 
-/// The id as a database keeps it.
-pub(crate) const fn key(id: InstanceId) -> i64 {
+/// The id as the signed number that the database stores.
+pub(crate) const fn sql_id(id: InstanceId) -> i64 {
     id.0.cast_signed()
 }
 
-/// Whether a spec is asked for.
-pub(crate) fn asked_for(query: &Query, spec: &InstanceSpec) -> bool {
-    query.wants(&spec.owner, &spec.name)
+/// True if a spec passes the filters.
+pub(crate) fn matches(query: &Query, spec: &InstanceSpec) -> bool {
+    query.matches(&spec.owner, &spec.name)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
-    /// What the ledger knows of it.
+    /// The run as the ledger holds it.
     pub head: RunHead,
-    /// When its last fact was recorded.
+    /// The time of its last fact.
     pub changed_at: Wall,
 }
 
-/// Which runs are asked for.
+/// Query for a page of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunQuery {
-    /// In this state only.
+    /// Only runs in this state.
     pub state: Option<UniversalState>,
-    /// Of this owner only.
+    /// Only runs of this owner.
     pub owner: Option<String>,
-    /// Of this workflow only.
+    /// Only runs of this workflow.
     pub name: Option<String>,
-    /// From before this one on.
+    /// Only runs before this one.
     pub before: Option<RunId>,
-    /// How many at most; never more than [`PAGE_ITEMS_MAX`].
+    /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`].
     pub limit: usize,
 }
 
 /// An item of a run whose instance has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemRecord {
-    /// The task, as a place in the plan's list.
+    /// Index of the task in the plan.
     pub task: u32,
     pub item: u32,
-    /// In which generation it ran.
+    /// The generation that it ran in.
     pub generation: Generation,
     pub end: ItemEnd,
-    /// Its instance.
     pub instance: InstanceId,
-    /// What it has put out, as the text of a JSON object.
+    /// Its outputs, as the text of a JSON object.
     pub outputs: Option<Arc<str>>,
-    /// What is kept of its instance.
+    /// The stored record of its instance, if it was not pruned.
     pub record: Option<Record>,
 }
 
-/// Which items are asked for.
+/// Query for a page of items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
     pub run: RunId,
-    /// Of this task only.
+    /// Only items of this task.
     pub task: Option<u32>,
-    /// That ended so only.
+    /// Only items with this end.
     pub end: Option<ItemEnd>,
-    /// From behind this one on.
+    /// Only items after this one.
     pub after: Option<(u32, u32)>,
-    /// How many at most; never more than [`PAGE_ITEMS_MAX`], nor than fit into
+    /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`] and by
     /// [`crate::limits::ITEMS_PAGE_BYTES_MAX`].
     pub limit: usize,
 }
 
-/// What has failed of a run, or was stopped, and is alike.
+/// A group of equal failures, or of halted items, in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorCount {
-    /// The task, as a place in the plan's list.
+    /// Index of the task in the plan.
     pub task: u32,
-    /// What became of the items: FAILED, or HALTED in a run that has failed all the same.
+    /// The end of the items: FAILED, or HALTED in a run that failed without being halted.
     pub item: ItemEnd,
-    /// How the attempts of those that failed ended; nothing where it is not kept any more.
+    /// How the attempts of the failed items ended; `None` if that was pruned.
     pub end: Option<AttemptEnd>,
     pub count: u64,
-    /// One of them.
+    /// One instance of the group.
     pub example: InstanceId,
 }
 
-/// Whether a run has failed, and not because somebody or its time had it stopped.
-pub(crate) fn failed_by_itself(head: &RunHead) -> bool {
+/// True if a run has failed without being halted by request or by its timeout.
+pub(crate) fn failed_without_halt(head: &RunHead) -> bool {
     head.state == UniversalState::Failed && head.halting.is_none()
 }

@@ -1,4 +1,4 @@
-//! What the store in memory holds, and how it changes.
+//! Contents of the memory store, and how they change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -16,7 +16,9 @@ use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use baton_model::workflow::ItemEnd;
 
-use crate::draft::{self, Around, Change, Draft, Kept, KeptTask, SpanChange};
+use crate::change_set::{
+    self, ChangeSet, InstanceChange, KnownRanges, SpanChange, StoredRows, StoredTask,
+};
 use crate::limits::RUN_ERRORS_MAX;
 use crate::usage::{Claim, Hour, UsageTotals};
 use crate::view::{
@@ -28,13 +30,13 @@ use crate::{StoreError, body};
 use super::library::Library;
 use super::runs::Runs;
 
-/// What specs are known by here.
+/// This backend's handle of a spec.
 type Spec = Arc<InstanceSpec>;
-pub(super) type Line = draft::Line<Spec>;
-pub(super) type Row = draft::Row<Spec>;
-pub(super) type Span = draft::Span<Spec>;
+pub(super) type HistoryEntry = change_set::HistoryEntry<Spec>;
+pub(super) type Row = change_set::Row<Spec>;
+pub(super) type Span = change_set::Span<Spec>;
 
-/// Everything that is kept.
+/// All stored data.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) row: Leadership,
@@ -47,15 +49,15 @@ pub(super) struct Contents {
     pub(super) rows: BTreeMap<InstanceId, Row>,
     /// By their last id.
     pub(super) spans: BTreeMap<InstanceId, Span>,
-    /// Of rows and spans; a place has the id that they are filed under.
-    pub(super) places: BTreeMap<(UniversalState, Cursor), InstanceId>,
-    pub(super) timelines: BTreeMap<InstanceId, Vec<Line>>,
+    /// Index of rows and spans by state and cursor; the value is the id that they are stored under.
+    pub(super) positions: BTreeMap<(UniversalState, Cursor), InstanceId>,
+    pub(super) timelines: BTreeMap<InstanceId, Vec<HistoryEntry>>,
     /// Facts about ranges of instances, and about none.
-    pub(super) wide: BTreeMap<Seq, Line>,
+    pub(super) wide: BTreeMap<Seq, HistoryEntry>,
     pub(super) library: Library,
     pub(super) runs: Runs,
-    /// Whose timeline a fact is in, if it is about one instance.
-    pub(super) order: BTreeMap<Seq, InstanceId>,
+    /// The instance whose timeline holds a fact, for facts about exactly one.
+    pub(super) instance_of_fact: BTreeMap<Seq, InstanceId>,
     pub(super) pruned: Seq,
     pub(super) usage: BTreeMap<(Hour, Arc<str>), UsageTotals>,
     pub(super) counts: Counts,
@@ -72,7 +74,7 @@ impl Contents {
         }
     }
 
-    /// How many of a range are in which state.
+    /// Counts a range of instances by state.
     pub(super) fn tally(
         &self,
         first: InstanceId,
@@ -90,11 +92,11 @@ impl Contents {
         tally
     }
 
-    /// What a leader has to know.
+    /// Restores the ledger of a new leader.
     pub(super) fn ledger(&self) -> Result<Ledger, StoreError> {
         let living = self.rows.values().map(|row| &row.instance);
         let living = living.filter(|instance| !instance.state.is_terminal());
-        let waiting = self.spans.values().filter(|span| waits(span));
+        let waiting = self.spans.values().filter(|span| is_queued(span));
         let (runs, ended_runs, last_run) = self.runs.all();
         let mut ledger = Ledger::restore(Parts {
             instances: living.cloned().collect(),
@@ -102,11 +104,11 @@ impl Contents {
                 .map(|span| Range {
                     first: span.first,
                     last: span.last,
-                    spec: Arc::clone(&span.story.spec),
+                    spec: Arc::clone(&span.lifecycle.spec),
                 })
                 .collect(),
             known: self.known.ranges().collect(),
-            condemned: self.lives().collect(),
+            condemned: self.condemned_incarnations().collect(),
             drained: self.drained.iter().cloned().collect(),
             lease_time: self.lease_time,
             tasks: self.library.tasks(),
@@ -131,7 +133,7 @@ impl Contents {
         type Kind = (u32, ItemEnd, Option<AttemptEnd>);
         let mut groups: BTreeMap<Kind, (u64, InstanceId)> = BTreeMap::new();
         let head = self.runs.head(run);
-        let halted = head.is_some_and(|head| view::failed_by_itself(&head));
+        let halted = head.is_some_and(|head| view::failed_without_halt(&head));
         let mut query = ItemQuery {
             run,
             task: None,
@@ -171,69 +173,69 @@ impl Contents {
         found
     }
 
-    fn lives(&self) -> impl Iterator<Item = Incarnation> + '_ {
+    fn condemned_incarnations(&self) -> impl Iterator<Item = Incarnation> + '_ {
         self.condemned.iter().map(|(lineage, life)| Incarnation {
             lineage: *lineage,
             life: *life,
         })
     }
 
-    pub(super) fn land(&mut self, batch: Batch<Fact>, wall: Wall) -> Result<Receipt, StoreError> {
+    pub(super) fn commit(&mut self, batch: Batch<Fact>, wall: Wall) -> Result<Receipt, StoreError> {
         let epoch = batch.epoch();
         self.check(epoch)?;
-        let mut draft = Draft::new(Seq(self.last.0 + 1));
+        let mut change_set = ChangeSet::new(Seq(self.last.0 + 1));
         for fact in batch.facts() {
-            if let Err(error) = draft.apply(self, epoch, wall, fact) {
+            if let Err(error) = change_set.apply(self, epoch, wall, fact) {
                 self.broken = Some(epoch);
                 return Err(error);
             }
         }
-        self.write(draft);
+        self.write(change_set);
         Ok(batch.durable())
     }
 
-    fn write(&mut self, draft: Draft<Spec>) {
-        self.last = Seq(draft.next().0 - 1);
-        self.lease_time = draft.lease_time().unwrap_or(self.lease_time);
-        let (new, gone) = draft.condemned();
+    fn write(&mut self, change_set: ChangeSet<Spec>) {
+        self.last = Seq(change_set.next().0 - 1);
+        self.lease_time = change_set.lease_time().unwrap_or(self.lease_time);
+        let (new, gone) = change_set.condemned();
         self.condemned
             .extend(new.into_iter().map(|it| (it.lineage, it.life)));
         gone.iter().for_each(|lineage| {
             self.condemned.remove(lineage);
         });
-        for (worker, drained) in draft.drained() {
+        for (worker, drained) in change_set.drained() {
             if *drained {
                 self.drained.insert(worker.clone());
             } else {
                 self.drained.remove(worker);
             }
         }
-        self.library.write(&draft);
-        self.runs.write(&draft);
-        for (first, last) in draft.known().1 {
+        self.library.write(&change_set);
+        self.runs.write(&change_set);
+        for (first, last) in change_set.known().1 {
             self.known.insert(first, last);
         }
-        for (state, by) in draft.tally() {
+        for (state, by) in change_set.tally() {
             let count = self.counts.states.entry(state).or_default();
             *count = count.saturating_add_signed(by);
         }
-        self.counts.history_bytes += draft.bytes();
-        for change in draft.span_changes() {
+        self.counts.history_bytes += change_set.bytes();
+        for change in change_set.span_changes() {
             self.write_span(&change);
         }
-        for change in draft.changes() {
+        for change in change_set.changes() {
             self.write_row(&change);
         }
-        for (place, used) in draft.usage() {
+        for (place, used) in change_set.usage() {
             self.usage.entry(place.clone()).or_default().add(used);
         }
-        for line in draft.into_lines() {
-            match line.own() {
+        for entry in change_set.into_entries() {
+            match entry.single_instance() {
                 Some(id) => {
-                    self.order.insert(line.seq, id);
-                    self.timelines.entry(id).or_default().push(line);
+                    self.instance_of_fact.insert(entry.seq, id);
+                    self.timelines.entry(id).or_default().push(entry);
                 }
-                None => drop(self.wide.insert(line.seq, line)),
+                None => drop(self.wide.insert(entry.seq, entry)),
             }
         }
     }
@@ -241,27 +243,27 @@ impl Contents {
     pub(super) fn write_span(&mut self, change: &SpanChange<'_, Spec>) {
         if let Some(before) = change.before {
             self.spans.remove(&before.last);
-            self.places.remove(&span_place(before));
+            self.positions.remove(&span_position(before));
         }
         if let Some(after) = change.after {
-            self.places.insert(span_place(after), after.last);
+            self.positions.insert(span_position(after), after.last);
             self.spans.insert(after.last, after.clone());
         }
     }
 
-    fn write_row(&mut self, change: &Change<'_, Spec>) {
+    fn write_row(&mut self, change: &InstanceChange<'_, Spec>) {
         let mut row = Row {
             instance: change.instance.clone(),
-            story: change.story.clone(),
+            lifecycle: change.lifecycle.clone(),
             last: change.last.cloned(),
             leased_at: change.leased_at,
         };
-        row.instance.spec = Arc::clone(&row.story.spec);
+        row.instance.spec = Arc::clone(&row.lifecycle.spec);
         let id = row.instance.id;
         if let Some(old) = self.rows.get(&id) {
-            self.places.remove(&row_place(old));
+            self.positions.remove(&row_position(old));
         }
-        self.places.insert(row_place(&row), id);
+        self.positions.insert(row_position(&row), id);
         self.rows.insert(id, row);
     }
 
@@ -279,7 +281,7 @@ impl Contents {
         (span.first <= id).then_some(span)
     }
 
-    /// Everything that stands at the place of this id.
+    /// The row or range stored under this id.
     fn record_at(&self, id: InstanceId) -> Option<Record> {
         let of_span = || {
             let span = self.spans.get(&id)?;
@@ -293,17 +295,17 @@ impl Contents {
         let mut scans = Vec::new();
         for state in query.states() {
             let from = query.after.unwrap_or(Cursor(i64::MIN, i64::MIN));
-            let places = self.places.range((state, from)..);
+            let positions = self.positions.range((state, from)..);
             let mut scan = Scan::new(query);
-            for ((_, place), id) in places
+            for ((_, place), id) in positions
                 .take_while(|((of, _), _)| *of == state)
                 .filter(|((_, place), _)| query.after.is_none_or(|after| *place > after))
             {
                 let Some(record) = self.record_at(*id) else {
                     continue;
                 };
-                let wanted = view::asked_for(query, &record.instance.spec);
-                let Ok(more) = scan.look(*place, wanted, || Ok::<_, Infallible>(record));
+                let matches = view::matches(query, &record.instance.spec);
+                let Ok(more) = scan.visit(*place, matches, || Ok::<_, Infallible>(record));
                 if !more {
                     break;
                 }
@@ -324,33 +326,37 @@ impl Contents {
         let mut entries = Vec::new();
         if let Some(record) = self.record(id) {
             let own = self.timelines.get(&id).map_or(&[][..], Vec::as_slice);
-            let start = own.partition_point(|line| line.seq <= after);
-            // What came to a range before this one was part of it was not about it.
-            let wide = self.wide.range(record.submitted..).map(|(_, line)| line);
-            let wide = wide.filter(|line| line.seq > after && covers(line, id));
-            for line in own[start..].iter().take(limit + 1) {
-                entries.push(entry(line)?);
+            let start = own.partition_point(|entry| entry.seq <= after);
+            // Facts about a range before this instance was part of it do not concern it.
+            let wide = self.wide.range(record.submitted..).map(|(_, entry)| entry);
+            let wide = wide.filter(|entry| entry.seq > after && covers(entry, id));
+            for entry in own[start..].iter().take(limit + 1) {
+                entries.push(recorded_fact(entry)?);
             }
-            for line in wide.take(limit + 1) {
-                entries.push(entry(line)?);
+            for entry in wide.take(limit + 1) {
+                entries.push(recorded_fact(entry)?);
             }
         }
         entries.sort_unstable_by_key(|entry| entry.seq);
-        Ok(Page::cut(entries, limit, |entry: &RecordedFact| entry.seq))
+        Ok(Page::from_lookahead(
+            entries,
+            limit,
+            |entry: &RecordedFact| entry.seq,
+        ))
     }
 }
 
 impl Contents {
-    /// What became of due times, the latest first.
+    /// Recorded ticks, the latest first.
     pub(super) fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
         let limit = view::page_limit(query.limit);
         let before = query.before.unwrap_or(Seq(u64::MAX));
-        let lines = self.wide.range(..before).rev().map(|(_, line)| line);
-        let lines = lines.filter(|line| line.task.is_some());
-        let lines = lines.filter(|line| query.task.is_none() || line.task == query.task);
+        let entries = self.wide.range(..before).rev().map(|(_, entry)| entry);
+        let entries = entries.filter(|entry| entry.task.is_some());
+        let entries = entries.filter(|entry| query.task.is_none() || entry.task == query.task);
         let mut items = Vec::new();
-        for line in lines {
-            let entry = entry(line)?;
+        for entry in entries {
+            let entry = recorded_fact(entry)?;
             if matches!(entry.fact, Fact::TickRecorded { .. }) {
                 items.push(entry);
             }
@@ -358,11 +364,15 @@ impl Contents {
                 break;
             }
         }
-        Ok(Page::cut(items, limit, |entry: &RecordedFact| entry.seq))
+        Ok(Page::from_lookahead(
+            items,
+            limit,
+            |entry: &RecordedFact| entry.seq,
+        ))
     }
 }
 
-impl Kept for Contents {
+impl StoredRows for Contents {
     type Spec = Spec;
 
     fn spec(
@@ -390,7 +400,7 @@ impl Kept for Contents {
     fn waiting(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Span>, StoreError> {
         let spans = self.spans.range(first..).map(|(_, span)| span);
         let spans = spans.take_while(|span| span.first <= last);
-        Ok(spans.filter(|span| waits(span)).cloned().collect())
+        Ok(spans.filter(|span| is_queued(span)).cloned().collect())
     }
 
     fn requeued(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError> {
@@ -399,7 +409,7 @@ impl Kept for Contents {
         Ok(queued.cloned().collect())
     }
 
-    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<Around, StoreError> {
+    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<KnownRanges, StoreError> {
         let mut ranges = Vec::new();
         let mut to = last;
         while let Some((start, end)) = self.known.overlap(first, to) {
@@ -409,22 +419,22 @@ impl Kept for Contents {
             }
             to = InstanceId(start.0 - 1);
         }
-        Ok(Around {
+        Ok(KnownRanges {
             ranges,
             clear_to: last,
         })
     }
 
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {
-        Ok(self.lives().collect())
+        Ok(self.condemned_incarnations().collect())
     }
 
-    fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError> {
-        Ok(self.library.kept(number))
+    fn task(&mut self, number: TaskNo) -> Result<Option<StoredTask>, StoreError> {
+        Ok(self.library.stored(number))
     }
 
     fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError> {
-        Ok(self.library.named(name))
+        Ok(self.library.number_of(name))
     }
 
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError> {
@@ -436,23 +446,24 @@ impl Kept for Contents {
     }
 }
 
-fn waits(span: &Span) -> bool {
+fn is_queued(span: &Span) -> bool {
     span.state == UniversalState::Queued
 }
 
-pub(super) fn covers(line: &Line, id: InstanceId) -> bool {
-    line.about
+pub(super) fn covers(entry: &HistoryEntry, id: InstanceId) -> bool {
+    entry
+        .about
         .is_some_and(|(first, last)| first <= id && id <= last)
 }
 
-pub(super) fn row_place(row: &Row) -> (UniversalState, Cursor) {
+pub(super) fn row_position(row: &Row) -> (UniversalState, Cursor) {
     let instance = &row.instance;
-    let place = Cursor::of(instance.state, row.story.changed, instance.id);
+    let place = Cursor::new(instance.state, row.lifecycle.changed, instance.id);
     (instance.state, place)
 }
 
-pub(super) fn span_place(span: &Span) -> (UniversalState, Cursor) {
-    let place = Cursor::of(span.state, span.story.changed, span.last);
+pub(super) fn span_position(span: &Span) -> (UniversalState, Cursor) {
+    let place = Cursor::new(span.state, span.lifecycle.changed, span.last);
     (span.state, place)
 }
 
@@ -460,33 +471,33 @@ fn record_of_row(row: &Row) -> Record {
     Record {
         instance: row.instance.clone(),
         span: None,
-        submitted_at: row.story.submitted_at,
-        submitted: row.story.submitted,
-        changed_at: row.story.changed_at,
-        changed: row.story.changed,
+        submitted_at: row.lifecycle.submitted_at,
+        submitted: row.lifecycle.submitted,
+        changed_at: row.lifecycle.changed_at,
+        changed: row.lifecycle.changed,
         last: row.last.clone(),
     }
 }
 
 fn record_of_span(span: &Span, id: InstanceId, range: Option<InstanceId>) -> Record {
-    let story = &span.story;
+    let lifecycle = &span.lifecycle;
     Record {
-        instance: draft::untried(id, Arc::clone(&story.spec), span.state),
+        instance: change_set::unleased_instance(id, Arc::clone(&lifecycle.spec), span.state),
         span: range,
-        submitted_at: story.submitted_at,
-        submitted: story.submitted,
-        changed_at: story.changed_at,
-        changed: story.changed,
+        submitted_at: lifecycle.submitted_at,
+        submitted: lifecycle.submitted,
+        changed_at: lifecycle.changed_at,
+        changed: lifecycle.changed,
         last: None,
     }
 }
 
-pub(super) fn entry(line: &Line) -> Result<RecordedFact, StoreError> {
+pub(super) fn recorded_fact(entry: &HistoryEntry) -> Result<RecordedFact, StoreError> {
     Ok(RecordedFact {
-        seq: line.seq,
-        at: line.at,
-        epoch: line.epoch,
-        fact: body::read(&line.body, line.spec.clone())
-            .map_err(|error| StoreError::Corrupt(format!("fact {}: {error}", line.seq.0)))?,
+        seq: entry.seq,
+        at: entry.at,
+        epoch: entry.epoch,
+        fact: body::read(&entry.body, entry.spec.clone())
+            .map_err(|error| StoreError::Corrupt(format!("fact {}: {error}", entry.seq.0)))?,
     })
 }

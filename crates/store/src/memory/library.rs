@@ -10,47 +10,47 @@ use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
 
-use crate::draft::{Draft, KeptTask, NewKey};
+use crate::change_set::{ChangeSet, NewKey, StoredTask};
 use crate::view::{Page, RevisionRecord, TaskQuery, TaskRecord, page_limit};
 
 type Revisions = BTreeMap<Revision, (Wall, Arc<Definition>)>;
 
-/// Every task, with all of its revisions.
+/// Every task, with all its revisions.
 #[derive(Debug, Default)]
 pub(super) struct Library {
-    tasks: BTreeMap<TaskNo, (KeptTask, Revisions)>,
+    tasks: BTreeMap<TaskNo, (StoredTask, Revisions)>,
     names: BTreeMap<TaskName, TaskNo>,
     keys: VecDeque<NewKey>,
 }
 
 impl Library {
-    pub(super) fn write(&mut self, draft: &Draft<Arc<InstanceSpec>>) {
-        for task in draft.tasks() {
+    pub(super) fn write(&mut self, change_set: &ChangeSet<Arc<InstanceSpec>>) {
+        for task in change_set.tasks() {
             self.names.insert(task.name.clone(), task.number);
             let revisions = self.tasks.remove(&task.number).map(|(_, it)| it);
             let revisions = revisions.unwrap_or_default();
             self.tasks.insert(task.number, (task, revisions));
         }
-        for new in draft.revisions() {
+        for new in change_set.revisions() {
             if let Some((_, revisions)) = self.tasks.get_mut(&new.task) {
                 let definition = Arc::clone(&new.definition);
                 revisions.insert(new.revision, (new.at, definition));
             }
         }
-        self.keys.extend(draft.keys());
+        self.keys.extend(change_set.keys());
         let surplus = self.keys.len().saturating_sub(IDEMPOTENCY_KEYS_MAX);
         self.keys.drain(..surplus);
     }
 
-    pub(super) fn kept(&self, number: TaskNo) -> Option<KeptTask> {
+    pub(super) fn stored(&self, number: TaskNo) -> Option<StoredTask> {
         self.tasks.get(&number).map(|(task, _)| task.clone())
     }
 
-    pub(super) fn named(&self, name: &TaskName) -> Option<TaskNo> {
+    pub(super) fn number_of(&self, name: &TaskName) -> Option<TaskNo> {
         self.names.get(name).copied()
     }
 
-    /// Every task, for a leader.
+    /// Every task, for a new leader's ledger.
     pub(super) fn tasks(&self) -> Vec<Task> {
         let tasks = self.tasks.values().map(|(task, revisions)| {
             let definition = revisions.get(&task.revision).filter(|_| task.defined);
@@ -66,7 +66,7 @@ impl Library {
     }
 
     pub(super) fn task_names(&self, numbers: &BTreeSet<TaskNo>) -> BTreeMap<TaskNo, TaskName> {
-        let found = numbers.iter().filter_map(|number| self.kept(*number));
+        let found = numbers.iter().filter_map(|number| self.stored(*number));
         found.map(|task| (task.number, task.name)).collect()
     }
 
@@ -96,7 +96,7 @@ impl Library {
             })
             .filter_map(|(task, revisions)| record(task, revisions, task.revision));
         let found = found.take(limit + 1).collect();
-        Page::cut(found, limit, |it: &TaskRecord| it.name.clone())
+        Page::from_lookahead(found, limit, |it: &TaskRecord| it.name.clone())
     }
 
     pub(super) fn revisions(
@@ -115,11 +115,11 @@ impl Library {
             definition: Arc::clone(definition),
         });
         let found = found.take(limit + 1).collect();
-        Page::cut(found, limit, |it: &RevisionRecord| it.revision)
+        Page::from_lookahead(found, limit, |it: &RevisionRecord| it.revision)
     }
 }
 
-fn record(task: &KeptTask, revisions: &Revisions, revision: Revision) -> Option<TaskRecord> {
+fn record(task: &StoredTask, revisions: &Revisions, revision: Revision) -> Option<TaskRecord> {
     let (at, definition) = revisions.get(&revision)?;
     Some(TaskRecord {
         number: task.number,

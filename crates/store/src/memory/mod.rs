@@ -1,9 +1,9 @@
-//! The store without a file: for `--store memory`, and to try things out.
+//! The memory store: for `--store memory`, and for tests.
 //!
-//! It keeps every promise of [`Store`] but durability: what is kept is gone with
-//! the process. Clones are handles to the same place, as two connections to one
-//! database are. What is in it, and how it changes, is `contents`; the whole history in
-//! order, and what was used, `reading`; what may go, `prune`; credentials, `tokens`.
+//! It keeps every guarantee of [`Store`] except durability: its contents are lost with the process.
+//! Clones are handles to the same contents, like two connections to one database. `contents` holds
+//! the data and its changes, `reading` the whole history in order and usage, `prune` retention,
+//! `tokens` the tokens.
 
 mod contents;
 mod library;
@@ -40,24 +40,23 @@ use tokens::Tokens;
 /// A store in the memory of this process.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    /// Held while a batch is carried out and its fate told, so that fates are told
-    /// in order.
-    turn: Arc<Mutex<()>>,
-    held: Arc<Mutex<Contents>>,
+    /// Held while a batch is committed and its callback runs, so that callbacks run in commit
+    /// order.
+    commit_order: Arc<Mutex<()>>,
+    contents: Arc<Mutex<Contents>>,
     tokens: Arc<Mutex<Tokens>>,
 }
 
 impl MemoryStore {
-    /// An empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        // Whoever panicked while holding it had not begun to change anything:
-        // changes are drafted first, and putting them in place cannot fail.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        // A thread that panicked while holding the lock had not changed anything yet: changes are
+        // collected in a change set first, and writing it cannot fail.
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn credentials(&self) -> MutexGuard<'_, Tokens> {
@@ -92,9 +91,12 @@ impl Store for MemoryStore {
     }
 
     fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback) {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let fate = self.contents().land(batch, wall);
-        done(fate);
+        let _turn = self
+            .commit_order
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let outcome = self.contents().commit(batch, wall);
+        done(outcome);
     }
 
     fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
@@ -119,7 +121,7 @@ impl Store for MemoryStore {
     }
 
     fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
-        Ok(self.contents().used(query))
+        Ok(self.contents().usage_page(query))
     }
 
     fn tally(
@@ -175,11 +177,11 @@ impl Store for MemoryStore {
     }
 
     fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
-        Ok(self.contents().runs.kept(run))
+        Ok(self.contents().runs.stored(run))
     }
 
     fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
-        Ok(self.contents().runs.kept(run).map(|kept| kept.plan))
+        Ok(self.contents().runs.stored(run).map(|stored| stored.plan))
     }
 
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {

@@ -1,45 +1,45 @@
-//! Removing what is not to be kept.
+//! Pruning of the memory store.
 
 use std::collections::BTreeSet;
 
 use baton_model::ids::InstanceId;
 use baton_model::time::Wall;
 
-use super::contents::{Contents, Line, row_place};
-use crate::draft::SpanChange;
+use super::contents::{Contents, HistoryEntry, row_position};
+use crate::change_set::SpanChange;
 use crate::limits::PRUNE_STEP_FACTS;
-use crate::retention::{Candidate, Held};
+use crate::retention::{Candidate, HistorySize};
 use crate::usage::Hour;
 use crate::view::{Cursor, Seq, View};
 use crate::{PruneReport, Retention};
 
 impl Contents {
-    /// Removes some of what may go.
+    /// Removes at most `limit` expired records.
     pub(super) fn prune_step(
         &mut self,
         now: Wall,
         retention: &Retention,
         limit: usize,
     ) -> PruneReport {
-        let held = Held {
+        let size = HistorySize {
             terminal: self.counts.terminal(),
             bytes: self.counts.history_bytes,
         };
-        let doomed = retention.doomed(now, held, &self.candidates(limit));
+        let expired = retention.expired(now, size, &self.candidates(limit));
         let mut step = PruneReport::default();
         let mut wide = BTreeSet::new();
-        for candidate in &doomed {
+        for candidate in &expired {
             self.remove(candidate, &mut step, &mut wide);
         }
         for seq in wide {
             self.release(seq, &mut step);
         }
-        let horizon = doomed.iter().map(|it| it.ended).max();
-        let large = doomed.is_empty() && retention.is_large(held.bytes);
-        self.remove_others(&mut step, |line, gone| {
-            horizon.is_some_and(|horizon| line.seq < horizon)
-                || retention.is_old(now, line.at)
-                || (large && retention.is_large(held.bytes.saturating_sub(gone)))
+        let horizon = expired.iter().map(|it| it.ended).max();
+        let large = expired.is_empty() && retention.is_large(size.bytes);
+        self.remove_others(&mut step, |entry, gone| {
+            horizon.is_some_and(|horizon| entry.seq < horizon)
+                || retention.is_old(now, entry.at)
+                || (large && retention.is_large(size.bytes.saturating_sub(gone)))
         });
         if step.records < limit as u64 && self.runs.prune(|at| retention.is_old(now, at)) {
             step.records += 1;
@@ -51,12 +51,12 @@ impl Contents {
         step
     }
 
-    /// The oldest ends, and what their timelines weigh.
+    /// The oldest ended records, with the bytes of their timelines.
     fn candidates(&self, limit: usize) -> Vec<Candidate> {
         let mut found: Vec<Candidate> = Vec::new();
         for state in View::History.states() {
             let all = (*state, Cursor(i64::MIN, i64::MIN))..=(*state, Cursor(i64::MAX, i64::MAX));
-            let oldest = self.places.range(all).rev().take(limit);
+            let oldest = self.positions.range(all).rev().take(limit);
             found.extend(oldest.filter_map(|(_, id)| self.candidate(*id)));
         }
         found.sort_unstable_by_key(|candidate| (candidate.ended, candidate.first));
@@ -65,11 +65,11 @@ impl Contents {
     }
 
     fn candidate(&self, id: InstanceId) -> Option<Candidate> {
-        let (first, state, story) = match self.rows.get(&id) {
-            Some(row) => (id, row.instance.state, &row.story),
+        let (first, state, lifecycle) = match self.rows.get(&id) {
+            Some(row) => (id, row.instance.state, &row.lifecycle),
             None => {
                 let span = self.spans.get(&id)?;
-                (span.first, span.state, &span.story)
+                (span.first, span.state, &span.lifecycle)
             }
         };
         let own = self.timelines.get(&id).filter(|_| first == id);
@@ -77,49 +77,50 @@ impl Contents {
             first,
             last: id,
             state,
-            submitted: story.submitted,
-            ended: story.changed,
-            at: story.changed_at,
-            bytes: own.map_or(0, |lines| lines.iter().map(|line| line.bytes).sum()),
+            submitted: lifecycle.submitted,
+            ended: lifecycle.changed,
+            at: lifecycle.changed_at,
+            bytes: own.map_or(0, |entries| entries.iter().map(|entry| entry.bytes).sum()),
         })
     }
 
-    /// Removes an instance, or the first ones of a range, and notes the facts about
-    /// ranges that they were in.
-    fn remove(&mut self, doomed: &Candidate, step: &mut PruneReport, wide: &mut BTreeSet<Seq>) {
-        if let Some(row) = self.rows.remove(&doomed.last) {
-            self.places.remove(&row_place(&row));
-        } else if let Some(before) = self.covering(doomed.last).cloned() {
+    /// Removes an instance, or the first ones of a range, and collects the facts about ranges that
+    /// contained them.
+    fn remove(&mut self, expired: &Candidate, step: &mut PruneReport, wide: &mut BTreeSet<Seq>) {
+        if let Some(row) = self.rows.remove(&expired.last) {
+            self.positions.remove(&row_position(&row));
+        } else if let Some(before) = self.covering(expired.last).cloned() {
             let mut after = before.clone();
-            after.first = InstanceId(doomed.last.0.saturating_add(1));
+            after.first = InstanceId(expired.last.0.saturating_add(1));
             self.write_span(&SpanChange {
                 before: Some(&before),
-                after: (doomed.last < before.last).then_some(&after),
+                after: (expired.last < before.last).then_some(&after),
             });
         }
-        if doomed.first == doomed.last {
-            let lines = self.timelines.remove(&doomed.last).unwrap_or_default();
-            step.facts += lines.len() as u64;
-            step.bytes += lines.iter().map(|line| line.bytes).sum::<u64>();
-            for line in &lines {
-                self.order.remove(&line.seq);
-                step.last = step.last.max(line.seq);
+        if expired.first == expired.last {
+            let entries = self.timelines.remove(&expired.last).unwrap_or_default();
+            step.facts += entries.len() as u64;
+            step.bytes += entries.iter().map(|entry| entry.bytes).sum::<u64>();
+            for entry in &entries {
+                self.instance_of_fact.remove(&entry.seq);
+                step.last = step.last.max(entry.seq);
             }
         }
-        step.instances += doomed.len();
+        step.instances += expired.len();
         step.records += 1;
-        let count = self.counts.states.entry(doomed.state).or_default();
-        *count = count.saturating_sub(doomed.len());
-        let about = self.wide.range(doomed.submitted..).filter(|(_, line)| {
-            line.about
-                .is_some_and(|(first, last)| first <= doomed.last && doomed.first <= last)
+        let count = self.counts.states.entry(expired.state).or_default();
+        *count = count.saturating_sub(expired.len());
+        let about = self.wide.range(expired.submitted..).filter(|(_, entry)| {
+            entry
+                .about
+                .is_some_and(|(first, last)| first <= expired.last && expired.first <= last)
         });
         wide.extend(about.map(|(seq, _)| *seq));
     }
 
-    /// Removes a fact about a range of which nothing is left.
+    /// Removes a fact about a range of which no instance is left.
     fn release(&mut self, seq: Seq, step: &mut PruneReport) {
-        let Some((first, last)) = self.wide.get(&seq).and_then(|line| line.about) else {
+        let Some((first, last)) = self.wide.get(&seq).and_then(|entry| entry.about) else {
             return;
         };
         let rows = self.rows.range(first..=last).next().is_some();
@@ -127,21 +128,25 @@ impl Contents {
         if rows || spans.is_some_and(|(_, span)| span.first <= last) {
             return;
         }
-        if let Some(line) = self.wide.remove(&seq) {
-            step.fact(seq, line.bytes);
+        if let Some(entry) = self.wide.remove(&seq) {
+            step.count_fact(seq, entry.bytes);
         }
     }
 
-    /// Removes the oldest facts of no instance, as long as `goes` says so.
-    fn remove_others(&mut self, step: &mut PruneReport, goes: impl Fn(&Line, u64) -> bool) {
-        let others = self.wide.values().filter(|line| line.about.is_none());
+    /// Removes the oldest facts about no instance, as long as `is_expired` holds.
+    fn remove_others(
+        &mut self,
+        step: &mut PruneReport,
+        is_expired: impl Fn(&HistoryEntry, u64) -> bool,
+    ) {
+        let others = self.wide.values().filter(|entry| entry.about.is_none());
         let mut gone = Vec::new();
-        for line in others.take(PRUNE_STEP_FACTS) {
-            if !goes(line, step.bytes) {
+        for entry in others.take(PRUNE_STEP_FACTS) {
+            if !is_expired(entry, step.bytes) {
                 break;
             }
-            step.fact(line.seq, line.bytes);
-            gone.push(line.seq);
+            step.count_fact(entry.seq, entry.bytes);
+            gone.push(entry.seq);
         }
         for seq in gone {
             self.wide.remove(&seq);

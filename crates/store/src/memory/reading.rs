@@ -1,12 +1,12 @@
-//! The whole history in order, and what was used.
+//! The whole history in order, and usage.
 
 use std::ops::Bound::{Excluded, Unbounded};
 
 use baton_model::ids::InstanceId;
 
-use super::contents::{Contents, Line, entry};
+use super::contents::{Contents, HistoryEntry, recorded_fact};
 use crate::StoreError;
-use crate::facts::{About, FactPage, FactQuery, Walk};
+use crate::facts::{FactPage, FactQuery, FactScan, FactSubject};
 use crate::limits::PAGE_SCAN_MAX;
 use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{Page, Seq, page_limit};
@@ -14,57 +14,59 @@ use crate::view::{Page, Seq, page_limit};
 impl Contents {
     pub(super) fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
         let behind = (Excluded(query.after), Unbounded);
-        let own = self.order.range(behind);
-        let own = own.filter_map(|(seq, id)| self.own_line(*seq, *id));
-        let wide = self.wide.range(behind).map(|(_, line)| line);
-        let walks = vec![walk(own)?, walk(wide)?];
-        let mut facts = FactPage::merge(walks, query.after, self.last, self.pruned);
-        if query.filters() {
-            let wants = |about: About<'_>| self.wants(query, &about);
-            facts.items.retain(|entry| wants(About::of(&entry.fact)));
+        let own = self.instance_of_fact.range(behind);
+        let own = own.filter_map(|(seq, id)| self.own_entry(*seq, *id));
+        let wide = self.wide.range(behind).map(|(_, entry)| entry);
+        let scans = vec![scan(own)?, scan(wide)?];
+        let mut facts = FactPage::merge(scans, query.after, self.last, self.pruned);
+        if query.is_filtered() {
+            let matches = |subject: FactSubject<'_>| self.matches(query, &subject);
+            facts
+                .items
+                .retain(|entry| matches(FactSubject::of(&entry.fact)));
         }
         Ok(facts)
     }
 
-    fn own_line(&self, seq: Seq, id: InstanceId) -> Option<&Line> {
-        let lines = self.timelines.get(&id)?;
-        let place = lines.binary_search_by_key(&seq, |line| line.seq).ok()?;
-        lines.get(place)
+    fn own_entry(&self, seq: Seq, id: InstanceId) -> Option<&HistoryEntry> {
+        let entries = self.timelines.get(&id)?;
+        let place = entries.binary_search_by_key(&seq, |entry| entry.seq).ok()?;
+        entries.get(place)
     }
 
-    /// Whether a fact is about something that is asked for. Who has to look at too many shows
-    /// one fact too many instead of one too few.
-    fn wants(&self, query: &FactQuery, about: &About<'_>) -> bool {
-        match *about {
-            About::Nobodys => false,
-            About::New(spec) => query.wants(spec),
-            About::Run(run, said) => {
-                let is_owners = |owner: &String| match said {
-                    Some(said) => said == owner,
+    /// True if a fact passes the filters. A subject with too many instances to check passes: an
+    /// extra fact is better than a missing one.
+    fn matches(&self, query: &FactQuery, subject: &FactSubject<'_>) -> bool {
+        match *subject {
+            FactSubject::Other => false,
+            FactSubject::Submission(spec) => query.matches(spec),
+            FactSubject::Run(run, owner_in_fact) => {
+                let is_owners = |owner: &String| match owner_in_fact {
+                    Some(owner_in_fact) => owner_in_fact == owner,
                     None => self.runs.head(run).is_some_and(|it| it.owner == *owner),
                 };
                 query.run.is_none_or(|wanted| wanted == run)
                     && query.owner.as_ref().is_none_or(is_owners)
             }
-            About::One(id) => {
+            FactSubject::Instance(id) => {
                 let record = self.record(id);
-                record.is_some_and(|record| query.wants(&record.instance.spec))
+                record.is_some_and(|record| query.matches(&record.instance.spec))
             }
-            About::Any(first, last) => {
+            FactSubject::Range(first, last) => {
                 let spans = self.spans.range(first..).map(|(_, span)| span);
                 let mut spans = spans.take_while(|span| span.first <= last);
                 let mut rows = self.rows.range(first..=last).map(|(_, row)| row);
-                spans.any(|span| query.wants(&span.story.spec))
+                spans.any(|span| query.matches(&span.lifecycle.spec))
                     || rows
                         .by_ref()
                         .take(PAGE_SCAN_MAX)
-                        .any(|row| query.wants(&row.story.spec))
+                        .any(|row| query.matches(&row.lifecycle.spec))
                     || rows.next().is_some()
             }
         }
     }
 
-    pub(super) fn used(&self, query: &UsageQuery) -> Page<Usage, UsageCursor> {
+    pub(super) fn usage_page(&self, query: &UsageQuery) -> Page<Usage, UsageCursor> {
         let limit = page_limit(query.limit);
         let rows = self.usage.iter().map(|((hour, owner), used)| Usage {
             hour: *hour,
@@ -80,17 +82,17 @@ impl Contents {
                     .is_none_or(|(hour, owner)| (row.hour, &row.owner) > (*hour, owner))
         });
         let items = wanted.take(limit + 1).collect();
-        Page::cut(items, limit, |it: &Usage| (it.hour, it.owner.clone()))
+        Page::from_lookahead(items, limit, |it: &Usage| (it.hour, it.owner.clone()))
     }
 }
 
-fn walk<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<Walk, StoreError> {
-    let mut walk = Walk::default();
-    for line in lines {
-        let bytes = usize::try_from(line.bytes).unwrap_or(usize::MAX);
-        if !walk.take(entry(line)?, bytes) {
+fn scan<'a>(entries: impl Iterator<Item = &'a HistoryEntry>) -> Result<FactScan, StoreError> {
+    let mut scan = FactScan::default();
+    for entry in entries {
+        let bytes = usize::try_from(entry.bytes).unwrap_or(usize::MAX);
+        if !scan.push(recorded_fact(entry)?, bytes) {
             break;
         }
     }
-    Ok(walk)
+    Ok(scan)
 }

@@ -13,7 +13,7 @@ use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
 use baton_model::workflow::{ItemEnd, Plan};
 
-use crate::draft::{Draft, RunChange};
+use crate::change_set::{ChangeSet, RunChange};
 use crate::view::{ItemQuery, ItemRecord, Page, RunQuery, RunRecord, page_limit};
 
 /// An item whose instance has ended.
@@ -26,36 +26,36 @@ struct Item {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct RunEntry {
     head: Option<RunHead>,
     changed: Wall,
     plans: BTreeMap<Generation, Plan>,
     items: BTreeMap<(u32, u32), Item>,
 }
 
-/// Every run.
+/// All runs.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    runs: BTreeMap<RunId, Kept>,
+    runs: BTreeMap<RunId, RunEntry>,
     last: RunId,
 }
 
 impl Runs {
-    pub(super) fn write(&mut self, draft: &Draft<Arc<InstanceSpec>>) {
-        for change in draft.runs().changes() {
+    pub(super) fn write(&mut self, change_set: &ChangeSet<Arc<InstanceSpec>>) {
+        for change in change_set.runs().changes() {
             self.change(change);
         }
-        for (head, changed) in draft.runs().heads() {
-            let kept = self.runs.entry(head.id).or_default();
-            kept.head = Some(head.clone());
-            kept.changed = changed;
+        for (head, changed) in change_set.runs().heads() {
+            let entry = self.runs.entry(head.id).or_default();
+            entry.head = Some(head.clone());
+            entry.changed = changed;
             self.last = self.last.max(head.id);
         }
     }
 
     fn change(&mut self, change: &RunChange) {
         match change {
-            RunChange::Plan {
+            RunChange::PlanPart {
                 run,
                 generation,
                 plan,
@@ -70,7 +70,7 @@ impl Runs {
                     }
                 }
             }
-            RunChange::Ended {
+            RunChange::ItemEnded {
                 part,
                 instance,
                 end,
@@ -86,19 +86,19 @@ impl Runs {
                 let items = &mut self.runs.entry(part.run).or_default().items;
                 items.entry((part.task, part.item)).or_insert(item);
             }
-            RunChange::Again { run, again, .. } => {
-                let undone = SpanSet::new(again);
+            RunChange::Invalidate { run, rerun, .. } => {
+                let undone = SpanSet::new(rerun);
                 let items = &mut self.runs.entry(*run).or_default().items;
-                items.retain(|(task, item), kept| {
-                    kept.end == ItemEnd::Done && !undone.contains(*task, *item)
+                items.retain(|(task, item), entry| {
+                    entry.end == ItemEnd::Done && !undone.contains(*task, *item)
                 });
             }
-            RunChange::Moved { run, carried, .. } => {
+            RunChange::CarryOver { run, carried, .. } => {
                 let moves = CarriedIndex::new(carried);
                 let items = &mut self.runs.entry(*run).or_default().items;
                 let before = std::mem::take(items).into_iter();
                 items.extend(
-                    before.filter_map(|((task, item), kept)| Some((moves.of(task, item)?, kept))),
+                    before.filter_map(|((task, item), entry)| Some((moves.of(task, item)?, entry))),
                 );
             }
         }
@@ -113,10 +113,10 @@ impl Runs {
     }
 
     pub(super) fn record(&self, run: RunId) -> Option<RunRecord> {
-        let kept = self.runs.get(&run)?;
+        let entry = self.runs.get(&run)?;
         Some(RunRecord {
-            head: kept.head.clone()?,
-            changed_at: kept.changed,
+            head: entry.head.clone()?,
+            changed_at: entry.changed,
         })
     }
 
@@ -133,18 +133,18 @@ impl Runs {
                 && is(&query.name, &it.head.name)
         });
         let found = found.take(limit + 1).collect();
-        Page::cut(found, limit, |it: &RunRecord| it.head.id)
+        Page::from_lookahead(found, limit, |it: &RunRecord| it.head.id)
     }
 
-    pub(super) fn kept(&self, run: RunId) -> Option<StoredRun> {
-        let kept = self.runs.get(&run)?;
-        let head = kept.head.clone()?;
-        let plan = Arc::new(kept.plans.get(&head.plan)?.clone());
-        let ended = kept.items.iter().map(|((task, item), kept)| ItemResult {
+    pub(super) fn stored(&self, run: RunId) -> Option<StoredRun> {
+        let entry = self.runs.get(&run)?;
+        let head = entry.head.clone()?;
+        let plan = Arc::new(entry.plans.get(&head.plan)?.clone());
+        let ended = entry.items.iter().map(|((task, item), entry)| ItemResult {
             task: *task,
             item: *item,
-            end: kept.end,
-            outputs: kept.outputs.clone(),
+            end: entry.end,
+            outputs: entry.outputs.clone(),
         });
         Some(StoredRun {
             plan,
@@ -153,35 +153,35 @@ impl Runs {
         })
     }
 
-    /// What a leader has to know.
+    /// The runs of a new leader's ledger: live ones, heads of ended ones, and the highest id.
     pub(super) fn all(&self) -> (Vec<StoredRun>, Vec<RunHead>, RunId) {
         let (mut live, mut ended) = (Vec::new(), Vec::new());
         for run in self.runs.keys() {
-            match self.kept(*run) {
-                Some(kept) if kept.head.state.is_terminal() => ended.push(kept.head),
+            match self.stored(*run) {
+                Some(entry) if entry.head.state.is_terminal() => ended.push(entry.head),
                 other => live.extend(other),
             }
         }
         (live, ended, self.last)
     }
 
-    /// Items that have ended, without what became of their instances.
+    /// Ended items, without the records of their instances.
     pub(super) fn items(&self, query: &ItemQuery) -> Page<ItemRecord, (u32, u32)> {
         let limit = page_limit(query.limit);
-        let items = self.runs.get(&query.run).map(|kept| &kept.items);
+        let items = self.runs.get(&query.run).map(|entry| &entry.items);
         let items = items.into_iter().flatten();
-        let wanted = items.filter(|(place, kept)| {
-            query.after.is_none_or(|after| **place > after)
-                && query.task.is_none_or(|task| task == place.0)
-                && query.end.is_none_or(|end| end == kept.end)
+        let wanted = items.filter(|(position, entry)| {
+            query.after.is_none_or(|after| **position > after)
+                && query.task.is_none_or(|task| task == position.0)
+                && query.end.is_none_or(|end| end == entry.end)
         });
-        let found = wanted.map(|((task, item), kept)| ItemRecord {
+        let found = wanted.map(|((task, item), entry)| ItemRecord {
             task: *task,
             item: *item,
-            generation: kept.generation,
-            end: kept.end,
-            instance: kept.instance,
-            outputs: kept.outputs.clone(),
+            generation: entry.generation,
+            end: entry.end,
+            instance: entry.instance,
+            outputs: entry.outputs.clone(),
             record: None,
         });
         let Ok(page) = Page::fill(found.map(Ok::<_, Infallible>), limit, |it| {
@@ -190,14 +190,14 @@ impl Runs {
         page
     }
 
-    /// Removes a run that ended too long ago; whether it did.
+    /// Removes one expired run; false if there is none.
     pub(super) fn prune(&mut self, is_old: impl Fn(Wall) -> bool) -> bool {
-        let ended = |kept: &Kept| {
-            let head = kept.head.as_ref();
-            head.is_some_and(|head| head.state.is_terminal()) && is_old(kept.changed)
+        let ended = |entry: &RunEntry| {
+            let head = entry.head.as_ref();
+            head.is_some_and(|head| head.state.is_terminal()) && is_old(entry.changed)
         };
-        let doomed = self.runs.iter().find(|(_, kept)| ended(kept));
-        let doomed = doomed.map(|(run, _)| *run);
-        doomed.is_some_and(|run| self.runs.remove(&run).is_some())
+        let expired = self.runs.iter().find(|(_, entry)| ended(entry));
+        let expired = expired.map(|(run, _)| *run);
+        expired.is_some_and(|run| self.runs.remove(&run).is_some())
     }
 }

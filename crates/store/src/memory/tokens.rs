@@ -1,4 +1,4 @@
-//! Credentials.
+//! Tokens in memory.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,25 @@ use crate::limits::TOKENS_MAX;
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     last: TokenId,
-    kept: BTreeMap<TokenId, Token>,
+    tokens: BTreeMap<TokenId, Token>,
 }
 
 impl Tokens {
-    /// Keeps one, and lets one go that is not valid any more if there are too many.
+    /// Stores a token; if there are too many, the oldest invalid one is removed.
     pub(super) fn create(&mut self, new: &NewToken) -> Result<TokenId, StoreError> {
-        if self.kept.values().any(|token| token.hash == new.hash) {
+        if self.tokens.values().any(|token| token.hash == new.hash) {
             return Err(StoreError::Failed(
-                "this secret is known already".to_owned(),
+                "a token with this secret already exists".to_owned(),
             ));
         }
-        if self.kept.len() >= TOKENS_MAX {
-            let mut dead = self.kept.values().filter(|it| !it.is_valid(new.created_at));
+        if self.tokens.len() >= TOKENS_MAX {
+            let mut dead = self
+                .tokens
+                .values()
+                .filter(|it| !it.is_valid(new.created_at));
             let oldest = dead.next().map(|token| token.id);
-            self.kept.remove(&oldest.ok_or(StoreError::TooManyTokens)?);
+            self.tokens
+                .remove(&oldest.ok_or(StoreError::TooManyTokens)?);
         }
         self.last = self.last.next();
         let token = Token {
@@ -39,16 +43,16 @@ impl Tokens {
             expires_at: new.expires_at,
             revoked: false,
         };
-        self.kept.insert(self.last, token);
+        self.tokens.insert(self.last, token);
         Ok(self.last)
     }
 
     pub(super) fn all(&self) -> Vec<Token> {
-        self.kept.values().cloned().collect()
+        self.tokens.values().cloned().collect()
     }
 
     pub(super) fn revoke(&mut self, id: TokenId) -> Option<Token> {
-        let token = self.kept.get_mut(&id)?;
+        let token = self.tokens.get_mut(&id)?;
         token.revoked = true;
         Some(token.clone())
     }

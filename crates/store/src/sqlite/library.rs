@@ -1,4 +1,4 @@
-//! The library as rows.
+//! Rows of the library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use baton_model::time::Wall;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::rows::{self, bits, to_json};
+use super::rows::{self, to_json, unsigned};
 use super::specs::SpecId;
-use crate::draft::{Draft, KeptTask};
+use crate::change_set::{ChangeSet, StoredTask};
 use crate::limits::PAGE_SCAN_MAX;
 use crate::view::{
-    Page, RecordedFact, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery, key, page_limit,
+    Page, RecordedFact, RevisionRecord, Seq, TaskQuery, TaskRecord, TickQuery, page_limit, sql_id,
 };
 
 /// A statement whose columns [`record`] reads.
@@ -30,14 +30,17 @@ macro_rules! record {
         )
     };
 }
-/// Writes what a draft has changed in the library.
-pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
+/// Writes the library's part of a change set.
+pub(super) fn write(
+    db: &Connection,
+    change_set: &ChangeSet<SpecId>,
+) -> Result<(), rusqlite::Error> {
     let mut put = db.prepare_cached(
         "INSERT INTO task (number, owner, name, revision, defined, accounted_ms) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (number) DO UPDATE SET revision = ?4, \
          defined = ?5, accounted_ms = ?6",
     )?;
-    for task in draft.tasks() {
+    for task in change_set.tasks() {
         put.execute(params![
             task.number.0.cast_signed(),
             task.name.owner,
@@ -50,7 +53,7 @@ pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqli
     let mut keep = db.prepare_cached(
         "INSERT INTO revision (task, revision, at_ms, body) VALUES (?1, ?2, ?3, ?4)",
     )?;
-    for new in draft.revisions() {
+    for new in change_set.revisions() {
         keep.execute(params![
             new.task.0.cast_signed(),
             new.revision.0,
@@ -58,20 +61,20 @@ pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqli
             to_json(&new.definition)?,
         ])?;
     }
-    if draft.keys().is_empty() {
+    if change_set.keys().is_empty() {
         return Ok(());
     }
     let mut remember = db.prepare_cached(
         "INSERT OR REPLACE INTO request (number, task, high, low, request, instance) VALUES \
          ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5)",
     )?;
-    for new in draft.keys() {
+    for new in change_set.keys() {
         remember.execute(params![
             new.task.0.cast_signed(),
             new.key.key.0.cast_signed(),
             new.key.key.1.cast_signed(),
             new.key.request.cast_signed(),
-            key(new.instance),
+            sql_id(new.instance),
         ])?;
     }
     db.prepare_cached(
@@ -81,27 +84,35 @@ pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqli
     Ok(())
 }
 
-/// A task without what it is.
-pub(super) fn kept(db: &Connection, number: TaskNo) -> Result<Option<KeptTask>, rusqlite::Error> {
+/// A task's row, without its definition.
+pub(super) fn stored(
+    db: &Connection,
+    number: TaskNo,
+) -> Result<Option<StoredTask>, rusqlite::Error> {
     db.prepare_cached(
         "SELECT number, owner, name, revision, defined, accounted_ms FROM task WHERE number = ?1",
     )?
     .query_row([number.0.cast_signed()], |row| {
-        Ok(KeptTask {
-            number: TaskNo(bits(row, 0)?),
+        Ok(StoredTask {
+            number: TaskNo(unsigned(row, 0)?),
             name: name(row, 1)?,
             revision: Revision(row.get(3)?),
             defined: row.get(4)?,
-            accounted: Wall(bits(row, 5)?),
+            accounted: Wall(unsigned(row, 5)?),
         })
     })
     .optional()
 }
 
-/// The number that a name has.
-pub(super) fn named(db: &Connection, name: &TaskName) -> Result<Option<TaskNo>, rusqlite::Error> {
+/// The number of the task with this name.
+pub(super) fn number_of(
+    db: &Connection,
+    name: &TaskName,
+) -> Result<Option<TaskNo>, rusqlite::Error> {
     db.prepare_cached("SELECT number FROM task WHERE owner = ?1 AND name = ?2")?
-        .query_row([&name.owner, &name.name], |row| Ok(TaskNo(bits(row, 0)?)))
+        .query_row([&name.owner, &name.name], |row| {
+            Ok(TaskNo(unsigned(row, 0)?))
+        })
         .optional()
 }
 
@@ -111,14 +122,14 @@ pub(super) fn names(
 ) -> Result<BTreeMap<TaskNo, TaskName>, rusqlite::Error> {
     let mut names = BTreeMap::new();
     for number in numbers {
-        if let Some(task) = kept(db, *number)? {
+        if let Some(task) = stored(db, *number)? {
             names.insert(*number, task.name);
         }
     }
     Ok(names)
 }
 
-/// Every task, for a leader.
+/// Every task, for a new leader's ledger.
 pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
     db.prepare(
         "SELECT t.number, t.owner, t.name, t.revision, t.accounted_ms, r.body FROM task AS t \
@@ -131,32 +142,36 @@ pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
             None => None,
         };
         Ok(Task::new(
-            TaskNo(bits(row, 0)?),
+            TaskNo(unsigned(row, 0)?),
             name(row, 1)?,
             Revision(row.get(3)?),
-            Wall(bits(row, 4)?),
+            Wall(unsigned(row, 4)?),
             definition.as_ref(),
         ))
     })?
     .collect()
 }
 
-/// What requests have brought about, the oldest first.
+/// Idempotency keys with their instances, the oldest first.
 pub(super) fn keys(
     db: &Connection,
 ) -> Result<Vec<(TaskNo, IdempotencyKey, InstanceId)>, rusqlite::Error> {
     db.prepare("SELECT task, high, low, request, instance FROM request ORDER BY number")?
         .query_map([], |row| {
             let key = IdempotencyKey {
-                key: (bits(row, 1)?, bits(row, 2)?),
-                request: bits(row, 3)?,
+                key: (unsigned(row, 1)?, unsigned(row, 2)?),
+                request: unsigned(row, 3)?,
             };
-            Ok((TaskNo(bits(row, 0)?), key, InstanceId(bits(row, 4)?)))
+            Ok((
+                TaskNo(unsigned(row, 0)?),
+                key,
+                InstanceId(unsigned(row, 4)?),
+            ))
         })?
         .collect()
 }
 
-/// One task, as it is or as it was in one revision.
+/// One task, in its current revision or the given one.
 pub(super) fn task(
     db: &Connection,
     name: &TaskName,
@@ -174,7 +189,7 @@ pub(super) fn task(
         .optional()
 }
 
-/// Tasks that are in the library, by name.
+/// Tasks in the library, by name.
 pub(super) fn tasks(
     db: &Connection,
     query: &TaskQuery,
@@ -189,7 +204,9 @@ pub(super) fn tasks(
     let values = params![after.owner, after.name, query.owner, limit as i64 + 1];
     let found = statement.query_map(values, record)?;
     let found = found.collect::<Result<Vec<_>, _>>()?;
-    Ok(Page::cut(found, limit, |it: &TaskRecord| it.name.clone()))
+    Ok(Page::from_lookahead(found, limit, |it: &TaskRecord| {
+        it.name.clone()
+    }))
 }
 
 /// The revisions of a task, the latest first.
@@ -209,15 +226,17 @@ pub(super) fn revisions(
     let found = statement.query_map(values, |row| {
         Ok(RevisionRecord {
             revision: Revision(row.get(0)?),
-            at: Wall(bits(row, 1)?),
+            at: Wall(unsigned(row, 1)?),
             definition: Arc::new(definition(row.get_ref(2)?.as_str()?, 2)?),
         })
     })?;
     let found = found.collect::<Result<Vec<_>, _>>()?;
-    Ok(Page::cut(found, limit, |it: &RevisionRecord| it.revision))
+    Ok(Page::from_lookahead(found, limit, |it: &RevisionRecord| {
+        it.revision
+    }))
 }
 
-/// What became of due times, the latest first.
+/// Recorded ticks, the latest first.
 pub(super) fn ticks(
     db: &Connection,
     query: &TickQuery,
@@ -235,7 +254,7 @@ pub(super) fn ticks(
     while items.len() < limit
         && let Some(row) = rows.next()?
     {
-        let entry = rows::entry(row)?;
+        let entry = rows::recorded_fact(row)?;
         (looked, last) = (looked + 1, Some(entry.seq));
         if matches!(entry.fact, Fact::TickRecorded { .. }) {
             items.push(entry);
@@ -250,11 +269,11 @@ pub(super) fn ticks(
 
 fn record(row: &Row<'_>) -> Result<TaskRecord, rusqlite::Error> {
     Ok(TaskRecord {
-        number: TaskNo(bits(row, 0)?),
+        number: TaskNo(unsigned(row, 0)?),
         name: name(row, 1)?,
         current: row.get(3)?,
         revision: Revision(row.get(4)?),
-        at: Wall(bits(row, 5)?),
+        at: Wall(unsigned(row, 5)?),
         definition: Arc::new(definition(row.get_ref(6)?.as_str()?, 6)?),
     })
 }

@@ -1,27 +1,26 @@
-//! The store in one SQLite file, with nothing to install.
+//! The store in one SQLite file.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `schema` | settings and migrations |
-//! | `queue` | what waits for the writer |
-//! | `writer` | the one thread that writes, in groups |
-//! | `kept` | what a group's draft looks up |
-//! | `write` | a draft as rows |
-//! | `specs` | specs, each kept once |
+//! | `queue` | operations queued for the writer |
+//! | `writer` | the one writer thread, with group commit |
+//! | `stored_rows` | the rows that a group's change set fetches |
+//! | `write` | writing a change set |
+//! | `specs` | deduplicated specs |
 //! | `facts` | the whole history in order |
-//! | `usage` | what was used |
-//! | `tokens` | credentials |
-//! | `prune` | removing what is not to be kept |
-//! | `read` | everything that only looks, on connections of its own |
-//! | `library`, `runs` | the tasks of the library, and runs of workflows |
-//! | `rows` | columns and errors, in the store's words |
+//! | `usage` | usage by owner and hour |
+//! | `tokens` | tokens |
+//! | `prune` | removing expired history |
+//! | `read` | all other reads, on read-only connections |
+//! | `library`, `runs` | tasks of the library, and runs of workflows |
+//! | `rows` | conversion of columns and errors |
 //!
-//! Several processes of one host may open the same file: leadership is the row, and
-//! its epoch is checked inside every write. The file must lie on a local file
-//! system, because the log beside it is shared through memory.
+//! Several processes of one host may open the same file: leadership is a row, and its epoch is
+//! checked inside every write. The file must be on a local file system, because the WAL's index is
+//! shared memory.
 
 mod facts;
-mod kept;
 mod library;
 mod prune;
 mod queue;
@@ -30,6 +29,7 @@ mod rows;
 mod runs;
 mod schema;
 mod specs;
+mod stored_rows;
 mod tokens;
 mod usage;
 mod write;
@@ -60,7 +60,7 @@ use crate::view::{
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 use crate::{CommitCallback, PruneReport, Retention, Store, StoreError, TakeOutcome};
-use queue::{Alone, Queue, Tell, Write};
+use queue::{Callback, ExclusiveOp, Queue, Write};
 use read::Readers;
 use writer::Writer;
 
@@ -76,20 +76,20 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, makes it if it is missing, and brings its schema up to date.
+    /// Opens the file, creates it if it is missing, and migrates its schema.
     ///
     /// # Errors
-    /// [`StoreError::NewerSchema`] or [`StoreError::Foreign`] if the file is not
-    /// ours to touch, and it is not touched; others if it cannot be read or written.
+    /// [`StoreError::NewerSchema`] or [`StoreError::Foreign`] if the file is not ours; it is then
+    /// left unchanged. Others if it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         schema::prepare(path)?;
         let db = schema::writer(path)?;
         let queue = Arc::new(Queue::default());
         let writer = Writer::new(path.to_owned(), db);
-        let its_queue = Arc::clone(&queue);
+        let writer_queue = Arc::clone(&queue);
         let writer = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || writer.run(&its_queue))
+            .spawn(move || writer.run(&writer_queue))
             .map_err(|error| StoreError::Failed(format!("cannot start the writer: {error}")))?;
         Ok(Self {
             path: path.to_owned(),
@@ -99,7 +99,7 @@ impl SqliteStore {
         })
     }
 
-    /// Looks at every page of the file, which takes as long as the file is large.
+    /// Checks the integrity of every page; the time is proportional to the file's size.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] with the first damage found.
@@ -117,33 +117,36 @@ impl SqliteStore {
         }
     }
 
-    /// Has the writer do something alone, and waits for it.
-    fn ask<T: Send + 'static>(&self, work: impl FnOnce(Tell<T>) -> Alone) -> Result<T, StoreError> {
-        let (tell, told) = tell();
-        self.queue.alone(work(tell));
-        told.recv().unwrap_or(Err(StoreError::Closed))
+    /// Runs an operation on the writer thread, in a transaction of its own, and waits for it.
+    fn run_exclusive<T: Send + 'static>(
+        &self,
+        op: impl FnOnce(Callback<T>) -> ExclusiveOp,
+    ) -> Result<T, StoreError> {
+        let (done, outcome) = callback();
+        self.queue.push_exclusive(op(done));
+        outcome.recv().unwrap_or(Err(StoreError::Closed))
     }
 
     fn size(&self) -> u64 {
-        // For the report only; the next commit will tell if the file is gone.
+        // For the report only; the next commit fails if the file is gone.
         fs::metadata(&self.path).map_or(0, |file| file.len())
     }
 
-    /// Gives free pages back, step by step.
+    /// Returns free pages to the file system, step by step.
     fn vacuum(&self, epoch: Epoch) -> Result<(), StoreError> {
-        while self.ask(|done| Alone::Vacuum { epoch, done })? {}
-        self.ask(|done| Alone::Checkpoint { done })
+        while self.run_exclusive(|done| ExclusiveOp::Vacuum { epoch, done })? {}
+        self.run_exclusive(|done| ExclusiveOp::Checkpoint { done })
     }
 }
 
-/// A place for an answer, and where to wait for it.
-fn tell<T: Send + 'static>() -> (Tell<T>, mpsc::Receiver<Result<T, StoreError>>) {
+/// A callback, and the channel on which its result arrives.
+fn callback<T: Send + 'static>() -> (Callback<T>, mpsc::Receiver<Result<T, StoreError>>) {
     let (sender, receiver) = mpsc::sync_channel(1);
-    let tell = move |answer| {
-        // Only fails if the waiting side is gone, and then nobody wants to know.
-        let _ = sender.send(answer);
+    let done = move |outcome| {
+        // Fails only if the waiting side is gone, and then the outcome is not needed.
+        let _ = sender.send(outcome);
     };
-    (Box::new(tell), receiver)
+    (Box::new(done), receiver)
 }
 
 impl Store for SqliteStore {
@@ -152,10 +155,11 @@ impl Store for SqliteStore {
     }
 
     fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError> {
-        if !self.ask(|done| Alone::Take { expected, done })? {
+        if !self.run_exclusive(|done| ExclusiveOp::Take { expected, done })? {
             return Ok(TakeOutcome::Overtaken);
         }
-        // Nobody but us may write under this epoch, so what is read is what was left.
+        // Only this store may write under the new epoch, so this reads exactly what earlier leaders
+        // left.
         let epoch = expected.next();
         match self.readers.read(|db| read::ledger(db, epoch))? {
             Some(ledger) => Ok(TakeOutcome::Won(epoch, Box::new(ledger?))),
@@ -164,13 +168,13 @@ impl Store for SqliteStore {
     }
 
     fn renew(&self, epoch: Epoch) -> Result<(), StoreError> {
-        let (done, told) = tell();
-        self.queue.write(Write::Renew { epoch, done });
-        told.recv().unwrap_or(Err(StoreError::Closed))
+        let (done, outcome) = callback();
+        self.queue.push_write(Write::Renew { epoch, done });
+        outcome.recv().unwrap_or(Err(StoreError::Closed))
     }
 
     fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback) {
-        self.queue.write(Write::Commit { batch, wall, done });
+        self.queue.push_write(Write::Commit { batch, wall, done });
     }
 
     fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
@@ -244,7 +248,7 @@ impl Store for SqliteStore {
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.readers.read(|db| runs::one(db, run))
+        self.readers.read(|db| runs::find(db, run))
     }
 
     fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
@@ -252,7 +256,7 @@ impl Store for SqliteStore {
     }
 
     fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
-        self.readers.read(|db| runs::kept(db, run))
+        self.readers.read(|db| runs::stored(db, run))
     }
 
     fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
@@ -281,7 +285,7 @@ impl Store for SqliteStore {
         let size = self.size();
         while !retention.keeps_all() {
             let room = budget.saturating_sub(pruned.records as usize);
-            let step = self.ask(|done| Alone::Prune {
+            let step = self.run_exclusive(|done| ExclusiveOp::Prune {
                 epoch,
                 now,
                 retention: *retention,
@@ -306,7 +310,7 @@ impl Store for SqliteStore {
 
     fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {
         let new = Box::new(new.clone());
-        self.ask(|done| Alone::CreateToken { new, done })
+        self.run_exclusive(|done| ExclusiveOp::CreateToken { new, done })
     }
 
     fn tokens(&self) -> Result<Vec<Token>, StoreError> {
@@ -314,21 +318,21 @@ impl Store for SqliteStore {
     }
 
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
-        self.ask(|done| Alone::RevokeToken { id, done })
+        self.run_exclusive(|done| ExclusiveOp::RevokeToken { id, done })
     }
 }
 
 impl Drop for SqliteStore {
-    /// What was submitted is still written.
+    /// Writes everything that was submitted.
     fn drop(&mut self) {
-        // The last connection to go puts the log into the file, and must be able to.
+        // The last connection to close checkpoints the WAL, and must be able to.
         self.readers.close();
         self.queue.close();
         if let Some(writer) = self.writer.take()
-            // A callback may own the last handle, and nobody can wait for oneself.
+            // A callback may own the last handle, and a thread cannot join itself.
             && writer.thread().id() != thread::current().id()
         {
-            // If it has panicked, it has failed what was waiting; the panic was printed.
+            // If it has panicked, it has failed all queued operations; the panic was printed.
             let _ = writer.join();
         }
     }

@@ -1,7 +1,7 @@
-//! Removing what is not to be kept, a little at a time.
+//! Removing expired history, step by step.
 //!
-//! One step is one transaction of the writer, some milliseconds long; commits that
-//! have queued up meanwhile go before the next step.
+//! One step is one transaction of the writer, some milliseconds long; commits that were queued
+//! meanwhile run before the next step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use baton_model::time::Wall;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::read::counts;
-use super::rows::bits;
+use super::rows::unsigned;
 use super::specs::SpecId;
 use super::usage;
-use crate::draft::{Ids, halves};
+use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{
     FREE_PAGES_KEPT_ONE_IN, PRUNE_STEP_FACTS, PRUNE_STEP_ITEMS, VACUUM_STEP_PAGES,
 };
-use crate::retention::{Candidate, Held};
-use crate::view::{Seq, View, key};
+use crate::retention::{Candidate, HistorySize};
+use crate::view::{Seq, View, sql_id};
 use crate::{PruneReport, Retention};
 
-/// Removes at most `limit` records with their timelines, facts about ranges of which
-/// nothing is left, and facts of no instance.
+/// Removes at most `limit` records with their timelines, facts about ranges of which no instance is
+/// left, and facts about no instance.
 pub(super) fn step(
     db: &Connection,
     now: Wall,
@@ -30,7 +30,7 @@ pub(super) fn step(
     limit: usize,
 ) -> Result<PruneReport, rusqlite::Error> {
     let counts = counts(db)?;
-    let held = Held {
+    let size = HistorySize {
         terminal: counts.terminal(),
         bytes: counts.history_bytes,
     };
@@ -38,21 +38,21 @@ pub(super) fn step(
     let specs: BTreeMap<InstanceId, SpecId> =
         found.iter().map(|(spec, it)| (it.first, *spec)).collect();
     let found: Vec<Candidate> = found.into_iter().map(|(_, it)| it).collect();
-    let doomed = retention.doomed(now, held, &found);
+    let expired = retention.expired(now, size, &found);
     let mut pruned = PruneReport::default();
     let mut uses: BTreeMap<SpecId, u64> = BTreeMap::new();
-    for candidate in &doomed {
+    for candidate in &expired {
         remove(db, candidate, &mut pruned)?;
         *uses.entry(specs[&candidate.first]).or_default() += candidate.len();
     }
-    release_ranges(db, &doomed, &mut pruned)?;
+    release_ranges(db, &expired, &mut pruned)?;
     release_specs(db, &uses)?;
-    let horizon = doomed.iter().map(|it| it.ended).max();
-    let large = doomed.is_empty() && retention.is_large(held.bytes);
+    let horizon = expired.iter().map(|it| it.ended).max();
+    let large = expired.is_empty() && retention.is_large(size.bytes);
     others(db, &mut pruned, |seq, at, bytes_gone| {
         horizon.is_some_and(|horizon| seq < horizon)
             || retention.is_old(now, at)
-            || (large && retention.is_large(held.bytes.saturating_sub(bytes_gone)))
+            || (large && retention.is_large(size.bytes.saturating_sub(bytes_gone)))
     })?;
     usage::prune(db, now)?;
     if pruned.records < limit as u64 {
@@ -66,9 +66,9 @@ pub(super) fn step(
     Ok(pruned)
 }
 
-/// The oldest ends, what their timelines weigh, and their specs.
+/// The oldest ended records, with their specs and the bytes of their timelines.
 fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>, rusqlite::Error> {
-    // Of a range nobody has a timeline of their own, unless it is a range of one.
+    // Instances of a range have no timeline of their own, except in a range of one.
     let mut instances = db.prepare_cached(
         "SELECT id, id, submitted_seq, changed_seq, changed_at_ms, spec, \
          (SELECT sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
@@ -87,12 +87,12 @@ fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>,
         for statement in [&mut instances, &mut spans] {
             let rows = statement.query_map(params![state.word(), limit as i64], |row| {
                 let candidate = Candidate {
-                    first: InstanceId(bits(row, 0)?),
-                    last: InstanceId(bits(row, 1)?),
+                    first: InstanceId(unsigned(row, 0)?),
+                    last: InstanceId(unsigned(row, 1)?),
                     state: *state,
-                    submitted: Seq(bits(row, 2)?),
-                    ended: Seq(bits(row, 3)?),
-                    at: Wall(bits(row, 4)?),
+                    submitted: Seq(unsigned(row, 2)?),
+                    ended: Seq(unsigned(row, 3)?),
+                    at: Wall(unsigned(row, 4)?),
                     bytes: row.get::<_, Option<i64>>(6)?.unwrap_or(0).cast_unsigned(),
                 };
                 Ok((row.get(5)?, candidate))
@@ -110,19 +110,19 @@ fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>,
 /// Removes an instance, or the first ones of a range.
 fn remove(
     db: &Connection,
-    doomed: &Candidate,
+    expired: &Candidate,
     pruned: &mut PruneReport,
 ) -> Result<(), rusqlite::Error> {
-    let (first, last) = (key(doomed.first), key(doomed.last));
+    let (first, last) = (sql_id(expired.first), sql_id(expired.last));
     if first == last {
         let gone = db
             .prepare_cached("DELETE FROM history WHERE instance = ?1")?
             .execute([last])?;
         if gone > 0 {
             pruned.facts += gone as u64;
-            pruned.bytes += doomed.bytes;
-            // The last thing that happened to it, so none of them came later.
-            pruned.last = pruned.last.max(doomed.ended);
+            pruned.bytes += expired.bytes;
+            // Its last fact: none of the removed ones is later.
+            pruned.last = pruned.last.max(expired.ended);
         }
         db.prepare_cached("DELETE FROM instance WHERE id = ?1")?
             .execute([last])?;
@@ -135,19 +135,19 @@ fn remove(
     )?
     .execute([first, last])?;
     db.prepare_cached("UPDATE tally SET instances = instances - ?2 WHERE state = ?1")?
-        .execute(params![doomed.state.word(), doomed.len().cast_signed()])?;
-    pruned.instances += doomed.len();
+        .execute(params![expired.state.word(), expired.len().cast_signed()])?;
+    pruned.instances += expired.len();
     pruned.records += 1;
     Ok(())
 }
 
-/// Removes the facts about ranges that have just lost the last of their instances.
+/// Removes the facts about ranges that have just lost their last instance.
 fn release_ranges(
     db: &Connection,
-    doomed: &[Candidate],
+    expired: &[Candidate],
     pruned: &mut PruneReport,
 ) -> Result<(), rusqlite::Error> {
-    let submitted: BTreeSet<Seq> = doomed.iter().map(|it| it.submitted).collect();
+    let submitted: BTreeSet<Seq> = expired.iter().map(|it| it.submitted).collect();
     let Some(oldest) = submitted.first() else {
         return Ok(());
     };
@@ -162,7 +162,10 @@ fn release_ranges(
     )?;
     for range in later.query_map([oldest.0.cast_signed()], range)? {
         let (seq, (first, last)) = range?;
-        if doomed.iter().any(|it| first <= it.last && it.first <= last) {
+        if expired
+            .iter()
+            .any(|it| first <= it.last && it.first <= last)
+        {
             ranges.push((seq, (first, last)));
         }
     }
@@ -175,33 +178,33 @@ fn release_ranges(
         if !is_empty(db, range)? {
             continue;
         }
-        let bytes = weigh.query_row([seq], |row| bits(row, 0))?;
+        let bytes = weigh.query_row([seq], |row| unsigned(row, 0))?;
         forget.execute([seq])?;
-        pruned.fact(Seq(seq.cast_unsigned()), bytes);
+        pruned.count_fact(Seq(seq.cast_unsigned()), bytes);
     }
     Ok(())
 }
 
 fn range(row: &Row<'_>) -> Result<(i64, Ids), rusqlite::Error> {
-    let ids = (InstanceId(bits(row, 1)?), InstanceId(bits(row, 2)?));
+    let ids = (InstanceId(unsigned(row, 1)?), InstanceId(unsigned(row, 2)?));
     Ok((row.get(0)?, ids))
 }
 
-/// True if no instance of a range is kept any more.
+/// True if no instance of a range is left.
 fn is_empty(db: &Connection, (first, last): Ids) -> Result<bool, rusqlite::Error> {
     let mut any = db.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM instance WHERE id BETWEEN ?1 AND ?2) OR coalesce( \
          (SELECT first FROM span WHERE last >= ?1 ORDER BY last LIMIT 1) <= ?2, 0)",
     )?;
-    for (first, last) in halves(first, last) {
-        if any.query_row([key(first), key(last)], |row| row.get(0))? {
+    for (first, last) in split_by_sign(first, last) {
+        if any.query_row([sql_id(first), sql_id(last)], |row| row.get(0))? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Removes specs that nobody has any more.
+/// Removes specs that no instance uses any more.
 fn release_specs(db: &Connection, uses: &BTreeMap<SpecId, u64>) -> Result<(), rusqlite::Error> {
     let mut release = db.prepare_cached("UPDATE spec SET uses = uses - ?2 WHERE id = ?1")?;
     let mut remove = db.prepare_cached("DELETE FROM spec WHERE id = ?1 AND uses <= ?2")?;
@@ -214,32 +217,36 @@ fn release_specs(db: &Connection, uses: &BTreeMap<SpecId, u64>) -> Result<(), ru
     Ok(())
 }
 
-/// Removes the oldest facts of no instance, as long as `goes` says so.
+/// Removes the oldest facts about no instance, as long as `is_expired` holds.
 fn others(
     db: &Connection,
     pruned: &mut PruneReport,
-    goes: impl Fn(Seq, Wall, u64) -> bool,
+    is_expired: impl Fn(Seq, Wall, u64) -> bool,
 ) -> Result<(), rusqlite::Error> {
     let mut oldest = db.prepare_cached(
         "SELECT seq, at_ms, octet_length(body) FROM wide WHERE first IS NULL \
          ORDER BY seq LIMIT ?1",
     )?;
     let rows = oldest.query_map([PRUNE_STEP_FACTS as i64], |row| {
-        Ok((Seq(bits(row, 0)?), Wall(bits(row, 1)?), bits(row, 2)?))
+        Ok((
+            Seq(unsigned(row, 0)?),
+            Wall(unsigned(row, 1)?),
+            unsigned(row, 2)?,
+        ))
     })?;
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
     let mut remove = db.prepare_cached("DELETE FROM wide WHERE seq = ?1")?;
     for (seq, at, bytes) in rows {
-        if !goes(seq, at, pruned.bytes) {
+        if !is_expired(seq, at, pruned.bytes) {
             break;
         }
         remove.execute([seq.0.cast_signed()])?;
-        pruned.fact(seq, bytes);
+        pruned.count_fact(seq, bytes);
     }
     Ok(())
 }
 
-/// Removes the run that ended first, if that is too long ago, or more of one that is gone.
+/// Removes the run with the oldest end if it has expired, or more items of a run that was removed.
 fn run(
     db: &Connection,
     now: Wall,
@@ -280,19 +287,19 @@ fn run(
     Ok(())
 }
 
-/// The run that ended first, and when.
+/// The run with the oldest end, and when it ended.
 fn oldest_run(db: &Connection) -> Result<Option<(i64, Wall)>, rusqlite::Error> {
     db.prepare_cached(
         "SELECT id, changed_ms FROM run INDEXED BY run_by_end \
          WHERE state IN ('DONE', 'FAILED', 'HALTED', 'ABORTED') ORDER BY changed_ms LIMIT 1",
     )?
-    .query_row([], |row| Ok((row.get(0)?, Wall(bits(row, 1)?))))
+    .query_row([], |row| Ok((row.get(0)?, Wall(unsigned(row, 1)?))))
     .optional()
 }
 
 /// Returns some free pages to the file system; true if there are more to return.
 pub(super) fn vacuum(db: &Connection) -> Result<bool, rusqlite::Error> {
-    let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| bits(row, 0));
+    let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| unsigned(row, 0));
     let kept = number("page_count")? / FREE_PAGES_KEPT_ONE_IN;
     let surplus = number("freelist_count")?.saturating_sub(kept);
     let pages = surplus.min(VACUUM_STEP_PAGES);

@@ -1,7 +1,7 @@
-//! What waits for the writer, in order.
+//! Operations queued for the writer, in order.
 //!
-//! Neighbouring commits and renewals leave as one group, to be written in one
-//! transaction; everything else leaves alone.
+//! Adjacent commits and renewals form one group, which is written in one transaction (group
+//! commit); every other operation runs alone.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use baton_model::token::{NewToken, Token};
 use crate::limits::{GROUP_FACTS_MAX, QUEUE_FACTS_MAX};
 use crate::{CommitCallback, PruneReport, Retention, StoreError};
 
-/// Called once with what became of an operation.
-pub(super) type Tell<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
+/// Called once with the outcome of an operation.
+pub(super) type Callback<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 
-/// A part of a group.
+/// A member of a group.
 pub(super) enum Write {
     Commit {
         batch: Batch<Fact>,
@@ -27,7 +27,7 @@ pub(super) enum Write {
     },
     Renew {
         epoch: Epoch,
-        done: Tell<()>,
+        done: Callback<()>,
     },
 }
 
@@ -46,57 +46,60 @@ impl Write {
         }
     }
 
-    /// Tells its fate.
-    pub(super) fn end(self, fate: Result<(), StoreError>) {
+    /// Reports the outcome to its caller.
+    pub(super) fn complete(self, outcome: Result<(), StoreError>) {
         match self {
-            Self::Commit { batch, done, .. } => done(fate.map(|()| batch.durable())),
-            Self::Renew { done, .. } => done(fate),
+            Self::Commit { batch, done, .. } => done(outcome.map(|()| batch.durable())),
+            Self::Renew { done, .. } => done(outcome),
         }
     }
 }
 
-/// What the writer is asked to do by itself.
-pub(super) enum Alone {
-    /// Take the row; answers whether it was still free.
-    Take { expected: Epoch, done: Tell<bool> },
-    /// Remove some of what is not to be kept.
+/// An operation with a transaction of its own.
+pub(super) enum ExclusiveOp {
+    /// Take the leadership row; returns whether its epoch was the expected one.
+    Take {
+        expected: Epoch,
+        done: Callback<bool>,
+    },
+    /// Remove some expired records.
     Prune {
         epoch: Epoch,
         now: Wall,
         retention: Retention,
         limit: usize,
-        done: Tell<PruneReport>,
+        done: Callback<PruneReport>,
     },
-    /// Return some free pages; answers whether there are more.
-    Vacuum { epoch: Epoch, done: Tell<bool> },
-    /// Keep a token; answers its number.
+    /// Return some free pages; returns whether there are more.
+    Vacuum { epoch: Epoch, done: Callback<bool> },
+    /// Store a token; returns its number.
     CreateToken {
         new: Box<NewToken>,
-        done: Tell<TokenId>,
+        done: Callback<TokenId>,
     },
-    /// Mark a token; answers it, if it is there.
+    /// Revoke a token; returns it, if it exists.
     RevokeToken {
         id: TokenId,
-        done: Tell<Option<Token>>,
+        done: Callback<Option<Token>>,
     },
-    /// Bring the file up to date with the log.
-    Checkpoint { done: Tell<()> },
+    /// Checkpoint and truncate the WAL.
+    Checkpoint { done: Callback<()> },
 }
 
-/// What the writer does next.
-pub(super) enum Work {
+/// The writer's next piece of work.
+pub(super) enum WriterTask {
     Group(Vec<Write>),
-    Alone(Alone),
+    Exclusive(ExclusiveOp),
 }
 
-enum Waiting {
+enum QueueEntry {
     Write(Write),
-    Alone(Alone),
+    Exclusive(ExclusiveOp),
 }
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueueEntry>,
     facts: usize,
     closed: bool,
 }
@@ -110,8 +113,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Adds a write; waits while there are too many. Fails it if nobody will come.
-    pub(super) fn write(&self, write: Write) {
+    /// Queues a write; blocks while the queue is full. Fails the write if the queue is closed.
+    pub(super) fn push_write(&self, write: Write) {
         let mut state = self.lock();
         while state.facts >= QUEUE_FACTS_MAX && !state.closed {
             state = self
@@ -121,37 +124,36 @@ impl Queue {
         }
         if state.closed {
             drop(state);
-            write.end(Err(StoreError::Closed));
+            write.complete(Err(StoreError::Closed));
             return;
         }
         state.facts += weight(&write);
-        state.waiting.push_back(Waiting::Write(write));
+        state.waiting.push_back(QueueEntry::Write(write));
         drop(state);
         self.filled.notify_one();
     }
 
-    /// Adds something to be done alone; dropped, and so its caller freed, if nobody
-    /// will come.
-    pub(super) fn alone(&self, alone: Alone) {
+    /// Queues an exclusive operation; if the queue is closed, drops it, which unblocks its caller.
+    pub(super) fn push_exclusive(&self, op: ExclusiveOp) {
         let mut state = self.lock();
         if !state.closed {
-            state.waiting.push_back(Waiting::Alone(alone));
+            state.waiting.push_back(QueueEntry::Exclusive(op));
             drop(state);
             self.filled.notify_one();
         }
     }
 
-    /// What to do next, waiting for it; nothing when closed and done.
-    pub(super) fn next(&self) -> Option<Work> {
+    /// Waits for the next piece of work; `None` when the queue is closed and empty.
+    pub(super) fn next(&self) -> Option<WriterTask> {
         let mut state = self.lock();
         loop {
             match state.waiting.pop_front() {
-                Some(Waiting::Alone(alone)) => return Some(Work::Alone(alone)),
-                Some(Waiting::Write(first)) => {
+                Some(QueueEntry::Exclusive(op)) => return Some(WriterTask::Exclusive(op)),
+                Some(QueueEntry::Write(first)) => {
                     let group = take_group(&mut state, first);
                     drop(state);
                     self.emptied.notify_all();
-                    return Some(Work::Group(group));
+                    return Some(WriterTask::Group(group));
                 }
                 None if state.closed => return None,
                 None => {
@@ -164,20 +166,20 @@ impl Queue {
         }
     }
 
-    /// Takes nothing more in. What is waiting is still done.
+    /// Closes the queue. What is queued is still carried out.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();
         self.emptied.notify_all();
     }
 
-    /// Fails everything that waits: the writer is gone.
-    pub(super) fn abandon(&self) {
+    /// Fails everything that is queued: the writer is gone.
+    pub(super) fn fail_all(&self) {
         self.close();
         let waiting = std::mem::take(&mut self.lock().waiting);
         for waiting in waiting {
-            if let Waiting::Write(write) = waiting {
-                write.end(Err(StoreError::Closed));
+            if let QueueEntry::Write(write) = waiting {
+                write.complete(Err(StoreError::Closed));
             }
         }
     }
@@ -192,9 +194,9 @@ fn take_group(state: &mut State, first: Write) -> Vec<Write> {
     let mut facts = weight(&first);
     let mut group = vec![first];
     while facts < GROUP_FACTS_MAX
-        && let Some(Waiting::Write(write)) = state
+        && let Some(QueueEntry::Write(write)) = state
             .waiting
-            .pop_front_if(|waiting| matches!(waiting, Waiting::Write(_)))
+            .pop_front_if(|waiting| matches!(waiting, QueueEntry::Write(_)))
     {
         facts += weight(&write);
         group.push(write);
@@ -203,7 +205,7 @@ fn take_group(state: &mut State, first: Write) -> Vec<Write> {
     group
 }
 
-/// A fence or a renewal has no facts, but must not be free of charge either.
+/// A fence or a renewal has no facts, but must still take room in the queue.
 fn weight(write: &Write) -> usize {
     write.facts().len().max(1)
 }

@@ -1,7 +1,6 @@
-//! Reading, on connections that cannot write.
+//! Reads, on read-only connections.
 //!
-//! Each read is one short snapshot. In this mode of SQLite readers and the writer
-//! do not wait for each other.
+//! Each read is one short snapshot. In WAL mode readers and the writer do not block each other.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,15 +12,15 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use rusqlite::{Connection, Rows, params};
 
-use super::rows::{self, INSTANCES, SPANS, Source, bits, lift};
-use super::specs::Shared;
+use super::rows::{self, INSTANCES, SPANS, Source, to_store_error, unsigned};
+use super::specs::SpecCache;
 use super::{library, runs, schema};
 use crate::StoreError;
-use crate::draft::{Ids, halves};
+use crate::change_set::{Ids, split_by_sign};
 use crate::limits::READERS_IDLE_MAX;
-use crate::view::{self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, key};
+use crate::view::{self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, sql_id};
 
-/// Read connections, lent one at a time.
+/// Pool of read connections.
 pub(super) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
@@ -35,13 +34,13 @@ impl Readers {
         }
     }
 
-    /// Closes every connection that nobody uses.
+    /// Closes every idle connection.
     pub(super) fn close(&self) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.clear();
     }
 
-    /// Runs `work` on a snapshot. A connection that has failed is not lent again.
+    /// Runs `work` on a snapshot. A connection that has failed is not reused.
     pub(super) fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
@@ -52,7 +51,7 @@ impl Readers {
             Some(db) => db,
             None => schema::reader(&self.path)?,
         };
-        let failed = |error| lift(&self.path, error);
+        let failed = |error| to_store_error(&self.path, error);
         let snapshot = db.transaction().map_err(failed)?;
         schema::check(&snapshot, &self.path)?;
         let value = work(&snapshot).map_err(failed)?;
@@ -65,7 +64,7 @@ impl Readers {
     }
 }
 
-/// What a leader has to know, if `epoch` is still in force.
+/// Restores the ledger of a new leader, if `epoch` is still in force.
 pub(super) fn ledger(
     db: &Connection,
     epoch: Epoch,
@@ -74,7 +73,7 @@ pub(super) fn ledger(
         return Ok(None);
     }
     let lease_time = db.query_row("SELECT lease_time_ms FROM totals", [], |row| {
-        Ok(Millis(bits(row, 0)?))
+        Ok(Millis(unsigned(row, 0)?))
     })?;
     let (runs, ended_runs, last_run) = runs::all(db)?;
     let restored = Ledger::restore(Parts {
@@ -89,23 +88,25 @@ pub(super) fn ledger(
         last_run,
         ..Parts::default()
     });
-    let admitted = restored.map_err(Broken::Ledger).and_then(|mut ledger| {
-        let mut shared = Shared::default();
-        for source in [SPANS, INSTANCES] {
-            admit(db, &source, &mut shared, &mut ledger)?;
-        }
-        ledger.settle();
-        Ok(ledger)
-    });
+    let admitted = restored
+        .map_err(RestoreError::Ledger)
+        .and_then(|mut ledger| {
+            let mut cache = SpecCache::default();
+            for source in [SPANS, INSTANCES] {
+                admit_table(db, &source, &mut cache, &mut ledger)?;
+            }
+            ledger.settle();
+            Ok(ledger)
+        });
     match admitted {
         Ok(ledger) => Ok(Some(Ok(ledger))),
-        Err(Broken::Ledger(error)) => Ok(Some(Err(StoreError::Corrupt(error.to_string())))),
-        Err(Broken::Database(error)) => Err(error),
+        Err(RestoreError::Ledger(error)) => Ok(Some(Err(StoreError::Corrupt(error.to_string())))),
+        Err(RestoreError::Database(error)) => Err(error),
     }
 }
 
-/// How many of a range are in which state. Spans do not overlap, so beside those that end
-/// within it there is at most one more.
+/// Counts a range of instances by state. Spans do not overlap, so besides those that end within the
+/// range at most one more overlaps it.
 pub(super) fn tally(
     db: &Connection,
     first: InstanceId,
@@ -119,43 +120,43 @@ pub(super) fn tally(
          (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) WHERE first <= ?2",
     ];
     let mut tally = BTreeMap::new();
-    for (first, last) in halves(first, last) {
+    for (first, last) in split_by_sign(first, last) {
         for sql in WITHIN {
             let mut counted = db.prepare_cached(sql)?;
-            let mut found = counted.query([key(first), key(last)])?;
+            let mut found = counted.query([sql_id(first), sql_id(last)])?;
             while let Some(row) = found.next()? {
-                *tally.entry(rows::state(row, 0)?).or_default() += bits(row, 1)?;
+                *tally.entry(rows::state(row, 0)?).or_default() += unsigned(row, 1)?;
             }
         }
     }
     Ok(tally)
 }
 
-/// Why a ledger cannot be put together.
-enum Broken {
+/// Reason why a ledger cannot be restored.
+enum RestoreError {
     Database(rusqlite::Error),
     Ledger(LedgerError),
 }
 
-impl From<rusqlite::Error> for Broken {
+impl From<rusqlite::Error> for RestoreError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<LedgerError> for Broken {
+impl From<LedgerError> for RestoreError {
     fn from(error: LedgerError) -> Self {
         Self::Ledger(error)
     }
 }
 
-/// Takes in everything of one table that has not ended.
-fn admit(
+/// Adds every row of one table that has not ended.
+fn admit_table(
     db: &Connection,
     source: &Source,
-    shared: &mut Shared,
+    cache: &mut SpecCache,
     ledger: &mut Ledger,
-) -> Result<(), Broken> {
+) -> Result<(), RestoreError> {
     for state in states(db, source)? {
         if state.is_terminal() {
             continue;
@@ -163,7 +164,7 @@ fn admit(
         let mut living = db.prepare(source.beyond)?;
         let mut found = living.query(params![state.word(), i64::MIN])?;
         while let Some(row) = found.next()? {
-            let record = (source.record)(row, shared)?;
+            let record = (source.record)(row, cache)?;
             let instance = record.instance;
             if source.ranges {
                 ledger.admit_range(Range {
@@ -179,7 +180,8 @@ fn admit(
     Ok(())
 }
 
-/// The states that occur in a table; looked up one by one, since ends are many.
+/// The states that occur in a table; found one by one through the index, because ended rows are
+/// many.
 fn states(db: &Connection, source: &Source) -> Result<Vec<UniversalState>, rusqlite::Error> {
     let mut next = db.prepare(source.states)?;
     let mut states = Vec::new();
@@ -194,7 +196,7 @@ fn states(db: &Connection, source: &Source) -> Result<Vec<UniversalState>, rusql
 fn known(db: &Connection) -> Result<Vec<Ids>, rusqlite::Error> {
     db.prepare("SELECT first, last FROM known ORDER BY first")?
         .query_map([], |row| {
-            Ok((InstanceId(bits(row, 0)?), InstanceId(bits(row, 1)?)))
+            Ok((InstanceId(unsigned(row, 0)?), InstanceId(unsigned(row, 1)?)))
         })?
         .collect()
 }
@@ -205,35 +207,35 @@ fn drained(db: &Connection) -> Result<Vec<WorkerName>, rusqlite::Error> {
         .collect()
 }
 
-/// One page of a view: the first ones of each of its states, merged.
+/// One page of a view: the first records of each of its states, merged.
 pub(super) fn page(db: &Connection, query: &Query) -> Result<Page<Record>, rusqlite::Error> {
-    let mut shared = Shared::default();
+    let mut cache = SpecCache::default();
     let mut scans = Vec::new();
     for state in query.states() {
         for source in [SPANS, INSTANCES] {
-            scans.push(scan(db, query, state, &source, &mut shared)?);
+            scans.push(scan(db, query, state, &source, &mut cache)?);
         }
     }
     Ok(view::merge(scans, query))
 }
 
-/// Walks over those of one state in one table: the rest of the rank that the page before
-/// ended in, then what is beyond it.
+/// Scans one state in one table: first the rest of the rank in which the previous page ended, then
+/// the ranks beyond it.
 fn scan<'a>(
     db: &Connection,
     query: &'a Query,
     state: UniversalState,
     source: &Source,
-    shared: &mut Shared,
+    cache: &mut SpecCache,
 ) -> Result<Scan<'a>, rusqlite::Error> {
     let mut scan = Scan::new(query);
     let word = state.word();
-    let mut walk = |rows: &mut Rows<'_>| {
+    let mut visit_rows = |rows: &mut Rows<'_>| {
         while let Some(row) = rows.next()? {
             let owner = row.get_ref(source.spec + 2)?.as_str()?;
-            let wanted = query.wants(owner, row.get_ref(source.spec + 3)?.as_str()?);
-            let record = || (source.record)(row, shared);
-            if !scan.look(rows::place(row)?, wanted, record)? {
+            let matches = query.matches(owner, row.get_ref(source.spec + 3)?.as_str()?);
+            let record = || (source.record)(row, cache);
+            if !scan.visit(rows::cursor(row)?, matches, record)? {
                 return Ok(false);
             }
         }
@@ -242,17 +244,17 @@ fn scan<'a>(
     let mut more = true;
     if let Some(Cursor(rank, id)) = query.after {
         let mut rest = db.prepare_cached(source.rest)?;
-        more = walk(&mut rest.query(params![word, rank, id])?)?;
+        more = visit_rows(&mut rest.query(params![word, rank, id])?)?;
     }
     if more {
         let rank = query.after.map_or(i64::MIN, |after| after.0);
         let mut beyond = db.prepare_cached(source.beyond)?;
-        walk(&mut beyond.query(params![word, rank])?)?;
+        visit_rows(&mut beyond.query(params![word, rank])?)?;
     }
     Ok(scan)
 }
 
-/// What happened to one instance.
+/// The facts about one instance.
 pub(super) fn timeline(
     db: &Connection,
     id: InstanceId,
@@ -266,15 +268,19 @@ pub(super) fn timeline(
         let submitted = record.submitted.0.cast_signed();
         for sql in [OWN, BEGINNING, LATER] {
             let mut statement = db.prepare_cached(sql)?;
-            let values = params![key(id), after, limit as i64 + 1, submitted];
-            let found = statement.query_map(values, rows::entry)?;
+            let values = params![sql_id(id), after, limit as i64 + 1, submitted];
+            let found = statement.query_map(values, rows::recorded_fact)?;
             for entry in found {
                 entries.push(entry?);
             }
         }
     }
     entries.sort_unstable_by_key(|entry| entry.seq);
-    Ok(Page::cut(entries, limit, |entry: &RecordedFact| entry.seq))
+    Ok(Page::from_lookahead(
+        entries,
+        limit,
+        |entry: &RecordedFact| entry.seq,
+    ))
 }
 
 /// Facts about one instance alone.
@@ -282,12 +288,12 @@ const OWN: &str = "SELECT h.seq, h.at_ms, h.epoch, h.body, s.body FROM history A
     LEFT JOIN spec AS s ON s.id = h.spec WHERE h.instance = ?1 AND h.seq > ?2 AND ?4 IS NOT NULL \
     ORDER BY h.seq LIMIT ?3";
 
-/// The submission of a range that it is one of.
+/// The submission of the range that contains it.
 const BEGINNING: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body FROM wide AS w \
     LEFT JOIN spec AS s ON s.id = w.spec WHERE w.seq = ?4 AND w.seq > ?2 AND w.first IS NOT NULL \
     AND ?1 IS NOT NULL LIMIT ?3";
 
-/// What came to ranges that it was in. A range may go on where signed numbers begin anew.
+/// Later facts about ranges that contain it. A range may continue where signed numbers wrap around.
 const LATER: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, NULL FROM wide AS w \
     WHERE w.first IS NOT NULL AND w.spec IS NULL AND w.seq > max(?2, ?4) \
     AND CASE WHEN w.first <= w.last THEN ?1 BETWEEN w.first AND w.last \
@@ -296,10 +302,10 @@ const LATER: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, NULL FROM wide AS w
 pub(super) fn counts(db: &Connection) -> Result<Counts, rusqlite::Error> {
     let history_bytes = db
         .prepare_cached("SELECT history_bytes FROM totals")?
-        .query_row([], |row| bits(row, 0))?;
+        .query_row([], |row| unsigned(row, 0))?;
     let states = db
         .prepare_cached("SELECT state, instances FROM tally WHERE instances > 0")?
-        .query_map([], |row| Ok((rows::state(row, 0)?, bits(row, 1)?)))?
+        .query_map([], |row| Ok((rows::state(row, 0)?, unsigned(row, 1)?)))?
         .collect::<Result<_, _>>()?;
     Ok(Counts {
         states,

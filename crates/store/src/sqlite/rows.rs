@@ -1,4 +1,4 @@
-//! Between the ledger's words and the columns of the tables.
+//! Conversion between columns and the types of the ledger, and of errors.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -17,13 +17,13 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, ffi};
 
-use super::specs::{self, Shared, SpecId};
-use crate::draft::{self, Story, untried};
-use crate::view::{Cursor, LastEnd, Record, RecordedFact, Seq, key};
+use super::specs::{self, SpecCache, SpecId};
+use crate::change_set::{self, Lifecycle, unleased_instance};
+use crate::view::{Cursor, LastEnd, Record, RecordedFact, Seq, sql_id};
 use crate::{StoreError, body};
 
-/// The columns of an instance, in the order in which [`kept`] reads them, and of its
-/// spec, as [`record`] does.
+/// The columns of an instance, in the order in which [`instance_row`] reads them, then those of its
+/// spec, for [`record`].
 macro_rules! instance {
     ($rest:literal) => {
         concat!(
@@ -37,8 +37,8 @@ macro_rules! instance {
     };
 }
 
-/// The columns of a range, in the order in which [`span`] reads them, and of its spec, as
-/// [`span_record`] does.
+/// The columns of a range, in the order in which [`span`] reads them, then those of its spec, for
+/// [`span_record`].
 macro_rules! span {
     ($rest:literal) => {
         concat!(
@@ -50,19 +50,19 @@ macro_rules! span {
     };
 }
 
-/// Where a table of instances is read, and how a row of it becomes a record.
+/// Statements over a table of instances, and the conversion of its rows to records.
 pub(super) struct Source {
-    /// Those of one state and rank, behind an id.
+    /// Rows of one state and rank, after an id.
     pub(super) rest: &'static str,
-    /// Those of one state behind a rank.
+    /// Rows of one state, after a rank.
     pub(super) beyond: &'static str,
-    /// The next state behind a word.
+    /// The next state word after a word.
     pub(super) states: &'static str,
     /// True if its rows are ranges.
     pub(super) ranges: bool,
-    /// Where the columns of the spec are.
+    /// Index of the first column of the spec.
     pub(super) spec: usize,
-    pub(super) record: fn(&Row<'_>, &mut Shared) -> Result<Record, rusqlite::Error>,
+    pub(super) record: fn(&Row<'_>, &mut SpecCache) -> Result<Record, rusqlite::Error>,
 }
 
 pub(super) const INSTANCES: Source = Source {
@@ -86,20 +86,20 @@ pub(super) const SPANS: Source = Source {
 const ONE: &str = instance!("WHERE i.id = ?1");
 const COVERING: &str = span!("WHERE i.last >= ?1 ORDER BY i.last LIMIT 1");
 
-/// What the database says, in the store's words.
-pub(super) fn lift(path: &Path, error: rusqlite::Error) -> StoreError {
+/// Converts an error of the database.
+pub(super) fn to_store_error(path: &Path, error: rusqlite::Error) -> StoreError {
     let what = format!("{}: {error}", path.display());
     match &error {
         rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
             ErrorCode::DiskFull => StoreError::DiskFull(what),
-            // The index of the log could not grow: on this way, too, the disk is full.
+            // The WAL index could not grow: the disk is full.
             _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::DiskFull(what),
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Busy(what),
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Corrupt(what),
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied => StoreError::ReadOnly(what),
             _ => StoreError::Failed(what),
         },
-        // The schema fixes the types, so another type is damage, not a mistake of ours.
+        // The schema fixes the types, so another type is damage, not a bug.
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::InvalidColumnType(..)
@@ -109,34 +109,34 @@ pub(super) fn lift(path: &Path, error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// The leadership row.
+/// Reads the leadership row.
 pub(super) fn leadership(db: &Connection) -> Result<Leadership, rusqlite::Error> {
     db.prepare_cached("SELECT epoch, renewals FROM leader")?
         .query_row([], |row| {
             Ok(Leadership {
-                epoch: Epoch(bits(row, 0)?),
-                renewals: bits(row, 1)?,
+                epoch: Epoch(unsigned(row, 0)?),
+                renewals: unsigned(row, 1)?,
             })
         })
 }
 
 /// One instance, also one of a range.
 pub(super) fn find(db: &Connection, id: InstanceId) -> Result<Option<Record>, rusqlite::Error> {
-    let mut shared = Shared::default();
+    let mut cache = SpecCache::default();
     let found = db
         .prepare_cached(ONE)?
-        .query_row([key(id)], |row| record(row, &mut shared))
+        .query_row([sql_id(id)], |row| record(row, &mut cache))
         .optional()?;
     if found.is_some() {
         return Ok(found);
     }
     let span = db
         .prepare_cached(COVERING)?
-        .query_row([key(id)], |row| span_record(row, &mut shared))
+        .query_row([sql_id(id)], |row| span_record(row, &mut cache))
         .optional()?;
-    // Ids are in order as signed numbers here.
+    // Ids are ordered as signed numbers here.
     Ok(span
-        .filter(|span| key(span.instance.id) <= key(id))
+        .filter(|span| sql_id(span.instance.id) <= sql_id(id))
         .map(|mut span| {
             span.instance.id = id;
             span.span = None;
@@ -144,55 +144,55 @@ pub(super) fn find(db: &Connection, id: InstanceId) -> Result<Option<Record>, ru
         }))
 }
 
-/// Every condemned life.
+/// Every condemned incarnation.
 pub(super) fn condemned(db: &Connection) -> Result<Vec<Incarnation>, rusqlite::Error> {
     db.prepare_cached("SELECT lineage, life FROM condemned")?
         .query_map([], |row| {
             Ok(Incarnation {
-                lineage: Lineage(bits(row, 0)?),
-                life: Life(bits(row, 1)?),
+                lineage: Lineage(unsigned(row, 0)?),
+                life: Life(unsigned(row, 1)?),
             })
         })?
         .collect()
 }
 
-/// Reads an instance, with its spec.
-fn record(row: &Row<'_>, shared: &mut Shared) -> Result<Record, rusqlite::Error> {
-    let spec = shared.read(row, row.get(2)?, INSTANCES.spec)?;
-    let kept = kept(row, spec)?;
+/// Reads an instance with its spec.
+fn record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite::Error> {
+    let spec = cache.read(row, row.get(2)?, INSTANCES.spec)?;
+    let row = instance_row(row, spec)?;
     Ok(Record {
-        instance: kept.instance,
+        instance: row.instance,
         span: None,
-        submitted_at: kept.story.submitted_at,
-        submitted: kept.story.submitted,
-        changed_at: kept.story.changed_at,
-        changed: kept.story.changed,
-        last: kept.last,
+        submitted_at: row.lifecycle.submitted_at,
+        submitted: row.lifecycle.submitted,
+        changed_at: row.lifecycle.changed_at,
+        changed: row.lifecycle.changed,
+        last: row.last,
     })
 }
 
-/// Reads a range, with its spec.
-fn span_record(row: &Row<'_>, shared: &mut Shared) -> Result<Record, rusqlite::Error> {
-    let spec = shared.read(row, row.get(2)?, SPANS.spec)?;
+/// Reads a range with its spec.
+fn span_record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite::Error> {
+    let spec = cache.read(row, row.get(2)?, SPANS.spec)?;
     let span = span(row)?;
     Ok(Record {
-        instance: untried(span.first, spec, span.state),
+        instance: unleased_instance(span.first, spec, span.state),
         span: (span.first != span.last).then_some(span.last),
-        submitted_at: span.story.submitted_at,
-        submitted: span.story.submitted,
-        changed_at: span.story.changed_at,
-        changed: span.story.changed,
+        submitted_at: span.lifecycle.submitted_at,
+        submitted: span.lifecycle.submitted,
+        changed_at: span.lifecycle.changed_at,
+        changed: span.lifecycle.changed,
         last: None,
     })
 }
 
-/// Reads an instance as it is kept; its spec is given.
-pub(super) fn kept(
+/// Reads an instance; `spec` becomes its spec.
+pub(super) fn instance_row(
     row: &Row<'_>,
     spec: Arc<InstanceSpec>,
-) -> Result<draft::Row<SpecId>, rusqlite::Error> {
-    let id = InstanceId(bits(row, 0)?);
-    Ok(draft::Row {
+) -> Result<change_set::Row<SpecId>, rusqlite::Error> {
+    let id = InstanceId(unsigned(row, 0)?);
+    Ok(change_set::Row {
         instance: Instance {
             id,
             spec,
@@ -204,7 +204,7 @@ pub(super) fn kept(
             stop_requested: row.get(10)?,
             next_attempt: json::<Again>(row, 19)?.map(Box::new),
         },
-        story: story(row)?,
+        lifecycle: lifecycle(row)?,
         last: last_end(row, id)?,
         leased_at: row
             .get::<_, Option<i64>>(21)?
@@ -212,40 +212,40 @@ pub(super) fn kept(
     })
 }
 
-/// Reads a range as it is kept.
-pub(super) fn span(row: &Row<'_>) -> Result<draft::Span<SpecId>, rusqlite::Error> {
+/// Reads a range.
+pub(super) fn span(row: &Row<'_>) -> Result<change_set::Span<SpecId>, rusqlite::Error> {
     let state = state(row, 1)?;
     if !matches!(state, UniversalState::Queued | UniversalState::Halted) {
-        return Err(damaged(1, format!("a range is {state}")));
+        return Err(corrupt_column(1, format!("a range cannot be {state}")));
     }
-    Ok(draft::Span {
-        first: InstanceId(bits(row, 7)?),
-        last: InstanceId(bits(row, 0)?),
+    Ok(change_set::Span {
+        first: InstanceId(unsigned(row, 7)?),
+        last: InstanceId(unsigned(row, 0)?),
         state,
-        story: story(row)?,
+        lifecycle: lifecycle(row)?,
     })
 }
 
-/// The place of an instance or a range in its view.
-pub(super) fn place(row: &Row<'_>) -> Result<Cursor, rusqlite::Error> {
-    let (last, changed) = (InstanceId(bits(row, 0)?), Seq(bits(row, 6)?));
-    Ok(Cursor::of(state(row, 1)?, changed, last))
+/// The position of an instance or a range in its view.
+pub(super) fn cursor(row: &Row<'_>) -> Result<Cursor, rusqlite::Error> {
+    let (last, changed) = (InstanceId(unsigned(row, 0)?), Seq(unsigned(row, 6)?));
+    Ok(Cursor::new(state(row, 1)?, changed, last))
 }
 
-fn story(row: &Row<'_>) -> Result<Story<SpecId>, rusqlite::Error> {
-    Ok(Story {
+fn lifecycle(row: &Row<'_>) -> Result<Lifecycle<SpecId>, rusqlite::Error> {
+    Ok(Lifecycle {
         spec: row.get(2)?,
-        submitted_at: Wall(bits(row, 3)?),
-        submitted: Seq(bits(row, 4)?),
-        changed_at: Wall(bits(row, 5)?),
-        changed: Seq(bits(row, 6)?),
+        submitted_at: Wall(unsigned(row, 3)?),
+        submitted: Seq(unsigned(row, 4)?),
+        changed_at: Wall(unsigned(row, 5)?),
+        changed: Seq(unsigned(row, 6)?),
     })
 }
 
-/// How the last attempt ended, as it stands in its column.
+/// The JSON in the column `last_end`.
 type End = (AttemptNo, Epoch, WorkerName, AttemptEnd, Option<Ran>);
 
-/// What is kept of how the last attempt ended. `runs` counts by the fourth of them.
+/// Encodes the end of the last attempt. `runs` groups by its fourth element.
 pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
     let LeaseId { attempt, epoch } = last.lease;
     to_json(&(attempt.number, epoch, &last.worker, last.end, last.ran))
@@ -264,7 +264,7 @@ fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, rusq
     }))
 }
 
-/// JSON for a column.
+/// Encodes a value as JSON.
 pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, rusqlite::Error> {
     serde_json::to_string(value)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
@@ -275,7 +275,7 @@ fn json<T: serde::de::DeserializeOwned>(
     column: usize,
 ) -> Result<Option<T>, rusqlite::Error> {
     let text = row.get_ref(column)?.as_str_or_null()?;
-    text.map(|text| serde_json::from_str(text).map_err(|error| damaged(column, error)))
+    text.map(|text| serde_json::from_str(text).map_err(|error| corrupt_column(column, error)))
         .transpose()
 }
 
@@ -289,55 +289,56 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite:
                 instance,
                 number: AttemptNo(number),
             },
-            epoch: Epoch(bits(row, 12)?),
+            epoch: Epoch(unsigned(row, 12)?),
         },
         confirmed: row.get(13)?,
         holder: Holder {
             worker: WorkerName::new(row.get_ref(14)?.as_str()?),
             incarnation: Incarnation {
-                lineage: Lineage(bits(row, 15)?),
-                life: Life(bits(row, 16)?),
+                lineage: Lineage(unsigned(row, 15)?),
+                life: Life(unsigned(row, 16)?),
             },
-            host: HostId(bits(row, 17)?),
-            boot: BootId(bits(row, 18)?),
+            host: HostId(unsigned(row, 17)?),
+            boot: BootId(unsigned(row, 18)?),
         },
     }))
 }
 
 /// Reads `seq, at_ms, epoch, body` of a fact, and the body of its spec.
-pub(super) fn entry(row: &Row<'_>) -> Result<RecordedFact, rusqlite::Error> {
+pub(super) fn recorded_fact(row: &Row<'_>) -> Result<RecordedFact, rusqlite::Error> {
     let spec = row.get_ref(4)?.as_str_or_null()?;
     let spec = spec.map(|spec| specs::parse(spec, 4)).transpose()?;
-    let fact = body::read(row.get_ref(3)?.as_str()?, spec).map_err(|error| damaged(3, error))?;
+    let fact =
+        body::read(row.get_ref(3)?.as_str()?, spec).map_err(|error| corrupt_column(3, error))?;
     Ok(RecordedFact {
-        seq: Seq(bits(row, 0)?),
-        at: Wall(bits(row, 1)?),
-        epoch: Epoch(bits(row, 2)?),
+        seq: Seq(unsigned(row, 0)?),
+        at: Wall(unsigned(row, 1)?),
+        epoch: Epoch(unsigned(row, 2)?),
         fact,
     })
 }
 
-/// Reads a state's word.
+/// Reads a state word.
 pub(super) fn state(row: &Row<'_>, column: usize) -> Result<UniversalState, rusqlite::Error> {
     state_of(row.get_ref(column)?.as_str()?, column)
 }
 
-/// The state that a word of this column means.
+/// Parses a state word of this column.
 pub(super) fn state_of(word: &str, column: usize) -> Result<UniversalState, rusqlite::Error> {
     UniversalState::ALL
         .iter()
         .copied()
         .find(|state| state.word() == word)
-        .ok_or_else(|| damaged(column, format!("no state is called {word}")))
+        .ok_or_else(|| corrupt_column(column, format!("`{word}` is not a state")))
 }
 
-/// A number of 64 bits without a sign.
-pub(super) fn bits(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
+/// Reads an unsigned 64-bit number, which is stored as the signed one with the same bits.
+pub(super) fn unsigned(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
     row.get::<_, i64>(column).map(i64::cast_unsigned)
 }
 
-/// A column that cannot be right.
-pub(super) fn damaged(column: usize, error: impl Display) -> rusqlite::Error {
+/// An error for a column with invalid content.
+pub(super) fn corrupt_column(column: usize, error: impl Display) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(
         column,
         rusqlite::types::Type::Text,

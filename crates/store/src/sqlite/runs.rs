@@ -1,4 +1,4 @@
-//! Runs as rows.
+//! Rows of runs.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use baton_model::workflow::{Carried, Halt, HaltCause, ItemEnd, Plan};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
-use super::rows::{self, bits, damaged, to_json};
+use super::rows::{self, corrupt_column, to_json, unsigned};
 use super::specs::SpecId;
-use crate::draft::{Draft, RunChange};
+use crate::change_set::{ChangeSet, RunChange};
 use crate::limits::RUN_ERRORS_MAX;
 use crate::view::{
-    ErrorCount, ItemQuery, ItemRecord, Page, RunQuery, RunRecord, failed_by_itself, key, page_limit,
+    ErrorCount, ItemQuery, ItemRecord, Page, RunQuery, RunRecord, failed_without_halt, page_limit,
+    sql_id,
 };
 
 /// A statement whose columns [`record`] reads.
@@ -29,7 +30,7 @@ macro_rules! run {
     };
 }
 
-/// Items of a run behind a place, up to a task.
+/// Items of a run after a position, up to a task.
 macro_rules! item {
     ($from:literal, $which:literal) => {
         concat!(
@@ -42,9 +43,12 @@ macro_rules! item {
     };
 }
 
-/// Writes what a draft has changed about runs.
-pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
-    let runs = draft.runs();
+/// Writes the runs' part of a change set.
+pub(super) fn write(
+    db: &Connection,
+    change_set: &ChangeSet<SpecId>,
+) -> Result<(), rusqlite::Error> {
+    let runs = change_set.runs();
     for change in runs.changes() {
         write_change(db, change)?;
     }
@@ -56,7 +60,7 @@ pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqli
     )?;
     let mut last = RunId(0);
     for (head, changed) in runs.heads() {
-        let (how, cause) = head.halting.unzip();
+        let (halt, cause) = head.halting.unzip();
         put.execute(params![
             head.id.0.cast_signed(),
             head.name,
@@ -64,7 +68,7 @@ pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqli
             head.state.word(),
             head.generation.0,
             head.plan.0,
-            how.map(|it| to_json(&it)).transpose()?,
+            halt.map(|it| to_json(&it)).transpose()?,
             cause.map(|it| to_json(&it)).transpose()?,
             head.submitted.0.cast_signed(),
             head.begun.0.cast_signed(),
@@ -81,7 +85,7 @@ pub(super) fn write(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqli
 
 fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Error> {
     match change {
-        RunChange::Plan {
+        RunChange::PlanPart {
             run,
             generation,
             part,
@@ -97,7 +101,7 @@ fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Err
                 to_json(plan)?
             ])?;
         }
-        RunChange::Ended {
+        RunChange::ItemEnded {
             part,
             plan,
             instance,
@@ -114,12 +118,12 @@ fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Err
                 part.task,
                 part.item,
                 part.generation.0,
-                word(*end),
-                key(*instance),
+                end_word(*end),
+                sql_id(*instance),
                 outputs.as_deref(),
             ])?;
         }
-        RunChange::Again { run, plan, again } => {
+        RunChange::Invalidate { run, plan, rerun } => {
             let run = run.0.cast_signed();
             db.prepare_cached("DELETE FROM item WHERE run = ?1 AND plan = ?2 AND end <> 'done'")?
                 .execute(params![run, plan.0])?;
@@ -127,21 +131,21 @@ fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Err
                 "DELETE FROM item WHERE run = ?1 AND plan = ?2 AND task = ?3 \
                  AND item BETWEEN ?4 AND ?5",
             )?;
-            for span in again {
+            for span in rerun {
                 forget.execute(params![run, plan.0, span.task, span.first, span.last])?;
             }
         }
-        RunChange::Moved {
+        RunChange::CarryOver {
             run,
             from,
             to,
             carried,
-        } => carry(db, *run, *from, *to, carried)?,
+        } => carry_over(db, *run, *from, *to, carried)?,
     }
     Ok(())
 }
 
-fn carry(
+fn carry_over(
     db: &Connection,
     run: RunId,
     from: Generation,
@@ -166,11 +170,11 @@ fn carry(
 }
 
 pub(super) fn head(db: &Connection, run: RunId) -> Result<Option<RunHead>, rusqlite::Error> {
-    Ok(one(db, run)?.map(|record| record.head))
+    Ok(find(db, run)?.map(|record| record.head))
 }
 
 /// One run.
-pub(super) fn one(db: &Connection, run: RunId) -> Result<Option<RunRecord>, rusqlite::Error> {
+pub(super) fn find(db: &Connection, run: RunId) -> Result<Option<RunRecord>, rusqlite::Error> {
     db.prepare_cached(run!("WHERE id = ?1"))?
         .query_row([run.0.cast_signed()], record)
         .optional()
@@ -182,11 +186,11 @@ pub(super) fn page(
     query: &RunQuery,
 ) -> Result<Page<RunRecord, RunId>, rusqlite::Error> {
     let limit = page_limit(query.limit);
-    // Ids are kept signed, and none is that high.
+    // Ids are stored signed, and none is that high.
     let before = query.before.map(|it| i64::try_from(it.0));
     let before = before.map_or(i64::MAX, |it| it.unwrap_or(i64::MAX));
-    // Each of them ends at the limit; where a filter passes few, it looks at every run, or at
-    // every one in the state, of which there are thousands.
+    // Each statement stops at the limit; with a filter that few runs match it scans all runs, or
+    // all in that state, which are thousands.
     let mut statement = db.prepare_cached(match query.state {
         None => run!(
             "WHERE id < ?1 AND owner = coalesce(?3, owner) \
@@ -206,11 +210,13 @@ pub(super) fn page(
     ];
     let found = statement.query_map(values, record)?;
     let found = found.collect::<Result<Vec<_>, _>>()?;
-    Ok(Page::cut(found, limit, |it: &RunRecord| it.head.id))
+    Ok(Page::from_lookahead(found, limit, |it: &RunRecord| {
+        it.head.id
+    }))
 }
 
-/// A run with its plan and what has ended of it.
-pub(super) fn kept(db: &Connection, run: RunId) -> Result<Option<StoredRun>, rusqlite::Error> {
+/// A run with its plan and its ended items.
+pub(super) fn stored(db: &Connection, run: RunId) -> Result<Option<StoredRun>, rusqlite::Error> {
     let Some(head) = head(db, run)? else {
         return Ok(None);
     };
@@ -219,7 +225,7 @@ pub(super) fn kept(db: &Connection, run: RunId) -> Result<Option<StoredRun>, rus
     Ok(Some(StoredRun { head, plan, ended }))
 }
 
-/// The plan of a run that is in force, put together from its parts.
+/// The plan in force of a run, assembled from its parts.
 pub(super) fn plan(db: &Connection, head: &RunHead) -> Result<Arc<Plan>, rusqlite::Error> {
     let mut parts = db
         .prepare_cached("SELECT body FROM plan WHERE run = ?1 AND generation = ?2 ORDER BY part")?;
@@ -237,7 +243,7 @@ pub(super) fn plan(db: &Connection, head: &RunHead) -> Result<Arc<Plan>, rusqlit
     }
     whole
         .map(Arc::new)
-        .ok_or_else(|| damaged(0, format!("run {} has no plan", head.id)))
+        .ok_or_else(|| corrupt_column(0, format!("run {} has no plan", head.id)))
 }
 
 fn ended(db: &Connection, head: &RunHead) -> Result<Vec<ItemResult>, rusqlite::Error> {
@@ -257,7 +263,7 @@ fn ended(db: &Connection, head: &RunHead) -> Result<Vec<ItemResult>, rusqlite::E
     .collect()
 }
 
-/// What a leader has to know: runs that are not over, the heads of the others, and the last id.
+/// The runs of a new leader's ledger: live ones, heads of ended ones, and the highest id.
 pub(super) fn all(
     db: &Connection,
 ) -> Result<(Vec<StoredRun>, Vec<RunHead>, RunId), rusqlite::Error> {
@@ -268,27 +274,27 @@ pub(super) fn all(
         let head = found?.head;
         if head.state.is_terminal() {
             ended.push(head);
-        } else if let Some(run) = kept(db, head.id)? {
+        } else if let Some(run) = stored(db, head.id)? {
             live.push(run);
         }
     }
     Ok((live, ended, last(db)?))
 }
 
-/// The last run that there ever was.
+/// The highest run id ever used.
 pub(super) fn last(db: &Connection) -> Result<RunId, rusqlite::Error> {
     db.prepare_cached("SELECT last_run FROM totals")?
-        .query_row([], |row| Ok(RunId(bits(row, 0)?)))
+        .query_row([], |row| Ok(RunId(unsigned(row, 0)?)))
 }
 
-/// Items of a run that have ended, by task and item.
+/// Ended items of a run, by task and item.
 pub(super) fn items(
     db: &Connection,
     query: &ItemQuery,
 ) -> Result<Page<ItemRecord, (u32, u32)>, rusqlite::Error> {
     let limit = page_limit(query.limit);
     let Some(head) = head(db, query.run)? else {
-        return Page::fill([], limit, place);
+        return Page::fill([], limit, item_cursor);
     };
     let after = query
         .after
@@ -296,7 +302,7 @@ pub(super) fn items(
     let first = query.task.map_or((-1, -1), |task| (i64::from(task), -1));
     let (task, item) = after.max(first);
     let mut statement = db.prepare_cached(match query.end {
-        // Most are DONE; the others have an index, which must be asked for in its own words.
+        // Most items are DONE; the others have a partial index, whose condition must be repeated.
         Some(ItemEnd::Failed | ItemEnd::Halted) => {
             item!(
                 "item INDEXED BY item_not_done",
@@ -311,11 +317,11 @@ pub(super) fn items(
         task,
         item,
         query.task.unwrap_or(u32::MAX),
-        query.end.map(word),
+        query.end.map(end_word),
         limit as i64 + 1
     ];
     let found = statement.query_map(values, |row| {
-        let instance = InstanceId(bits(row, 4)?);
+        let instance = InstanceId(unsigned(row, 4)?);
         Ok(ItemRecord {
             task: row.get(0)?,
             item: row.get(1)?,
@@ -326,23 +332,24 @@ pub(super) fn items(
             record: rows::find(db, instance)?,
         })
     })?;
-    Page::fill(found, limit, place)
+    Page::fill(found, limit, item_cursor)
 }
 
-/// What has failed of a run, or was stopped, by task and kind of end, the most frequent first.
+/// Failed or halted items of a run, grouped by task and kind of end, the most frequent first.
 pub(super) fn errors(db: &Connection, run: RunId) -> Result<Vec<ErrorCount>, rusqlite::Error> {
     let Some(head) = head(db, run)? else {
         return Ok(Vec::new());
     };
-    let also = match failed_by_itself(&head) {
-        true => ItemEnd::Halted,
-        false => ItemEnd::Failed,
+    let also = if failed_without_halt(&head) {
+        ItemEnd::Halted
+    } else {
+        ItemEnd::Failed
     };
     let values = params![
         run.0.cast_signed(),
         head.plan.0,
-        word(ItemEnd::Failed),
-        word(also),
+        end_word(ItemEnd::Failed),
+        end_word(also),
         RUN_ERRORS_MAX as i64
     ];
     db.prepare_cached(
@@ -358,33 +365,33 @@ pub(super) fn errors(db: &Connection, run: RunId) -> Result<Vec<ErrorCount>, rus
             task: row.get(0)?,
             item: end_of(row.get_ref(4)?.as_str()?, 4)?,
             end: end.map(|text| from_json(text, 1)).transpose()?,
-            count: bits(row, 2)?,
-            example: InstanceId(bits(row, 3)?),
+            count: unsigned(row, 2)?,
+            example: InstanceId(unsigned(row, 3)?),
         })
     })?
     .collect()
 }
 
-fn place(record: &ItemRecord) -> (u32, u32) {
+fn item_cursor(record: &ItemRecord) -> (u32, u32) {
     (record.task, record.item)
 }
 
 fn record(row: &Row<'_>) -> Result<RunRecord, rusqlite::Error> {
-    let how: Option<Halt> = optional(row, 6)?;
+    let halt: Option<Halt> = optional(row, 6)?;
     let cause: Option<HaltCause> = optional(row, 7)?;
     Ok(RunRecord {
         head: RunHead {
-            id: RunId(bits(row, 0)?),
+            id: RunId(unsigned(row, 0)?),
             name: row.get(1)?,
             owner: row.get(2)?,
             state: rows::state(row, 3)?,
             generation: Generation(row.get(4)?),
             plan: Generation(row.get(5)?),
-            halting: how.zip(cause),
-            submitted: Wall(bits(row, 8)?),
-            begun: Wall(bits(row, 9)?),
+            halting: halt.zip(cause),
+            submitted: Wall(unsigned(row, 8)?),
+            begun: Wall(unsigned(row, 9)?),
         },
-        changed_at: Wall(bits(row, 10)?),
+        changed_at: Wall(unsigned(row, 10)?),
     })
 }
 
@@ -397,10 +404,10 @@ fn optional<T: DeserializeOwned>(
 }
 
 fn from_json<T: DeserializeOwned>(text: &str, column: usize) -> Result<T, rusqlite::Error> {
-    serde_json::from_str(text).map_err(|error| damaged(column, error))
+    serde_json::from_str(text).map_err(|error| corrupt_column(column, error))
 }
 
-const fn word(end: ItemEnd) -> &'static str {
+const fn end_word(end: ItemEnd) -> &'static str {
     match end {
         ItemEnd::Done => "done",
         ItemEnd::Failed => "failed",
@@ -413,6 +420,11 @@ fn end_of(word: &str, column: usize) -> Result<ItemEnd, rusqlite::Error> {
         "done" => ItemEnd::Done,
         "failed" => ItemEnd::Failed,
         "halted" => ItemEnd::Halted,
-        other => return Err(damaged(column, format!("{other} is no end of an item"))),
+        other => {
+            return Err(corrupt_column(
+                column,
+                format!("`{other}` is not an end of an item"),
+            ));
+        }
     })
 }

@@ -1,10 +1,9 @@
-//! The file's settings and its schema, version by version.
+//! Settings of the database file, and schema migrations.
 //!
-//! A released version is never edited: a change is a new file behind the last. Each
-//! runs in a transaction of its own and is recorded in it, so an upgrade that was
-//! killed goes on where it stopped. What this Baton does not know, it does not
-//! touch. A new kind of fact needs a new version too, even if no table changes:
-//! an older Baton could not read the history.
+//! A released migration is never edited: a change is a new file after the last. Each migration runs
+//! in a transaction of its own, which also records the version, so an upgrade that was killed
+//! continues where it stopped. A file with a newer version is left unchanged. A new kind of fact
+//! needs a new version, too, even if no table changes: an older Baton could not read the history.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -15,11 +14,11 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 
-use super::rows::lift;
+use super::rows::to_store_error;
 use crate::StoreError;
-use crate::limits::{BUSY_TIMEOUT_MS, LOG_BYTES_KEPT};
+use crate::limits::{BUSY_TIMEOUT_MS, WAL_BYTES_KEPT};
 
-/// Step `n` leads from version `n` to version `n + 1`.
+/// Step `n` migrates from version `n` to version `n + 1`.
 const MIGRATIONS: &[&str] = &[
     include_str!("v1.sql"),
     include_str!("v2.sql"),
@@ -32,7 +31,7 @@ pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 /// Marks the file as Baton's: "Batn".
 const APPLICATION_ID: i64 = 0x4261_746e;
 
-/// Makes the file if it is missing, and brings it up to date.
+/// Creates the file if it is missing, and migrates it.
 pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     create(path)?;
     let mut db = plain(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -40,9 +39,9 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     if found == VERSION {
         return Ok(());
     }
-    let failed = |error| lift(path, error);
+    let failed = |error| to_store_error(path, error);
     if found == 0 {
-        // Only an empty file takes this setting, and only before the log is on.
+        // Only an empty file accepts this setting, and only before WAL mode is on.
         db.pragma_update(None, "auto_vacuum", "INCREMENTAL")
             .map_err(failed)?;
     }
@@ -56,22 +55,22 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
 /// A connection that may write; there is one for each store.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let db = plain(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    configure(&db).map_err(|error| lift(path, error))?;
+    configure(&db).map_err(|error| to_store_error(path, error))?;
     Ok(db)
 }
 
-/// A connection that only reads.
+/// A read-only connection.
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     plain(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
 }
 
-/// Refuses a file that has another schema than this Baton writes. Asked in every
-/// transaction: a newer Baton may have moved on the file while this one was running.
+/// Refuses a file whose schema is not the one that this Baton writes. Checked in every transaction:
+/// a newer Baton may have migrated the file while this one was running.
 pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
     let found: u32 = db
         .prepare_cached("PRAGMA user_version")
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(|error| lift(path, error))?;
+        .map_err(|error| to_store_error(path, error))?;
     if found == VERSION {
         return Ok(());
     }
@@ -82,11 +81,11 @@ pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Makes an empty file, readable for nobody else: commands and environments may be
-/// secret. The log beside it takes over its permissions.
+/// Creates an empty file with mode 0600: commands and environments may be secret. SQLite gives the
+/// WAL the same permissions.
 ///
-/// An old file is not opened here, only asked about: closing any descriptor of it
-/// would drop the locks that other connections of this process hold on it.
+/// An existing file is not opened here, only checked: closing any descriptor of it would drop the
+/// locks that other connections of this process hold on it.
 fn create(path: &Path) -> Result<(), StoreError> {
     let make = || {
         if fs::exists(path)? {
@@ -128,7 +127,7 @@ fn plain(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
         db.pragma_update(None, "temp_store", "MEMORY")?;
         Ok(db)
     };
-    open().map_err(|error| lift(path, error))
+    open().map_err(|error| to_store_error(path, error))
 }
 
 fn configure(db: &Connection) -> Result<(), rusqlite::Error> {
@@ -136,14 +135,14 @@ fn configure(db: &Connection) -> Result<(), rusqlite::Error> {
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", "ON")?;
     db.pragma_update(None, "cache_size", -32_768)?;
-    db.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT.cast_signed())?;
-    // The writer moves the log itself, after it has told the fates.
+    db.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT.cast_signed())?;
+    // The writer checkpoints the WAL itself, after it has reported the outcomes.
     db.pragma_update(None, "wal_autocheckpoint", 0)
 }
 
 /// The version of the file; 0 if it is empty.
 fn version(db: &Connection, path: &Path) -> Result<u32, StoreError> {
-    let failed = |error| lift(path, error);
+    let failed = |error| to_store_error(path, error);
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let found = number("user_version").map_err(failed)?;
     let application = number("application_id").map_err(failed)?;
@@ -169,9 +168,9 @@ fn version(db: &Connection, path: &Path) -> Result<u32, StoreError> {
     Ok(found)
 }
 
-/// Takes one step, unless it was taken before, perhaps by another process just now.
+/// Runs one step, unless the file already has that version, perhaps by another process just now.
 fn migrate(db: &mut Connection, path: &Path, step: &str, target: u32) -> Result<(), StoreError> {
-    let failed = |error| lift(path, error);
+    let failed = |error| to_store_error(path, error);
     let tx = db
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;

@@ -1,8 +1,8 @@
-//! Specs on their way into and out of the file.
+//! Writing and reading specs.
 //!
-//! A spec is kept once for all instances that came with an equal one not long ago:
-//! [`Written`] remembers what was written. Twice would be a waste, not a mistake. Who
-//! reads many instances reads each spec once: [`Shared`].
+//! Instances with equal specs share one row if they were submitted within the reach of
+//! [`SpecWriter`]'s cache. A duplicate row costs space but is not an error. A reader of many
+//! instances parses each spec once: [`SpecCache`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,30 +10,29 @@ use std::sync::Arc;
 use baton_model::spec::InstanceSpec;
 use rusqlite::{Connection, Row, params};
 
-use super::rows::damaged;
-use crate::limits::{CLAIMS_REMEMBERED_MAX, SPEC_REMEMBERED_BYTES_MAX, SPECS_REMEMBERED_MAX};
+use super::rows::corrupt_column;
+use crate::limits::{CLAIMS_CACHED_MAX, SPEC_CACHED_BYTES_MAX, SPECS_CACHED_MAX};
 use crate::usage::Claim;
 use crate::view::Seq;
 use crate::{StoreError, body};
 
-/// What a spec is known by: the number of the fact that brought it, so that no two ever
-/// have the same.
+/// Id of a spec: the number of the fact that carried it, so that it is unique.
 pub(super) type SpecId = i64;
 
-/// The specs of one group, and those of the groups before it that are remembered.
+/// The specs of one group, and a cache of those of earlier groups.
 #[derive(Default)]
-pub(super) struct Written {
-    remembered: HashMap<Arc<str>, SpecId>,
-    /// The last one that came: often the next is the very same.
+pub(super) struct SpecWriter {
+    cached: HashMap<Arc<str>, SpecId>,
+    /// The last spec that was added: the next is often the same one.
     latest: Option<(Arc<InstanceSpec>, SpecId, u64)>,
-    fresh: BTreeMap<SpecId, (Arc<InstanceSpec>, Arc<str>)>,
+    new: BTreeMap<SpecId, (Arc<InstanceSpec>, Arc<str>)>,
     uses: BTreeMap<SpecId, u64>,
     claims: HashMap<SpecId, Arc<Claim>>,
     seen_version: i64,
 }
 
-impl Written {
-    /// Forgets everything if somebody else has written: rows may be gone.
+impl SpecWriter {
+    /// Clears the cache if another connection has written: rows may be gone.
     pub(super) fn begin(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
         let version = db
             .prepare_cached("PRAGMA data_version")?
@@ -47,7 +46,7 @@ impl Written {
         Ok(())
     }
 
-    /// Takes in the spec of `uses` more instances; its id, and its bytes.
+    /// Adds `uses` more instances to a spec; returns its id and its bytes.
     pub(super) fn add(
         &mut self,
         seq: Seq,
@@ -66,12 +65,12 @@ impl Written {
     fn find(&mut self, seq: Seq, spec: &Arc<InstanceSpec>) -> Result<(SpecId, u64), StoreError> {
         let body: Arc<str> = body::write_spec(spec)?.into();
         let bytes = body.len() as u64;
-        let id = match self.remembered.get(&body) {
+        let id = match self.cached.get(&body) {
             Some(id) => *id,
             None => {
                 let id = seq.0.cast_signed();
-                self.remember(&body, id);
-                self.fresh.insert(id, (Arc::clone(spec), body));
+                self.cache(&body, id);
+                self.new.insert(id, (Arc::clone(spec), body));
                 id
             }
         };
@@ -79,16 +78,16 @@ impl Written {
         Ok((id, bytes))
     }
 
-    fn remember(&mut self, body: &Arc<str>, id: SpecId) {
-        if body.len() <= SPEC_REMEMBERED_BYTES_MAX {
-            if self.remembered.len() >= SPECS_REMEMBERED_MAX {
-                self.remembered.clear();
+    fn cache(&mut self, body: &Arc<str>, id: SpecId) {
+        if body.len() <= SPEC_CACHED_BYTES_MAX {
+            if self.cached.len() >= SPECS_CACHED_MAX {
+                self.cached.clear();
             }
-            self.remembered.insert(Arc::clone(body), id);
+            self.cached.insert(Arc::clone(body), id);
         }
     }
 
-    /// What a spec says about usage, be it new or kept.
+    /// The owner, resource claim and run item of a spec, new or stored.
     pub(super) fn claim(
         &mut self,
         db: &Connection,
@@ -97,7 +96,7 @@ impl Written {
         if let Some(claim) = self.claims.get(&id) {
             return Ok(Arc::clone(claim));
         }
-        let claim = match self.fresh.get(&id) {
+        let claim = match self.new.get(&id) {
             Some((spec, _)) => Claim::of(spec),
             None => db
                 .prepare_cached("SELECT body FROM spec WHERE id = ?1")?
@@ -106,7 +105,7 @@ impl Written {
                 })?,
         };
         let claim = Arc::new(claim);
-        if self.claims.len() >= CLAIMS_REMEMBERED_MAX {
+        if self.claims.len() >= CLAIMS_CACHED_MAX {
             self.claims.clear();
         }
         self.claims.insert(id, Arc::clone(&claim));
@@ -119,10 +118,10 @@ impl Written {
             "INSERT INTO spec (id, uses, name, owner, body) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
         let mut update = db.prepare_cached("UPDATE spec SET uses = uses + ?2 WHERE id = ?1")?;
-        let fresh = std::mem::take(&mut self.fresh);
+        let new = std::mem::take(&mut self.new);
         for (id, uses) in std::mem::take(&mut self.uses) {
             let uses = i64::try_from(uses).unwrap_or(i64::MAX);
-            match fresh.get(&id) {
+            match new.get(&id) {
                 Some((spec, body)) => {
                     insert.execute(params![id, uses, spec.name, spec.owner, &**body])?
                 }
@@ -135,10 +134,10 @@ impl Written {
 
 /// Specs that were read, one copy of each.
 #[derive(Default)]
-pub(super) struct Shared(HashMap<SpecId, Arc<InstanceSpec>>);
+pub(super) struct SpecCache(HashMap<SpecId, Arc<InstanceSpec>>);
 
-impl Shared {
-    /// Reads a spec whose columns `body, uses` begin at `column`.
+impl SpecCache {
+    /// Reads a spec whose columns `body, uses` start at `column`.
     pub(super) fn read(
         &mut self,
         row: &Row<'_>,
@@ -149,7 +148,7 @@ impl Shared {
             return Ok(Arc::clone(spec));
         }
         let spec = parse(row.get_ref(column)?.as_str()?, column)?;
-        // What only one instance asks for nobody will look for again.
+        // A spec with only one instance is not needed again.
         if row.get::<_, i64>(column + 1)? > 1 {
             self.0.insert(id, Arc::clone(&spec));
         }
@@ -157,8 +156,7 @@ impl Shared {
     }
 }
 
-/// Reads a spec.
 pub(super) fn parse(body: &str, column: usize) -> Result<Arc<InstanceSpec>, rusqlite::Error> {
-    let spec = serde_json::from_str(body).map_err(|error| damaged(column, error))?;
+    let spec = serde_json::from_str(body).map_err(|error| corrupt_column(column, error))?;
     Ok(Arc::new(spec))
 }

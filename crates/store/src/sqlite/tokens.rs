@@ -1,4 +1,4 @@
-//! Tokens as rows.
+//! Rows of tokens.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use baton_model::token::{NewToken, SecretHash, Token};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::rows::{bits, lift};
+use super::rows::{to_store_error, unsigned};
 use crate::StoreError;
 use crate::limits::TOKENS_MAX;
 
@@ -22,9 +22,9 @@ macro_rules! select {
     };
 }
 
-/// Keeps a token, and lets one go that is not valid any more if there are too many.
+/// Stores a token; if there are too many, the oldest invalid one is removed.
 pub(super) fn create(db: &Connection, path: &Path, new: &NewToken) -> Result<TokenId, StoreError> {
-    let failed = |error| lift(path, error);
+    let failed = |error| to_store_error(path, error);
     if count(db).map_err(failed)? >= TOKENS_MAX {
         let gone = db.execute(
             "DELETE FROM token WHERE id = (SELECT min(id) FROM token WHERE revoked OR \
@@ -51,13 +51,13 @@ pub(super) fn create(db: &Connection, path: &Path, new: &NewToken) -> Result<Tok
     Ok(TokenId(db.last_insert_rowid().cast_unsigned()))
 }
 
-/// All of them, the oldest first.
+/// All tokens, the oldest first.
 pub(super) fn all(db: &Connection) -> Result<Vec<Token>, rusqlite::Error> {
     let mut statement = db.prepare_cached(select!("ORDER BY id"))?;
     statement.query_map([], token)?.collect()
 }
 
-/// Marks one, and gives it.
+/// Revokes a token and returns it.
 pub(super) fn revoke(db: &Connection, id: TokenId) -> Result<Option<Token>, rusqlite::Error> {
     let id = id.0.cast_signed();
     db.execute("UPDATE token SET revoked = 1 WHERE id = ?1", [id])?;
@@ -78,18 +78,18 @@ fn token(row: &Row<'_>) -> Result<Token, rusqlite::Error> {
     })?;
     let expires_at: Option<i64> = row.get(5)?;
     Ok(Token {
-        id: TokenId(bits(row, 0)?),
+        id: TokenId(unsigned(row, 0)?),
         name: row.get(1)?,
         role,
         hash: SecretHash(row.get(3)?),
-        created_at: Wall(bits(row, 4)?),
+        created_at: Wall(unsigned(row, 4)?),
         expires_at: expires_at.map(|ms| Wall(ms.cast_unsigned())),
         revoked: row.get(6)?,
         owner: row.get(7)?,
     })
 }
 
-/// A time as a column has it; one beyond all that can be kept never comes.
+/// A time as a signed column; one that does not fit is never reached.
 fn signed(wall: Wall) -> i64 {
     i64::try_from(wall.0).unwrap_or(i64::MAX)
 }

@@ -1,15 +1,15 @@
-//! What was used.
+//! Rows of usage.
 
 use baton_model::time::{Millis, Wall};
 use rusqlite::{Connection, Row, params};
 
-use super::rows::bits;
-use crate::draft::Usages;
+use super::rows::unsigned;
+use crate::change_set::UsageDeltas;
 use crate::usage::{COUNT_MAX, Hour, Usage, UsageCursor, UsageQuery, UsageTotals};
 use crate::view::{Page, page_limit};
 
-/// Adds what a draft has used: one row for each owner and hour.
-pub(super) fn write(db: &Connection, usage: &Usages) -> Result<(), rusqlite::Error> {
+/// Adds the usage of a change set: one row for each owner and hour.
+pub(super) fn write(db: &Connection, usage: &UsageDeltas) -> Result<(), rusqlite::Error> {
     let mut add = db.prepare_cached(
         "INSERT INTO usage (hour, owner, done, failed, halted, attempts, cpu_claimed, \
          memory_claimed, cpu_used_ms, waited_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
@@ -19,7 +19,7 @@ pub(super) fn write(db: &Connection, usage: &Usages) -> Result<(), rusqlite::Err
          memory_claimed = min(memory_claimed + ?8, ?11), \
          cpu_used_ms = min(cpu_used_ms + ?9, ?11), waited_ms = min(waited_ms + ?10, ?11)",
     )?;
-    // Half of it, so that no sum of a row and this is more than a column holds.
+    // Half of the bound, so that the sum of a row and this fits its column.
     let bounded = |number: u64| number.min(COUNT_MAX / 2).cast_signed();
     for ((hour, owner), used) in usage {
         add.execute(params![
@@ -39,14 +39,14 @@ pub(super) fn write(db: &Connection, usage: &Usages) -> Result<(), rusqlite::Err
     Ok(())
 }
 
-/// Removes what is too old to be kept.
+/// Removes rows that are too old.
 pub(super) fn prune(db: &Connection, now: Wall) -> Result<(), rusqlite::Error> {
     db.prepare_cached("DELETE FROM usage WHERE hour < ?1")?
         .execute([signed(Hour::first_kept(now).0)])?;
     Ok(())
 }
 
-/// One page.
+/// Reads one page.
 pub(super) fn page(
     db: &Connection,
     query: &UsageQuery,
@@ -74,7 +74,9 @@ pub(super) fn page(
         usage,
     )?;
     let items = found.collect::<Result<Vec<Usage>, _>>()?;
-    Ok(Page::cut(items, limit, |it| (it.hour, it.owner.clone())))
+    Ok(Page::from_lookahead(items, limit, |it| {
+        (it.hour, it.owner.clone())
+    }))
 }
 
 fn signed(number: u64) -> i64 {
@@ -83,17 +85,17 @@ fn signed(number: u64) -> i64 {
 
 fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {
     Ok(Usage {
-        hour: Hour(bits(row, 0)?),
+        hour: Hour(unsigned(row, 0)?),
         owner: row.get(1)?,
         used: UsageTotals {
-            done: bits(row, 2)?,
-            failed: bits(row, 3)?,
-            halted: bits(row, 4)?,
-            attempts: bits(row, 5)?,
-            cpu_claimed: Millis(bits(row, 6)?),
-            memory_claimed: bits(row, 7)?,
-            cpu_used: Millis(bits(row, 8)?),
-            waited: Millis(bits(row, 9)?),
+            done: unsigned(row, 2)?,
+            failed: unsigned(row, 3)?,
+            halted: unsigned(row, 4)?,
+            attempts: unsigned(row, 5)?,
+            cpu_claimed: Millis(unsigned(row, 6)?),
+            memory_claimed: unsigned(row, 7)?,
+            cpu_used: Millis(unsigned(row, 8)?),
+            waited: Millis(unsigned(row, 9)?),
         },
     })
 }

@@ -1,35 +1,35 @@
-//! A draft as rows: each touched row is written once.
+//! Writing a change set: each touched row is written once.
 
 use rusqlite::{Connection, params};
 
 use super::library;
 use super::rows::{end_body, to_json};
 use super::runs;
-use super::specs::{SpecId, Written};
+use super::specs::{SpecId, SpecWriter};
 use super::usage;
-use crate::draft::{Change, Draft, SpanChange};
-use crate::view::{Cursor, key};
+use crate::change_set::{ChangeSet, InstanceChange, SpanChange};
+use crate::view::{Cursor, sql_id};
 
-/// Writes everything that a draft has changed.
+/// Writes all changes of a change set.
 pub(super) fn write(
     db: &Connection,
-    draft: &Draft<SpecId>,
-    specs: &mut Written,
+    change_set: &ChangeSet<SpecId>,
+    specs: &mut SpecWriter,
 ) -> Result<(), rusqlite::Error> {
     specs.write(db)?;
-    write_lines(db, draft)?;
-    write_spans(db, draft)?;
-    write_instances(db, draft)?;
-    write_known(db, draft)?;
-    write_workers(db, draft)?;
-    library::write(db, draft)?;
-    runs::write(db, draft)?;
-    usage::write(db, draft.usage())?;
+    write_history(db, change_set)?;
+    write_spans(db, change_set)?;
+    write_instances(db, change_set)?;
+    write_known(db, change_set)?;
+    write_workers(db, change_set)?;
+    library::write(db, change_set)?;
+    runs::write(db, change_set)?;
+    usage::write(db, change_set.usage())?;
     let mut count = db.prepare_cached(
         "INSERT INTO tally (state, instances) VALUES (?1, ?2) \
          ON CONFLICT (state) DO UPDATE SET instances = instances + excluded.instances",
     )?;
-    for (state, by) in draft.tally() {
+    for (state, by) in change_set.tally() {
         count.execute(params![state.word(), by])?;
     }
     db.prepare_cached(
@@ -37,14 +37,14 @@ pub(super) fn write(
          lease_time_ms = coalesce(?3, lease_time_ms)",
     )?
     .execute(params![
-        draft.next().0.cast_signed() - 1,
-        draft.bytes().cast_signed(),
-        draft.lease_time().map(|lease| lease.0.cast_signed()),
+        change_set.next().0.cast_signed() - 1,
+        change_set.bytes().cast_signed(),
+        change_set.lease_time().map(|lease| lease.0.cast_signed()),
     ])?;
     Ok(())
 }
 
-fn write_lines(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
+fn write_history(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), rusqlite::Error> {
     let mut own = db.prepare_cached(
         "INSERT INTO history (instance, seq, epoch, at_ms, spec, body) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -53,25 +53,25 @@ fn write_lines(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::E
         "INSERT INTO wide (first, seq, epoch, at_ms, spec, body, last, task) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
-    for line in draft.lines() {
-        let first = line.about.map(|(first, _)| key(first));
-        let seq = line.seq.0.cast_signed();
-        let epoch = line.epoch.0.cast_signed();
-        let at = line.at.0.cast_signed();
-        if line.own().is_some() {
-            own.execute(params![first, seq, epoch, at, line.spec, line.body])?;
+    for entry in change_set.entries() {
+        let first = entry.about.map(|(first, _)| sql_id(first));
+        let seq = entry.seq.0.cast_signed();
+        let epoch = entry.epoch.0.cast_signed();
+        let at = entry.at.0.cast_signed();
+        if entry.single_instance().is_some() {
+            own.execute(params![first, seq, epoch, at, entry.spec, entry.body])?;
         } else {
-            let last = line.about.map(|(_, last)| key(last));
-            let task = line.task.map(|task| task.0.cast_signed());
+            let last = entry.about.map(|(_, last)| sql_id(last));
+            let task = entry.task.map(|task| task.0.cast_signed());
             wide.execute(params![
-                first, seq, epoch, at, line.spec, line.body, last, task
+                first, seq, epoch, at, entry.spec, entry.body, last, task
             ])?;
         }
     }
     Ok(())
 }
 
-fn write_spans(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
+fn write_spans(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), rusqlite::Error> {
     let mut remove = db.prepare_cached("DELETE FROM span WHERE last = ?1")?;
     let mut shrink = db.prepare_cached("UPDATE span SET first = ?2 WHERE last = ?1")?;
     let mut change = db.prepare_cached(
@@ -80,25 +80,25 @@ fn write_spans(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::E
          ON CONFLICT (last) DO UPDATE SET first = ?2, state = ?3, rank = ?4, \
          changed_at_ms = ?8, changed_seq = ?9",
     )?;
-    for SpanChange { before, after } in draft.span_changes() {
+    for SpanChange { before, after } in change_set.span_changes() {
         match (before, after) {
-            (Some(before), None) => remove.execute([key(before.last)])?,
+            (Some(before), None) => remove.execute([sql_id(before.last)])?,
             (Some(before), Some(after)) if before.state == after.state => {
-                shrink.execute([key(after.last), key(after.first)])?
+                shrink.execute([sql_id(after.last), sql_id(after.first)])?
             }
             (_, Some(after)) => {
-                let story = &after.story;
-                let place = Cursor::of(after.state, story.changed, after.last);
+                let lifecycle = &after.lifecycle;
+                let cursor = Cursor::new(after.state, lifecycle.changed, after.last);
                 change.execute(params![
-                    key(after.last),
-                    key(after.first),
+                    sql_id(after.last),
+                    sql_id(after.first),
                     after.state.word(),
-                    place.0,
-                    story.spec,
-                    story.submitted_at.0.cast_signed(),
-                    story.submitted.0.cast_signed(),
-                    story.changed_at.0.cast_signed(),
-                    story.changed.0.cast_signed(),
+                    cursor.0,
+                    lifecycle.spec,
+                    lifecycle.submitted_at.0.cast_signed(),
+                    lifecycle.submitted.0.cast_signed(),
+                    lifecycle.changed_at.0.cast_signed(),
+                    lifecycle.changed.0.cast_signed(),
                 ])?
             }
             (None, None) => 0,
@@ -107,8 +107,8 @@ fn write_spans(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::E
     Ok(())
 }
 
-/// New rows, or the changed columns of old ones: what was asked for never changes.
-fn write_instances(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
+/// Inserts new rows, and updates existing ones.
+fn write_instances(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), rusqlite::Error> {
     let mut insert = db.prepare_cached(
         "INSERT INTO instance (id, state, rank, changed_at_ms, changed_seq, attempts, failures, \
          losses, stop_requested, lease_attempt, lease_epoch, lease_confirmed, worker, lineage, \
@@ -123,7 +123,7 @@ fn write_instances(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlit
          host = ?16, boot = ?17, again = ?18, last_end = ?19, spec = ?20, submitted_at_ms = ?21, \
          submitted_seq = ?22, leased_at_ms = ?23 WHERE id = ?1",
     )?;
-    for change in draft.changes() {
+    for change in change_set.changes() {
         let statement = match change.before {
             Some(_) => &mut update,
             None => &mut insert,
@@ -135,19 +135,19 @@ fn write_instances(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlit
 
 fn write_instance(
     statement: &mut rusqlite::Statement<'_>,
-    change: &Change<'_, SpecId>,
+    change: &InstanceChange<'_, SpecId>,
 ) -> Result<(), rusqlite::Error> {
-    let (instance, story) = (change.instance, change.story);
+    let (instance, lifecycle) = (change.instance, change.lifecycle);
     let lease = instance.lease.as_ref();
     let holder = lease.map(|lease| &lease.holder);
     let again = instance.next_attempt.as_ref().map(to_json).transpose()?;
     let last_end = change.last.map(end_body).transpose()?;
     statement.execute(params![
-        key(instance.id),
+        sql_id(instance.id),
         instance.state.word(),
-        Cursor::of(instance.state, story.changed, instance.id).0,
-        story.changed_at.0.cast_signed(),
-        story.changed.0.cast_signed(),
+        Cursor::new(instance.state, lifecycle.changed, instance.id).0,
+        lifecycle.changed_at.0.cast_signed(),
+        lifecycle.changed.0.cast_signed(),
         instance.attempts.0,
         instance.failures,
         instance.losses,
@@ -162,35 +162,35 @@ fn write_instance(
         holder.map(|it| it.boot.0.cast_signed()),
         again,
         last_end,
-        story.spec,
-        story.submitted_at.0.cast_signed(),
-        story.submitted.0.cast_signed(),
+        lifecycle.spec,
+        lifecycle.submitted_at.0.cast_signed(),
+        lifecycle.submitted.0.cast_signed(),
         change.leased_at.map(|at| at.0.cast_signed()),
     ])?;
     Ok(())
 }
 
-fn write_known(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
-    let (gone, new) = draft.known();
+fn write_known(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), rusqlite::Error> {
+    let (gone, new) = change_set.known();
     let mut forget = db.prepare_cached("DELETE FROM known WHERE first = ?1")?;
     for (first, _) in gone {
-        forget.execute([key(first)])?;
+        forget.execute([sql_id(first)])?;
     }
     let mut add = db.prepare_cached("INSERT INTO known (first, last) VALUES (?1, ?2)")?;
     for (first, last) in new {
-        add.execute([key(first), key(last)])?;
+        add.execute([sql_id(first), sql_id(last)])?;
     }
     Ok(())
 }
 
-fn write_workers(db: &Connection, draft: &Draft<SpecId>) -> Result<(), rusqlite::Error> {
+fn write_workers(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), rusqlite::Error> {
     let mut drain = db.prepare_cached("INSERT OR IGNORE INTO drained (worker) VALUES (?1)")?;
     let mut open = db.prepare_cached("DELETE FROM drained WHERE worker = ?1")?;
-    for (worker, drained) in draft.drained() {
+    for (worker, drained) in change_set.drained() {
         let statement = if *drained { &mut drain } else { &mut open };
         statement.execute([&*worker.0])?;
     }
-    let (new, gone) = draft.condemned();
+    let (new, gone) = change_set.condemned();
     let mut remember =
         db.prepare_cached("INSERT OR REPLACE INTO condemned (lineage, life) VALUES (?1, ?2)")?;
     for it in new {

@@ -1,13 +1,13 @@
-//! The one thread that writes.
+//! The writer thread, with group commit.
 //!
-//! It takes what has queued up and writes it in one transaction: that is one fsync,
-//! however many batches there are. The epoch is read inside the transaction, so a
-//! leader deposed by another process is refused as surely as one deposed in this
-//! one. Fates are told after the commit, in order.
+//! It takes everything that is queued and writes it in one transaction: one fsync, however many
+//! batches there are. The epoch is read inside the transaction, so a leader deposed by another
+//! process is refused as reliably as one deposed in this process. Outcomes are reported after the
+//! commit, in order.
 //!
-//! When a transaction fails, every part of it fails, and so does everything of the
-//! same terms that comes later: `broken` remembers the last such term. The
-//! connection is thrown away; the next operation reads anew what is really there.
+//! When a transaction fails, every batch in it fails, and so does every later write of the same
+//! terms: `broken` holds the last such term. The connection is closed; the next operation reads the
+//! actual state of the file again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use std::time::Duration;
 use baton_model::ids::Epoch;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::kept::InTransaction;
-use super::queue::{Alone, Queue, Work, Write};
-use super::rows::{leadership, lift};
-use super::specs::{SpecId, Written};
+use super::queue::{ExclusiveOp, Queue, Write, WriterTask};
+use super::rows::{leadership, to_store_error};
+use super::specs::{SpecId, SpecWriter};
+use super::stored_rows::TransactionRows;
 use super::write::write;
 use super::{prune, schema, tokens};
 use crate::StoreError;
-use crate::draft::Draft;
+use crate::change_set::ChangeSet;
 use crate::limits::{
-    BUSY_TIMEOUT_MS, CHECKPOINT_FACTS, CHECKPOINT_GROUPS, LOG_PAGES_HARD, LOG_PAGES_SOFT,
-    LOG_WAIT_MS,
+    BUSY_TIMEOUT_MS, CHECKPOINT_FACTS, CHECKPOINT_GROUPS, WAL_PAGES_HARD, WAL_PAGES_SOFT,
+    WAL_WAIT_MS,
 };
 use crate::view::Seq;
 
-/// The writer's own state; lives on its thread.
+/// State of the writer thread.
 pub(super) struct Writer {
     path: PathBuf,
     db: Option<Connection>,
-    specs: Written,
+    specs: SpecWriter,
     broken: Epoch,
     groups: usize,
     facts: usize,
 }
 
-/// Fails what waits if the writer's thread ends in a panic.
-struct LastWords<'a>(&'a Queue);
+/// Fails all queued operations when the writer thread ends, also by a panic.
+struct FailPendingOnDrop<'a>(&'a Queue);
 
-impl Drop for LastWords<'_> {
+impl Drop for FailPendingOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.abandon();
+        self.0.fail_all();
     }
 }
 
@@ -54,96 +54,93 @@ impl Writer {
         Self {
             path,
             db: Some(db),
-            specs: Written::default(),
+            specs: SpecWriter::default(),
             broken: Epoch(0),
             groups: 0,
             facts: 0,
         }
     }
 
-    /// Works until the queue is closed and empty.
+    /// Runs until the queue is closed and empty.
     pub(super) fn run(mut self, queue: &Queue) {
-        let _last_words = LastWords(queue);
+        let _fail_pending = FailPendingOnDrop(queue);
         while let Some(work) = queue.next() {
             match work {
-                Work::Group(group) => self.group(group),
-                Work::Alone(alone) => self.alone(alone),
+                WriterTask::Group(group) => self.commit_group(group),
+                WriterTask::Exclusive(op) => self.run_exclusive(op),
             }
         }
     }
 
-    fn group(&mut self, group: Vec<Write>) {
+    fn commit_group(&mut self, group: Vec<Write>) {
         self.groups += 1;
         self.facts += group.iter().map(|write| write.facts().len()).sum::<usize>();
         let before = self.broken;
         let sound = group.iter().map(Write::epoch).filter(|it| *it > before);
         let result = sound.max().map(|last| {
-            // Back in its place only if everything that it remembers has landed.
+            // Put back only if every spec in its cache was committed.
             let mut specs = std::mem::take(&mut self.specs);
-            self.transaction(|tx, path| land(tx, path, &group, before, &mut specs))
+            self.transaction(|tx, path| write_group(tx, path, &group, before, &mut specs))
                 .inspect(|_| self.specs = specs)
                 .inspect_err(|_| self.broken = last)
         });
         for write in group {
-            let fate = match &result {
+            let outcome = match &result {
                 Some(Ok(epoch)) if write.epoch() == *epoch && *epoch > before => Ok(()),
                 Some(Ok(_)) if write.epoch() > before => Err(StoreError::Overtaken),
                 Some(Err(error)) if write.epoch() > before => Err(error.clone()),
                 _ => Err(StoreError::TermBroken),
             };
-            write.end(fate);
+            write.complete(outcome);
         }
-        self.tend_log();
+        self.checkpoint_if_due();
     }
 
-    fn alone(&mut self, alone: Alone) {
-        match alone {
-            Alone::Take { expected, done } => {
-                done(
-                    self.transaction(|tx, path| {
-                        take(tx, expected).map_err(|error| lift(path, error))
-                    }),
-                );
+    fn run_exclusive(&mut self, op: ExclusiveOp) {
+        match op {
+            ExclusiveOp::Take { expected, done } => {
+                done(self.transaction(|tx, path| {
+                    take(tx, expected).map_err(|error| to_store_error(path, error))
+                }));
             }
-            Alone::Prune {
+            ExclusiveOp::Prune {
                 epoch,
                 now,
                 retention,
                 limit,
                 done,
             } => {
-                // Specs may go as well.
-                self.specs = Written::default();
+                // Pruning may remove specs.
+                self.specs = SpecWriter::default();
                 done(self.transaction(|tx, path| {
-                    check(tx, epoch).map_err(|error| lift(path, error))??;
-                    prune::step(tx, now, &retention, limit).map_err(|error| lift(path, error))
+                    check(tx, epoch).map_err(|error| to_store_error(path, error))??;
+                    prune::step(tx, now, &retention, limit)
+                        .map_err(|error| to_store_error(path, error))
                 }));
             }
-            Alone::Vacuum { epoch, done } => done(self.transaction(|tx, path| {
-                check(tx, epoch).map_err(|error| lift(path, error))??;
-                prune::vacuum(tx).map_err(|error| lift(path, error))
+            ExclusiveOp::Vacuum { epoch, done } => done(self.transaction(|tx, path| {
+                check(tx, epoch).map_err(|error| to_store_error(path, error))??;
+                prune::vacuum(tx).map_err(|error| to_store_error(path, error))
             })),
-            Alone::CreateToken { new, done } => {
+            ExclusiveOp::CreateToken { new, done } => {
                 done(self.transaction(|tx, path| tokens::create(tx, path, &new)));
             }
-            Alone::RevokeToken { id, done } => {
-                done(self.transaction(|tx, path| {
-                    tokens::revoke(tx, id).map_err(|error| lift(path, error))
-                }))
-            }
-            Alone::Checkpoint { done } => done(self.checkpoint("TRUNCATE").map(|_| ())),
+            ExclusiveOp::RevokeToken { id, done } => done(self.transaction(|tx, path| {
+                tokens::revoke(tx, id).map_err(|error| to_store_error(path, error))
+            })),
+            ExclusiveOp::Checkpoint { done } => done(self.checkpoint("TRUNCATE").map(|_| ())),
         }
     }
 
-    /// Runs `work` in a transaction of its own. After an error of the database the
-    /// connection is not used again.
+    /// Runs `work` in a transaction of its own. After an error of the database the connection is
+    /// not used again.
     fn transaction<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>, &Path) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let path = self.path.clone();
         let result = self.connection().and_then(|db| {
-            let failed = |error| lift(&path, error);
+            let failed = |error| to_store_error(&path, error);
             let tx = db
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(failed)?;
@@ -165,78 +162,78 @@ impl Writer {
         self.db.as_mut().ok_or(StoreError::Closed)
     }
 
-    /// Keeps the log short. Readers hold on to the part of it that they began with,
-    /// so it can begin again only when none of them is in it: usually that happens
-    /// by itself between two reads; where reads overlap without a gap, the writer
-    /// waits for those that are under way, and new ones read from the file.
-    fn tend_log(&mut self) {
+    /// Keeps the WAL short. A reader pins the part of the WAL that it started with, so the WAL can
+    /// restart only while no reader uses it: that usually happens by itself between two reads. If
+    /// reads overlap without a gap, the writer waits for the current ones, and new ones read from
+    /// the database file.
+    fn checkpoint_if_due(&mut self) {
         if self.groups < CHECKPOINT_GROUPS && self.facts < CHECKPOINT_FACTS {
             return;
         }
         (self.groups, self.facts) = (0, 0);
-        let tended = self.checkpoint("NOOP").and_then(|pages| {
-            if pages < LOG_PAGES_SOFT {
+        let result = self.checkpoint("NOOP").and_then(|pages| {
+            if pages < WAL_PAGES_SOFT {
                 Ok(pages)
-            } else if pages < LOG_PAGES_HARD {
+            } else if pages < WAL_PAGES_HARD {
                 self.checkpoint("PASSIVE")
             } else {
                 self.checkpoint("RESTART")
             }
         });
-        // What could not be moved stays in the log, where it is as safe, and the next
-        // turn tries again; a disk that fails will fail the next commit, too.
-        drop(tended);
+        // What could not be moved stays in the WAL, where it is as durable, and the next call tries
+        // again; a failing disk fails the next commit, too.
+        drop(result);
     }
 
-    /// Moves the log into the file; returns the pages that the log has.
-    fn checkpoint(&mut self, how: &str) -> Result<u64, StoreError> {
+    /// Runs a checkpoint in this mode; returns the pages in the WAL.
+    fn checkpoint(&mut self, mode: &str) -> Result<u64, StoreError> {
         let path = self.path.clone();
         let db = self.connection()?;
         let run = || {
-            db.busy_timeout(Duration::from_millis(LOG_WAIT_MS))?;
-            let pages = db.query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |row| {
+            db.busy_timeout(Duration::from_millis(WAL_WAIT_MS))?;
+            let pages = db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
                 row.get::<_, i64>(1)
             });
             db.busy_timeout(Duration::from_millis(BUSY_TIMEOUT_MS))?;
             pages
         };
-        let pages = run().map_err(|error| lift(&path, error))?;
+        let pages = run().map_err(|error| to_store_error(&path, error))?;
         Ok(pages.max(0).cast_unsigned())
     }
 }
 
-/// Writes a group, and returns the epoch in force: who has another was overtaken.
-fn land(
+/// Writes a group, and returns the epoch in force: writes under another epoch were overtaken.
+fn write_group(
     tx: &Transaction<'_>,
     path: &Path,
     group: &[Write],
     broken: Epoch,
-    specs: &mut Written,
+    specs: &mut SpecWriter,
 ) -> Result<Epoch, StoreError> {
-    let failed = |error| lift(path, error);
+    let failed = |error| to_store_error(path, error);
     let epoch = leadership(tx).map_err(failed)?.epoch;
     if epoch <= broken {
         return Ok(epoch);
     }
     specs.begin(tx).map_err(failed)?;
-    let mut kept = InTransaction {
+    let mut stored = TransactionRows {
         db: tx,
         path,
         specs,
         no_spec: Arc::default(),
     };
-    let mut draft: Option<Draft<SpecId>> = None;
+    let mut change_set: Option<ChangeSet<SpecId>> = None;
     let mut renewals = 0_i64;
     for write in group.iter().filter(|write| write.epoch() == epoch) {
         match write {
             Write::Renew { .. } => renewals += 1,
             Write::Commit { batch, wall, .. } => {
                 for fact in batch.facts() {
-                    let draft = match &mut draft {
-                        Some(draft) => draft,
-                        none => none.insert(Draft::new(next_seq(tx).map_err(failed)?)),
+                    let change_set = match &mut change_set {
+                        Some(change_set) => change_set,
+                        none => none.insert(ChangeSet::new(next_seq(tx).map_err(failed)?)),
                     };
-                    draft.apply(&mut kept, epoch, *wall, fact)?;
+                    change_set.apply(&mut stored, epoch, *wall, fact)?;
                 }
             }
         }
@@ -246,8 +243,8 @@ fn land(
             .and_then(|mut statement| statement.execute([renewals]))
             .map_err(failed)?;
     }
-    if let Some(draft) = draft {
-        write(tx, &draft, kept.specs).map_err(failed)?;
+    if let Some(change_set) = change_set {
+        write(tx, &change_set, stored.specs).map_err(failed)?;
     }
     Ok(epoch)
 }

@@ -1,4 +1,4 @@
-//! The whole history in order, as those who follow it read it.
+//! The whole history in order, as a following reader sees it.
 
 use std::sync::Arc;
 use std::thread;
@@ -26,7 +26,7 @@ fn page(store: &dyn Store, after: u64, owner: Option<&str>) -> FactPage {
     store.facts(&query).expect("readable")
 }
 
-/// All of them, page by page.
+/// All facts, page by page.
 fn all(store: &dyn Store, mut after: u64, owner: Option<&str>) -> Vec<RecordedFact> {
     let mut found = Vec::new();
     loop {
@@ -43,7 +43,7 @@ fn numbers(entries: &[RecordedFact]) -> Vec<u64> {
     entries.iter().map(|entry| entry.seq.0).collect()
 }
 
-/// A submission of somebody's.
+/// A submission by this owner.
 fn submitted_by(owner: &str, first: u64, last: u64) -> Fact {
     Fact::InstancesSubmitted {
         first: InstanceId(first),
@@ -94,7 +94,7 @@ pub(crate) fn a_page_of_the_history_ends_by_number_and_by_bytes(open: Open<'_>) 
     assert_eq!((rest.items.len(), rest.more), (10, false));
     let large = |id: u64| Fact::InstancesSubmitted {
         first: InstanceId(id),
-        // Every other one is kept among those about several.
+        // Every other one goes into the table of facts about several instances.
         last: InstanceId(id + id % 2),
         spec: Arc::new(InstanceSpec {
             work: Work::Command(vec![id.to_string().repeat(FACTS_PAGE_BYTES_MAX / 8)]),
@@ -139,7 +139,7 @@ pub(crate) fn an_owner_sees_what_is_about_its_own_instances(open: Open<'_>) {
     assert_eq!(of("a"), [1, 3, 6, 8, 10, 11]);
     assert_eq!(of("b"), [2, 4, 7, 9, 11, 12]);
     assert!(of("c").is_empty());
-    // Nobody of theirs, but looked at all the same.
+    // No fact of this owner, but all were scanned.
     assert_eq!(page(&*store, 0, Some("c")).scanned_to, Seq(12));
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn a_run_and_its_owner_see_its_facts_and_those_of_its_instances(open:
     assert_eq!(of(None, Some(first)), wanted(first, &firsts));
     assert_eq!(of(None, Some(second)), wanted(second, &[other]));
     assert!(of(None, Some(RunId(9))).is_empty());
-    // Instances say for themselves whose they are.
+    // The owner of an instance comes from its own spec.
     assert_eq!(of(Some("lab"), Some(first)), wanted(first, &firsts));
     assert_eq!(of(Some("others"), Some(first)), []);
     let said = of(Some("others"), None);
@@ -214,7 +214,7 @@ pub(crate) fn who_follows_is_told_up_to_where_there_are_gaps(open: Open<'_>) {
     let left = page(&*open(), 0, None);
     assert_eq!((left.pruned, left.last), (Seq(8), Seq(17)));
     assert_eq!(numbers(&left.items), (9..=17).collect::<Vec<_>>());
-    // What has just been pruned does not hide what was pruned before.
+    // The latest pruning does not hide an earlier one.
     let none = Retention {
         terminal_instances_max: Some(0),
         ..Retention::default()

@@ -25,7 +25,7 @@ pub(crate) fn an_item_ends_as_its_instance_does(open: Open<'_>) {
     assert!(running.items().is_empty());
     let waits = running.begin(0, 5);
     let done = running.done(0, 2, Some(outputs));
-    // It may fail once: the first failure ends nothing.
+    // One failure is allowed: the first one ends nothing.
     let failed = running.fails(0, 1);
     assert_eq!(running.ends(), [(0, 2, ItemEnd::Done)]);
     running.attempt(failed, 2, None);
@@ -76,8 +76,8 @@ pub(crate) fn an_item_ends_as_its_instance_does(open: Open<'_>) {
 
 pub(crate) fn a_halted_range_ends_the_items_that_waited_in_it(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![many("a", &[], 9)]));
-    // In one range: two that nothing has happened to, one of no run, two that are to be tried
-    // again, one with a lease, one that is DONE, one more that nothing has happened to.
+    // One range with: two untouched items, one instance of no run, two to be retried, one with a
+    // lease, one DONE, one more untouched.
     let first = running.begin(0, 0);
     running.begin(0, 1);
     running.commit(vec![submitted(first.0 + 2)]);
@@ -108,10 +108,10 @@ pub(crate) fn a_halted_range_ends_the_items_that_waited_in_it(open: Open<'_>) {
         );
     }
     running = running.takeover(open);
-    // Alone, where it waits.
+    // Alone, while it waits.
     running.commit(vec![halted(last.0 + 1, last.0 + 1)]);
     assert_eq!(running.ends(), halted_now(&[0, 1, 2, 3, 6, 7]));
-    // And where it waits again.
+    // And while it waits again.
     running.end(leased, exited(1), None);
     running.commit(vec![halted(leased.0, leased.0)]);
     assert_eq!(running.ends(), halted_now(&[0, 1, 2, 3, 4, 6, 7]));
@@ -119,7 +119,7 @@ pub(crate) fn a_halted_range_ends_the_items_that_waited_in_it(open: Open<'_>) {
     running.takeover(open);
 }
 
-/// In one batch everything is told by the draft, and nothing by rows.
+/// Within one batch everything comes from the change set and nothing from rows.
 pub(crate) fn items_that_come_and_go_in_one_batch_end(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![many("a", &[], 3)]));
     let first = running.begin(0, 0);
@@ -267,7 +267,7 @@ pub(crate) fn failures_that_are_alike_are_counted_together(open: Open<'_>) {
     let errors = open().run_errors(running.run);
     assert_eq!(errors, Ok(expected.to_vec()));
     assert_eq!(running.store.run_errors(RunId(9)), Ok(Vec::new()));
-    // What is not kept any more of instances is still known to have failed.
+    // Items stay FAILED after their instances are pruned.
     let none = Retention {
         terminal_instances_max: Some(0),
         ..Retention::default()
@@ -335,13 +335,13 @@ pub(crate) fn a_page_of_items_ends_by_bytes(open: Open<'_>) {
     assert_eq!(pages, [vec![0, 1], vec![2, 3], vec![4, 5]]);
 }
 
-/// A scheduler does not let anybody do it, but facts could say so.
+/// A scheduler never allows it, but the facts could occur.
 pub(crate) fn what_is_tried_again_by_hand_is_not_the_runs(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![task("a", &[]), task("b", &[])]));
     let id = running.fails(0, 0);
     running.commit(vec![Fact::InstanceRetried { instance: id }]);
     running = running.takeover(open);
-    // What has ended came back from the store, with the instance that lives again.
+    // The end came back from the store, with the instance that was retried.
     running.attempt(id, 0, Some("{}"));
     assert_eq!(running.ends(), [(0, 0, ItemEnd::Failed)]);
     assert_eq!(running.items()[0].outputs, None);

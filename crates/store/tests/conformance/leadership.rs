@@ -1,4 +1,4 @@
-//! Who may write.
+//! Which leader may write.
 
 use std::sync::mpsc;
 use std::thread;

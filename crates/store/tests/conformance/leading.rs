@@ -1,4 +1,4 @@
-//! A leader of these tests: it holds the epoch and makes batches.
+//! A leader for tests: it holds the epoch and makes batches.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use baton_store::{Store, StoreError, TakeOutcome};
 
 pub(crate) const NOW: Wall = Wall(1_000_000);
 
-/// Numbers from a seed (splitmix64), so that a failure can be run again.
+/// Random numbers from a seed (splitmix64), so that a failure can be reproduced.
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
@@ -28,7 +28,7 @@ impl Rng {
     }
 }
 
-/// One term, with the ledger as this leader believes it to be.
+/// One term, with the ledger that this leader expects.
 pub(crate) struct Leader {
     pub(crate) epoch: Epoch,
     pub(crate) ledger: Ledger,
@@ -36,7 +36,7 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    /// Takes the row, whoever holds it.
+    /// Takes the row, whichever leader holds it.
     pub(crate) fn elect(store: &dyn Store) -> Self {
         let row = store.read_row().expect("the row can be read");
         match store.take(row.epoch).expect("the row can be taken") {
@@ -45,11 +45,11 @@ impl Leader {
                 ledger: *ledger,
                 outbox: Outbox::new(epoch),
             },
-            TakeOutcome::Overtaken => panic!("nobody else wants the row"),
+            TakeOutcome::Overtaken => panic!("no other leader takes the row"),
         }
     }
 
-    /// Facts that fit, as a batch.
+    /// A batch of consistent facts.
     pub(crate) fn batch(&mut self, facts: Vec<Fact>) -> Batch<Fact> {
         for fact in &facts {
             self.ledger.apply(fact).expect("the facts fit");
@@ -57,7 +57,7 @@ impl Leader {
         self.unchecked(facts)
     }
 
-    /// Any facts, as a batch.
+    /// A batch of any facts.
     pub(crate) fn unchecked(&mut self, facts: Vec<Fact>) -> Batch<Fact> {
         let step: Step<Fact, ()> = Step::keeping(facts);
         self.outbox.accept(step).expect("a batch")
@@ -84,7 +84,7 @@ impl Leader {
         self.commit_at(store, NOW, facts);
     }
 
-    /// What the next leader must find: of what has ended, that its ids were used.
+    /// The ledger that the next leader must find: of ended instances only that their ids were used.
     pub(crate) fn left(&self) -> Ledger {
         let mut ledger = self.ledger.clone();
         ledger.drop_all_ended();
@@ -92,7 +92,7 @@ impl Leader {
         ledger
     }
 
-    /// One instance from its submission to a good end.
+    /// One instance from its submission to DONE.
     pub(crate) fn done(&self, id: u64) -> Vec<Fact> {
         let lease = self.ledger.next_lease(InstanceId(id), self.epoch);
         vec![
@@ -134,7 +134,7 @@ pub(crate) fn granted(lease: LeaseId) -> Fact {
     }
 }
 
-/// Ends an attempt, with the verdict that follows for its instance.
+/// The end of an attempt, with the verdict that follows for its instance.
 pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
     let mut fresh = Ledger::default();
     let id = lease.attempt.instance;

@@ -1,5 +1,4 @@
-//! The library: tasks, their revisions, what became of their due times, and what requests
-//! with a key have brought about.
+//! The library: tasks, revisions, recorded ticks, and idempotency keys.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub(crate) fn named(owner: &str, name: &str) -> TaskName {
     }
 }
 
-/// A definition that no other text has.
+/// A definition unique to this text.
 pub(crate) fn definition(text: &str) -> Definition {
     Definition {
         source: format!("{{\"run\":\"{text}\"}}").into(),
@@ -82,7 +81,7 @@ pub(crate) fn triggered(instance: u64, task: u64, key: u64) -> Fact {
     }
 }
 
-/// What a trigger by hand leaves.
+/// The facts of a manual trigger.
 fn launched(instance: u64, task: u64, key: u64) -> [Fact; 2] {
     let spec = InstanceSpec {
         origin: Some(Origin {
@@ -219,7 +218,7 @@ pub(crate) fn tasks_come_in_pages_by_owner_and_name(open: Open<'_>) {
     }
 }
 
-/// Every record of due times, the latest first, in pages of some size.
+/// Every recorded tick, the latest first, in pages of `limit`.
 fn ticks(store: &dyn Store, task: Option<u64>, limit: usize) -> Vec<(Seq, Fact)> {
     let mut query = TickQuery {
         task: task.map(TaskNo),
@@ -250,7 +249,7 @@ pub(crate) fn what_became_of_due_times_is_told_latest_first_and_by_task(open: Op
     for at in 20..40_u64 {
         let task = 1 + at % 2;
         let tick = ticked(task, at * 10, at * 10 + at % 3);
-        // Other facts of no instance, and of the same task, stand between them.
+        // Other facts about no instance, and about the same task, lie between them.
         let lease = Millis(at);
         let name = named("o", &format!("t{task}"));
         let again = defined(task, &name, at as u32, "t");
@@ -304,7 +303,7 @@ pub(crate) fn requests_are_remembered_by_the_next_leader(open: Open<'_>) {
     leader.commit(&*store, vec![defined(1, &named("o", "a"), 1, "a")]);
     for (instance, key) in [(1, u64::MAX), (2, 0), (3, 1 << 63)] {
         leader.commit(&*store, launched(instance, 1, key).to_vec());
-        // Whether its instance lives does not matter.
+        // Whether its instance has ended does not matter.
         leader.commit(&*store, vec![halted(instance, instance)]);
     }
     drop(store);

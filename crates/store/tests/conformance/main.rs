@@ -1,16 +1,16 @@
-//! What every store must do, whatever it keeps its rows in.
+//! Conformance suite: what every backend must do.
 //!
-//! A check is a function over [`Open`]: each call gives another handle to the same
-//! place, as another process, or the next life of this one, would have it. A
-//! backend joins with one function that gives a fresh place, and one line at the
-//! end of this file; every check then runs on it, unchanged.
+//! A check is a function over [`Open`]: each call returns another handle to the same store, as
+//! another process or the next incarnation of this one would get it. A backend joins with one
+//! function that creates an empty store, and one line at the end of this file; every check then
+//! runs against it, unchanged.
 
-mod drawing;
 mod following;
 mod items;
 mod leadership;
 mod leading;
 mod library;
+mod model;
 mod order;
 mod reading;
 mod restoring;
@@ -23,16 +23,16 @@ mod usage;
 
 use baton_store::{MemoryStore, SqliteStore, Store};
 
-/// Opens the same place, again and again.
+/// Opens the same store again.
 type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
 
-/// A fresh place in memory.
+/// An empty memory store.
 fn memory(check: fn(Open<'_>)) {
     let place = MemoryStore::new();
     check(&|| Box::new(place.clone()));
 }
 
-/// A fresh file.
+/// An empty file.
 fn sqlite(check: fn(Open<'_>)) {
     let dir = tempfile::tempdir().expect("a directory can be made");
     let path = dir.path().join("baton.db");
@@ -53,7 +53,7 @@ macro_rules! conform {
     };
 }
 
-/// The one list of checks, for every backend named.
+/// The list of checks, for every backend named.
 macro_rules! backends {
     ($($backend:ident),+) => {
         $(conform! { $backend:

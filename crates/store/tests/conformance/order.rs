@@ -1,4 +1,4 @@
-//! Batches are atomic, and those of a term land in order or not at all.
+//! Batches are atomic, and those of a term commit in order or not at all.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -18,10 +18,10 @@ pub(crate) fn a_batch_lands_whole_or_not_at_all(open: Open<'_>) {
     let stop = Fact::StopRequested {
         instance: InstanceId(1),
     };
-    let fate = leader.try_commit(&*store, vec![stop, submitted(2), unknown]);
+    let outcome = leader.try_commit(&*store, vec![stop, submitted(2), unknown]);
     assert!(
-        matches!(fate, Err(StoreError::Contradiction(_))),
-        "{fate:?}"
+        matches!(outcome, Err(StoreError::Contradiction(_))),
+        "{outcome:?}"
     );
     assert_eq!(Leader::elect(&*store).ledger, leader.left());
     let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
@@ -50,49 +50,51 @@ pub(crate) fn after_a_failure_nothing_of_the_term_lands_and_the_next_goes_on(ope
 pub(crate) fn what_was_queued_behind_a_failure_fails_as_well(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
-    let mut landed = leader.ledger.clone();
-    let (tell, told) = mpsc::channel();
+    let mut is_ok = leader.ledger.clone();
+    let (sender, receiver) = mpsc::channel();
     for id in 0..200 {
-        // The hundredth is a second submission of an instance, which cannot land.
+        // The hundredth is a second submission of an instance, which cannot commit.
         let fact = submitted(if id == 100 { 0 } else { id });
         let batch = leader.unchecked(vec![fact.clone()]);
-        let tell = tell.clone();
-        let done = move |fate: Result<_, _>| {
-            tell.send((fact, fate.is_ok())).expect("the test waits");
+        let sender = sender.clone();
+        let done = move |outcome: Result<_, _>| {
+            sender
+                .send((fact, outcome.is_ok()))
+                .expect("the test waits");
         };
         store.submit(batch, NOW, Box::new(done));
     }
-    drop(tell);
-    let fates: Vec<_> = told.into_iter().collect();
-    let kept = fates.iter().take_while(|(_, landed)| *landed).count();
-    assert!(kept <= 100, "{kept} landed");
-    assert!(fates[kept..].iter().all(|(_, landed)| !landed));
-    for (fact, _) in &fates[..kept] {
-        landed.apply(fact).expect("fits");
+    drop(sender);
+    let outcomes: Vec<_> = receiver.into_iter().collect();
+    let committed = outcomes.iter().take_while(|(_, is_ok)| *is_ok).count();
+    assert!(committed <= 100, "{committed} committed");
+    assert!(outcomes[committed..].iter().all(|(_, is_ok)| !is_ok));
+    for (fact, _) in &outcomes[..committed] {
+        is_ok.apply(fact).expect("fits");
     }
-    assert_eq!(Leader::elect(&*store).ledger, landed);
+    assert_eq!(Leader::elect(&*store).ledger, is_ok);
 }
 
 pub(crate) fn fates_are_told_in_order(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     for id in 0..2_000 {
         let facts = match id % 3 {
             0 => Vec::new(),
             _ => vec![submitted(id)],
         };
         let batch = leader.batch(facts);
-        let tell = tell.clone();
-        let done = move |fate: Result<_, _>| {
-            tell.send((id, fate.is_ok())).expect("the test waits");
+        let sender = sender.clone();
+        let done = move |outcome: Result<_, _>| {
+            sender.send((id, outcome.is_ok())).expect("the test waits");
         };
         store.submit(batch, NOW, Box::new(done));
     }
-    drop(tell);
-    let told: Vec<_> = told.into_iter().collect();
+    drop(sender);
+    let outcomes: Vec<_> = receiver.into_iter().collect();
     let expected: Vec<_> = (0..2_000).map(|id| (id, true)).collect();
-    assert_eq!(told, expected);
+    assert_eq!(outcomes, expected);
 }
 
 pub(crate) fn many_submitters_share_one_store(open: Open<'_>) {
@@ -103,20 +105,20 @@ pub(crate) fn many_submitters_share_one_store(open: Open<'_>) {
             let (store, leader) = (&store, &leader);
             scope.spawn(move || {
                 for n in 0..25 {
-                    let (tell, told) = mpsc::channel();
-                    let done = move |fate| tell.send(fate).expect("the test waits");
-                    // Batches must be handed over in the order in which they were made.
-                    let mut leader = leader.lock().expect("nobody panics");
+                    let (sender, receiver) = mpsc::channel();
+                    let done = move |outcome| sender.send(outcome).expect("the test waits");
+                    // Batches must be submitted in the order in which they were made.
+                    let mut leader = leader.lock().expect("no thread panics");
                     let batch = leader.batch(vec![submitted(submitter * 1_000 + n)]);
                     store.submit(batch, NOW, Box::new(done));
                     drop(leader);
-                    let fate = told.recv().expect("every fate is told");
-                    assert!(fate.is_ok(), "{fate:?}");
+                    let outcome = receiver.recv().expect("every outcome is reported");
+                    assert!(outcome.is_ok(), "{outcome:?}");
                 }
             });
         }
     });
-    let leader = leader.into_inner().expect("nobody panics");
+    let leader = leader.into_inner().expect("no thread panics");
     assert_eq!(Leader::elect(&*store).ledger, leader.left());
 }
 

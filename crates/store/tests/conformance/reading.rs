@@ -17,7 +17,7 @@ use crate::Open;
 use crate::leading::{Leader, array, ended, granted, halted, holder, submitted};
 
 /// Every page of a view, two items at a time; `between` runs after each page.
-fn walk(store: &dyn Store, view: View, mut between: impl FnMut()) -> Vec<u64> {
+fn read_all(store: &dyn Store, view: View, mut between: impl FnMut()) -> Vec<u64> {
     let mut query = Query::first(view, 2);
     let mut ids = Vec::new();
     loop {
@@ -33,7 +33,7 @@ fn walk(store: &dyn Store, view: View, mut between: impl FnMut()) -> Vec<u64> {
 }
 
 fn ids(store: &dyn Store, view: View) -> Vec<u64> {
-    walk(store, view, || ())
+    read_all(store, view, || ())
 }
 
 fn failed(leader: &Leader, id: u64) -> Vec<Fact> {
@@ -50,13 +50,13 @@ pub(crate) fn a_timeline_tells_what_happened_when_and_in_whose_name(open: Open<'
     let lease = second.ledger.next_lease(InstanceId(1), second.epoch);
     second.commit_at(&*store, Wall(20), vec![granted(lease)]);
     let timeline = store.timeline(InstanceId(1), None, 10).expect("readable");
-    let told: Vec<_> = timeline
+    let timeline_facts: Vec<_> = timeline
         .items
         .iter()
         .map(|it| (it.at, it.epoch, it.fact.clone()))
         .collect();
     assert_eq!(
-        told,
+        timeline_facts,
         [
             (Wall(10), first.epoch, submitted(1)),
             (Wall(20), second.epoch, granted(lease)),
@@ -166,8 +166,8 @@ pub(crate) fn pages_show_everything_once_while_others_write(open: Open<'_>) {
     let stay: Vec<u64> = (0..20).map(|n| n * 10).collect();
     leader.commit(&*store, stay.iter().map(|id| submitted(*id)).collect());
     let mut fresh = 0;
-    let found = walk(&*reader, View::Bullpen, || {
-        // Before, in, and behind what has been shown, one comes and one goes.
+    let found = read_all(&*reader, View::Bullpen, || {
+        // Before, in and behind the part that was read, one record is added and one removed.
         fresh += 1;
         let facts = [fresh * 17, fresh * 13].map(|id| id * 10 + 1);
         leader.commit(&*store, vec![submitted(facts[0])]);
@@ -180,14 +180,14 @@ pub(crate) fn pages_show_everything_once_while_others_write(open: Open<'_>) {
     assert_eq!(stayed, stay);
 
     let ended = ids(&*reader, View::History);
-    let again = walk(&*reader, View::History, || {
+    let second = read_all(&*reader, View::History, || {
         fresh += 1;
         leader.commit(&*store, leader.done(1_000_000 + fresh));
     });
-    assert_eq!(again, ended);
+    assert_eq!(second, ended);
 }
 
-/// What a view shows: first and last ids.
+/// The records of a view: first and last ids.
 fn ranges(store: &dyn Store, view: View) -> Vec<(u64, u64)> {
     let page = store.page(&Query::first(view, 100)).expect("readable");
     let range = |it: &baton_store::view::Record| {
@@ -209,7 +209,7 @@ pub(crate) fn one_of_a_range_leaves_it_with_its_first_fact(open: Open<'_>) {
         [(10, 14), (16, 19), (30, 30)]
     );
     assert_eq!(ranges(&*store, View::Arena), [(15, 15)]);
-    // A loss brings it back, between the parts of the range that it came from.
+    // A loss requeues it, between the parts of its former range.
     let lost = AttemptEnd::Synthetic(baton_model::outcome::Synthetic::WasNotRunning);
     leader.commit(&*store, vec![ended(&leader, lease, lost)]);
     assert_eq!(
@@ -256,14 +256,14 @@ pub(crate) fn a_halted_range_is_one_end_and_each_of_it_can_be_retried(open: Open
         ranges(&*store, View::Bullpen),
         [(14, 14), (16, 19), (20, 20)]
     );
-    let told = |id| {
+    let timeline_facts = |id| {
         let timeline = store.timeline(InstanceId(id), None, 10).expect("readable");
         let facts = timeline.items.into_iter().map(|it| it.fact);
         facts.collect::<Vec<_>>()
     };
-    assert_eq!(told(14), [array(10, 19), halted(0, 15), retried]);
-    assert_eq!(told(17), [array(10, 19)]);
-    assert_eq!(told(20), [submitted(20)]);
+    assert_eq!(timeline_facts(14), [array(10, 19), halted(0, 15), retried]);
+    assert_eq!(timeline_facts(17), [array(10, 19)]);
+    assert_eq!(timeline_facts(20), [submitted(20)]);
 }
 
 pub(crate) fn ranges_that_fall_apart_between_pages_are_shown_once(open: Open<'_>) {
@@ -281,7 +281,7 @@ pub(crate) fn ranges_that_fall_apart_between_pages_are_shown_once(open: Open<'_>
                 let first = it.instance.id;
                 seen.extend(first.0..=it.span.unwrap_or(first).0);
             }
-            // One in the middle of the range that was just shown goes elsewhere.
+            // One in the middle of the range that was just read moves to another view.
             let id = InstanceId(n * 100 + 5 + u64::from(view == View::History));
             if n < 6 && view == View::Bullpen {
                 let lease = leader.ledger.next_lease(id, leader.epoch);
@@ -301,7 +301,7 @@ pub(crate) fn ranges_that_fall_apart_between_pages_are_shown_once(open: Open<'_>
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen.len(), count, "{state}: some were shown twice");
-        // Whoever has gone may have gone before being shown.
+        // A record that left the view may have left before it was read.
         assert!(count >= 48, "{state}: {count} were shown");
         leader.commit(&*store, vec![halted(0, 1_000)]);
     }

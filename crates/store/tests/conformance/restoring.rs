@@ -1,4 +1,4 @@
-//! What a new leader finds, and what readers see, is what the facts add up to.
+//! A new leader and all readers see the sum of the facts.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use baton_store::Store;
 use baton_store::view::{Query, View};
 
 use crate::Open;
-use crate::drawing::Model;
 use crate::leading::{Leader, Rng, array, condemned, submitted};
+use crate::model::Model;
 
 pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
     let mut model = Model::default();
@@ -23,10 +23,10 @@ pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
         for _ in 0..20 {
             let mut facts = Vec::new();
             let count = rng.below(20) as usize;
-            while facts.len() < count || model.owed().is_some() {
+            while facts.len() < count || model.pending_advance().is_some() {
                 let before = model.ledger.clone();
                 let fact = model.draw(&mut rng, leader.epoch, seed * 40);
-                // A leader has a record brought back before it speaks of what has ended.
+                // A leader has a record loaded before it writes facts about an ended instance.
                 if let Some((first, last)) = fact.instances()
                     && first == last
                     && leader.ledger.find(first).is_none()
@@ -55,10 +55,10 @@ pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
     }
 }
 
-/// Every record, timeline, view and count says the same as the model.
+/// Every record, timeline, view and count agrees with the model.
 fn agree(store: &dyn Store, model: &Model) {
     let mut states: BTreeMap<UniversalState, u64> = BTreeMap::new();
-    for (id, told) in &model.told {
+    for (id, expected) in &model.timelines {
         let instance = model.ledger.find(*id).expect("nothing is forgotten");
         *states.entry(instance.state).or_default() += 1;
         let record = store.instance(*id).expect("readable").expect("is there");
@@ -66,13 +66,13 @@ fn agree(store: &dyn Store, model: &Model) {
         assert_eq!(record.span, None);
         assert_eq!(record.last.as_ref(), model.last.get(id));
         let timeline = store.timeline(*id, None, 1_000).expect("readable");
-        let (first, last) = (&timeline.items[0], &timeline.items[told.len() - 1]);
+        let (first, last) = (&timeline.items[0], &timeline.items[expected.len() - 1]);
         assert_eq!(
             (first.seq, first.at),
             (record.submitted, record.submitted_at)
         );
-        // Others of a range may have been halted after this one had gone its own way, and who
-        // triggered it changes nothing about it.
+        // Others of a range may have been halted after this one left it, and a trigger does not
+        // change the record.
         let beside = match last.fact {
             Fact::InstancesHalted { first, last } => first != last,
             Fact::InstanceTriggered { .. } => true,
@@ -82,7 +82,7 @@ fn agree(store: &dyn Store, model: &Model) {
             assert_eq!((last.seq, last.at), (record.changed, record.changed_at));
         }
         let facts: Vec<_> = timeline.items.into_iter().map(|it| it.fact).collect();
-        assert_eq!(&facts, told);
+        assert_eq!(&facts, expected);
     }
     for run in model.ledger.runs().iter() {
         let kept = store.stored_run(run.head.id).expect("readable");
@@ -105,7 +105,7 @@ fn agree(store: &dyn Store, model: &Model) {
     }
 }
 
-/// A view shows every instance that belongs to it once, and no other.
+/// A view returns every instance that belongs to it once, and no other.
 fn views_agree(store: &dyn Store, model: &Model, query: &Query) {
     let mut query = query.clone();
     let mut seen = BTreeMap::new();
@@ -124,7 +124,7 @@ fn views_agree(store: &dyn Store, model: &Model, query: &Query) {
         query.after = Some(next);
     }
     let is = |wanted: &Option<String>, it: &str| wanted.as_ref().is_none_or(|wanted| wanted == it);
-    let expected = model.told.keys().filter_map(|id| {
+    let expected = model.timelines.keys().filter_map(|id| {
         let instance = model.ledger.find(*id)?;
         let wanted = is(&query.owner, &instance.spec.owner) && is(&query.name, &instance.spec.name);
         (wanted && query.view.states().contains(&instance.state)).then_some((*id, instance))

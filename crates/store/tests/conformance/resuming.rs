@@ -1,4 +1,4 @@
-//! Runs that go on: in their next generation, under another leader, and not at all.
+//! Runs across generations, leaders and pruning.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const fn span(task: u32, first: u32, last: u32) -> ItemSpan {
     ItemSpan { task, first, last }
 }
 
-/// A run of which this is over: a DONE with outputs; of b two DONE, one FAILED, one HALTED.
+/// A run with these ended items: `a` DONE with outputs; of `b` two DONE, one FAILED, one HALTED.
 fn half_done(open: Open<'_>) -> Running {
     let tasks = vec![task("a", &[]), many("b", &[0], 4), task("c", &[1])];
     let mut running = Running::of(open, plan(tasks));
@@ -51,12 +51,12 @@ pub(crate) fn a_resumed_run_keeps_what_is_done_but_for_what_is_done_again(open: 
     let before = running.items();
     running.resume(None, Vec::new(), vec![span(1, 1, 3), span(2, 0, 0)]);
     assert_eq!(running.items(), before[..2]);
-    let kept = running.store.stored_run(running.run).expect("readable");
-    let kept = kept.expect("kept");
-    assert_eq!(kept.ended.len(), 2);
-    assert_eq!((kept.head.generation.0, kept.head.plan.0), (2, 1));
+    let stored = running.store.stored_run(running.run).expect("readable");
+    let stored = stored.expect("kept");
+    assert_eq!(stored.ended.len(), 2);
+    assert_eq!((stored.head.generation.0, stored.head.plan.0), (2, 1));
     running = running.takeover(open);
-    // What ends now has its generation, beside what ended in the one before.
+    // New ends get the new generation, next to those of the one before.
     running.done(1, 1, Some(r#"{"rows":7}"#));
     let items = running.items();
     let generations: Vec<_> = items.iter().map(|it| it.generation.0).collect();
@@ -74,8 +74,8 @@ pub(crate) fn a_resumed_run_keeps_what_is_done_but_for_what_is_done_again(open: 
 pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>) {
     let mut running = half_done(open);
     let before = running.items();
-    // `new` comes first, b has other items, in another order, and c is gone. What a has put out
-    // is wanted now, and was not before.
+    // `new` comes first, `b` has other items, in another order, and `c` is gone. The outputs of `a`
+    // are needed now, and were not before.
     let mut another = plan(vec![
         task("new", &[]),
         task("a", &[]),
@@ -87,7 +87,7 @@ pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>
     let moves = vec![
         carried(span(0, 0, 0), 1, 0),
         carried(span(1, 1, 3), 2, 4),
-        // Of what is done again nothing is carried.
+        // Items to be rerun are not carried over.
         carried(span(1, 0, 0), 2, 0),
     ];
     running.resume(Some(another.clone()), moves, vec![span(1, 0, 0)]);
@@ -118,7 +118,7 @@ pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>
         cause: HaltCause::TimedOut,
     }]);
     running.over(S::Failed);
-    // And again without another: the plan stays that of the second generation.
+    // And again without another plan: that of the second generation stays.
     running = running.takeover(open);
     running.resume(None, Vec::new(), Vec::new());
     assert_eq!(running.live().head.plan, Generation(2));
@@ -145,14 +145,14 @@ pub(crate) fn an_end_of_an_older_generation_is_not_the_runs(open: Open<'_>) {
     running.takeover(open);
 }
 
-/// Several runs at once, each of which stands elsewhere.
+/// Several runs at once, each at another point.
 pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>) {
     let mut running = Running::new(open);
     // Its plan is not complete.
     let at = running.at;
     let first = plan(vec![task("a", &[])]);
     running.commit(vec![registered(RunId(1), at, first, true)]);
-    // Nothing has begun; then some are leased, wait, and wait again; some items wait for others.
+    // Nothing has started; then some are leased, wait, and wait again; some items wait for others.
     let mut by_item = many("b", &[], 5);
     by_item.after.push(After {
         task: 0,
@@ -175,7 +175,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     running.end(leased, AttemptEnd::Real(Outcome::Exited(0)), None);
     running.begin(1, 0);
     running = running.takeover(open);
-    // The first failure lets nothing more begin but what is there for failures.
+    // After the first failure nothing starts except failure handlers.
     let mut cleanup = task("cleanup", &[0]);
     cleanup.after[0].condition = Condition::Failure;
     let mut fast = plan(vec![
@@ -199,7 +199,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     running.done(1, 0, None);
     running = running.takeover(open);
     running.over(S::Failed);
-    // Items that another task lists: some of each kind, and none at all.
+    // Items listed by another task: some of each kind, and none at all.
     for files in [r#"["x",{"y":1},3]"#, "[]", "7"] {
         running = running.takeover(open);
         let tasks = vec![task("list", &[]), mapped("each", 0), task("end", &[1])];
@@ -214,7 +214,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     let leased = running.begin(1, 2);
     running.lease(leased);
     running = running.takeover(open);
-    // It is being stopped.
+    // It is being halted.
     running.commit(vec![Fact::RunHalting {
         run: running.run,
         how: Halt::Drain,
@@ -252,7 +252,7 @@ pub(crate) fn runs_that_ended_long_ago_go_with_all_that_was_kept_of_them(open: O
         running.done(1, 0, None);
         running.over(S::Done);
     }
-    // One lives, however old; one has gone on.
+    // One has not ended, however old; one was resumed.
     running.at = Wall(1);
     let lives = running.register(plan(vec![task("a", &[]), task("b", &[])]));
     running.done(0, 0, None);
@@ -286,7 +286,7 @@ pub(crate) fn runs_that_ended_long_ago_go_with_all_that_was_kept_of_them(open: O
     assert_eq!(running.items().len(), 2);
     prune(&running, 9_999, 0, usize::MAX);
     assert_eq!(left(&running), [resumed.0, lives.0]);
-    // What is left goes on from where it was.
+    // The remaining state is unchanged.
     let old = running.leader.left();
     let mut next = Running::new(open);
     for run in [lives, resumed] {
@@ -311,8 +311,8 @@ pub(crate) fn the_id_of_a_run_is_never_used_again(open: Open<'_>) {
         let mut leader = Running::new(open);
         assert_eq!(leader.leader.ledger.runs().last(), RunId(2));
         let again = registered(RunId(id), Wall(1), plan(vec![task("a", &[])]), false);
-        let fate = leader.leader.try_commit(&*leader.store, vec![again]);
-        assert!(fate.is_err(), "{id} was used before");
+        let outcome = leader.leader.try_commit(&*leader.store, vec![again]);
+        assert!(outcome.is_err(), "{id} was used before");
     }
     let mut next = Running::new(open);
     assert_eq!(next.register(plan(vec![task("a", &[])])), RunId(3));
@@ -330,8 +330,8 @@ pub(crate) fn a_run_with_many_items_is_gone_before_all_of_them_are(open: Open<'_
     };
     let mut running = Running::of(open, wide);
     let first = running.begin(0, 0);
-    let told = running.store.timeline(first, None, 1).expect("readable");
-    let Fact::InstancesSubmitted { spec, .. } = &told.items[0].fact else {
+    let timeline = running.store.timeline(first, None, 1).expect("readable");
+    let Fact::InstancesSubmitted { spec, .. } = &timeline.items[0].fact else {
         panic!("it was submitted first");
     };
     let mut facts = Vec::new();
@@ -350,15 +350,15 @@ pub(crate) fn a_run_with_many_items_is_gone_before_all_of_them_are(open: Open<'_
     }
     facts.push(halted(first.0, last.0));
     running.commit(facts);
-    let kept = running.store.stored_run(running.run).expect("readable");
-    assert_eq!(kept.expect("kept").ended.len(), count as usize);
+    let stored = running.store.stored_run(running.run).expect("readable");
+    assert_eq!(stored.expect("kept").ended.len(), count as usize);
     running.over(S::Halted);
-    // Instances first: as many records as the budget has.
+    // Instances first: as many records as the budget allows.
     let all = count as usize;
     let pruned = prune(&running, u64::MAX, 0, all);
     assert_eq!((pruned.instances, pruned.more), (u64::from(count), true));
     assert!(running.store.run(running.run).is_ok_and(|it| it.is_some()));
-    // Then the run, which nobody finds in part.
+    // Then the run, which is never visible in part.
     assert!(prune(&running, u64::MAX, 0, 1).more);
     assert_eq!(running.store.run(running.run), Ok(None));
     assert_eq!(running.store.stored_run(running.run), Ok(None));

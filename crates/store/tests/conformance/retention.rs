@@ -31,7 +31,7 @@ fn prune(store: &dyn Store, leader: &Leader, retention: Retention) -> PruneRepor
         .expect("prunable")
 }
 
-/// How many ended instances are left; checks that they are the latest.
+/// The number of ended instances that are left; checks that they are the latest.
 fn left(store: &dyn Store) -> u64 {
     let page = store.page(&Query::first(View::History, 100));
     let ids: Vec<_> = page
@@ -206,7 +206,7 @@ pub(crate) fn of_a_halted_range_no_more_goes_than_must(open: Open<'_>) {
     assert_eq!(store.counts().expect("readable").terminal(), 20);
     assert_eq!(store.instance(InstanceId(70)), Ok(None));
     let pruned = prune(&*store, &leader, count(0));
-    // The stop goes with the last that it was about; the others of the array still wait.
+    // The halt is removed with its last instance; the others of the array still wait.
     assert_eq!((pruned.instances, pruned.facts), (20, 1));
     let timeline = store.timeline(InstanceId(30), None, 10).expect("readable");
     assert_eq!(timeline.items.len(), 1);

@@ -1,7 +1,6 @@
-//! A leader that carries out runs step by step, as a check wants it.
+//! A leader that drives runs step by step.
 //!
-//! It says what a scheduler would say of the run itself: that it has come further, and nothing
-//! twice.
+//! It records the same facts about the run as a scheduler: each advance once.
 
 use std::sync::Arc;
 
@@ -22,12 +21,12 @@ use baton_store::view::{ItemQuery, ItemRecord};
 use crate::Open;
 use crate::leading::{Leader, NOW, granted};
 
-/// One term, and the run that it speaks of.
+/// One term, and its current run.
 pub(crate) struct Running {
     pub(crate) store: Box<dyn Store>,
     pub(crate) leader: Leader,
     pub(crate) run: RunId,
-    /// When the next facts are recorded.
+    /// The time of the next facts.
     pub(crate) at: Wall,
 }
 
@@ -42,14 +41,14 @@ impl Running {
         }
     }
 
-    /// With a run of this plan.
+    /// A leader with a run of this plan.
     pub(crate) fn of(open: Open<'_>, plan: Plan) -> Self {
         let mut running = Self::new(open);
         running.register(plan);
         running
     }
 
-    /// Another process leads; it must find what this one has left.
+    /// Another process takes over; it must find the state that this one has left.
     pub(crate) fn takeover(self, open: Open<'_>) -> Self {
         let left = self.leader.left();
         drop(self.store);
@@ -64,7 +63,7 @@ impl Running {
         }
     }
 
-    /// Lets facts land, and what follows for the run.
+    /// Commits facts, and those that follow for the run.
     pub(crate) fn commit(&mut self, facts: Vec<Fact>) {
         self.leader.commit_at(&*self.store, self.at, facts);
         let runs = self.leader.ledger.runs().iter();
@@ -86,7 +85,7 @@ impl Running {
         run.expect("the run is not over")
     }
 
-    /// Makes the instance of an item.
+    /// Submits the instance of an item.
     pub(crate) fn begin(&mut self, task: u32, item: u32) -> InstanceId {
         let run = self.live();
         let part = Part {
@@ -115,7 +114,7 @@ impl Running {
         lease
     }
 
-    /// Ends the attempt that is leased, with the verdict that follows.
+    /// Ends the leased attempt, with the verdict that follows.
     pub(crate) fn end(&mut self, id: InstanceId, end: AttemptEnd, outputs: Option<&str>) {
         let instance = self.leader.ledger.find(id).expect("it lives");
         let lease = instance.lease.as_ref().expect("it is leased").id;
@@ -147,7 +146,7 @@ impl Running {
         id
     }
 
-    /// Ends the run; as a scheduler does, it does not remember more than where it stands.
+    /// Ends the run; like a scheduler, it then keeps only the run's head.
     pub(crate) fn over(&mut self, state: UniversalState) {
         let generation = self.live().head.generation;
         self.commit(vec![Fact::RunEnded {
@@ -158,18 +157,18 @@ impl Running {
         self.leader.ledger.runs_mut().drop_ended(self.run);
     }
 
-    /// Begins the next generation, from what the store has kept.
+    /// Starts the next generation, from the stored run.
     pub(crate) fn resume(
         &mut self,
         plan: Option<Plan>,
         carried: Vec<Carried>,
         again: Vec<ItemSpan>,
     ) {
-        let kept = self.store.stored_run(self.run).expect("readable");
-        let kept = kept.expect("it is kept");
-        let generation = kept.head.generation.next();
-        let admitted = self.leader.ledger.runs_mut().admit(kept);
-        admitted.expect("it is kept as it was left");
+        let stored = self.store.stored_run(self.run).expect("readable");
+        let stored = stored.expect("it is stored");
+        let generation = stored.head.generation.next();
+        let admitted = self.leader.ledger.runs_mut().admit(stored);
+        admitted.expect("it is stored as the leader left it");
         self.commit(vec![Fact::RunResumed {
             run: self.run,
             generation,
@@ -180,7 +179,7 @@ impl Running {
         }]);
     }
 
-    /// A page of items.
+    /// Query for a page of items.
     pub(crate) fn query(&self) -> ItemQuery {
         ItemQuery {
             run: self.run,
@@ -197,7 +196,7 @@ impl Running {
         page.items
     }
 
-    /// Which items have ended, and how.
+    /// The ended items, and their ends.
     pub(crate) fn ends(&self) -> Vec<(u32, u32, ItemEnd)> {
         let items = self.items().into_iter();
         items.map(|it| (it.task, it.item, it.end)).collect()
@@ -213,16 +212,17 @@ pub(crate) fn registered(run: RunId, at: Wall, plan: Plan, open: bool) -> Fact {
     }
 }
 
-/// A run is LAUNCHED, or RUNNING.
-pub(crate) fn advanced(run: RunId, runs: bool) -> Fact {
-    let to = match runs {
-        false => UniversalState::Launched,
-        true => UniversalState::Running,
+/// The fact that a run is LAUNCHED (false) or RUNNING (true).
+pub(crate) fn advanced(run: RunId, running: bool) -> Fact {
+    let to = if running {
+        UniversalState::Running
+    } else {
+        UniversalState::Launched
     };
     Fact::RunAdvanced { run, to }
 }
 
-/// A task of one item that comes after others.
+/// A task of one item, downstream of others.
 pub(crate) fn task(name: &str, after: &[u32]) -> PlanTask {
     let edge = |task: &u32| After {
         task: *task,
@@ -241,7 +241,7 @@ pub(crate) fn task(name: &str, after: &[u32]) -> PlanTask {
     }
 }
 
-/// A task of many items that comes after others. Each may fail once.
+/// A task of many items, downstream of others. Each may fail once.
 pub(crate) fn many(name: &str, after: &[u32], count: u32) -> PlanTask {
     let mut many = task(name, after);
     many.items = Items::Range {
@@ -253,7 +253,7 @@ pub(crate) fn many(name: &str, after: &[u32], count: u32) -> PlanTask {
     many
 }
 
-/// A task with an item for each file that another lists.
+/// A task with an item for each file that another task lists.
 pub(crate) fn mapped(name: &str, from: u32) -> PlanTask {
     let mut mapped = task(name, &[from]);
     mapped.items = Items::Output {

@@ -1,4 +1,4 @@
-//! Runs: how they stand, what they carry out, and which facts do not fit them.
+//! Runs: their states and plans, and facts that contradict them.
 
 use std::sync::Arc;
 
@@ -121,13 +121,13 @@ pub(crate) fn a_run_stands_where_its_facts_have_left_it(open: Open<'_>) {
         assert_eq!(running.store.run(R1), Ok(Some(record.clone())));
         assert_eq!(open().run(R1), Ok(Some(record)));
     }
-    // What nobody has resumed with another plan has the one that it came with.
+    // A run that was not resumed with another plan has its first one.
     running.run = R1;
     running.leader.ledger.runs_mut().drop_all_ended();
     running.at = Wall(200);
     running.resume(Some(first.clone()), Vec::new(), Vec::new());
-    let stands = running.store.run(R1).expect("readable").expect("kept").head;
-    assert_eq!((stands.generation.0, stands.plan.0), (3, 3));
+    let head = running.store.run(R1).expect("readable").expect("kept").head;
+    assert_eq!((head.generation.0, head.plan.0), (3, 3));
     running.takeover(open);
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn a_plan_is_put_together_from_its_parts(open: Open<'_>) {
     assert_eq!(running.store.plan(R1), Ok(None));
     assert_eq!(running.store.stored_run(R1), Ok(None));
     let at = running.at;
-    // Two runs whose parts come in turns, in one batch and in several.
+    // Two runs whose plan parts alternate, in one batch and in several.
     let other = plan(vec![task("x", &[])]);
     running.commit(vec![
         registered(R1, at, first.clone(), true),
@@ -286,19 +286,19 @@ pub(crate) fn a_fact_that_does_not_fit_a_run_is_refused_with_its_batch(open: Ope
     let before = [R1, live].map(|run| store.run(run).expect("readable"));
     for misfit in misfits {
         let mut leader = Leader::elect(&*store);
-        let told = misfit.to_string();
-        let fate = leader.try_commit(&*store, vec![submitted(1), misfit]);
+        let text = misfit.to_string();
+        let outcome = leader.try_commit(&*store, vec![submitted(1), misfit]);
         assert!(
-            matches!(fate, Err(StoreError::Contradiction(_))),
-            "{told}: {fate:?}"
+            matches!(outcome, Err(StoreError::Contradiction(_))),
+            "{text}: {outcome:?}"
         );
         let next = leader.try_commit(&*store, vec![submitted(2)]);
-        assert_eq!(next, Err(StoreError::TermBroken), "{told}");
-        assert_eq!(Leader::elect(&*store).ledger, left, "{told}");
+        assert_eq!(next, Err(StoreError::TermBroken), "{text}");
+        assert_eq!(Leader::elect(&*store).ledger, left, "{text}");
         let after = [R1, live].map(|run| store.run(run).expect("readable"));
-        assert_eq!(after, before, "{told}");
+        assert_eq!(after, before, "{text}");
     }
-    // Twice in one batch is twice.
+    // A duplicate within one batch is refused, too.
     let mut leader = Leader::elect(&*store);
     let twice = leader.try_commit(&*store, vec![again(unknown), again(unknown)]);
     assert!(twice.is_err());
@@ -348,13 +348,13 @@ pub(crate) fn the_history_tells_of_runs_in_order_and_does_not_repeat_their_plans
         resumed(R1, 2, at, Some(bare)),
     ];
     assert_eq!(of_runs, expected);
-    // They are in nobody's timeline.
+    // They are in no instance's timeline.
     let timeline = running.store.timeline(id, None, 100).expect("readable");
     assert!(timeline.items.iter().all(|it| it.fact.run().is_none()));
     assert_eq!(timeline.items.len(), 4);
 }
 
-/// What is counted of instances is the same whether they are parts of a run or not.
+/// Instance counts do not depend on whether instances are items of a run.
 pub(crate) fn what_is_counted_of_instances_does_not_depend_on_runs(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![many("a", &[], 4), task("b", &[])]));
     running.done(0, 0, Some("{}"));

@@ -1,4 +1,4 @@
-//! Credentials.
+//! Tokens.
 
 use baton_model::ids::{Epoch, TokenId};
 use baton_model::time::Wall;
@@ -20,7 +20,7 @@ fn new(number: u16, role: Role) -> NewToken {
     }
 }
 
-fn kept(id: u64, new: NewToken) -> Token {
+fn stored(id: u64, new: NewToken) -> Token {
     Token {
         id: TokenId(id),
         name: new.name,
@@ -44,11 +44,11 @@ pub(crate) fn a_token_is_kept_as_it_was_made(open: Open<'_>) {
         };
         let id = u64::from(number);
         assert_eq!(store.create_token(&new), Ok(TokenId(id)));
-        wanted.push(kept(id, new));
+        wanted.push(stored(id, new));
     }
     assert_eq!(store.tokens(), Ok(wanted.clone()));
     drop(store);
-    assert_eq!(open().tokens(), Ok(wanted), "seen by everybody");
+    assert_eq!(open().tokens(), Ok(wanted), "visible to every process");
 }
 
 pub(crate) fn a_revoked_token_stays_revoked_and_others_do_not_change(open: Open<'_>) {
@@ -59,14 +59,14 @@ pub(crate) fn a_revoked_token_stays_revoked_and_others_do_not_change(open: Open<
     }
     let revoked = Token {
         revoked: true,
-        ..kept(1, new(1, Role::Admin))
+        ..stored(1, new(1, Role::Admin))
     };
     for _ in 0..2 {
         assert_eq!(store.revoke_token(TokenId(1)), Ok(Some(revoked.clone())));
     }
     assert_eq!(store.revoke_token(TokenId(3)), Ok(None));
     assert_eq!(store.revoke_token(TokenId(u64::MAX)), Ok(None));
-    let other = kept(2, new(2, Role::Admin));
+    let other = stored(2, new(2, Role::Admin));
     assert_eq!(open().tokens(), Ok(vec![revoked, other]));
 }
 

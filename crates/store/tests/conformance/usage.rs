@@ -1,4 +1,4 @@
-//! What was used, by owner and hour.
+//! Usage by owner and hour.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ pub(crate) fn an_attempt_counts_in_the_hour_it_ended_with_what_was_set_aside(ope
     leader.commit_at(&*store, Wall(1_000), vec![submitted("a", 1, 1)]);
     let lease = next(&leader, 1);
     leader.commit_at(&*store, Wall(4_000), vec![granted(lease)]);
-    // Another process, which knows of the lease only what is kept.
+    // Another process, which knows the lease only from the store.
     drop(store);
     let store = open();
     leader.commit_at(&*store, Wall(5_000), vec![Fact::AttemptConfirmed { lease }]);
@@ -178,7 +178,7 @@ pub(crate) fn usage_stays_when_the_history_goes(open: Open<'_>) {
     assert_eq!(usage(&*store), before);
     leader.commit_at(&*store, Wall(9), leader.done(6));
     assert_eq!(usage(&*store)[0].used.done, 6);
-    // But not for ever.
+    // But not forever.
     let later = |hours: u64| Wall((USAGE_HOURS_KEPT + hours) * HOUR);
     let prune = |now| store.prune(leader.epoch, now, &none, usize::MAX);
     prune(later(0)).expect("prunable");

@@ -1,4 +1,4 @@
-//! What was acknowledged survives `kill -9`, at any moment.
+//! Acknowledged facts survive `kill -9` at any moment.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -10,15 +10,14 @@ use baton_store::Store;
 use crate::file::{open, place};
 use crate::leading::{Leader, NOW, Rng, submitted};
 
-/// Names the store to a child; without it the child's half is no test.
+/// Names the store to the child process; without it the child's test does nothing.
 const CHILD: &str = "BATON_STORE_CRASH_TEST";
 
-/// Instances in one batch.
 const BATCH: u64 = 3;
 
 const ROUNDS: u64 = 40;
 
-/// The half that is killed: commits for ever, and prints what was acknowledged.
+/// The process that is killed: commits forever, and prints what was acknowledged.
 #[test]
 fn child_commits_until_it_is_killed() {
     let Some(path) = env::var_os(CHILD) else {
@@ -30,8 +29,8 @@ fn child_commits_until_it_is_killed() {
     loop {
         let batch = leader.batch((next..next + BATCH).map(submitted).collect());
         next += BATCH;
-        let done = move |fate: Result<_, _>| {
-            fate.map(drop).expect("the commit lands");
+        let done = move |outcome: Result<_, _>| {
+            outcome.map(drop).expect("it commits");
             let mut out = std::io::stdout().lock();
             writeln!(out, "acknowledged {next}").expect("the parent reads");
         };
@@ -43,7 +42,7 @@ fn child_commits_until_it_is_killed() {
 fn what_was_acknowledged_survives_kill_9_and_what_survives_is_a_prefix() {
     let (_dir, path) = place();
     let mut rng = Rng(7);
-    let mut kept = 0;
+    let mut stored = 0;
     for round in 0..ROUNDS {
         let acknowledged = kill_after(&path, 1 + rng.below(60));
         let store = open(&path);
@@ -52,21 +51,21 @@ fn what_was_acknowledged_survives_kill_9_and_what_survives_is_a_prefix() {
         let prefix: Vec<_> = (0..ids.len() as u64).collect();
         assert_eq!(ids, prefix, "round {round}: a gap");
         assert!(leader.ledger.known().ranges().count() <= 1);
-        kept = ids.len() as u64;
+        stored = ids.len() as u64;
         assert!(
-            kept >= acknowledged,
-            "round {round}: {acknowledged} were acknowledged, {kept} are there"
+            stored >= acknowledged,
+            "round {round}: {acknowledged} were acknowledged, {stored} are stored"
         );
-        assert_eq!(kept % BATCH, 0, "round {round}: half a batch");
+        assert_eq!(stored % BATCH, 0, "round {round}: half a batch");
     }
     let store = open(&path);
     assert_eq!(store.check(), Ok(()));
     let counts = store.counts().expect("readable");
-    assert_eq!(counts.states.values().sum::<u64>(), kept);
+    assert_eq!(counts.states.values().sum::<u64>(), stored);
 }
 
-/// Starts the child, kills it after so many acknowledgements, and returns the last
-/// one that it had printed.
+/// Starts the child, kills it after `lines` acknowledgements, and returns the last one that it had
+/// printed.
 fn kill_after(path: &Path, lines: u64) -> u64 {
     let mut child = Command::new(env::current_exe().expect("this test has a file"))
         .args([
@@ -85,7 +84,7 @@ fn kill_after(path: &Path, lines: u64) -> u64 {
     let mut line = String::new();
     let mut killed = false;
     while out.read_line(&mut line).expect("readable") > 0 {
-        // The last line may be torn, and the harness prints of its own before the first.
+        // The last line may be torn, and the test harness prints lines of its own before the first.
         if let Some((_, number)) = line.split_once("acknowledged ")
             && let Some(number) = number.strip_suffix('\n')
         {

@@ -1,4 +1,4 @@
-//! Disks that are full, damaged, or not to be written.
+//! Disks that are full, damaged or read-only.
 
 use std::fs;
 use std::path::Path;
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 use crate::file::{open, place, refusal};
 use crate::leading::{Leader, NOW, granted, submitted};
 
-/// A file system of its own, gone at the end.
+/// A file system of its own, unmounted at the end.
 struct Disk(TempDir);
 
 impl Disk {
-    /// Nothing, with a printed reason, where mounting is not allowed.
+    /// `None`, with a printed reason, where mounting is not allowed.
     fn new(options: &str) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a directory can be made");
         let disk = Self(dir);
@@ -36,8 +36,8 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Fails where nothing was mounted; and where it is busy, the temporary
-        // directory stays behind, which is all that can be done about it here.
+        // Fails if nothing was mounted; if it is busy, the temporary directory stays behind, which
+        // cannot be helped here.
         let _ = Command::new("umount").arg("-l").arg(self.path()).output();
     }
 }
@@ -70,7 +70,7 @@ fn a_full_disk_loses_nothing_and_a_new_term_goes_on_when_there_is_space() {
     };
     assert!(matches!(error, StoreError::DiskFull(_)), "{error}");
     assert!(error.to_string().contains("no space left"), "{error}");
-    // The term is over, but reading goes on.
+    // The term is over, but reads still work.
     assert_eq!(
         leader.try_commit(&store, vec![submitted(u64::MAX)]),
         Err(StoreError::TermBroken)
@@ -113,7 +113,7 @@ fn a_directory_that_is_missing_is_named() {
 #[test]
 fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
     let (_dir, path) = place();
-    let text = "not a database, but somebody may still want it\n".repeat(100);
+    let text = "not a database, but its owner may still need it\n".repeat(100);
     fs::write(&path, &text).expect("writable");
     let error = refusal(&path);
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
@@ -147,7 +147,7 @@ fn damaged_pages_are_an_error_and_never_a_wrong_answer() {
         match taken {
             // The damage is in the history, an index or a free page.
             Ok(baton_store::TakeOutcome::Won(_, ledger)) => assert_eq!(*ledger, leader.left()),
-            Ok(baton_store::TakeOutcome::Overtaken) => panic!("nobody else wants the row"),
+            Ok(baton_store::TakeOutcome::Overtaken) => panic!("no other leader takes the row"),
             Err(error) => assert!(matches!(error, StoreError::Corrupt(_)), "{error}"),
         }
         if matches!(store.check(), Err(StoreError::Corrupt(_))) {

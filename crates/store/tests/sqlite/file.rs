@@ -1,4 +1,4 @@
-//! The file: its versions, its permissions, and its size.
+//! The database file: its versions, its permissions, and its size.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use baton_model::schedule::{SkipReason, Verdict};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use baton_store::facts::FactQuery;
-use baton_store::limits::{LOG_BYTES_KEPT, LOG_PAGES_HARD};
+use baton_store::limits::{WAL_BYTES_KEPT, WAL_PAGES_HARD};
 use baton_store::sqlite::SCHEMA_VERSION;
 use baton_store::view::{Query, Seq, TickQuery, View};
 use baton_store::{Retention, SqliteStore, Store, StoreError};
@@ -118,8 +118,8 @@ fn a_store_of_schema_version_1_can_still_be_read_and_written() {
     assert_eq!(state(2), Some(UniversalState::Launched));
     assert_eq!(state(50), Some(UniversalState::Halted));
     assert_eq!(state(4), Some(UniversalState::Queued));
-    let again = leader.ledger.instance(InstanceId(4)).expect("requeued");
-    assert_eq!(again.not_before(), Some(Wall(7_000)));
+    let requeued = leader.ledger.instance(InstanceId(4)).expect("requeued");
+    assert_eq!(requeued.not_before(), Some(Wall(7_000)));
     assert_eq!(leader.ledger.drained().len(), 1);
     assert_eq!(leader.ledger.known().ranges().count(), 3);
     assert_eq!(leader.ledger.lease_time(), Millis(45_000));
@@ -157,9 +157,9 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
         limit: 10,
         ..TickQuery::default()
     };
-    let told = store.ticks(&query).expect("readable");
+    let ticks = store.ticks(&query).expect("readable");
     assert!(
-        told.items.is_empty(),
+        ticks.items.is_empty(),
         "older facts are not taken for due times"
     );
     let name = TaskName {
@@ -192,9 +192,9 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
     drop(store);
     let store = open(&path);
     assert_eq!(Leader::elect(&store).ledger, leader.left());
-    let told = store.ticks(&query).expect("readable").items;
+    let ticks = store.ticks(&query).expect("readable").items;
     assert_eq!(
-        told.into_iter().map(|it| it.fact).collect::<Vec<_>>(),
+        ticks.into_iter().map(|it| it.fact).collect::<Vec<_>>(),
         [tick]
     );
     assert!(store.task(&name, None).is_ok_and(|it| it.is_some()));
@@ -227,7 +227,7 @@ fn pruning_makes_the_file_smaller() {
         terminal_instances_max: Some(100),
         ..Retention::default()
     };
-    // The log first, so that the file is as large as what it holds.
+    // Closing checkpoints the WAL, so that the file has its full size.
     drop(store);
     let store = open(&path);
     let before = size(&path);
@@ -240,7 +240,7 @@ fn pruning_makes_the_file_smaller() {
     assert!(after < before / 5, "{before} bytes became {after}");
     assert_eq!(size(&log_of(&path)), 0);
     assert_eq!(store.check(), Ok(()));
-    // The same leader goes on.
+    // The same leader continues.
     leader.commit(&store, vec![submitted(1_000_000)]);
 }
 
@@ -278,7 +278,7 @@ fn equal_specs_are_kept_once_and_go_with_the_last_that_asked_for_them() {
             .expect("prunable");
         assert_eq!(specs(), Ok(left));
     }
-    // What was forgotten is not referred to.
+    // A spec that was pruned from the cache is not referenced.
     leader.commit(&store, vec![same(2_001)]);
     assert_eq!(specs(), Ok(1));
 }
@@ -313,15 +313,15 @@ fn a_reader_that_stays_does_not_stop_the_writer_and_the_log_shrinks_after_it() {
         leader.commit(&store, facts);
         id += 500;
     };
-    // The reader pins the log, so it grows beyond what it would be cut back at.
-    while size(&log_of(&path)) <= LOG_PAGES_HARD * 4_096 {
+    // The reader pins the WAL, so it grows beyond the size at which it would be truncated.
+    while size(&log_of(&path)) <= WAL_PAGES_HARD * 4_096 {
         write();
     }
     assert_eq!(seen(), Ok(1));
     drop(reader);
-    // Whatever the writer has counted since it last looked at the log, it looks soon.
+    // Whatever the writer has counted since its last check of the WAL, the next check comes soon.
     (0..10).for_each(|_| write());
-    assert!(size(&log_of(&path)) <= LOG_BYTES_KEPT);
+    assert!(size(&log_of(&path)) <= WAL_BYTES_KEPT);
     let page = store
         .page(&Query::first(View::History, 1))
         .expect("readable");

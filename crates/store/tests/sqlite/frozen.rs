@@ -1,4 +1,4 @@
-//! Files that older versions have written, and runs in them.
+//! Files written by older versions, and runs in them.
 
 use std::fs;
 use std::path::Path;

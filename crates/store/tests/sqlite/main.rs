@@ -1,4 +1,4 @@
-//! What is true of the SQLite store alone: its file, and how it can fail.
+//! Tests of the SQLite store alone: its file, and how it can fail.
 
 #[path = "../conformance/leading.rs"]
 mod leading;

@@ -1,17 +1,15 @@
-//! From facts to changed rows.
+//! Row changes derived from a group of facts.
 //!
-//! A draft is the part of the ledger that a group of facts touches: each instance
-//! is fetched when the first fact about it comes, and changed by
-//! `Ledger::apply` itself, so that rows and ledger cannot disagree. However many
-//! facts a group has about an instance, its row is written once. Nothing is
-//! changed outside the draft until its owner writes it down.
+//! A change set is the part of the ledger that a group of facts touches: each instance is fetched
+//! with the first fact about it and changed by `Ledger::apply` itself, so that rows and ledger
+//! cannot disagree. However many facts a group has about an instance, its row is written once.
+//! Nothing outside the change set changes until the backend writes it.
 //!
-//! What the ledger forgets, and a store must not, is told here: ranges that were
-//! halted (`spans`), and the ids of what has ended (`known`).
+//! Some state that the ledger drops must stay in the store; it is tracked here: halted ranges
+//! (`spans`), and the ids of ended instances (`known`).
 //!
-//! Specs pass through as `S`, whatever a store knows them by. No fact depends on what
-//! was asked for (its verdict stands in it), so what was fetched goes to the ledger
-//! with an empty one.
+//! Specs pass through as `S`, each backend's own handle. No fact depends on the content of a spec
+//! (its verdict is part of the fact), so fetched instances enter the ledger with an empty one.
 
 mod changes;
 mod known;
@@ -36,35 +34,35 @@ use crate::usage::Claim;
 use crate::view::{LastEnd, Seq};
 use crate::{StoreError, body};
 
-use known::Known;
-use library::Tasks;
-use runs::Runs;
-use spans::Spans;
+use known::KnownIds;
+use library::TaskChanges;
+use runs::RunChanges;
+use spans::SpanSet;
 
-pub(crate) use changes::Change;
-pub(crate) use known::{Around, Ids};
-pub(crate) use library::{KeptTask, NewKey, NewRevision};
+pub(crate) use changes::InstanceChange;
+pub(crate) use known::{Ids, KnownRanges};
+pub(crate) use library::{NewKey, NewRevision, StoredTask};
 pub(crate) use runs::RunChange;
-pub(crate) use spans::{Span, SpanChange, Story, halves, length};
-pub(crate) use usage::Usages;
+pub(crate) use spans::{Lifecycle, Span, SpanChange, length, split_by_sign};
+pub(crate) use usage::UsageDeltas;
 
-pub(crate) trait Kept {
-    /// What specs are known by.
+pub(crate) trait StoredRows {
+    /// A backend's handle of a spec.
     type Spec: Clone + PartialEq;
 
-    /// Takes in the spec of `uses` instances that the fact `seq` has brought, and says
-    /// how many bytes it has.
+    /// Adds the spec of `uses` instances that the fact `seq` carries; returns its handle and its
+    /// bytes.
     fn spec(
         &mut self,
         seq: Seq,
         spec: &Arc<InstanceSpec>,
         uses: u64,
     ) -> Result<(Self::Spec, u64), StoreError>;
-    /// What a spec says about usage.
+    /// The owner, resource claim and run item of a spec.
     fn claim(&mut self, spec: &Self::Spec) -> Result<Arc<Claim>, StoreError>;
     /// An instance with a row of its own; its spec may be any.
     fn row(&mut self, id: InstanceId) -> Result<Option<Row<Self::Spec>>, StoreError>;
-    /// The range that the id is in.
+    /// The range that contains the id.
     fn span(&mut self, id: InstanceId) -> Result<Option<Span<Self::Spec>>, StoreError>;
     /// QUEUED ranges that overlap this one.
     fn waiting(
@@ -79,14 +77,14 @@ pub(crate) trait Kept {
         last: InstanceId,
     ) -> Result<Vec<Row<Self::Spec>>, StoreError>;
     /// Known ids that overlap this range.
-    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<Around, StoreError>;
+    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<KnownRanges, StoreError>;
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError>;
     /// A task of the library.
-    fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError>;
-    /// The number that a name has.
+    fn task(&mut self, number: TaskNo) -> Result<Option<StoredTask>, StoreError>;
+    /// The number of the task with this name.
     fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError>;
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError>;
-    /// The last run that there ever was.
+    /// The highest run id ever used.
     fn last_run(&mut self) -> Result<RunId, StoreError>;
 }
 
@@ -94,15 +92,15 @@ pub(crate) trait Kept {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row<S> {
     pub(crate) instance: Instance,
-    pub(crate) story: Story<S>,
+    pub(crate) lifecycle: Lifecycle<S>,
     pub(crate) last: Option<LastEnd>,
     /// When the open lease was granted.
     pub(crate) leased_at: Option<Wall>,
 }
 
-/// A fact on its way into the history.
+/// A fact to append to the history.
 #[derive(Debug)]
-pub(crate) struct Line<S> {
+pub(crate) struct HistoryEntry<S> {
     pub(crate) seq: Seq,
     pub(crate) at: Wall,
     pub(crate) epoch: Epoch,
@@ -111,78 +109,78 @@ pub(crate) struct Line<S> {
     pub(crate) task: Option<TaskNo>,
     pub(crate) spec: Option<S>,
     pub(crate) body: String,
-    /// Of the body and the spec.
+    /// Bytes of the body and the spec.
     pub(crate) bytes: u64,
 }
 
-impl<S> Line<S> {
-    /// The one instance that it is about.
-    pub(crate) fn own(&self) -> Option<InstanceId> {
+impl<S> HistoryEntry<S> {
+    /// The instance, if it is about exactly one.
+    pub(crate) fn single_instance(&self) -> Option<InstanceId> {
         self.about
             .and_then(|(first, last)| (first == last).then_some(first))
     }
 }
 
-/// What is not the ledger's about a touched instance, and where it stood before, if it
-/// had a row.
+/// The columns of a touched instance that the ledger does not hold, and its state before, if it had
+/// a row.
 #[derive(Debug)]
-struct Touch<S> {
+struct TouchedRow<S> {
     before: Option<UniversalState>,
-    story: Story<S>,
+    lifecycle: Lifecycle<S>,
     last: Option<LastEnd>,
     leased_at: Option<Wall>,
 }
 
-/// Facts applied, not yet written.
+/// Facts that are applied but not yet written.
 #[derive(Debug)]
-pub(crate) struct Draft<S> {
+pub(crate) struct ChangeSet<S> {
     ledger: Ledger,
-    touched: BTreeMap<InstanceId, Touch<S>>,
-    spans: Spans<S>,
-    known: Known,
+    touched: BTreeMap<InstanceId, TouchedRow<S>>,
+    spans: SpanSet<S>,
+    known: KnownIds,
     condemned_before: Option<Vec<Incarnation>>,
     drained: BTreeMap<WorkerName, bool>,
     lease_time_set: bool,
-    tasks: Tasks,
-    runs: Runs,
-    usage: Usages,
-    lines: Vec<Line<S>>,
+    tasks: TaskChanges,
+    runs: RunChanges,
+    usage: UsageDeltas,
+    entries: Vec<HistoryEntry<S>>,
     next: Seq,
     no_spec: Arc<InstanceSpec>,
 }
 
-impl<S: Clone + PartialEq> Draft<S> {
-    /// An empty draft whose first fact will have the number `next`.
+impl<S: Clone + PartialEq> ChangeSet<S> {
+    /// An empty change set whose first fact gets the number `next`.
     pub(crate) fn new(next: Seq) -> Self {
         Self {
             ledger: Ledger::default(),
             touched: BTreeMap::new(),
-            spans: Spans::default(),
-            known: Known::default(),
+            spans: SpanSet::default(),
+            known: KnownIds::default(),
             condemned_before: None,
             drained: BTreeMap::new(),
             lease_time_set: false,
-            tasks: Tasks::default(),
-            runs: Runs::default(),
-            usage: Usages::new(),
-            lines: Vec::new(),
+            tasks: TaskChanges::default(),
+            runs: RunChanges::default(),
+            usage: UsageDeltas::new(),
+            entries: Vec::new(),
             next,
             no_spec: Arc::default(),
         }
     }
 
-    /// Takes one fact in. After an error the draft is worth nothing.
+    /// Applies one fact. After an error the change set must be discarded.
     pub(crate) fn apply(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         epoch: Epoch,
         at: Wall,
         fact: &Fact,
     ) -> Result<(), StoreError> {
-        let spec = self.change(kept, at, fact)?;
+        let spec = self.change(stored, at, fact)?;
         let body = body::write(fact, spec.is_some())?;
         let (spec, spec_bytes) = spec.unzip();
-        self.lines.push(Line {
+        self.entries.push(HistoryEntry {
             seq: self.next,
             at,
             epoch,
@@ -196,28 +194,28 @@ impl<S: Clone + PartialEq> Draft<S> {
         Ok(())
     }
 
-    /// Lets the ledger change what it must, and notes the rest. Returns the spec that
-    /// the fact brought, and its bytes.
+    /// Applies a fact to the ledger and records the rest. Returns the spec that the fact carries,
+    /// and its bytes.
     fn change(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         fact: &Fact,
     ) -> Result<Option<(S, u64)>, StoreError> {
         match fact {
             Fact::InstancesSubmitted { first, last, spec } => {
                 self.ledger.apply(fact)?;
-                self.known.claim(kept, *first, *last)?;
-                let spec = kept.spec(self.next, spec, length(*first, *last))?;
-                let story = Story::begun(spec.0.clone(), at, self.next);
-                self.spans.submitted(*first, *last, &story);
+                self.known.claim(stored, *first, *last)?;
+                let spec = stored.spec(self.next, spec, length(*first, *last))?;
+                let lifecycle = Lifecycle::submitted(spec.0.clone(), at, self.next);
+                self.spans.insert_submitted(*first, *last, &lifecycle);
                 return Ok(Some(spec));
             }
             Fact::AttemptAdopted { lease, spec, .. } => {
-                return self.adopt(kept, at, fact, lease.attempt.instance, spec);
+                return self.adopt(stored, at, fact, lease.attempt.instance, spec);
             }
             Fact::InstancesHalted { first, last } if first != last => {
-                self.halt(kept, at, fact, *first, *last)?;
+                self.halt(stored, at, fact, *first, *last)?;
             }
             Fact::AttemptEnded {
                 lease,
@@ -228,10 +226,10 @@ impl<S: Clone + PartialEq> Draft<S> {
                 ..
             } => {
                 let id = lease.attempt.instance;
-                self.fetch(kept, id)?;
-                self.count(kept, at, fact, id)?;
+                self.fetch(stored, id)?;
+                self.count(stored, at, fact, id)?;
                 if let Some(end) = item_end(*verdict) {
-                    self.end_item(kept, id, end, outputs.as_ref())?;
+                    self.end_item(stored, id, end, outputs.as_ref())?;
                 }
                 let open = self.ledger.open_lease(*lease);
                 let last = open.map(|open| LastEnd {
@@ -240,9 +238,9 @@ impl<S: Clone + PartialEq> Draft<S> {
                     end: *end,
                     ran: *ran,
                 });
-                self.alone(at, fact, id)?;
-                if let Some(touch) = self.touched.get_mut(&id) {
-                    touch.last = last;
+                self.apply_to_one(at, fact, id)?;
+                if let Some(touched) = self.touched.get_mut(&id) {
+                    touched.last = last;
                 }
             }
             Fact::LeaseGranted { .. }
@@ -251,12 +249,12 @@ impl<S: Clone + PartialEq> Draft<S> {
             | Fact::InstancesHalted { .. }
             | Fact::InstanceRetried { .. } => {
                 if let Some((id, _)) = fact.instances() {
-                    self.fetch(kept, id)?;
-                    self.count(kept, at, fact, id)?;
+                    self.fetch(stored, id)?;
+                    self.count(stored, at, fact, id)?;
                     if matches!(fact, Fact::InstancesHalted { .. }) {
-                        self.end_item(kept, id, ItemEnd::Halted, None)?;
+                        self.end_item(stored, id, ItemEnd::Halted, None)?;
                     }
-                    self.alone(at, fact, id)?;
+                    self.apply_to_one(at, fact, id)?;
                 }
             }
             Fact::WorkerDrained { worker, drained } => {
@@ -268,15 +266,15 @@ impl<S: Clone + PartialEq> Draft<S> {
                 self.lease_time_set = true;
             }
             Fact::WorkerCondemned { .. } => {
-                self.fetch_condemned(kept)?;
+                self.fetch_condemned(stored)?;
                 self.ledger.apply(fact)?;
             }
-            // Who triggered an instance changes nothing about it: it stays in its range.
+            // The trigger of an instance does not change its row: it stays in its range.
             Fact::InstanceTriggered { .. }
             | Fact::TaskDefined { .. }
             | Fact::TaskRemoved { .. }
             | Fact::TickRecorded { .. } => {
-                self.tasks.learn(kept, &mut self.ledger, at, fact)?;
+                self.tasks.apply_fact(stored, &mut self.ledger, at, fact)?;
             }
             Fact::RunRegistered { .. }
             | Fact::RunExtended { .. }
@@ -284,146 +282,150 @@ impl<S: Clone + PartialEq> Draft<S> {
             | Fact::RunAdvanced { .. }
             | Fact::RunHalting { .. }
             | Fact::RunEnded { .. }
-            | Fact::RunResumed { .. } => self.runs.learn(kept, self.next, at, fact)?,
+            | Fact::RunResumed { .. } => self.runs.apply_fact(stored, self.next, at, fact)?,
         }
         Ok(None)
     }
 
     /// Applies a fact about one instance that was fetched.
-    fn alone(&mut self, at: Wall, fact: &Fact, id: InstanceId) -> Result<(), StoreError> {
+    fn apply_to_one(&mut self, at: Wall, fact: &Fact, id: InstanceId) -> Result<(), StoreError> {
         self.ledger.apply(fact)?;
-        if let Some(touch) = self.touched.get_mut(&id) {
-            touch.story.change(at, self.next);
+        if let Some(touched) = self.touched.get_mut(&id) {
+            touched.lifecycle.record_change(at, self.next);
         }
         Ok(())
     }
 
     fn adopt(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         fact: &Fact,
         id: InstanceId,
         spec: &Arc<InstanceSpec>,
     ) -> Result<Option<(S, u64)>, StoreError> {
-        self.fetch(kept, id)?;
+        self.fetch(stored, id)?;
         let there = self.touched.contains_key(&id);
-        if !there && self.known.contains(kept, id)? {
+        if !there && self.known.contains(stored, id)? {
             return Err(LedgerError::UnknownInstance(id).into());
         }
-        self.alone(at, fact, id)?;
-        if let Some(touch) = self.touched.get_mut(&id) {
-            touch.leased_at = Some(at);
-            // What the worker says that it runs is not what the instance asks for: it
-            // stays in the fact.
+        self.apply_to_one(at, fact, id)?;
+        if let Some(touched) = self.touched.get_mut(&id) {
+            touched.leased_at = Some(at);
+            // The spec that the worker reports is not the instance's spec: it stays in the fact.
             return Ok(None);
         }
-        self.known.claim(kept, id, id)?;
-        let spec = kept.spec(self.next, spec, 1)?;
-        let touch = Touch {
+        self.known.claim(stored, id, id)?;
+        let spec = stored.spec(self.next, spec, 1)?;
+        let touched = TouchedRow {
             before: None,
-            story: Story::begun(spec.0.clone(), at, self.next),
+            lifecycle: Lifecycle::submitted(spec.0.clone(), at, self.next),
             last: None,
             leased_at: Some(at),
         };
-        self.touched.insert(id, touch);
+        self.touched.insert(id, touched);
         Ok(Some(spec))
     }
 
     fn halt(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         fact: &Fact,
         first: InstanceId,
         last: InstanceId,
     ) -> Result<(), StoreError> {
-        for span in kept.waiting(first, last)? {
-            self.spans.fetched(span);
+        for span in stored.waiting(first, last)? {
+            self.spans.insert_stored(span);
         }
-        for row in kept.requeued(first, last)? {
-            self.admit(row)?;
+        for row in stored.requeued(first, last)? {
+            self.admit_row(row)?;
         }
         let requeued = self.ledger.requeued(first, last);
         let requeued: Vec<_> = requeued.map(|instance| instance.id).collect();
         self.ledger.apply(fact)?;
         for id in requeued {
-            if let Some(touch) = self.touched.get_mut(&id) {
-                touch.story.change(at, self.next);
-                let spec = touch.story.spec.clone();
-                self.count_halted(kept, at, &spec, 1)?;
-                self.end_item(kept, id, ItemEnd::Halted, None)?;
+            if let Some(touched) = self.touched.get_mut(&id) {
+                touched.lifecycle.record_change(at, self.next);
+                let spec = touched.lifecycle.spec.clone();
+                self.count_halted(stored, at, &spec, 1)?;
+                self.end_item(stored, id, ItemEnd::Halted, None)?;
             }
         }
         for (first, spec, count) in self.spans.halt(first, last, at, self.next) {
-            self.count_halted(kept, at, &spec, count)?;
-            // A part of a run is an instance by itself.
-            if let Some(part) = kept.claim(&spec)?.part {
-                self.runs.ended(kept, part, first, ItemEnd::Halted, None)?;
+            self.count_halted(stored, at, &spec, count)?;
+            // An item of a run is always a range of one instance.
+            if let Some(part) = stored.claim(&spec)?.part {
+                self.runs
+                    .ended(stored, part, first, ItemEnd::Halted, None)?;
             }
         }
         Ok(())
     }
 
-    /// If an instance that was fetched is a part of a run, that part has ended.
+    /// Records the end of a run's item, if the fetched instance is one.
     fn end_item(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         id: InstanceId,
         end: ItemEnd,
         outputs: Option<&Arc<str>>,
     ) -> Result<(), StoreError> {
-        let Some(touch) = self.touched.get(&id) else {
+        let Some(touched) = self.touched.get(&id) else {
             return Ok(());
         };
-        match kept.claim(&touch.story.spec)?.part {
-            Some(part) => self.runs.ended(kept, part, id, end, outputs),
+        match stored.claim(&touched.lifecycle.spec)?.part {
+            Some(part) => self.runs.ended(stored, part, id, end, outputs),
             None => Ok(()),
         }
     }
 
-    /// Brings an instance in: from its row, or out of its range.
-    fn fetch(&mut self, kept: &mut impl Kept<Spec = S>, id: InstanceId) -> Result<(), StoreError> {
+    /// Fetches an instance: from its row, or out of its range.
+    fn fetch(
+        &mut self,
+        stored: &mut impl StoredRows<Spec = S>,
+        id: InstanceId,
+    ) -> Result<(), StoreError> {
         if self.touched.contains_key(&id) {
             return Ok(());
         }
         if let Some(span) = self.spans.take(id) {
-            return self.leave(id, span);
+            return self.detach_from_range(id, span);
         }
-        if let Some(row) = kept.row(id)? {
-            return self.admit(row);
+        if let Some(row) = stored.row(id)? {
+            return self.admit_row(row);
         }
-        if let Some(span) = kept.span(id)? {
-            self.spans.fetched(span);
+        if let Some(span) = stored.span(id)? {
+            self.spans.insert_stored(span);
             if let Some(span) = self.spans.take(id) {
-                return self.leave(id, span);
+                return self.detach_from_range(id, span);
             }
         }
         Ok(())
     }
 
-    /// Takes in an instance that has a row, unless it is there.
-    fn admit(&mut self, row: Row<S>) -> Result<(), StoreError> {
+    /// Adds an instance that has a row, unless it was fetched before.
+    fn admit_row(&mut self, row: Row<S>) -> Result<(), StoreError> {
         let id = row.instance.id;
         if self.touched.contains_key(&id) {
             return Ok(());
         }
-        let touch = Touch {
+        let touched = TouchedRow {
             before: Some(row.instance.state),
-            story: row.story,
+            lifecycle: row.lifecycle,
             last: row.last,
             leased_at: row.leased_at,
         };
         self.ledger.admit(row.instance)?;
-        self.touched.insert(id, touch);
+        self.touched.insert(id, touched);
         Ok(())
     }
 
-    /// Takes in an instance that was in a range.
-    fn leave(&mut self, id: InstanceId, span: Span<S>) -> Result<(), StoreError> {
+    /// Adds an instance that was in a range.
+    fn detach_from_range(&mut self, id: InstanceId, span: Span<S>) -> Result<(), StoreError> {
         let spec = Arc::clone(&self.no_spec);
         if span.state == UniversalState::Halted {
-            self.ledger.admit(untried(id, spec, span.state))?;
+            self.ledger.admit(unleased_instance(id, spec, span.state))?;
         } else if self.ledger.find(id).is_none() {
             self.ledger.admit_range(Range {
                 first: id,
@@ -431,19 +433,19 @@ impl<S: Clone + PartialEq> Draft<S> {
                 spec,
             })?;
         }
-        let touch = Touch {
+        let touched = TouchedRow {
             before: None,
-            story: span.story,
+            lifecycle: span.lifecycle,
             last: None,
             leased_at: None,
         };
-        self.touched.insert(id, touch);
+        self.touched.insert(id, touched);
         Ok(())
     }
 
-    fn fetch_condemned(&mut self, kept: &mut impl Kept) -> Result<(), StoreError> {
+    fn fetch_condemned(&mut self, stored: &mut impl StoredRows) -> Result<(), StoreError> {
         if self.condemned_before.is_none() {
-            let condemned = kept.condemned()?;
+            let condemned = stored.condemned()?;
             for incarnation in &condemned {
                 self.ledger.admit_condemned(*incarnation);
             }
@@ -453,7 +455,7 @@ impl<S: Clone + PartialEq> Draft<S> {
     }
 }
 
-/// What a verdict means to the item that an instance is of; nothing if it is tried again.
+/// The end of the item that a verdict implies; `None` if the instance is retried.
 const fn item_end(verdict: Verdict) -> Option<ItemEnd> {
     match verdict {
         Verdict::Done => Some(ItemEnd::Done),
@@ -464,7 +466,7 @@ const fn item_end(verdict: Verdict) -> Option<ItemEnd> {
 }
 
 /// An instance of a range: it was never leased.
-pub(crate) const fn untried(
+pub(crate) const fn unleased_instance(
     id: InstanceId,
     spec: Arc<InstanceSpec>,
     state: UniversalState,

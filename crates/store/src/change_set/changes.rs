@@ -1,4 +1,4 @@
-//! What a draft has changed, for its owner to write.
+//! The changes of a change set, for the backend to write.
 
 use std::collections::BTreeMap;
 
@@ -7,38 +7,41 @@ use baton_model::ids::{Incarnation, Life, Lineage, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use super::{Draft, Ids, KeptTask, Line, NewKey, NewRevision, Runs, SpanChange, Story};
+use super::{
+    ChangeSet, HistoryEntry, Ids, Lifecycle, NewKey, NewRevision, RunChanges, SpanChange,
+    StoredTask,
+};
 use crate::view::{LastEnd, Seq};
 
-/// An instance after the draft, and the state of the row it had before, if any.
+/// An instance after the change set, and its state in the row it had before, if any.
 #[derive(Debug)]
-pub(crate) struct Change<'a, S> {
+pub(crate) struct InstanceChange<'a, S> {
     pub(crate) before: Option<UniversalState>,
     pub(crate) instance: &'a Instance,
-    pub(crate) story: &'a Story<S>,
+    pub(crate) lifecycle: &'a Lifecycle<S>,
     pub(crate) last: Option<&'a LastEnd>,
     pub(crate) leased_at: Option<Wall>,
 }
 
-impl<S: Clone + PartialEq> Draft<S> {
+impl<S: Clone + PartialEq> ChangeSet<S> {
     /// The number after the last fact.
     pub(crate) const fn next(&self) -> Seq {
         self.next
     }
 
-    /// The facts, to be appended to the history.
-    pub(crate) fn lines(&self) -> &[Line<S>] {
-        &self.lines
+    /// The facts to append to the history.
+    pub(crate) fn entries(&self) -> &[HistoryEntry<S>] {
+        &self.entries
     }
 
-    /// The facts, to be kept as they are.
-    pub(crate) fn into_lines(self) -> Vec<Line<S>> {
-        self.lines
+    /// The facts, moved out.
+    pub(crate) fn into_entries(self) -> Vec<HistoryEntry<S>> {
+        self.entries
     }
 
-    /// What the facts add to the size of the history.
+    /// The bytes that the facts add to the history.
     pub(crate) fn bytes(&self) -> u64 {
-        self.lines.iter().map(|line| line.bytes).sum()
+        self.entries.iter().map(|entry| entry.bytes).sum()
     }
 
     /// The lease time, if a fact has set it.
@@ -46,55 +49,55 @@ impl<S: Clone + PartialEq> Draft<S> {
         self.lease_time_set.then(|| self.ledger.lease_time())
     }
 
-    /// Every instance that was touched, as it stands now.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_, S>> + '_ {
-        self.touched.iter().filter_map(|(id, touch)| {
-            Some(Change {
-                before: touch.before,
+    /// Every touched instance, in its new state.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = InstanceChange<'_, S>> + '_ {
+        self.touched.iter().filter_map(|(id, touched)| {
+            Some(InstanceChange {
+                before: touched.before,
                 instance: self.ledger.instance(*id)?,
-                story: &touch.story,
-                last: touch.last.as_ref(),
-                leased_at: touch.leased_at,
+                lifecycle: &touched.lifecycle,
+                last: touched.last.as_ref(),
+                leased_at: touched.leased_at,
             })
         })
     }
 
-    /// Ranges that came, changed, and went; these first.
+    /// Ranges that were removed, added or changed; removed ones first.
     pub(crate) fn span_changes(&self) -> impl Iterator<Item = SpanChange<'_, S>> + '_ {
         self.spans.changes()
     }
 
-    /// Ranges of known ids to forget, and to add, as they are kept.
+    /// Rows of known ids to remove, and to add.
     pub(crate) fn known(&self) -> (Vec<Ids>, Vec<Ids>) {
         self.known.changes()
     }
 
-    /// Tasks of the library that were touched, as they stand now.
-    pub(crate) fn tasks(&self) -> impl Iterator<Item = KeptTask> + '_ {
+    /// Touched tasks of the library, in their new state.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = StoredTask> + '_ {
         self.tasks.changes(&self.ledger)
     }
 
-    /// Revisions that are new.
+    /// New revisions.
     pub(crate) fn revisions(&self) -> &[NewRevision] {
         &self.tasks.revisions
     }
 
-    /// What requests with a key have brought about.
+    /// Idempotency keys of triggered instances.
     pub(crate) fn keys(&self) -> &[NewKey] {
         &self.tasks.keys
     }
 
-    /// What has changed about runs.
-    pub(crate) const fn runs(&self) -> &Runs {
+    /// Changes to runs.
+    pub(crate) const fn runs(&self) -> &RunChanges {
         &self.runs
     }
 
-    /// Workers that were drained, or no longer are.
+    /// Workers that were drained (true) or undrained (false).
     pub(crate) const fn drained(&self) -> &BTreeMap<WorkerName, bool> {
         &self.drained
     }
 
-    /// By how much the number of instances in each state changes.
+    /// The change in the number of instances in each state.
     pub(crate) fn tally(&self) -> BTreeMap<UniversalState, i64> {
         let mut tally: BTreeMap<UniversalState, i64> = BTreeMap::new();
         let mut count = |state, by: u64, add: bool| {
@@ -123,7 +126,7 @@ impl<S: Clone + PartialEq> Draft<S> {
         tally
     }
 
-    /// Lives to remember, and lineages to forget.
+    /// Condemned incarnations to add, and lineages to remove.
     pub(crate) fn condemned(&self) -> (Vec<Incarnation>, Vec<Lineage>) {
         let Some(before) = &self.condemned_before else {
             return (Vec::new(), Vec::new());

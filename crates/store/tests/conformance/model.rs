@@ -1,5 +1,5 @@
-//! Facts that fit, drawn by chance, and what they add up to, told in the plainest way:
-//! every instance by itself, nothing ever forgotten.
+//! Random consistent facts, and a reference model of their sum: every instance separate, nothing
+//! ever forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,23 +22,26 @@ use crate::leading::{Rng, condemned, halted, holder};
 use crate::library;
 use crate::running::{advanced, many, mapped, plan, registered, task};
 
-/// All that ever happened, instance by instance.
+/// All events so far, instance by instance.
 #[derive(Default)]
 pub(crate) struct Model {
-    /// Every range in it is a range of one, and what has ended stays.
+    /// Every range in it is a range of one, and ended instances stay.
     pub(crate) ledger: Ledger,
-    pub(crate) told: BTreeMap<InstanceId, Vec<Fact>>,
+    pub(crate) timelines: BTreeMap<InstanceId, Vec<Fact>>,
     pub(crate) last: BTreeMap<InstanceId, LastEnd>,
 }
 
 impl Model {
-    /// A fact that fits, drawn by chance and taken in. `base` says which ids are new.
+    /// Draws a random consistent fact and applies it. `base` determines the new ids.
     pub(crate) fn draw(&mut self, rng: &mut Rng, epoch: Epoch, base: u64) -> Fact {
         loop {
             let fact = self.propose(rng, epoch, base);
             let mut tried = self.ledger.clone();
             let fits = !self.is_part_retried(&fact)
-                && self.alone(&fact).iter().all(|it| tried.apply(it).is_ok());
+                && self
+                    .per_instance(&fact)
+                    .iter()
+                    .all(|it| tried.apply(it).is_ok());
             if fits {
                 self.note(&fact);
                 self.ledger = tried;
@@ -47,8 +50,8 @@ impl Model {
         }
     }
 
-    /// What a fact is to each of its instances.
-    fn alone(&self, fact: &Fact) -> Vec<Fact> {
+    /// The fact split into one fact for each of its instances.
+    fn per_instance(&self, fact: &Fact) -> Vec<Fact> {
         match fact {
             Fact::InstancesSubmitted { first, last, spec } => (first.0..=last.0)
                 .map(|id| Fact::InstancesSubmitted {
@@ -90,15 +93,15 @@ impl Model {
         );
         if new {
             for id in first.0..=last.0 {
-                self.told.entry(InstanceId(id)).or_default();
+                self.timelines.entry(InstanceId(id)).or_default();
             }
         }
-        for (_, told) in self.told.range_mut(first..=last) {
-            told.push(fact.clone());
+        for (_, timeline) in self.timelines.range_mut(first..=last) {
+            timeline.push(fact.clone());
         }
     }
 
-    /// No leader tries a part of a run again by itself: the run does.
+    /// True if a fact retries an item of a run by itself: a leader never does that.
     fn is_part_retried(&self, fact: &Fact) -> bool {
         let Fact::InstanceRetried { instance } = fact else {
             return false;
@@ -107,8 +110,8 @@ impl Model {
         instance.is_some_and(|it| it.spec.part.is_some())
     }
 
-    /// What a leader says of a run in the step in which it has come further.
-    pub(crate) fn owed(&self) -> Option<Fact> {
+    /// The fact that a leader records about a run in the step in which the run advances.
+    pub(crate) fn pending_advance(&self) -> Option<Fact> {
         self.ledger.runs().iter().find_map(|run| {
             let still = run.progress.is_still();
             match run.head.state {
@@ -120,8 +123,8 @@ impl Model {
     }
 
     fn propose(&self, rng: &mut Rng, epoch: Epoch, base: u64) -> Fact {
-        if let Some(owed) = self.owed() {
-            return owed;
+        if let Some(pending_advance) = self.pending_advance() {
+            return pending_advance;
         }
         let id = match rng.below(10) {
             0 => InstanceId(u64::MAX - rng.below(30)),
@@ -190,15 +193,15 @@ impl Model {
             0 => library::defined(task, &name, revision + 1, &format!("{}", rng.below(9))),
             1 => library::removed(task, revision),
             2 => library::ticked(task, accounted + 1, accounted + 1 + rng.below(9)),
-            // Of the known only; what it is about is otherwise drawn too seldom.
-            _ => match self.told.range(id..).next() {
+            // Known ids only; otherwise the fact would seldom apply.
+            _ => match self.timelines.range(id..).next() {
                 Some((id, _)) => library::triggered(id.0, task, rng.below(1 << 60)),
                 None => library::ticked(task, accounted, accounted),
             },
         }
     }
 
-    /// Instances of runs that are on their way.
+    /// Instances of runs in flight.
     fn parts(&self) -> impl Iterator<Item = InstanceId> {
         let runs = self.ledger.runs().iter();
         runs.flat_map(|run| run.progress.live().map(|(_, _, id)| id))
@@ -237,10 +240,10 @@ impl Model {
         }
     }
 
-    /// The next thing that happens to a run which is on its way.
+    /// The next event of a run in flight.
     fn of_run(&self, rng: &mut Rng, known: &Run) -> Fact {
-        // Those beside each other are parts, too, so that a range of them can be halted.
-        let id = InstanceId((1 << 40) + self.told.len() as u64);
+        // Adjacent ones are items, too, so that a range of them can be halted.
+        let id = InstanceId((1 << 40) + self.timelines.len() as u64);
         let (run, generation) = (known.head.id, known.head.generation);
         let progress = &known.progress;
         let state = match known.head.halting {
@@ -318,7 +321,7 @@ impl Model {
     }
 }
 
-/// What some task has put out: sometimes not what another needs.
+/// Outputs of a task: sometimes not the ones that another task needs.
 fn outputs(rng: &mut Rng) -> Arc<str> {
     let files = vec![7; rng.below(4) as usize];
     match rng.below(4) {
@@ -328,8 +331,7 @@ fn outputs(rng: &mut Rng) -> Arc<str> {
     }
 }
 
-/// A plan with items that are counted, items that another task lists, conditions, and something
-/// for what went wrong.
+/// A plan with counted items, items listed by another task, conditions, and a failure handler.
 fn workflow(rng: &mut Rng) -> Plan {
     let mut plan = plan(vec![
         task("list", &[]),
@@ -353,7 +355,7 @@ fn workflow(rng: &mut Rng) -> Plan {
     plan
 }
 
-/// The next generation, with another plan or with something done again, or not.
+/// The next generation: with another plan, with items to rerun, or neither.
 fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
     let lengths = |task| known.progress.length(task);
     let plan = (rng.below(2) == 0).then(|| Arc::new(workflow(rng)));

@@ -1,7 +1,7 @@
-//! What a draft changes about runs, in the order in which it happened.
+//! Changes to runs, in the order in which they happened.
 //!
-//! How a run stands is changed by the ledger's own rules, as everything else is. How far it is
-//! follows from its plan and its items, and is nobody's business here.
+//! The state of a run is changed by the ledger's own rules, like everything else. Its progress
+//! follows from its plan and its items and is not computed here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,37 +12,37 @@ use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::time::Wall;
 use baton_model::workflow::{Carried, ItemEnd, ItemSpan, Part, Plan};
 
-use super::Kept;
+use super::StoredRows;
 use crate::StoreError;
 use crate::view::Seq;
 
-/// One change to what is kept of a run beside how it stands.
+/// One change to the rows of a run other than its head.
 #[derive(Clone, Debug)]
 pub(crate) enum RunChange {
-    /// A plan has come, or a part of one.
-    Plan {
+    /// A plan was added, or a part of one.
+    PlanPart {
         run: RunId,
         generation: Generation,
         part: Seq,
         plan: Arc<Plan>,
     },
-    /// An item has ended, under the plan of this generation. It ends once: what happens to an
-    /// instance that is tried again afterwards is not the run's.
-    Ended {
+    /// An item has ended, under the plan of this generation. It ends once: a later retry of its
+    /// instance does not change the run.
+    ItemEnded {
         part: Part,
         plan: Generation,
         instance: InstanceId,
         end: ItemEnd,
         outputs: Option<Arc<str>>,
     },
-    /// Only what is DONE stays, and of that not what is to be done again.
-    Again {
+    /// Only DONE items stay, except those that are to be rerun.
+    Invalidate {
         run: RunId,
         plan: Generation,
-        again: Vec<ItemSpan>,
+        rerun: Vec<ItemSpan>,
     },
-    /// What is carried over to another plan stays, and nothing else.
-    Moved {
+    /// Only items that are carried over to another plan stay.
+    CarryOver {
         run: RunId,
         from: Generation,
         to: Generation,
@@ -50,21 +50,21 @@ pub(crate) enum RunChange {
     },
 }
 
-/// Runs that facts are about.
+/// Runs touched by facts.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
+pub(crate) struct RunChanges {
     heads: BTreeMap<RunId, RunHead>,
-    /// The last one that there ever was, once somebody had to know.
+    /// The highest run id ever used, once it was fetched.
     last: Option<RunId>,
     changed: BTreeMap<RunId, Wall>,
     changes: Vec<RunChange>,
 }
 
-impl Runs {
-    /// Takes one fact about a run in.
-    pub(super) fn learn(
+impl RunChanges {
+    /// Applies one fact about a run.
+    pub(super) fn apply_fact(
         &mut self,
-        kept: &mut impl Kept,
+        stored: &mut impl StoredRows,
         seq: Seq,
         at: Wall,
         fact: &Fact,
@@ -72,14 +72,14 @@ impl Runs {
         let Some(run) = fact.run() else {
             return Ok(());
         };
-        let before = self.fetch(kept, run)?;
+        let before = self.fetch(stored, run)?;
         let head = match (RunHead::registered(fact), before.clone()) {
             (Some(head), None) => {
-                self.claim(kept, run)?;
+                self.claim(stored, run)?;
                 head?
             }
-            (Some(_), Some(_)) => return Err(taken(run)),
-            (None, None) => return Err(LedgerError::Run(run, "is not there".to_owned()).into()),
+            (Some(_), Some(_)) => return Err(already_exists(run)),
+            (None, None) => return Err(LedgerError::Run(run, "does not exist".to_owned()).into()),
             (None, Some(mut head)) => {
                 head.apply(fact)?;
                 head
@@ -91,7 +91,7 @@ impl Runs {
             _ => None,
         };
         if let Some(plan) = plan {
-            self.changes.push(RunChange::Plan {
+            self.changes.push(RunChange::PlanPart {
                 run,
                 generation: head.plan,
                 part: seq,
@@ -100,13 +100,13 @@ impl Runs {
         }
         if let Fact::RunResumed { carried, again, .. } = fact {
             let from = before.map_or(head.plan, |before| before.plan);
-            self.changes.push(RunChange::Again {
+            self.changes.push(RunChange::Invalidate {
                 run,
                 plan: from,
-                again: again.clone(),
+                rerun: again.clone(),
             });
             if plan.is_some() {
-                self.changes.push(RunChange::Moved {
+                self.changes.push(RunChange::CarryOver {
                     run,
                     from,
                     to: head.plan,
@@ -119,34 +119,34 @@ impl Runs {
         Ok(())
     }
 
-    /// Uses an id that nobody may have used, whatever became of the run that did.
-    fn claim(&mut self, kept: &mut impl Kept, run: RunId) -> Result<(), StoreError> {
+    /// Claims an id that no run may have had, including removed ones.
+    fn claim(&mut self, stored: &mut impl StoredRows, run: RunId) -> Result<(), StoreError> {
         let last = match self.last {
             Some(last) => last,
-            None => kept.last_run()?,
+            None => stored.last_run()?,
         };
         if run <= last {
-            return Err(taken(run));
+            return Err(already_exists(run));
         }
         self.last = Some(run);
         Ok(())
     }
 
-    /// An instance of a run has ended.
+    /// Records that an instance of a run has ended.
     pub(super) fn ended(
         &mut self,
-        kept: &mut impl Kept,
+        stored: &mut impl StoredRows,
         part: Part,
         instance: InstanceId,
         end: ItemEnd,
         outputs: Option<&Arc<str>>,
     ) -> Result<(), StoreError> {
-        // Without a store workers may hold instances of runs that nobody remembers.
-        let Some(head) = self.fetch(kept, part.run)? else {
+        // Without a durable store, workers may hold instances of runs that no leader knows.
+        let Some(head) = self.fetch(stored, part.run)? else {
             return Ok(());
         };
         if head.generation == part.generation {
-            self.changes.push(RunChange::Ended {
+            self.changes.push(RunChange::ItemEnded {
                 part,
                 plan: head.plan,
                 instance,
@@ -157,29 +157,33 @@ impl Runs {
         Ok(())
     }
 
-    fn fetch(&mut self, kept: &mut impl Kept, run: RunId) -> Result<Option<RunHead>, StoreError> {
+    fn fetch(
+        &mut self,
+        stored: &mut impl StoredRows,
+        run: RunId,
+    ) -> Result<Option<RunHead>, StoreError> {
         if let Some(head) = self.heads.get(&run) {
             return Ok(Some(head.clone()));
         }
-        let head = kept.run(run)?;
+        let head = stored.run(run)?;
         if let Some(head) = &head {
             self.heads.insert(run, head.clone());
         }
         Ok(head)
     }
 
-    /// Runs that stand elsewhere than before, and since when.
+    /// Runs whose head has changed, and when.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (&RunHead, Wall)> {
         let changed = self.changed.iter();
         changed.filter_map(|(run, at)| Some((self.heads.get(run)?, *at)))
     }
 
-    /// Everything else, in order.
+    /// All other changes, in order.
     pub(crate) fn changes(&self) -> &[RunChange] {
         &self.changes
     }
 }
 
-fn taken(run: RunId) -> StoreError {
-    LedgerError::Run(run, "is there already".to_owned()).into()
+fn already_exists(run: RunId) -> StoreError {
+    LedgerError::Run(run, "already exists".to_owned()).into()
 }

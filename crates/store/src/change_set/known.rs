@@ -1,43 +1,42 @@
-//! The ids that were ever submitted, as far as a draft has looked.
+//! The ids that were ever submitted, as far as a change set has fetched them.
 
 use std::collections::BTreeSet;
 
 use baton_core::ledger::{IdSet, LedgerError};
 use baton_model::ids::InstanceId;
 
-use super::{Kept, halves};
+use super::{StoredRows, split_by_sign};
 use crate::StoreError;
 
-/// A range of ids.
 pub(crate) type Ids = (InstanceId, InstanceId);
 
-/// What is kept of the known ids around a place.
+/// Stored ranges of known ids around a range.
 #[derive(Debug)]
-pub(crate) struct Around {
-    /// The ranges that touch what was asked for.
+pub(crate) struct KnownRanges {
+    /// The ranges that overlap or touch the requested one.
     pub(crate) ranges: Vec<Ids>,
-    /// No other range begins up to here.
+    /// No other range starts up to this id.
     pub(crate) clear_to: InstanceId,
 }
 
-/// The ids, and the rows they were fetched from.
+/// The ids, and the rows that they were fetched from.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownIds {
     ids: IdSet,
-    rows: BTreeSet<Ids>,
-    /// Where everything was fetched; the usual next submission lies in it.
-    seen: Option<Ids>,
+    stored: BTreeSet<Ids>,
+    /// The range in which everything was fetched; the next submission usually falls into it.
+    fetched: Option<Ids>,
 }
 
-impl Known {
+impl KnownIds {
     /// Adds ids that must be new.
     pub(super) fn claim(
         &mut self,
-        kept: &mut impl Kept,
+        stored: &mut impl StoredRows,
         first: InstanceId,
         last: InstanceId,
     ) -> Result<(), StoreError> {
-        self.fetch(kept, first, last)?;
+        self.fetch(stored, first, last)?;
         if let Some((start, _)) = self.ids.overlap(first, last) {
             return Err(LedgerError::AlreadySubmitted(start.max(first)).into());
         }
@@ -48,31 +47,34 @@ impl Known {
     /// True if the id was submitted before.
     pub(super) fn contains(
         &mut self,
-        kept: &mut impl Kept,
+        stored: &mut impl StoredRows,
         id: InstanceId,
     ) -> Result<bool, StoreError> {
-        self.fetch(kept, id, id)?;
+        self.fetch(stored, id, id)?;
         Ok(self.ids.contains(id))
     }
 
-    /// Looks at the neighbours, too: they become one range with what is added.
+    /// Fetches the neighbours, too: added ids merge with them into one range.
     fn fetch(
         &mut self,
-        kept: &mut impl Kept,
+        stored: &mut impl StoredRows,
         first: InstanceId,
         last: InstanceId,
     ) -> Result<(), StoreError> {
         let from = InstanceId(first.0.saturating_sub(1));
         let to = InstanceId(last.0.saturating_add(1));
-        if self.seen.is_some_and(|seen| seen.0 <= from && to <= seen.1) {
+        if self
+            .fetched
+            .is_some_and(|fetched| fetched.0 <= from && to <= fetched.1)
+        {
             return Ok(());
         }
-        let around = kept.known(from, to)?;
-        for (first, last) in around.ranges {
+        let known = stored.known(from, to)?;
+        for (first, last) in known.ranges {
             self.ids.insert(first, last);
-            self.rows.insert((first, last));
+            self.stored.insert((first, last));
         }
-        self.seen = Some((from, around.clear_to));
+        self.fetched = Some((from, known.clear_to));
         Ok(())
     }
 
@@ -81,10 +83,10 @@ impl Known {
         let after: BTreeSet<Ids> = self
             .ids
             .ranges()
-            .flat_map(|(first, last)| halves(first, last))
+            .flat_map(|(first, last)| split_by_sign(first, last))
             .collect();
-        let gone = self.rows.difference(&after).copied().collect();
-        let new = after.difference(&self.rows).copied().collect();
+        let gone = self.stored.difference(&after).copied().collect();
+        let new = after.difference(&self.stored).copied().collect();
         (gone, new)
     }
 }

@@ -1,4 +1,4 @@
-//! What the facts of a draft come to for each owner and hour.
+//! Usage of the facts of a change set, by owner and hour.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,79 +9,85 @@ use baton_model::outcome::Ran;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use super::{Draft, Kept};
+use super::{ChangeSet, StoredRows};
 use crate::StoreError;
 use crate::usage::{Hour, UsageTotals};
 
-/// Rows to add to.
-pub(crate) type Usages = BTreeMap<(Hour, Arc<str>), UsageTotals>;
+/// Amounts to add to the usage rows.
+pub(crate) type UsageDeltas = BTreeMap<(Hour, Arc<str>), UsageTotals>;
 
-impl<S: Clone + PartialEq> Draft<S> {
-    /// What is to be added to the rows.
-    pub(crate) const fn usage(&self) -> &Usages {
+impl<S: Clone + PartialEq> ChangeSet<S> {
+    /// The amounts to add to the usage rows.
+    pub(crate) const fn usage(&self) -> &UsageDeltas {
         &self.usage
     }
 
-    /// A fact is about to be applied to an instance that was fetched.
+    /// Counts a fact that is about to be applied to a fetched instance.
     pub(super) fn count(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         fact: &Fact,
         id: InstanceId,
     ) -> Result<(), StoreError> {
         match fact {
-            Fact::LeaseGranted { .. } => self.count_wait(kept, at, id),
+            Fact::LeaseGranted { .. } => self.count_wait(stored, at, id),
             Fact::AttemptEnded { verdict, ran, .. } => {
-                self.count_attempt(kept, at, id, *verdict, ran.as_ref())
+                self.count_attempt(stored, at, id, *verdict, ran.as_ref())
             }
-            Fact::InstancesHalted { .. } => self.count_halt(kept, at, id),
+            Fact::InstancesHalted { .. } => self.count_halt(stored, at, id),
             _ => Ok(()),
         }
     }
 
     fn count_wait(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         id: InstanceId,
     ) -> Result<(), StoreError> {
-        let Some(touch) = self.touched.get_mut(&id) else {
+        let Some(touched) = self.touched.get_mut(&id) else {
             return Ok(());
         };
-        touch.leased_at = Some(at);
-        // The last thing that happened to whatever waits is what made it wait.
-        let rests_until = self.ledger.instance(id).and_then(|it| it.not_before());
-        let ready_at = rests_until.unwrap_or_default().max(touch.story.changed_at);
+        touched.leased_at = Some(at);
+        // A queued instance waits since its last change, or since its backoff ended.
+        let backoff_until = self.ledger.instance(id).and_then(|it| it.not_before());
+        let ready_at = backoff_until
+            .unwrap_or_default()
+            .max(touched.lifecycle.changed_at);
         let used = UsageTotals {
             waited: between(ready_at, at),
             ..UsageTotals::default()
         };
-        let spec = touch.story.spec.clone();
-        self.add(kept, at, &spec, &used)
+        let spec = touched.lifecycle.spec.clone();
+        self.add(stored, at, &spec, &used)
     }
 
     fn count_attempt(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         id: InstanceId,
         verdict: Verdict,
         ran: Option<&Ran>,
     ) -> Result<(), StoreError> {
-        let Some(touch) = self.touched.get_mut(&id) else {
+        let Some(touched) = self.touched.get_mut(&id) else {
             return Ok(());
         };
-        // Only what was leased before this was written down has no time: the least is known.
-        let leased_at = touch.leased_at.take().unwrap_or(touch.story.changed_at);
-        let spec = touch.story.spec.clone();
+        // Attempts leased before this column existed have no lease time: their last change is the
+        // lower bound.
+        let leased_at = touched
+            .leased_at
+            .take()
+            .unwrap_or(touched.lifecycle.changed_at);
+        let spec = touched.lifecycle.spec.clone();
         let again = self
             .ledger
             .instance(id)
             .and_then(|it| it.next_attempt.as_ref());
         let scaled = again.and_then(|again| again.allowance.as_ref());
         let memory = scaled.map(|allowance| allowance.memory_min);
-        let held = kept.claim(&spec)?.held(between(leased_at, at), memory);
+        let held = stored.claim(&spec)?.held(between(leased_at, at), memory);
         let ended = |it: Verdict| u64::from(verdict == it);
         let used = UsageTotals {
             done: ended(Verdict::Done),
@@ -91,28 +97,28 @@ impl<S: Clone + PartialEq> Draft<S> {
             cpu_used: ran.map_or(Millis(0), |ran| ran.cpu),
             ..held
         };
-        self.add(kept, at, &spec, &used)
+        self.add(stored, at, &spec, &used)
     }
 
     fn count_halt(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         id: InstanceId,
     ) -> Result<(), StoreError> {
         let now = self.ledger.find(id);
         let waits = now.is_some_and(|it| it.state == UniversalState::Queued);
-        let Some(touch) = self.touched.get(&id).filter(|_| waits) else {
+        let Some(touched) = self.touched.get(&id).filter(|_| waits) else {
             return Ok(());
         };
-        let spec = touch.story.spec.clone();
-        self.count_halted(kept, at, &spec, 1)
+        let spec = touched.lifecycle.spec.clone();
+        self.count_halted(stored, at, &spec, 1)
     }
 
-    /// So many that waited are stopped.
+    /// Counts queued instances that were halted.
     pub(super) fn count_halted(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         spec: &S,
         halted: u64,
@@ -121,17 +127,17 @@ impl<S: Clone + PartialEq> Draft<S> {
             halted,
             ..UsageTotals::default()
         };
-        self.add(kept, at, spec, &used)
+        self.add(stored, at, spec, &used)
     }
 
     fn add(
         &mut self,
-        kept: &mut impl Kept<Spec = S>,
+        stored: &mut impl StoredRows<Spec = S>,
         at: Wall,
         spec: &S,
         used: &UsageTotals,
     ) -> Result<(), StoreError> {
-        let owner = Arc::clone(&kept.claim(spec)?.owner);
+        let owner = Arc::clone(&stored.claim(spec)?.owner);
         self.usage
             .entry((Hour::of(at), owner))
             .or_default()

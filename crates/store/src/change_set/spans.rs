@@ -1,7 +1,7 @@
-//! Instances that have no story of their own, as ranges.
+//! Instances without events of their own, as ranges.
 //!
-//! A range is kept as one row, and so it stays whatever happens to all of it. The first
-//! fact about one of them alone takes that one out, and the rest is one row, or two.
+//! A range is one row and stays one whatever happens to all of it. The first fact about one of its
+//! instances alone takes that instance out; one or two rows remain.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -12,9 +12,9 @@ use baton_model::time::Wall;
 
 use crate::view::Seq;
 
-/// What was asked for, and when something came and changed.
+/// The spec of an instance or range, and its first and last facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Story<S> {
+pub(crate) struct Lifecycle<S> {
     pub(crate) spec: S,
     pub(crate) submitted_at: Wall,
     pub(crate) submitted: Seq,
@@ -22,8 +22,8 @@ pub(crate) struct Story<S> {
     pub(crate) changed: Seq,
 }
 
-impl<S> Story<S> {
-    pub(crate) const fn begun(spec: S, at: Wall, seq: Seq) -> Self {
+impl<S> Lifecycle<S> {
+    pub(crate) const fn submitted(spec: S, at: Wall, seq: Seq) -> Self {
         Self {
             spec,
             submitted_at: at,
@@ -33,7 +33,7 @@ impl<S> Story<S> {
         }
     }
 
-    pub(crate) const fn change(&mut self, at: Wall, seq: Seq) {
+    pub(crate) const fn record_change(&mut self, at: Wall, seq: Seq) {
         self.changed_at = at;
         self.changed = seq;
     }
@@ -46,7 +46,7 @@ pub(crate) struct Span<S> {
     pub(crate) last: InstanceId,
     /// QUEUED or HALTED.
     pub(crate) state: UniversalState,
-    pub(crate) story: Story<S>,
+    pub(crate) lifecycle: Lifecycle<S>,
 }
 
 impl<S> Span<S> {
@@ -55,13 +55,13 @@ impl<S> Span<S> {
     }
 }
 
-/// How many ids there are from one to another.
+/// The number of ids from `first` to `last`.
 pub(crate) const fn length(first: InstanceId, last: InstanceId) -> u64 {
     (last.0 - first.0).saturating_add(1)
 }
 
-/// A range in parts in which the ids are in order as signed numbers, too.
-pub(crate) fn halves(
+/// Splits a range so that in each part the ids are also ordered as signed numbers.
+pub(crate) fn split_by_sign(
     first: InstanceId,
     last: InstanceId,
 ) -> impl Iterator<Item = (InstanceId, InstanceId)> {
@@ -79,55 +79,61 @@ pub(crate) struct SpanChange<'a, S> {
     pub(crate) after: Option<&'a Span<S>>,
 }
 
-/// The ranges that a draft has to do with, by their last id; no two overlap.
+/// The ranges that a change set touches, by their last id; no two overlap.
 #[derive(Debug)]
-pub(super) struct Spans<S> {
-    rows: BTreeMap<InstanceId, Span<S>>,
-    now: BTreeMap<InstanceId, Span<S>>,
+pub(super) struct SpanSet<S> {
+    stored: BTreeMap<InstanceId, Span<S>>,
+    current: BTreeMap<InstanceId, Span<S>>,
 }
 
-impl<S> Default for Spans<S> {
+impl<S> Default for SpanSet<S> {
     fn default() -> Self {
         Self {
-            rows: BTreeMap::new(),
-            now: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            current: BTreeMap::new(),
         }
     }
 }
 
-impl<S: Clone + PartialEq> Spans<S> {
-    /// Takes in a range as it is kept; nothing happens if it was fetched before.
-    pub(super) fn fetched(&mut self, span: Span<S>) {
-        if let Entry::Vacant(row) = self.rows.entry(span.last) {
+impl<S: Clone + PartialEq> SpanSet<S> {
+    /// Adds a stored range; no effect if it was fetched before.
+    pub(super) fn insert_stored(&mut self, span: Span<S>) {
+        if let Entry::Vacant(row) = self.stored.entry(span.last) {
             row.insert(span.clone());
-            self.now.insert(span.last, span);
+            self.current.insert(span.last, span);
         }
     }
 
-    /// Adds new ones.
-    pub(super) fn submitted(&mut self, first: InstanceId, last: InstanceId, story: &Story<S>) {
-        for (first, last) in halves(first, last) {
+    /// Adds submitted instances.
+    pub(super) fn insert_submitted(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+        lifecycle: &Lifecycle<S>,
+    ) {
+        for (first, last) in split_by_sign(first, last) {
             let span = Span {
                 first,
                 last,
                 state: UniversalState::Queued,
-                story: story.clone(),
+                lifecycle: lifecycle.clone(),
             };
-            self.now.insert(last, span);
+            self.current.insert(last, span);
         }
     }
 
     /// Takes one instance out of its range.
     pub(super) fn take(&mut self, id: InstanceId) -> Option<Span<S>> {
-        let (_, span) = self.now.range(id..).next()?;
+        let (_, span) = self.current.range(id..).next()?;
         if span.first > id {
             return None;
         }
         let last = span.last;
-        self.part(last, id, id)
+        self.split_off(last, id, id)
     }
 
-    /// Stops those of `first` to `last` that wait; the first and how many of each spec.
+    /// Halts the queued instances of `first` to `last`; returns the first id and the number for
+    /// each spec.
     pub(super) fn halt(
         &mut self,
         first: InstanceId,
@@ -135,7 +141,7 @@ impl<S: Clone + PartialEq> Spans<S> {
         at: Wall,
         seq: Seq,
     ) -> Vec<(InstanceId, S, u64)> {
-        let touched = self.now.range(first..);
+        let touched = self.current.range(first..);
         let touched: Vec<_> = touched
             .take_while(|(_, span)| span.first <= last)
             .filter(|(_, span)| span.state == UniversalState::Queued)
@@ -143,45 +149,50 @@ impl<S: Clone + PartialEq> Spans<S> {
             .collect();
         let mut halted = Vec::new();
         for end in touched {
-            if let Some(mut part) = self.part(end, first, last) {
+            if let Some(mut part) = self.split_off(end, first, last) {
                 part.state = UniversalState::Halted;
-                part.story.change(at, seq);
-                halted.push((part.first, part.story.spec.clone(), part.len()));
-                self.now.insert(part.last, part);
+                part.lifecycle.record_change(at, seq);
+                halted.push((part.first, part.lifecycle.spec.clone(), part.len()));
+                self.current.insert(part.last, part);
             }
         }
         halted
     }
 
-    /// Takes the part from `first` to `last` out of the range that ends at `end`.
-    fn part(&mut self, end: InstanceId, first: InstanceId, last: InstanceId) -> Option<Span<S>> {
-        let mut part = self.now.remove(&end)?;
+    /// Splits the part from `first` to `last` off the range that ends at `end`.
+    fn split_off(
+        &mut self,
+        end: InstanceId,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Option<Span<S>> {
+        let mut part = self.current.remove(&end)?;
         if part.last > last {
             let mut behind = part.clone();
             behind.first = last.next();
-            self.now.insert(behind.last, behind);
+            self.current.insert(behind.last, behind);
             part.last = last;
         }
         if part.first < first {
             let mut before = part.clone();
             before.last = InstanceId(first.0 - 1);
-            self.now.insert(before.last, before);
+            self.current.insert(before.last, before);
             part.first = first;
         }
         Some(part)
     }
 
-    /// Rows to write: those that go come first.
+    /// Rows to write, removals first.
     pub(super) fn changes(&self) -> impl Iterator<Item = SpanChange<'_, S>> + '_ {
-        let gone = self.rows.values().filter_map(|row| {
-            let stays = self.now.contains_key(&row.last);
+        let gone = self.stored.values().filter_map(|row| {
+            let stays = self.current.contains_key(&row.last);
             (!stays).then_some(SpanChange {
                 before: Some(row),
                 after: None,
             })
         });
-        let changed = self.now.values().filter_map(|span| {
-            let before = self.rows.get(&span.last);
+        let changed = self.current.values().filter_map(|span| {
+            let before = self.stored.get(&span.last);
             (before != Some(span)).then_some(SpanChange {
                 before,
                 after: Some(span),

@@ -1,4 +1,4 @@
-//! What a draft changes in the library.
+//! Changes to the library.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use baton_model::ids::{InstanceId, Revision, TaskNo};
 use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger};
 use baton_model::time::Wall;
 
-use super::Kept;
+use super::StoredRows;
 use crate::StoreError;
 
-/// A revision to be kept.
+/// A revision to store.
 #[derive(Clone, Debug)]
 pub(crate) struct NewRevision {
     pub(crate) task: TaskNo,
@@ -21,7 +21,7 @@ pub(crate) struct NewRevision {
     pub(crate) definition: Arc<Definition>,
 }
 
-/// What a request with a key has brought about.
+/// An idempotency key and the instance that its request created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewKey {
     pub(crate) task: TaskNo,
@@ -29,9 +29,9 @@ pub(crate) struct NewKey {
     pub(crate) instance: InstanceId,
 }
 
-/// A task as it is kept, without what it is.
+/// A task's row, without its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptTask {
+pub(crate) struct StoredTask {
     pub(crate) number: TaskNo,
     pub(crate) name: TaskName,
     pub(crate) revision: Revision,
@@ -39,19 +39,19 @@ pub(crate) struct KeptTask {
     pub(crate) defined: bool,
 }
 
-/// Tasks that facts are about; how they stand is in the draft's ledger.
+/// Tasks touched by facts; their state is in the change set's ledger.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
+pub(crate) struct TaskChanges {
     pub(crate) touched: BTreeSet<TaskNo>,
     pub(crate) revisions: Vec<NewRevision>,
     pub(crate) keys: Vec<NewKey>,
 }
 
-impl Tasks {
-    /// Lets the ledger learn one fact about the library, and notes what to keep of it.
-    pub(crate) fn learn(
+impl TaskChanges {
+    /// Applies one fact about the library to the ledger, and records the rows to write.
+    pub(crate) fn apply_fact(
         &mut self,
-        kept: &mut impl Kept,
+        stored: &mut impl StoredRows,
         ledger: &mut Ledger,
         at: Wall,
         fact: &Fact,
@@ -64,11 +64,11 @@ impl Tasks {
                 definition,
                 ..
             } => {
-                // Whoever has the name already is to be found there.
-                if let Some(named) = kept.task_named(name)? {
-                    self.fetch(kept, ledger, named)?;
+                // The ledger must see a task that already has the name.
+                if let Some(named) = stored.task_named(name)? {
+                    self.fetch(stored, ledger, named)?;
                 }
-                self.fetch(kept, ledger, *task)?;
+                self.fetch(stored, ledger, *task)?;
                 self.revisions.push(NewRevision {
                     task: *task,
                     revision: *revision,
@@ -77,7 +77,7 @@ impl Tasks {
                 });
             }
             Fact::TaskRemoved { task, .. } | Fact::TickRecorded { task, .. } => {
-                self.fetch(kept, ledger, *task)?;
+                self.fetch(stored, ledger, *task)?;
             }
             Fact::InstanceTriggered {
                 instance,
@@ -98,15 +98,15 @@ impl Tasks {
 
     fn fetch(
         &mut self,
-        kept: &mut impl Kept,
+        stored: &mut impl StoredRows,
         ledger: &mut Ledger,
         number: TaskNo,
     ) -> Result<(), StoreError> {
         if ledger.library().task(number).is_some() {
             return Ok(());
         }
-        if let Some(task) = kept.task(number)? {
-            // No fact depends on what the definition says, only on whether there is one.
+        if let Some(task) = stored.task(number)? {
+            // No fact depends on the content of a definition, only on whether there is one.
             let some = Definition {
                 source: Arc::from(""),
                 spec: None,
@@ -125,11 +125,14 @@ impl Tasks {
         Ok(())
     }
 
-    /// Every task that was touched, as it stands now.
-    pub(crate) fn changes<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = KeptTask> + 'a {
+    /// Every touched task, in its new state.
+    pub(crate) fn changes<'a>(
+        &'a self,
+        ledger: &'a Ledger,
+    ) -> impl Iterator<Item = StoredTask> + 'a {
         let tasks = self.touched.iter();
         let tasks = tasks.filter_map(|number| ledger.library().task(*number));
-        tasks.map(|task| KeptTask {
+        tasks.map(|task| StoredTask {
             number: task.number,
             name: task.name.clone(),
             revision: task.revision,

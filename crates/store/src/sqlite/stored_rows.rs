@@ -1,4 +1,4 @@
-//! What a draft looks up, within the writer's transaction.
+//! The rows that a change set fetches, within the writer's transaction.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use baton_model::spec::InstanceSpec;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::library;
-use super::rows::{self, bits, lift};
+use super::rows::{self, to_store_error, unsigned};
 use super::runs;
-use super::specs::{SpecId, Written};
+use super::specs::{SpecId, SpecWriter};
 use crate::StoreError;
-use crate::draft::{self, Around, Ids, Kept, KeptTask, halves};
+use crate::change_set::{self, Ids, KnownRanges, StoredRows, StoredTask, split_by_sign};
 use crate::usage::Claim;
-use crate::view::{Seq, key};
+use crate::view::{Seq, sql_id};
 
 macro_rules! instance {
     ($rest:literal) => {
@@ -40,28 +40,28 @@ macro_rules! span {
     };
 }
 
-type Row = draft::Row<SpecId>;
-type Span = draft::Span<SpecId>;
+type Row = change_set::Row<SpecId>;
+type Span = change_set::Span<SpecId>;
 
-/// The tables, as a draft sees them.
-pub(super) struct InTransaction<'a> {
+/// The tables within a transaction.
+pub(super) struct TransactionRows<'a> {
     pub(super) db: &'a Connection,
     pub(super) path: &'a Path,
-    pub(super) specs: &'a mut Written,
-    /// Stands for every spec: no fact depends on one.
+    pub(super) specs: &'a mut SpecWriter,
+    /// Stands for every spec: no fact depends on its content.
     pub(super) no_spec: Arc<InstanceSpec>,
 }
 
-impl InTransaction<'_> {
-    fn look<T>(
+impl TransactionRows<'_> {
+    fn query<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
     ) -> Result<T, StoreError> {
-        work(self.db).map_err(|error| lift(self.path, error))
+        work(self.db).map_err(|error| to_store_error(self.path, error))
     }
 }
 
-impl Kept for InTransaction<'_> {
+impl StoredRows for TransactionRows<'_> {
     type Spec = SpecId;
 
     fn spec(
@@ -77,37 +77,39 @@ impl Kept for InTransaction<'_> {
         let (db, path) = (self.db, self.path);
         self.specs
             .claim(db, *spec)
-            .map_err(|error| lift(path, error))
+            .map_err(|error| to_store_error(path, error))
     }
 
     fn row(&mut self, id: InstanceId) -> Result<Option<Row>, StoreError> {
-        self.look(|db| {
+        self.query(|db| {
             db.prepare_cached(instance!("WHERE id = ?1"))?
-                .query_row([key(id)], |row| rows::kept(row, Arc::clone(&self.no_spec)))
+                .query_row([sql_id(id)], |row| {
+                    rows::instance_row(row, Arc::clone(&self.no_spec))
+                })
                 .optional()
         })
     }
 
     fn span(&mut self, id: InstanceId) -> Result<Option<Span>, StoreError> {
-        let found = self.look(|db| {
+        let found = self.query(|db| {
             db.prepare_cached(span!("WHERE last >= ?1 ORDER BY last LIMIT 1"))?
-                .query_row([key(id)], rows::span)
+                .query_row([sql_id(id)], rows::span)
                 .optional()
         })?;
-        Ok(found.filter(|span| key(span.first) <= key(id)))
+        Ok(found.filter(|span| sql_id(span.first) <= sql_id(id)))
     }
 
     fn waiting(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Span>, StoreError> {
-        self.look(|db| {
+        self.query(|db| {
             let mut statement = db.prepare_cached(span!(
                 "WHERE state = 'QUEUED' AND rank = 0 AND last >= ?1 ORDER BY last"
             ))?;
             let mut found = Vec::new();
-            for (first, last) in halves(first, last) {
-                let mut rows = statement.query([key(first)])?;
+            for (first, last) in split_by_sign(first, last) {
+                let mut rows = statement.query([sql_id(first)])?;
                 while let Some(row) = rows.next()? {
                     let span = rows::span(row)?;
-                    if key(span.first) > key(last) {
+                    if sql_id(span.first) > sql_id(last) {
                         break;
                     }
                     found.push(span);
@@ -118,14 +120,14 @@ impl Kept for InTransaction<'_> {
     }
 
     fn requeued(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError> {
-        self.look(|db| {
+        self.query(|db| {
             let mut statement = db.prepare_cached(instance!(
                 "WHERE state = 'QUEUED' AND rank = 0 AND id BETWEEN ?1 AND ?2"
             ))?;
             let mut found = Vec::new();
-            for (first, last) in halves(first, last) {
-                let rows = statement.query_map([key(first), key(last)], |row| {
-                    rows::kept(row, Arc::clone(&self.no_spec))
+            for (first, last) in split_by_sign(first, last) {
+                let rows = statement.query_map([sql_id(first), sql_id(last)], |row| {
+                    rows::instance_row(row, Arc::clone(&self.no_spec))
                 })?;
                 for row in rows {
                     found.push(row?);
@@ -135,36 +137,36 @@ impl Kept for InTransaction<'_> {
         })
     }
 
-    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<Around, StoreError> {
-        self.look(|db| {
+    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<KnownRanges, StoreError> {
+        self.query(|db| {
             let mut ranges = Vec::new();
             let mut clear_to = last;
-            for (from, to) in halves(first, last) {
+            for (from, to) in split_by_sign(first, last) {
                 overlapping(db, from, to, &mut ranges)?;
                 clear_to = clear(db, to)?;
             }
-            Ok(Around { ranges, clear_to })
+            Ok(KnownRanges { ranges, clear_to })
         })
     }
 
-    fn task(&mut self, number: TaskNo) -> Result<Option<KeptTask>, StoreError> {
-        self.look(|db| library::kept(db, number))
+    fn task(&mut self, number: TaskNo) -> Result<Option<StoredTask>, StoreError> {
+        self.query(|db| library::stored(db, number))
     }
 
     fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError> {
-        self.look(|db| library::named(db, name))
+        self.query(|db| library::number_of(db, name))
     }
 
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {
-        self.look(rows::condemned)
+        self.query(rows::condemned)
     }
 
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError> {
-        self.look(|db| runs::head(db, run))
+        self.query(|db| runs::head(db, run))
     }
 
     fn last_run(&mut self) -> Result<RunId, StoreError> {
-        self.look(runs::last)
+        self.query(runs::last)
     }
 }
 
@@ -176,10 +178,10 @@ fn overlapping(
 ) -> Result<(), rusqlite::Error> {
     let mut statement =
         db.prepare_cached("SELECT first, last FROM known WHERE first <= ?1 ORDER BY first DESC")?;
-    let mut rows = statement.query([key(to)])?;
+    let mut rows = statement.query([sql_id(to)])?;
     while let Some(row) = rows.next()? {
-        let range = (InstanceId(bits(row, 0)?), InstanceId(bits(row, 1)?));
-        if key(range.1) < key(from) {
+        let range = (InstanceId(unsigned(row, 0)?), InstanceId(unsigned(row, 1)?));
+        if sql_id(range.1) < sql_id(from) {
             break;
         }
         found.push(range);
@@ -187,13 +189,13 @@ fn overlapping(
     Ok(())
 }
 
-/// Up to where no known range begins behind `last`, in the same half.
+/// The last id after `last`, in the same half, up to which no known range starts.
 fn clear(db: &Connection, last: InstanceId) -> Result<InstanceId, rusqlite::Error> {
     let next = db
         .prepare_cached("SELECT first FROM known WHERE first > ?1 ORDER BY first LIMIT 1")?
-        .query_row(params![key(last)], |row| row.get::<_, i64>(0))
+        .query_row(params![sql_id(last)], |row| row.get::<_, i64>(0))
         .optional()?;
-    let end = if key(last) < 0 { -1 } else { i64::MAX };
+    let end = if sql_id(last) < 0 { -1 } else { i64::MAX };
     let clear_to = next.map_or(end, |next| (next - 1).min(end));
     Ok(InstanceId(clear_to.cast_unsigned()))
 }
