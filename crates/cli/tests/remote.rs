@@ -44,7 +44,10 @@ fn bad_input_is_told_before_anybody_is_asked() {
         ),
         (&["show", "x12"], "write an id such as i12"),
         (&["cancel", "i9..i1"], "write i1..i9"),
-        (&["--url", "ftp://x", "bullpen"], "is no URL of a scheduler"),
+        (
+            &["--url", "ftp://x", "bullpen"],
+            "is not the URL of a scheduler",
+        ),
         (&["run", "bad.yaml"], "bad.yaml:2:1: rum"),
     ] {
         let ended: Ended = baton(dir.path(), args).output().expect("it ends").into();

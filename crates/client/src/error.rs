@@ -1,42 +1,37 @@
-//! What can go wrong between a client and a scheduler.
+//! Errors between a client and a scheduler.
 
 use std::fmt;
 
 use baton_model::api::Problem;
 
-/// Why there is no answer, or not the one that was wanted.
+/// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// This cannot be the URL of a scheduler.
+    /// The URL is not the URL of a scheduler.
     BadUrl {
-        /// As it was given.
+        /// The URL as it was passed.
         url: String,
-        /// What is wrong with it.
         why: String,
     },
-    /// The files for TLS cannot be used.
+    /// The TLS files cannot be used.
     Tls(
-        /// Which, why not, and what to do about it.
+        /// The file, the reason and a hint.
         String,
     ),
-    /// Nobody answers, or not to the end.
+    /// There is no response, or it was cut off.
     Unreachable {
-        /// Where it was looked for.
+        /// The URL that was tried.
         url: String,
         why: String,
     },
-    /// The scheduler answers that something is wrong.
+    /// The scheduler reports a problem.
     Problem(Box<Problem>),
-    /// Something answers that does not speak this protocol.
-    InvalidResponse {
-        url: String,
-        /// What is wrong with the answer.
-        why: String,
-    },
+    /// The response does not follow this protocol.
+    InvalidResponse { url: String, why: String },
 }
 
 impl ClientError {
-    /// The problem that the scheduler told, if it told one.
+    /// The problem that the scheduler reported, if any.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
         match self {
@@ -45,14 +40,14 @@ impl ClientError {
         }
     }
 
-    /// True if the thing that was asked for does not exist.
+    /// True if the requested resource does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.problem().is_some_and(|problem| problem.status == 404)
     }
 
-    /// True if the same may well be answered in a while: the scheduler starts, stops, or
-    /// cannot write for the moment.
+    /// True if a retry may succeed: the scheduler is starting, stopping, or cannot write at the
+    /// moment.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -68,7 +63,7 @@ impl fmt::Display for ClientError {
         match self {
             Self::BadUrl { url, why } => write!(
                 f,
-                "`{url}` is no URL of a scheduler: {why}; write one such as {}",
+                "`{url}` is not the URL of a scheduler: {why}; use one like {}",
                 crate::DEFAULT_URL
             ),
             Self::Tls(why) => f.write_str(why),
@@ -77,23 +72,23 @@ impl fmt::Display for ClientError {
                 "cannot reach the scheduler at {url}: {why}; start it with `baton up`, or name \
                  it with --url or BATON_URL"
             ),
-            Self::Problem(problem) => told(f, problem),
+            Self::Problem(problem) => write_problem(f, problem),
             Self::InvalidResponse { url, why } => write!(
                 f,
-                "what answers at {url} does not speak like a scheduler of this version: {why}; \
-                 check --url and BATON_URL, and that both sides are the same version"
+                "the response from {url} is not one of a scheduler of this version: {why}; check --url \
+                 and BATON_URL, and that both sides have the same version"
             ),
         }
     }
 }
 
-/// As for a file that was read here: a place, what is wrong, and what to do about it.
-fn told(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
+/// Same layout as for errors in local files: location, problem, hint.
+fn write_problem(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
     f.write_str(&problem.title)?;
-    // Each problem below tells itself.
+    // Each error below repeats its own message.
     let detail = &problem.detail;
-    let told = problem.errors.iter().any(|error| error.message == *detail);
-    if !detail.is_empty() && *detail != problem.title && !told {
+    let repeated = problem.errors.iter().any(|error| error.message == *detail);
+    if !detail.is_empty() && *detail != problem.title && !repeated {
         write!(f, ": {detail}")?;
     }
     for error in &problem.errors {
@@ -115,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_say_what_to_do() {
+    fn errors_have_a_hint() {
         let unreachable = ClientError::Unreachable {
             url: "http://127.0.0.1:1".to_owned(),
             why: "Connection refused".to_owned(),
@@ -146,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_told_once() {
+    fn a_problem_is_shown_once() {
         let text = "r2 has no task `nope`";
         let problem = ClientError::Problem(Box::new(Problem {
             kind: "invalid".to_owned(),

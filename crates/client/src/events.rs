@@ -1,7 +1,7 @@
-//! What happens, as it happens.
+//! Event stream.
 //!
-//! An answer of server-sent events, read line by line. Nothing is tried again here: whoever
-//! follows asks again with the last id, and misses nothing.
+//! A response of server-sent events, read line by line. Nothing is retried here: a caller that
+//! reconnects with the last id misses nothing.
 
 use baton_model::api::{Event, Lost};
 use baton_model::ids::{InstanceId, RunId};
@@ -10,102 +10,101 @@ use reqwest::{Response, Url};
 use crate::Client;
 use crate::error::ClientError;
 
-/// The longest line that is believed to come to an end.
+/// Lines beyond this length are refused.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventQuery {
-    /// Of this instance only.
+    /// Only events of this instance.
     pub instance: Option<InstanceId>,
-    /// Of this run and its instances only; not beside `instance`.
+    /// Only events of this run and its instances; excludes `instance`.
     pub run: Option<RunId>,
-    /// Of instances and runs of this owner only.
+    /// Only events of instances and runs of this owner.
     pub owner: Option<String>,
-    /// From behind this one on; from now on if none is named.
+    /// Only events after this one; new events only if `None`.
     pub after: Option<u64>,
-    /// Go on when everything that there is was told.
+    /// Wait for new events when all existing ones are sent.
     pub follow: bool,
 }
 
-/// Something that was told.
+/// One message of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventMessage {
-    /// It happened.
+    /// An event.
     Event(Box<Event>),
-    /// Not everything that happened is told.
+    /// Some events are missing.
     Lost(Lost),
-    /// Nothing has happened, and somebody is still there.
+    /// No event, but the connection is alive.
     KeepAlive,
 }
 
-/// Events, one after the other.
+/// A stream of events.
 #[derive(Debug)]
 pub struct EventStream {
     client: Client,
-    answer: Response,
+    response: Response,
     url: Url,
-    lines: Lines,
+    reader: FrameReader,
     last: Option<u64>,
 }
 
 impl Client {
-    /// Follows events.
+    /// Opens a stream of events.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
-    pub async fn events(&self, wish: &EventQuery) -> Result<EventStream, ClientError> {
+    /// See [`ClientError`].
+    pub async fn events(&self, query: &EventQuery) -> Result<EventStream, ClientError> {
         let mut url = self.transport.at(&["events"]);
-        let wishes = [
-            ("instance", wish.instance.map(|id| id.to_string())),
-            ("run", wish.run.map(|id| id.to_string())),
-            ("owner", wish.owner.clone()),
-            ("after", wish.after.map(|after| after.to_string())),
-            ("follow", (!wish.follow).then(|| "false".to_owned())),
+        let pairs = [
+            ("instance", query.instance.map(|id| id.to_string())),
+            ("run", query.run.map(|id| id.to_string())),
+            ("owner", query.owner.clone()),
+            ("after", query.after.map(|after| after.to_string())),
+            ("follow", (!query.follow).then(|| "false".to_owned())),
         ];
-        for (key, value) in wishes {
+        for (key, value) in pairs {
             if let Some(value) = value {
                 url.query_pairs_mut().append_pair(key, &value);
             }
         }
         Ok(EventStream {
             client: self.clone(),
-            answer: self.transport.open(url.clone()).await?,
+            response: self.transport.open(url.clone()).await?,
             url,
-            lines: Lines::default(),
-            last: wish.after,
+            reader: FrameReader::default(),
+            last: query.after,
         })
     }
 }
 
 impl EventStream {
-    /// What is told next; `None` if the scheduler has ended the answer. There is something at
-    /// least every 15 seconds: silence for much longer means that nobody is there any more.
+    /// The next message; `None` if the scheduler has ended the response. There is a message at
+    /// least every 15 seconds: a much longer silence means that the connection is dead.
     ///
     /// # Errors
-    /// As [`ClientError`] says. Events that come after an error belong to another answer: ask
-    /// again with [`EventStream::last`].
+    /// See [`ClientError`]. After an error, open a new stream from [`EventStream::last`].
     pub async fn next(&mut self) -> Result<Option<EventMessage>, ClientError> {
         loop {
-            if let Some(frame) = self.lines.frame() {
-                let frame = frame.map_err(|why| self.nonsense(why))?;
+            if let Some(frame) = self.reader.frame() {
+                let frame = frame.map_err(|why| self.invalid(why))?;
                 self.last = frame.id.or(self.last);
-                return self.told(&frame).map(Some);
+                return self.message(&frame).map(Some);
             }
-            match self.client.transport.chunk(&mut self.answer).await? {
-                Some(bytes) => self.lines.add(&bytes),
+            match self.client.transport.chunk(&mut self.response).await? {
+                Some(bytes) => self.reader.add(&bytes),
                 None => return Ok(None),
             }
         }
     }
 
-    /// From behind which event on the next answer has to begin.
+    /// The id of the last event, from which the next stream has to continue.
     #[must_use]
     pub const fn last(&self) -> Option<u64> {
         self.last
     }
 
-    fn told(&self, frame: &Frame) -> Result<EventMessage, ClientError> {
-        let read = |error: serde_json::Error| self.nonsense(error.to_string());
+    fn message(&self, frame: &Frame) -> Result<EventMessage, ClientError> {
+        let read = |error: serde_json::Error| self.invalid(error.to_string());
         match (frame.name.as_str(), frame.data.as_str()) {
             (_, "") => Ok(EventMessage::KeepAlive),
             ("lost", data) => Ok(EventMessage::Lost(
@@ -117,7 +116,7 @@ impl EventStream {
         }
     }
 
-    fn nonsense(&self, why: String) -> ClientError {
+    fn invalid(&self, why: String) -> ClientError {
         ClientError::InvalidResponse {
             url: self.url.to_string(),
             why,
@@ -133,45 +132,45 @@ struct Frame {
     data: String,
 }
 
-/// Bytes on their way to becoming frames.
+/// Splits bytes into frames.
 #[derive(Debug, Default)]
-struct Lines {
+struct FrameReader {
     bytes: Vec<u8>,
-    /// Up to here there is no end of a line.
-    looked: usize,
+    /// There is no line feed before this offset.
+    searched: usize,
     frame: Frame,
 }
 
-impl Lines {
+impl FrameReader {
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next frame that is whole.
+    /// The next complete frame.
     fn frame(&mut self) -> Option<Result<Frame, String>> {
         let mut from = 0;
-        let mut whole = None;
-        while whole.is_none() {
-            let rest = &self.bytes[self.looked.max(from)..];
+        let mut complete = None;
+        while complete.is_none() {
+            let rest = &self.bytes[self.searched.max(from)..];
             let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                self.looked = self.bytes.len();
+                self.searched = self.bytes.len();
                 break;
             };
-            let end = self.looked.max(from) + end;
+            let end = self.searched.max(from) + end;
             let line = String::from_utf8_lossy(&self.bytes[from..end]);
             if line.is_empty() {
-                whole = Some(Ok(std::mem::take(&mut self.frame)));
+                complete = Some(Ok(std::mem::take(&mut self.frame)));
             } else if let Err(why) = self.frame.line(line.trim_end_matches('\r')) {
-                whole = Some(Err(why));
+                complete = Some(Err(why));
             }
             from = end + 1;
         }
         self.bytes.drain(..from);
-        self.looked = self.looked.saturating_sub(from);
-        if whole.is_none() && self.bytes.len() > LINE_BYTES_MAX {
-            return Some(Err("a line of it has no end".to_owned()));
+        self.searched = self.searched.saturating_sub(from);
+        if complete.is_none() && self.bytes.len() > LINE_BYTES_MAX {
+            return Some(Err("a line is too long".to_owned()));
         }
-        whole
+        complete
     }
 }
 
@@ -182,7 +181,7 @@ impl Frame {
         match field {
             "id" => {
                 let id = value.parse();
-                self.id = Some(id.map_err(|_| "the id of an event is no number".to_owned())?);
+                self.id = Some(id.map_err(|_| "the id of an event is not a number".to_owned())?);
             }
             "event" => value.clone_into(&mut self.name),
             "data" => {
@@ -191,7 +190,7 @@ impl Frame {
                 }
                 self.data.push_str(value);
             }
-            // Comments, how long to wait, and what later versions may add.
+            // Comments, the retry delay, and fields of later versions.
             _ => {}
         }
         Ok(())
@@ -202,12 +201,12 @@ impl Frame {
 mod tests {
     use super::*;
 
-    fn frames(pieces: &[&[u8]]) -> Vec<Result<Frame, String>> {
-        let mut lines = Lines::default();
+    fn frames(chunks: &[&[u8]]) -> Vec<Result<Frame, String>> {
+        let mut reader = FrameReader::default();
         let mut frames = Vec::new();
-        for piece in pieces {
-            lines.add(piece);
-            while let Some(frame) = lines.frame() {
+        for chunk in chunks {
+            reader.add(chunk);
+            while let Some(frame) = reader.frame() {
                 frames.push(frame);
             }
         }

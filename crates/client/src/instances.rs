@@ -1,5 +1,4 @@
-//! Instances: submitting them, looking at them, waiting for them, stopping them; what
-//! they print.
+//! Instances: submit, read, wait, cancel; logs.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,15 +12,13 @@ use reqwest::{Method, Response};
 use crate::Client;
 use crate::error::ClientError;
 
-/// No body.
+/// An empty request body.
 pub(crate) const NOTHING: Option<&()> = None;
 
 /// Instances from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
     pub first: InstanceId,
-    /// The last.
     pub last: InstanceId,
 }
 
@@ -40,9 +37,7 @@ impl fmt::Display for Span {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 
@@ -57,16 +52,16 @@ impl Stream {
     }
 }
 
-/// Which part of which log.
+/// Query for a part of a log.
 #[derive(Clone, Debug)]
 pub struct LogQuery {
     pub instance: InstanceId,
     pub stream: Stream,
-    /// Of which attempt; the last one if none is named.
+    /// The attempt; the last one if `None`.
     pub attempt: Option<u32>,
-    /// Of which process; the first one if none is named.
+    /// The process; the first one if `None`.
     pub process: Option<String>,
-    /// Of which run of that process; the last one if none is named.
+    /// The run of that process; the last one if `None`.
     pub run: Option<u32>,
     /// The first byte.
     pub offset: u64,
@@ -77,14 +72,14 @@ pub struct LogQuery {
 pub struct LogChunk {
     pub bytes: Vec<u8>,
     pub offset: u64,
-    /// The attempt is over, or its process was started again, and this is the end of the log.
+    /// The log is complete: the attempt has ended, or its process was started again.
     pub end: bool,
     pub attempt: u32,
-    /// Of which run of its process, if it has begun.
+    /// The run of its process, if it has started.
     pub run: Option<u32>,
-    /// The run that has followed it; then there is no more of this one.
+    /// The next run of the process; this run's log is then complete.
     pub next_run: Option<u32>,
-    /// False if its worker has no such file: nothing was printed, or it was cleared away.
+    /// False if its worker has no such file: nothing was printed, or it was removed.
     pub kept: bool,
 }
 
@@ -92,7 +87,7 @@ impl Client {
     /// `GET /`.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn root(&self) -> Result<Root, ClientError> {
         self.transport.get(self.transport.at(&[""])).await
     }
@@ -100,17 +95,17 @@ impl Client {
     /// Whether the scheduler leads and can write, and if not, why.
     ///
     /// # Errors
-    /// As [`ClientError`] says; that it is not ready is no error.
+    /// See [`ClientError`]; a scheduler that is not ready is not an error.
     pub async fn ready(&self) -> Result<Ready, ClientError> {
         let url = self.transport.at(&["readyz"]);
-        self.transport.get_either_way(url).await
+        self.transport.get_any_status(url).await
     }
 
-    /// Submits a task, as JSON of the schema of task files. The answer means that it is
+    /// Submits a task, as JSON of the schema of task files. When it returns, the submission is
     /// durable.
     ///
     /// # Errors
-    /// As [`ClientError`] says; what is wrong with the task is a problem with `errors`.
+    /// See [`ClientError`]; errors in the task are in the problem's `errors`.
     pub async fn submit(
         &self,
         submit: &Submit<serde_json::Value>,
@@ -122,31 +117,31 @@ impl Client {
     /// One instance.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn instance(&self, id: InstanceId) -> Result<Instance, ClientError> {
         self.wait(id, Duration::ZERO).await
     }
 
-    /// One instance, as soon as it is over, or else as it stands after so long.
+    /// Waits until an instance has ended, at most `wait`, and returns it.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn wait(&self, id: InstanceId, wait: Duration) -> Result<Instance, ClientError> {
         self.wait_at(&id.to_string(), wait).await
     }
 
-    /// How many of a range are in which state.
+    /// Counts the instances of a range by state.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn range(&self, span: Span) -> Result<RangeSummary, ClientError> {
         self.wait_range(span, Duration::ZERO).await
     }
 
-    /// The same, as soon as all of them are over, or else after so long.
+    /// Waits until all instances of a range have ended, at most `wait`, and returns their counts.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn wait_range(
         &self,
         span: Span,
@@ -168,10 +163,10 @@ impl Client {
         self.transport.get_within(url, wait).await
     }
 
-    /// Stops one instance, or a range.
+    /// Cancels one instance, or a range.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn cancel(&self, span: Span) -> Result<Cancelled, ClientError> {
         let which = match span.count() {
             1 => span.first.to_string(),
@@ -181,20 +176,22 @@ impl Client {
         self.transport.change(Method::DELETE, url, NOTHING).await
     }
 
-    /// Gives an instance that has ended badly another chance.
+    /// Retries an instance that ended without success.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn retry(&self, id: InstanceId) -> Result<(), ClientError> {
         let url = self.of(id, "retry");
-        self.transport.ask(Method::POST, url, NOTHING).await?;
+        self.transport
+            .send_change(Method::POST, url, NOTHING)
+            .await?;
         Ok(())
     }
 
-    /// Everything that happened to an instance.
+    /// All events of an instance.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn timeline(&self, id: InstanceId) -> Result<Vec<Event>, ClientError> {
         let mut page: List<Event> = self.transport.get(self.of(id, "timeline")).await?;
         let mut events = std::mem::take(&mut page.items);
@@ -205,47 +202,46 @@ impl Client {
         Ok(events)
     }
 
-    /// Why an instance is where it is.
+    /// Explains the state of an instance.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn explain(&self, id: InstanceId) -> Result<Explanation, ClientError> {
         self.transport.get(self.of(id, "explain")).await
     }
 
-    /// A part of what an attempt printed: as much as there is, or as the scheduler gives
-    /// at once.
+    /// Reads a part of an attempt's log: as much as exists, or as the scheduler returns at once.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
-    pub async fn logs(&self, wish: &LogQuery) -> Result<LogChunk, ClientError> {
-        let id = wish.instance.to_string();
+    /// See [`ClientError`].
+    pub async fn logs(&self, query: &LogQuery) -> Result<LogChunk, ClientError> {
+        let id = query.instance.to_string();
         let mut url = self
             .transport
-            .at(&["instances", &id, "logs", wish.stream.word()]);
+            .at(&["instances", &id, "logs", query.stream.word()]);
         {
-            let mut query = url.query_pairs_mut();
-            query.append_pair("offset", &wish.offset.to_string());
-            if let Some(attempt) = wish.attempt {
-                query.append_pair("attempt", &attempt.to_string());
+            let mut pairs = url.query_pairs_mut();
+            pairs.append_pair("offset", &query.offset.to_string());
+            if let Some(attempt) = query.attempt {
+                pairs.append_pair("attempt", &attempt.to_string());
             }
-            if let Some(run) = wish.run {
-                query.append_pair("run", &run.to_string());
+            if let Some(run) = query.run {
+                pairs.append_pair("run", &run.to_string());
             }
-            if let Some(process) = &wish.process {
-                query.append_pair("process", process);
+            if let Some(process) = &query.process {
+                pairs.append_pair("process", process);
             }
         }
-        let answer = self.transport.raw(url).await?;
-        let offset = header(&answer, "Baton-Offset")?;
-        let end = header(&answer, "Baton-End")?;
-        let attempt = header(&answer, "Baton-Attempt")?;
-        let run = optional(&answer, "Baton-Run")?;
-        let next_run = optional(&answer, "Baton-Next-Run")?;
-        let kept = answer.headers().get("Baton-Note").is_none();
+        let response = self.transport.raw(url).await?;
+        let offset = header(&response, "Baton-Offset")?;
+        let end = header(&response, "Baton-End")?;
+        let attempt = header(&response, "Baton-Attempt")?;
+        let run = optional(&response, "Baton-Run")?;
+        let next_run = optional(&response, "Baton-Next-Run")?;
+        let kept = response.headers().get("Baton-Note").is_none();
         Ok(LogChunk {
             kept,
-            bytes: self.transport.bytes(answer).await?,
+            bytes: self.transport.bytes(response).await?,
             offset,
             end,
             attempt,
@@ -259,18 +255,21 @@ impl Client {
     }
 }
 
-/// A header that may be missing.
-fn optional<T: std::str::FromStr>(answer: &Response, name: &str) -> Result<Option<T>, ClientError> {
-    let there = answer.headers().contains_key(name);
-    there.then(|| header(answer, name)).transpose()
+/// Parses an optional header.
+fn optional<T: std::str::FromStr>(
+    response: &Response,
+    name: &str,
+) -> Result<Option<T>, ClientError> {
+    let there = response.headers().contains_key(name);
+    there.then(|| header(response, name)).transpose()
 }
 
-fn header<T: std::str::FromStr>(answer: &Response, name: &str) -> Result<T, ClientError> {
-    let value = answer.headers().get(name);
+fn header<T: std::str::FromStr>(response: &Response, name: &str) -> Result<T, ClientError> {
+    let value = response.headers().get(name);
     let text = value.and_then(|value| value.to_str().ok());
     let parsed = text.and_then(|text| text.trim_start_matches('#').parse().ok());
     parsed.ok_or_else(|| ClientError::InvalidResponse {
-        url: answer.url().to_string(),
+        url: response.url().to_string(),
         why: format!("its header `{name}` is missing or says nothing"),
     })
 }

@@ -1,19 +1,20 @@
 //! A typed client of Baton's HTTP API.
 //!
-//! One method for each route; the shapes are those of [`baton_model::api`]. Whatever
-//! goes wrong is one of three things ([`ClientError`]), each with words that say what to
-//! do. Nothing is tried again here: who waits knows better how long that makes sense.
+//! One method for each route; the types of bodies are those of [`baton_model::api`]. Every failure
+//! is a [`ClientError`] with a hint. Nothing is retried here: the caller knows better how long that
+//! makes sense.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `error` | what can go wrong |
-//! | `transport` | requests and answers |
-//! | `instances` | submitting, looking, waiting, stopping; logs |
-//! | `library` | stored tasks, and launching them |
-//! | `lists` | the views, page by page; workers |
-//! | `events` | what happens, as it happens |
-//! | `usage` | what was used, by owner and hour |
-//! | `tokens` | credentials |
+//! | `error` | errors |
+//! | `transport` | HTTP requests and responses |
+//! | `instances` | submit, read, wait, cancel; logs |
+//! | `runs` | runs of workflows |
+//! | `library` | tasks of the library, and triggering them |
+//! | `lists` | views, page by page; workers |
+//! | `events` | event stream |
+//! | `usage` | usage by owner and hour |
+//! | `tokens` | tokens |
 
 mod error;
 mod events;
@@ -37,43 +38,43 @@ use baton_model::token::Secret;
 use baton_tls::ClientFiles;
 use transport::Transport;
 
-/// Where a scheduler listens, unless somebody says otherwise.
+/// The default URL of a scheduler.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// A scheduler, seen from outside.
+/// A client of one scheduler.
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: Transport,
 }
 
 impl Client {
-    /// A client of the scheduler at this URL, which trusts whom the system trusts. Nothing is
-    /// sent yet.
+    /// A client of the scheduler at this URL, which trusts the system's certificates. Sends nothing
+    /// yet.
     ///
     /// # Errors
-    /// If that is no URL of a scheduler.
+    /// If the URL is not the URL of a scheduler.
     pub fn new(url: &str) -> Result<Self, ClientError> {
         Self::with_tls(url, &ClientFiles::default())
     }
 
-    /// The same, with files for `https`.
+    /// A client with these TLS files for `https`.
     ///
     /// # Errors
-    /// If that is no URL of a scheduler, or the files cannot be used.
+    /// If the URL is not the URL of a scheduler, or the files cannot be used.
     pub fn with_tls(url: &str, files: &ClientFiles) -> Result<Self, ClientError> {
         Ok(Self {
             transport: Transport::new(url, files)?,
         })
     }
 
-    /// The same, showing a token with every request.
+    /// Sends this token with every request.
     #[must_use]
     pub fn with_token(mut self, token: &Secret) -> Self {
-        self.transport.show(token);
+        self.transport.set_token(token);
         self
     }
 
-    /// The URL, as it is used.
+    /// The URL in use.
     #[must_use]
     pub fn url(&self) -> &str {
         self.transport.url()

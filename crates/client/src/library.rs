@@ -1,4 +1,4 @@
-//! The library: tasks, their revisions and due times; what launches them.
+//! The library: tasks, revisions and due times; triggers.
 
 use baton_model::api::{
     DueTimes, LibraryPage, List, Task, TaskDefined, Tick, TriggerTask, Triggered,
@@ -11,34 +11,34 @@ use serde_json::Value;
 use crate::Client;
 use crate::error::ClientError;
 
-/// What must be so for a task to be replaced.
+/// Precondition for defining a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is none of this name.
+    /// There is no task of this name.
     Absent,
-    /// It has this revision.
+    /// The task has this revision.
     Revision(u32),
 }
 
-/// How a task is launched.
+/// A trigger of a library task.
 #[derive(Clone, Debug, Default)]
 pub struct TriggerRequest {
     /// Values of its parameters.
     pub request: TriggerTask,
-    /// Over its trigger URL, and not by hand.
+    /// Use its trigger URL instead of a manual run.
     pub remote: bool,
-    /// A name for the request, so that it is carried out once however often it is sent.
+    /// Idempotency key: the request is carried out once, however often it is sent.
     pub key: Option<String>,
     /// The secret of the task.
     pub secret: Option<String>,
 }
 
 impl Client {
-    /// Every task of the library, of one owner or of all; with what is wrong with files of its
+    /// Every task of the library, of one owner or of all, with the errors in files of its
     /// directory.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn library(&self, owner: Option<&str>) -> Result<LibraryPage<Value>, ClientError> {
         let mut url = self.transport.at(&["library", ""]);
         if let Some(owner) = owner {
@@ -54,10 +54,10 @@ impl Client {
         Ok(all)
     }
 
-    /// A task, as it is or as it was in one revision; nothing if there is none.
+    /// A task, in its current revision or the given one; `None` if there is none.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn task(
         &self,
         name: &TaskName,
@@ -78,17 +78,17 @@ impl Client {
     /// The latest revisions of a task.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn revisions(&self, name: &TaskName) -> Result<List<Task<Value>>, ClientError> {
         self.transport
             .get(self.task_at(name, &["revisions", ""]))
             .await
     }
 
-    /// When a task is due next.
+    /// The next due times of a task.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn due(&self, name: &TaskName, count: u32) -> Result<DueTimes, ClientError> {
         let mut url = self.task_at(name, &["due"]);
         url.query_pairs_mut()
@@ -96,10 +96,10 @@ impl Client {
         self.transport.get(url).await
     }
 
-    /// Defines a task, or says what that would do.
+    /// Defines a task, or with `dry_run` returns what that would change.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn define(
         &self,
         name: &TaskName,
@@ -124,60 +124,62 @@ impl Client {
     /// Removes a task.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn remove(&self, name: &TaskName) -> Result<(), ClientError> {
         let url = self.task_at(name, &[]);
         let nothing: Option<&()> = None;
-        self.transport.ask(Method::DELETE, url, nothing).await?;
+        self.transport
+            .send_change(Method::DELETE, url, nothing)
+            .await?;
         Ok(())
     }
 
-    /// Launches a task. The answer means that it is durable.
+    /// Triggers a task. When it returns, the instance is durable.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn trigger(
         &self,
         name: &TaskName,
-        launch: &TriggerRequest,
+        trigger: &TriggerRequest,
     ) -> Result<Triggered, ClientError> {
-        let last = if launch.remote { "trigger" } else { "run" };
-        let key = launch.key.clone();
+        let last = if trigger.remote { "trigger" } else { "run" };
+        let key = trigger.key.clone();
         let key = key.map(|key| (HeaderName::from_static("idempotency-key"), key));
-        let secret = launch.secret.clone();
+        let secret = trigger.secret.clone();
         let secret = secret.map(|it| (HeaderName::from_static("baton-trigger-secret"), it));
         let headers = self.headers(key.into_iter().chain(secret))?;
         let url = self.task_at(name, &[last]);
         self.transport
-            .change_with(Method::POST, url, Some(&launch.request), headers)
+            .change_with(Method::POST, url, Some(&trigger.request), headers)
             .await
     }
 
-    /// What became of due times, the latest first, of one task or of all; as many as asked for.
+    /// The latest ticks of one task or of all, at most `limit`, the latest first.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn ticks(
         &self,
         name: Option<&TaskName>,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<Tick>, ClientError> {
         let mut url = match name {
             Some(name) => self.task_at(name, &["ticks", ""]),
             None => self.transport.at(&["history", "ticks", ""]),
         };
-        let limit = most.clamp(1, 1_000).to_string();
-        url.query_pairs_mut().append_pair("limit", &limit);
+        let page = limit.clamp(1, 1_000).to_string();
+        url.query_pairs_mut().append_pair("limit", &page);
         let mut ticks = Vec::new();
         loop {
             let mut page: List<Tick> = self.transport.get(url).await?;
             ticks.append(&mut page.items);
             match page.links.get("next") {
-                Some(next) if ticks.len() < most => url = self.transport.link(next)?,
+                Some(next) if ticks.len() < limit => url = self.transport.link(next)?,
                 _ => break,
             }
         }
-        ticks.truncate(most);
+        ticks.truncate(limit);
         Ok(ticks)
     }
 

@@ -1,4 +1,4 @@
-//! The views, page by page, and the workers.
+//! Views, page by page, and workers.
 
 use baton_model::api::{Drained, Instance, List, Worker};
 use reqwest::{Method, Url};
@@ -28,17 +28,17 @@ impl View {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// In this state.
+    /// Only instances in this state.
     pub state: Option<String>,
-    /// Of this owner.
+    /// Only instances of this owner.
     pub owner: Option<String>,
-    /// Called this.
+    /// Only instances of this name.
     pub name: Option<String>,
-    /// At most so many on a page.
+    /// Maximum number of items on a page.
     pub limit: Option<u64>,
 }
 
-/// The pages of a view, one after the other.
+/// The pages of a view.
 #[derive(Debug)]
 pub struct Pages<'a> {
     client: &'a Client,
@@ -49,7 +49,7 @@ impl Pages<'_> {
     /// The next page; `None` after the last.
     ///
     /// # Errors
-    /// As [`ClientError`] says; the same page may then be asked for again.
+    /// See [`ClientError`]; calling it again then requests the same page.
     pub async fn next(&mut self) -> Result<Option<List<Instance>>, ClientError> {
         let Some(url) = self.next.clone() else {
             return Ok(None);
@@ -69,13 +69,13 @@ impl Client {
     pub fn view(&self, view: View, filter: &Filter) -> Pages<'_> {
         let mut url = self.transport.at(&[view.word(), ""]);
         let limit = filter.limit.map(|limit| limit.to_string());
-        let wishes = [
+        let pairs = [
             ("state", &filter.state),
             ("owner", &filter.owner),
             ("name", &filter.name),
             ("limit", &limit),
         ];
-        for (key, value) in wishes {
+        for (key, value) in pairs {
             if let Some(value) = value {
                 url.query_pairs_mut().append_pair(key, value);
             }
@@ -89,7 +89,7 @@ impl Client {
     /// Every worker that the scheduler knows.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn workers(&self) -> Result<Vec<Worker>, ClientError> {
         let url = self.transport.at(&["workers", ""]);
         let mut page: List<Worker> = self.transport.get(url).await?;
@@ -104,31 +104,35 @@ impl Client {
     /// One worker.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn worker(&self, name: &str) -> Result<Worker, ClientError> {
         let url = self.transport.at(&["workers", name]);
         self.transport.get(url).await
     }
 
-    /// Gives a worker no more work, or work again.
+    /// Drains a worker (no more work is placed on it), or undrains it.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn drain(&self, name: &str, drained: bool) -> Result<(), ClientError> {
         let url = self.transport.at(&["workers", name, "drained"]);
         let body = Drained { drained };
-        self.transport.ask(Method::PUT, url, Some(&body)).await?;
+        self.transport
+            .send_change(Method::PUT, url, Some(&body))
+            .await?;
         Ok(())
     }
 
-    /// Vouches that a worker is gone and nothing of it runs.
+    /// Declares that a worker is gone and none of its processes runs.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn forget(&self, name: &str) -> Result<(), ClientError> {
         let url = self.transport.at(&["workers", name, "forget"]);
         let nothing: Option<&()> = None;
-        self.transport.ask(Method::POST, url, nothing).await?;
+        self.transport
+            .send_change(Method::POST, url, nothing)
+            .await?;
         Ok(())
     }
 }

@@ -16,46 +16,46 @@ use crate::Client;
 use crate::error::ClientError;
 use crate::instances::NOTHING;
 
-/// Which runs are asked for.
+/// Filter for runs.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
-    /// In this state only.
+    /// Only runs in this state.
     pub state: Option<String>,
-    /// Of this owner only.
+    /// Only runs of this owner.
     pub owner: Option<String>,
-    /// Of this workflow only.
+    /// Only runs of this workflow.
     pub name: Option<String>,
 }
 
 /// An item, with its value.
 pub type RunItem = api::RunItem<Value>;
 
-/// Which items are asked for.
+/// Filter for items.
 #[derive(Clone, Debug, Default)]
 pub struct ItemFilter {
-    /// In this state only.
+    /// Only items in this state.
     pub state: Option<String>,
-    /// Of this task only.
+    /// Only items of this task.
     pub task: Option<String>,
-    /// This item of that task only.
+    /// Only this item of that task.
     pub item: Option<u32>,
 }
 
-/// How a run goes on.
+/// How to continue a run.
 #[derive(Clone, Debug)]
 pub enum ResumeRequest {
-    /// With what is not DONE, perhaps under another plan.
+    /// Run everything that is not DONE, perhaps under another plan.
     Resume(ResumeRun<Value>),
-    /// With a task that is done again.
+    /// Rerun a task.
     Retry(RetryRun),
 }
 
 impl Client {
-    /// Submits a workflow, as JSON of the schema of workflow files. The answer means that it is
+    /// Submits a workflow, as JSON of the schema of workflow files. When it returns, the run is
     /// durable.
     ///
     /// # Errors
-    /// As [`ClientError`] says; what is wrong with the workflow is a problem with `errors`.
+    /// See [`ClientError`]; errors in the workflow are in the problem's `errors`.
     pub async fn submit_run(&self, submit: &SubmitRun<Value>) -> Result<RunAccepted, ClientError> {
         let url = self.transport.at(&["runs", ""]);
         self.transport.change(Method::POST, url, Some(submit)).await
@@ -64,15 +64,15 @@ impl Client {
     /// A run.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn run(&self, run: RunId) -> Result<Run, ClientError> {
         self.wait_run(run, Duration::ZERO).await
     }
 
-    /// A run, when it is over or after so long.
+    /// Waits until a run has ended, at most `wait`, and returns it.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn wait_run(&self, run: RunId, wait: Duration) -> Result<Run, ClientError> {
         let mut url = self.run_at(run, &[]);
         if wait > Duration::ZERO {
@@ -82,57 +82,57 @@ impl Client {
         self.transport.get_within(url, wait).await
     }
 
-    /// Runs, the latest first, at most so many.
+    /// Runs, the latest first, at most `limit`.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
-    pub async fn runs(&self, filter: &RunFilter, most: usize) -> Result<Vec<Run>, ClientError> {
+    /// See [`ClientError`].
+    pub async fn runs(&self, filter: &RunFilter, limit: usize) -> Result<Vec<Run>, ClientError> {
         let mut url = self.transport.at(&["runs", ""]);
         query(&mut url, "state", filter.state.as_deref());
         query(&mut url, "owner", filter.owner.as_deref());
         query(&mut url, "name", filter.name.as_deref());
-        self.all(url, most).await
+        self.all(url, limit).await
     }
 
-    /// The tasks of a run in the order of its plan, at most so many.
+    /// The tasks of a run in the order of its plan, at most `limit`.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
-    pub async fn run_tasks(&self, run: RunId, most: usize) -> Result<Vec<RunTask>, ClientError> {
-        self.all(self.run_at(run, &["tasks", ""]), most).await
+    /// See [`ClientError`].
+    pub async fn run_tasks(&self, run: RunId, limit: usize) -> Result<Vec<RunTask>, ClientError> {
+        self.all(self.run_at(run, &["tasks", ""]), limit).await
     }
 
-    /// Items of a run that have ended or are on their way, at most so many.
+    /// Items of a run that have ended or are in flight, at most `limit`.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn run_items(
         &self,
         run: RunId,
         filter: &ItemFilter,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<RunItem>, ClientError> {
         let mut url = self.run_at(run, &["items", ""]);
         query(&mut url, "state", filter.state.as_deref());
         query(&mut url, "task", filter.task.as_deref());
         let item = filter.item.map(|item| item.to_string());
         query(&mut url, "item", item.as_deref());
-        self.all(url, most).await
+        self.all(url, limit).await
     }
 
-    /// What has failed of a run.
+    /// The failures of a run, grouped.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn run_errors(&self, run: RunId) -> Result<Vec<ErrorGroup>, ClientError> {
         let list: List<ErrorGroup> = self.transport.get(self.run_at(run, &["errors"])).await?;
         Ok(list.items)
     }
 
-    /// Stops a run.
+    /// Halts a run.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn halt_run(&self, run: RunId, halt: &HaltRun) -> Result<RunAccepted, ClientError> {
         let url = self.run_at(run, &["halt"]);
         self.transport.change(Method::POST, url, Some(halt)).await
@@ -141,43 +141,43 @@ impl Client {
     /// Kills a run.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn kill_run(&self, run: RunId) -> Result<RunAccepted, ClientError> {
         let url = self.run_at(run, &[]);
         self.transport.change(Method::DELETE, url, NOTHING).await
     }
 
-    /// Lets a run go on.
+    /// Continues a run.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn resume_run(
         &self,
         run: RunId,
-        how: &ResumeRequest,
+        request: &ResumeRequest,
     ) -> Result<RunAccepted, ClientError> {
-        self.on(run, how, false).await
+        self.continue_run(run, request, false).await
     }
 
     /// What [`Client::resume_run`] would do.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
+    /// See [`ClientError`].
     pub async fn preview_resume(
         &self,
         run: RunId,
-        how: &ResumeRequest,
+        request: &ResumeRequest,
     ) -> Result<ResumePreview, ClientError> {
-        self.on(run, how, true).await
+        self.continue_run(run, request, true).await
     }
 
-    async fn on<T: DeserializeOwned>(
+    async fn continue_run<T: DeserializeOwned>(
         &self,
         run: RunId,
-        how: &ResumeRequest,
+        request: &ResumeRequest,
         dry: bool,
     ) -> Result<T, ClientError> {
-        match how {
+        match request {
             ResumeRequest::Resume(body) => self.post(run, "resume", dry, body).await,
             ResumeRequest::Retry(body) => self.post(run, "retry", dry, body).await,
         }
@@ -204,24 +204,24 @@ impl Client {
         self.transport.at(&parts)
     }
 
-    /// A list with its next pages, until there are so many.
+    /// Reads a list page by page, up to `limit` items.
     async fn all<T: DeserializeOwned>(
         &self,
         mut url: Url,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<T>, ClientError> {
         const PAGE: usize = 1_000;
-        query(&mut url, "limit", Some(&most.clamp(1, PAGE).to_string()));
+        query(&mut url, "limit", Some(&limit.clamp(1, PAGE).to_string()));
         let mut list: List<T> = self.transport.get(url).await?;
         let mut all = list.items;
-        while all.len() < most
+        while all.len() < limit
             && let Some(next) = list.links.remove("next")
         {
             let url = self.transport.link(&next)?;
             list = self.transport.get(url).await?;
             all.append(&mut list.items);
         }
-        all.truncate(most);
+        all.truncate(limit);
         Ok(all)
     }
 }

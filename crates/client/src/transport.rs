@@ -1,4 +1,4 @@
-//! Requests and answers.
+//! HTTP requests and responses.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::error::ClientError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// For an answer, beyond what the scheduler is asked to wait.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// For a response, in addition to the time that the scheduler is asked to wait.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Of a text that is no problem, how much is repeated.
-const SHOWN_CHARS_MAX: usize = 200;
+/// Characters of an unexpected response that an error quotes.
+const QUOTED_CHARS_MAX: usize = 200;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
     base: Url,
-    /// The same, as people write it.
+    /// The URL as the user wrote it.
     shown: String,
     http: reqwest::Client,
     bearer: Option<HeaderValue>,
@@ -39,11 +39,11 @@ impl Transport {
         };
         let base = Url::parse(url).map_err(|error| bad(error.to_string()))?;
         let tls = match base.scheme() {
-            // The files of the system are many, and read only by whoever needs them.
+            // The system's certificates are many; read them only for https.
             "http" => ClientFiles::none().load(),
             "https" => files.load(),
             other => {
-                let why = format!("`{other}` is not spoken, only http and https");
+                let why = format!("the scheme `{other}` is not supported, only http and https");
                 return Err(bad(why));
             }
         };
@@ -52,7 +52,7 @@ impl Transport {
             .connect_timeout(CONNECT_TIMEOUT)
             // Long polls of one command follow each other on one connection.
             .tcp_nodelay(true)
-            // A scheduler is near; a proxy of the environment is for what is far.
+            // A scheduler is nearby; proxies of the environment are for remote hosts.
             .no_proxy()
             .tls_backend_preconfigured(Arc::unwrap_or_clone(tls))
             .build()
@@ -65,9 +65,9 @@ impl Transport {
         })
     }
 
-    /// Shows a token with every request from now on.
-    pub(crate) fn show(&mut self, token: &Secret) {
-        // A secret is plain text, so it fits into a header.
+    /// Sends this token with every request from now on.
+    pub(crate) fn set_token(&mut self, token: &Secret) {
+        // A secret is plain ASCII, so it is a valid header value.
         let value = HeaderValue::from_str(&format!("Bearer {}", token.expose()));
         self.bearer = value.ok().map(|mut value| {
             value.set_sensitive(true);
@@ -79,32 +79,32 @@ impl Transport {
         &self.shown
     }
 
-    /// The URL of a path whose parts are anybody's text.
+    /// The URL of a path; its segments may be any text.
     pub(crate) fn at(&self, parts: &[&str]) -> Url {
         let mut url = self.base.clone();
-        // Only a URL that cannot be a base has no path, and http is one that can.
+        // Fails only for a URL that cannot be a base, and http URLs can.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(parts);
         }
         url
     }
 
-    /// Where a link of an answer leads.
+    /// Resolves a link of a response.
     pub(crate) fn link(&self, link: &str) -> Result<Url, ClientError> {
         let url = self
             .base
             .join(link)
             .map_err(|error| ClientError::InvalidResponse {
                 url: self.shown.clone(),
-                why: format!("the link `{link}` leads nowhere: {error}"),
+                why: format!("the link `{link}` is invalid: {error}"),
             })?;
-        // What is sent to one scheduler is not sent to another.
+        // Requests carry credentials: never follow a link to another origin.
         if url.origin() == self.base.origin() {
             return Ok(url);
         }
         Err(ClientError::InvalidResponse {
             url: self.shown.clone(),
-            why: format!("the link `{link}` leads to somebody else"),
+            why: format!("the link `{link}` leads to another server"),
         })
     }
 
@@ -112,62 +112,71 @@ impl Transport {
         self.get_within(url, Duration::ZERO).await
     }
 
-    /// Gets what the scheduler may take so long for.
+    /// Gets a resource for which the scheduler may wait this long.
     pub(crate) async fn get_within<T: DeserializeOwned>(
         &self,
         url: Url,
         wait: Duration,
     ) -> Result<T, ClientError> {
-        let request = self.http.get(url.clone()).timeout(wait + ANSWER_TIMEOUT);
-        let answer = self.send(request.header(ACCEPT, MEDIA_TYPE)).await?;
-        self.read(url, answer).await
+        let request = self.http.get(url.clone()).timeout(wait + RESPONSE_TIMEOUT);
+        let response = self.send(request.header(ACCEPT, MEDIA_TYPE)).await?;
+        self.read(url, response).await
     }
 
-    /// Gets what may be told with an error's status as well.
-    pub(crate) async fn get_either_way<T: DeserializeOwned>(
+    /// Gets a resource that is also returned with an error status.
+    pub(crate) async fn get_any_status<T: DeserializeOwned>(
         &self,
         url: Url,
     ) -> Result<T, ClientError> {
-        let request = self.http.get(url.clone()).timeout(ANSWER_TIMEOUT);
-        let request = self.signed(request.header(ACCEPT, MEDIA_TYPE));
-        let answer = request.send().await.map_err(|error| self.lost(&error))?;
-        let status = answer.status();
-        let text = answer.text().await.map_err(|error| self.lost(&error))?;
+        let request = self.http.get(url.clone()).timeout(RESPONSE_TIMEOUT);
+        let request = self.with_token(request.header(ACCEPT, MEDIA_TYPE));
+        let response = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        let text = response
+            .text()
+            .await
+            .map_err(|error| self.unreachable(&error))?;
         serde_json::from_str(&text).map_err(|_| problem(status, url.to_string(), &text))
     }
 
-    /// Gets bytes with their headers.
+    /// Gets a response with its headers.
     pub(crate) async fn raw(&self, url: Url) -> Result<Response, ClientError> {
-        self.send(self.http.get(url).timeout(ANSWER_TIMEOUT)).await
+        self.send(self.http.get(url).timeout(RESPONSE_TIMEOUT))
+            .await
     }
 
-    /// Gets an answer that goes on for as long as both sides like; who reads it sees to it that
-    /// it does not wait for ever.
+    /// Opens a response without a time limit; the caller must bound its own waits.
     pub(crate) async fn open(&self, url: Url) -> Result<Response, ClientError> {
         self.send(self.http.get(url)).await
     }
 
-    /// The next bytes of such an answer; `None` after the last.
+    /// The next bytes of such a response; `None` after the last.
     pub(crate) async fn chunk(
         &self,
-        answer: &mut Response,
+        response: &mut Response,
     ) -> Result<Option<Vec<u8>>, ClientError> {
-        let chunk = answer.chunk().await.map_err(|error| self.lost(&error))?;
+        let chunk = response
+            .chunk()
+            .await
+            .map_err(|error| self.unreachable(&error))?;
         Ok(chunk.map(Into::into))
     }
 
-    /// Asks for a change, and reads what came of it.
+    /// Sends a change and parses the response.
     pub(crate) async fn change<T: DeserializeOwned>(
         &self,
         method: Method,
         url: Url,
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
-        let answer = self.ask(method, url.clone(), body).await?;
-        self.read(url, answer).await
+        let response = self.send_change(method, url.clone(), body).await?;
+        self.read(url, response).await
     }
 
-    /// The same with more headers.
+    /// Same with more headers.
     pub(crate) async fn change_with<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -175,21 +184,23 @@ impl Transport {
         body: Option<&impl Serialize>,
         headers: Vec<(HeaderName, HeaderValue)>,
     ) -> Result<T, ClientError> {
-        let answer = self.ask_with(method, url.clone(), body, headers).await?;
-        self.read(url, answer).await
+        let response = self
+            .send_change_with(method, url.clone(), body, headers)
+            .await?;
+        self.read(url, response).await
     }
 
-    /// Asks for a change.
-    pub(crate) async fn ask(
+    /// Sends a change.
+    pub(crate) async fn send_change(
         &self,
         method: Method,
         url: Url,
         body: Option<&impl Serialize>,
     ) -> Result<Response, ClientError> {
-        self.ask_with(method, url, body, Vec::new()).await
+        self.send_change_with(method, url, body, Vec::new()).await
     }
 
-    async fn ask_with(
+    async fn send_change_with(
         &self,
         method: Method,
         url: Url,
@@ -199,7 +210,7 @@ impl Transport {
         let mut request = self
             .http
             .request(method, url)
-            .timeout(ANSWER_TIMEOUT)
+            .timeout(RESPONSE_TIMEOUT)
             .header(ACCEPT, MEDIA_TYPE);
         for (name, value) in headers {
             request = request.header(name, value);
@@ -207,7 +218,7 @@ impl Transport {
         if let Some(body) = body {
             let text = serde_json::to_vec(body).map_err(|error| ClientError::InvalidResponse {
                 url: self.shown.clone(),
-                why: format!("the request is no JSON: {error}"),
+                why: format!("the request cannot be encoded as JSON: {error}"),
             })?;
             request = request.header(CONTENT_TYPE, MEDIA_TYPE).body(text);
         }
@@ -215,26 +226,26 @@ impl Transport {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
-        let sent = self.signed(request).send().await;
-        let answer = sent.map_err(|error| self.lost(&error))?;
-        if answer.status().is_success() {
-            return Ok(answer);
+        let sent = self.with_token(request).send().await;
+        let response = sent.map_err(|error| self.unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
         }
-        Err(self.problem(answer).await)
+        Err(self.problem(response).await)
     }
 
-    fn signed(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+    fn with_token(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
         match &self.bearer {
             Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),
             None => request,
         }
     }
 
-    async fn problem(&self, answer: Response) -> ClientError {
-        let (status, url) = (answer.status(), answer.url().to_string());
-        let text = match answer.text().await {
+    async fn problem(&self, response: Response) -> ClientError {
+        let (status, url) = (response.status(), response.url().to_string());
+        let text = match response.text().await {
             Ok(text) => text,
-            Err(error) => return self.lost(&error),
+            Err(error) => return self.unreachable(&error),
         };
         problem(status, url, &text)
     }
@@ -242,21 +253,24 @@ impl Transport {
     async fn read<T: DeserializeOwned>(
         &self,
         url: Url,
-        answer: Response,
+        response: Response,
     ) -> Result<T, ClientError> {
-        let bytes = self.bytes(answer).await?;
+        let bytes = self.bytes(response).await?;
         serde_json::from_slice(&bytes).map_err(|error| ClientError::InvalidResponse {
             url: url.to_string(),
             why: error.to_string(),
         })
     }
 
-    pub(crate) async fn bytes(&self, answer: Response) -> Result<Vec<u8>, ClientError> {
-        let bytes = answer.bytes().await.map_err(|error| self.lost(&error))?;
+    pub(crate) async fn bytes(&self, response: Response) -> Result<Vec<u8>, ClientError> {
+        let bytes = response
+            .bytes()
+            .await
+            .map_err(|error| self.unreachable(&error))?;
         Ok(bytes.into())
     }
 
-    fn lost(&self, error: &reqwest::Error) -> ClientError {
+    fn unreachable(&self, error: &reqwest::Error) -> ClientError {
         ClientError::Unreachable {
             url: self.shown.clone(),
             why: reason(error),
@@ -264,21 +278,21 @@ impl Transport {
     }
 }
 
-/// What an answer that was not hoped for says.
+/// Converts an error response.
 fn problem(status: StatusCode, url: String, text: &str) -> ClientError {
     match serde_json::from_str::<Problem>(text) {
         Ok(problem) => ClientError::Problem(Box::new(problem)),
         Err(_) => ClientError::InvalidResponse {
             url,
-            why: said(status, text),
+            why: unexpected(status, text),
         },
     }
 }
 
-/// The innermost cause, which is what people know: `Connection refused`.
+/// The innermost cause, which people recognize: `Connection refused`.
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "it does not answer in time".to_owned();
+        return "timed out".to_owned();
     }
     if let Some(text) = messages::describe(error) {
         return text;
@@ -290,12 +304,13 @@ fn reason(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-fn said(status: StatusCode, text: &str) -> String {
-    let short: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+fn unexpected(status: StatusCode, text: &str) -> String {
+    let short: String = text.chars().take(QUOTED_CHARS_MAX).collect();
     let short: String = short.escape_debug().collect();
-    match short.is_empty() {
-        true => format!("it says {status}"),
-        false => format!("it says {status}: {short}"),
+    if short.is_empty() {
+        format!("status {status}")
+    } else {
+        format!("status {status}: {short}")
     }
 }
 
@@ -330,11 +345,11 @@ mod tests {
     fn a_token_is_sent_and_not_printed() {
         let mut transport = transport();
         let token = Secret::from_bits([7; 32]);
-        transport.show(&token);
+        transport.set_token(&token);
         let printed = format!("{transport:?}");
         assert!(!printed.contains(token.expose()), "{printed}");
         let url = transport.at(&[""]);
-        let request = transport.signed(transport.http.get(url)).build();
+        let request = transport.with_token(transport.http.get(url)).build();
         let request = request.expect("a request");
         let sent = &request.headers()[AUTHORIZATION];
         assert_eq!(sent, &format!("Bearer {}", token.expose()));

@@ -1,4 +1,4 @@
-//! What was used, by owner and hour.
+//! Usage by owner and hour.
 
 use baton_model::api::{List, Usage};
 use baton_model::time::Wall;
@@ -6,33 +6,33 @@ use baton_model::time::Wall;
 use crate::Client;
 use crate::error::ClientError;
 
-/// Rows on a page: the most that a scheduler gives.
+/// Rows on a page: the maximum that a scheduler returns.
 const PAGE_ROWS: &str = "1000";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
-    /// Of this owner only.
+    /// Only this owner.
     pub owner: Option<String>,
-    /// From the hour on that this moment is in.
+    /// A time in the first hour.
     pub from: Wall,
-    /// To the hour that this moment is in.
+    /// A time in the last hour.
     pub to: Wall,
 }
 
 impl Client {
-    /// What was used, by hour and owner.
+    /// Usage by hour and owner.
     ///
     /// # Errors
-    /// As [`ClientError`] says.
-    pub async fn usage(&self, wish: &UsageQuery) -> Result<Vec<Usage>, ClientError> {
+    /// See [`ClientError`].
+    pub async fn usage(&self, query: &UsageQuery) -> Result<Vec<Usage>, ClientError> {
         let mut url = self.transport.at(&["usage", ""]);
         {
-            let mut query = url.query_pairs_mut();
-            query.append_pair("from", &wish.from.0.to_string());
-            query.append_pair("to", &wish.to.0.to_string());
-            query.append_pair("limit", PAGE_ROWS);
-            if let Some(owner) = &wish.owner {
-                query.append_pair("owner", owner);
+            let mut pairs = url.query_pairs_mut();
+            pairs.append_pair("from", &query.from.0.to_string());
+            pairs.append_pair("to", &query.to.0.to_string());
+            pairs.append_pair("limit", PAGE_ROWS);
+            if let Some(owner) = &query.owner {
+                pairs.append_pair("owner", owner);
             }
         }
         let mut page: List<Usage> = self.transport.get(url).await?;
