@@ -188,7 +188,7 @@ fn a_worker_over_tls_runs_a_task_and_dials_nobody_else() {
     let other = Ca::new("another");
     other.write_own(&place.path().join("other.pem"));
     let _stranger = server.worker("stranger", &["--ca", "other.pem"]);
-    server.says("stranger.log", "not signed by anybody that is trusted");
+    server.says("stranger.log", "not signed by a trusted CA");
     let port = server.workers.rsplit_once(':').expect("a port").1;
     let _misnamed = server.worker_at(
         &format!("localhost:{port}"),
@@ -264,7 +264,10 @@ fn commands_trust_whom_they_are_told_and_show_what_they_have() {
     let ca = ["--ca", "ca.pem"];
     let ann = ["--cert", "ann.pem", "--key", "ann.key"];
     refused(&["workers"], "name the CA's certificate with --ca");
-    refused(&["--ca", "other.pem", "workers"], "not signed by anybody");
+    refused(
+        &["--ca", "other.pem", "workers"],
+        "not signed by a trusted CA",
+    );
     refused(&[&ca[..], &["workers"]].concat(), "wants to know who asks");
     server
         .run(&[&ca[..], &ann, &["submit", "--", "true"]].concat())
@@ -291,9 +294,9 @@ fn whoever_speaks_tls_to_a_server_without_it_is_told() {
     let url = server.url.replace("http", "https");
     let told = server.trusted(&["--url", &url, "workers"]);
     assert_eq!(told.code, Some(3), "{told:?}");
-    assert!(told.err.contains("does not speak TLS"), "{told:?}");
+    assert!(told.err.contains("does not use TLS"), "{told:?}");
     let _worker = server.worker("eager", &["--ca", "ca.pem"]);
-    server.says("eager.log", "does not speak TLS");
+    server.says("eager.log", "does not use TLS");
 }
 
 #[test]
@@ -327,12 +330,7 @@ fn files_that_cannot_be_used_are_wrong_usage_and_are_named() {
             "ca.pem",
             "expired.key is not the key",
         ),
-        (
-            "expired.pem",
-            "expired.key",
-            "ca.pem",
-            "has expired, 2 days ago",
-        ),
+        ("expired.pem", "expired.key", "ca.pem", "expired 2 days ago"),
         (
             "server.pem",
             "server.key",

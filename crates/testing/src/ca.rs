@@ -11,11 +11,11 @@ use rcgen::{
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Somebody who signs.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct Ca(CertifiedIssuer<'static, KeyPair>);
 
-/// What is to be signed.
+/// Contents of a certificate to issue.
 #[derive(Clone, Copy, Debug)]
 pub struct CertRequest<'a> {
     /// The common name.
@@ -24,12 +24,12 @@ pub struct CertRequest<'a> {
     pub hosts: &'a [&'a str],
     /// The organizational units; two at most.
     pub units: &'a [&'a str],
-    /// From when to when it is valid, in days from now.
+    /// The validity, in days from now.
     pub days: (i32, i32),
 }
 
 impl CertRequest<'_> {
-    /// Valid today, and without names.
+    /// Valid now, and without host names.
     pub const PLAIN: Self = Self {
         name: "plain",
         hosts: &[],
@@ -39,7 +39,7 @@ impl CertRequest<'_> {
 }
 
 impl Ca {
-    /// A new one.
+    /// Creates a CA.
     ///
     /// # Panics
     /// If there are no random bits.
@@ -52,55 +52,55 @@ impl Ca {
         Self(CertifiedIssuer::self_signed(params, key).expect("signed"))
     }
 
-    /// Its own certificate.
+    /// The CA's own certificate.
     #[must_use]
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A certificate and its key.
+    /// Issues a certificate with its key.
     ///
     /// # Panics
-    /// If a host is no name.
+    /// If a host is not a valid name.
     #[must_use]
-    pub fn issue(&self, wanted: CertRequest<'_>) -> (String, String) {
-        let hosts: Vec<String> = wanted.hosts.iter().map(|&host| host.to_owned()).collect();
+    pub fn issue(&self, request: CertRequest<'_>) -> (String, String) {
+        let hosts: Vec<String> = request.hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("names");
         let names = &mut params.distinguished_name;
-        names.push(DnType::CommonName, wanted.name);
-        // Of each kind there is one, but one kind has two spellings.
+        names.push(DnType::CommonName, request.name);
+        // The library stores one entry of each kind, but this kind has two spellings.
         let kinds = [
             DnType::OrganizationalUnitName,
             DnType::CustomDnType(vec![2, 5, 4, 11]),
         ];
-        for (kind, unit) in kinds.into_iter().zip(wanted.units) {
+        for (kind, unit) in kinds.into_iter().zip(request.units) {
             names.push(kind, *unit);
         }
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
-        params.not_before = day(wanted.days.0).into();
-        params.not_after = day(wanted.days.1).into();
+        params.not_before = day(request.days.0).into();
+        params.not_after = day(request.days.1).into();
         let key = KeyPair::generate().expect("random bits");
         let cert = params.signed_by(&key, &self.0).expect("signed");
         (cert.pem(), key.serialize_pem())
     }
 
-    /// Writes both into files of a directory, `NAME.pem` and `NAME.key`.
+    /// Issues a certificate and writes it and its key to `NAME.pem` and `NAME.key` in a directory.
     ///
     /// # Panics
     /// If they cannot be written.
-    pub fn write(&self, dir: &Path, wanted: CertRequest<'_>) -> (PathBuf, PathBuf) {
-        let (cert, key) = self.issue(wanted);
-        let at = |end: &str| dir.join(format!("{}.{end}", wanted.name));
+    pub fn write(&self, dir: &Path, request: CertRequest<'_>) -> (PathBuf, PathBuf) {
+        let (cert, key) = self.issue(request);
+        let at = |end: &str| dir.join(format!("{}.{end}", request.name));
         let paths = (at("pem"), at("key"));
         fs::write(&paths.0, cert).expect("written");
         fs::write(&paths.1, key).expect("written");
         paths
     }
 
-    /// Writes its own certificate.
+    /// Writes the CA's own certificate.
     ///
     /// # Panics
     /// If it cannot be written.
@@ -112,8 +112,9 @@ impl Ca {
 
 fn day(days: i32) -> SystemTime {
     let span = DAY * days.unsigned_abs();
-    match days < 0 {
-        true => SystemTime::now() - span,
-        false => SystemTime::now() + span,
+    if days < 0 {
+        SystemTime::now() - span
+    } else {
+        SystemTime::now() + span
     }
 }

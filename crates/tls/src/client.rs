@@ -1,4 +1,4 @@
-//! The side that dials.
+//! TLS of the connecting side.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use crate::provider;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that the system trusts.
+    /// Certificates signed by a CA that the system trusts.
     #[default]
     System,
     None,
-    /// Those that a CA in this file has signed, and no others.
+    /// Only certificates signed by a CA in this file.
     Ca(PathBuf),
-    /// Only the first certificate of this file itself, whatever name it has: for somebody on the
-    /// same machine who can read the server's own file.
+    /// Only the first certificate of this file, whatever its name: for a client on the same machine
+    /// that can read the server's own file.
     Pin(PathBuf),
 }
 
-/// The files of a client.
+/// The TLS files of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     pub trust: Trust,
-    /// Its certificate and the key of that, if it has one to show.
+    /// Its certificate and private key, if it has one.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl ClientFiles {
-    /// None: for a client that does not mean to use TLS, and need not read anything for it.
+    /// No files: for a client that does not use TLS and must not read any.
     #[must_use]
     pub const fn none() -> Self {
         Self {
@@ -45,10 +45,10 @@ impl ClientFiles {
         }
     }
 
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// If one of them cannot be used, or the certificate is not valid today.
+    /// If one of them cannot be used, or the certificate is not valid at this time.
     pub fn load(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = provider();
         let algorithms = provider.signature_verification_algorithms;
@@ -56,14 +56,14 @@ impl ClientFiles {
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Provider)?;
         let builder = match &self.trust {
-            Trust::System => builder.with_root_certificates(system()),
+            Trust::System => builder.with_root_certificates(system_roots()),
             Trust::None => builder.with_root_certificates(RootCertStore::empty()),
             Trust::Ca(path) => builder.with_root_certificates(roots(path)?),
             Trust::Pin(path) => {
                 let certificate = certificates(path)?.swap_remove(0);
                 builder
                     .dangerous()
-                    .with_custom_certificate_verifier(Arc::new(Pinned {
+                    .with_custom_certificate_verifier(Arc::new(PinnedVerifier {
                         certificate,
                         algorithms,
                     }))
@@ -76,23 +76,23 @@ impl ClientFiles {
     }
 }
 
-/// Whom the system trusts. Where it trusts nobody, that is told when a server shows its
-/// certificate: then it matters.
-fn system() -> RootCertStore {
+/// The system's CA certificates. If there are none, that is reported when a server presents its
+/// certificate: only then does it matter.
+fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    // A system may have odd certificates beside good ones; those count.
+    // Certificates of the system that cannot be parsed are skipped.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }
 
-/// Takes one certificate for good, and no other.
+/// Accepts exactly one certificate.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedVerifier {
     certificate: CertificateDer<'static>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -101,9 +101,10 @@ impl ServerCertVerifier for Pinned {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match *end_entity == self.certificate {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+        if *end_entity == self.certificate {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
         }
     }
 
@@ -142,8 +143,8 @@ mod tests {
     use crate::messages;
     use baton_testing::ca::{Ca, CertRequest};
 
-    /// Shakes hands with a server of this certificate, which need not be a good one.
-    fn meets(
+    /// Performs a handshake with a server that has this certificate, which may be invalid.
+    fn handshake(
         files: &ClientFiles,
         name: &str,
         (cert, key): &(String, String),
@@ -194,9 +195,9 @@ mod tests {
             ..CertRequest::PLAIN
         };
         let good = ca.issue(wanted);
-        assert_eq!(meets(&files, "sched.example", &good), Ok(()));
+        assert_eq!(handshake(&files, "sched.example", &good), Ok(()));
         fn refused(files: &ClientFiles, name: &str, shown: &(String, String), word: &str) {
-            let text = meets(files, name, shown).expect_err(word);
+            let text = handshake(files, name, shown).expect_err(word);
             assert!(text.contains(word), "{text}");
         }
         let expected = "not for else.example, but for";
@@ -218,8 +219,8 @@ mod tests {
         let text = |path| std::fs::read_to_string(path).expect("there");
         let files = trusting(Trust::Pin(cert.clone()));
         let shown = (text(&cert), text(&key));
-        assert_eq!(meets(&files, "127.0.0.1", &shown), Ok(()));
+        assert_eq!(handshake(&files, "127.0.0.1", &shown), Ok(()));
         let other = ca.issue(CertRequest::PLAIN);
-        assert!(meets(&files, "127.0.0.1", &other).is_err());
+        assert!(handshake(&files, "127.0.0.1", &other).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! Why files cannot be used.
+//! Errors of TLS files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why there can be no TLS with these files.
+/// Reason why TLS cannot be set up with these files.
 #[derive(Clone, Debug)]
 pub enum TlsError {
     /// A file cannot be used.
@@ -11,10 +11,9 @@ pub enum TlsError {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
-        /// What to do about it.
         hint: &'static str,
     },
-    /// The cryptography does not suit the protocol.
+    /// The crypto provider does not support the protocol versions.
     Provider(rustls::Error),
 }
 
@@ -32,7 +31,7 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, why, hint } => write!(f, "{} {why}; {hint}", path.display()),
-            Self::Provider(error) => write!(f, "TLS cannot be used: {error}"),
+            Self::Provider(error) => write!(f, "TLS cannot be set up: {error}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates and keys in PEM, checked before anybody relies on them.
+//! Certificates and keys in PEM, validated when they are loaded.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::subject::Subject;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// A certificate with its key, that can be shown today.
+/// A certificate with its key, valid at this time.
 pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Arc<SingleCertAndKey>, TlsError> {
     let chain = certificates(cert)?;
     check_validity(cert, &chain[0])?;
@@ -24,7 +24,7 @@ pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Arc<SingleCertAndKey>,
         rustls::Error::InconsistentKeys(_) => TlsError::file(
             key,
             format!("is not the key of the certificate in {}", cert.display()),
-            "name the two files that belong together",
+            "name a certificate and key that belong together",
         ),
         other => TlsError::file(
             key,
@@ -32,20 +32,20 @@ pub(crate) fn identity(cert: &Path, key: &Path) -> Result<Arc<SingleCertAndKey>,
                 "cannot be used with the certificate in {}: {other}",
                 cert.display()
             ),
-            "make a key of a usual kind, such as ECDSA P-256",
+            "use a common key type, such as ECDSA P-256",
         ),
     })?;
     Ok(Arc::new(SingleCertAndKey::from(certified)))
 }
 
-/// Those who may sign the certificates of others.
+/// The CA certificates of a file.
 pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots.add(certificate).map_err(|error| {
             TlsError::file(
                 path,
-                format!("has a certificate that no CA can have: {error}"),
+                format!("holds a certificate that is not valid for a CA: {error}"),
                 "name the certificate of the CA, not one that it has signed",
             )
         })?;
@@ -55,38 +55,39 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
 
 /// All certificates of a file; at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    const MEND: &str = "it should hold certificates in PEM, with lines `BEGIN CERTIFICATE`";
+    const HINT: &str = "expected certificates in PEM (`-----BEGIN CERTIFICATE-----`)";
     let text = read(path)?;
     let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|error| {
-        let why = format!("cannot be understood: {}", reason(&error));
-        TlsError::file(path, why, MEND)
+        let why = format!("cannot be parsed: {}", reason(&error));
+        TlsError::file(path, why, HINT)
     })?;
-    match all.is_empty() {
-        true => Err(TlsError::file(path, "holds no certificate", MEND)),
-        false => Ok(all),
+    if all.is_empty() {
+        Err(TlsError::file(path, "holds no certificate", HINT))
+    } else {
+        Ok(all)
     }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    const MEND: &str =
-        "it should hold one private key in PEM, without a password, as `openssl genpkey` makes it";
+    const HINT: &str =
+        "expected one private key in PEM, without a password, as created by `openssl genpkey`";
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| {
         let why = match error {
             pem::Error::NoItemsFound => "holds no private key".to_owned(),
-            other => format!("cannot be understood: {}", reason(&other)),
+            other => format!("cannot be parsed: {}", reason(&other)),
         };
-        TlsError::file(path, why, MEND)
+        TlsError::file(path, why, HINT)
     })
 }
 
-/// Words without any of the text: it may be a key.
+/// Descriptions that quote nothing of the file: it may hold a key.
 fn reason(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end",
-        pem::Error::IllegalSectionStart { .. } => "a section begins oddly",
-        pem::Error::Base64Decode(_) => "a section is no Base64",
-        _ => "it is no PEM",
+        pem::Error::IllegalSectionStart { .. } => "the start of a section is invalid",
+        pem::Error::Base64Decode(_) => "a section is not Base64",
+        _ => "it is not PEM",
     }
 }
 
@@ -95,18 +96,18 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
         TlsError::file(
             path,
             format!("cannot be read: {error}"),
-            "check its name, and who may read it",
+            "check its name and its permissions",
         )
     })
 }
 
-/// Refuses a certificate that everybody else would refuse.
+/// Refuses a certificate that every peer would refuse.
 fn check_validity(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), TlsError> {
     let Some(subject) = Subject::read(certificate) else {
         return Err(TlsError::file(
             path,
-            "holds something that is no certificate of the usual kind",
-            "make another with `openssl x509`",
+            "does not hold an X.509 certificate of the usual form",
+            "create another with `openssl x509`",
         ));
     };
     let now = UnixTime::now().as_secs();
@@ -114,8 +115,8 @@ fn check_validity(path: &Path, certificate: &CertificateDer<'_>) -> Result<(), T
         let days = (now - subject.not_after) / DAY_SECONDS;
         return Err(TlsError::file(
             path,
-            format!("holds a certificate that has expired, {days} days ago"),
-            "have a new one signed",
+            format!("holds a certificate that expired {days} days ago"),
+            "get a new one signed",
         ));
     }
     if now < subject.not_before {
@@ -173,10 +174,15 @@ mod tests {
             ("key", "key", "key", "no certificate"),
             ("cert", "cert", "cert", "no private key"),
             ("cut", "key", "cut", "no end"),
-            ("odd", "key", "odd", "cannot be understood"),
-            ("nothing", "key", "nothing", "no certificate of the usual"),
+            ("odd", "key", "odd", "cannot be parsed"),
+            (
+                "nothing",
+                "key",
+                "nothing",
+                "X.509 certificate of the usual",
+            ),
             ("cert", "old.key", "old.key", "is not the key"),
-            ("old", "old.key", "old", "has expired, 3 days ago"),
+            ("old", "old.key", "old", "expired 3 days ago"),
             ("early", "early.key", "early", "not valid yet"),
         ] {
             let error = identity(&at(cert), &at(key)).expect_err(blamed);

@@ -1,20 +1,20 @@
-//! Certificates and keys as Baton uses them, on every side of a connection.
+//! TLS files of Baton's servers and clients: certificates and keys.
 //!
-//! Files in, rustls's configurations out, with errors that name the file and the hint. Nothing
-//! here opens a socket: that is `server`, `agent` and `client`. Files are read anew by every
-//! `load`, so that whoever wants changed files to count calls it again.
+//! It turns files into rustls configurations, with errors that name the file and a hint. It opens
+//! no sockets: `server`, `agent` and `client` do. Every `load` reads the files again, so a caller
+//! picks up changed files by calling it again.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `error` | why files cannot be used |
-//! | `files` | certificates and keys in PEM, checked before anybody relies on them |
-//! | [`server`] | the side that listens |
-//! | [`client`] | the side that dials |
-//! | [`subject`] | whom a certificate names, and until when it is valid |
-//! | [`words`] | what went wrong, for people |
+//! | `error` | errors of TLS files |
+//! | `files` | certificates and keys in PEM, validated when they are loaded |
+//! | [`server`] | TLS of the listening side |
+//! | [`client`] | TLS of the connecting side |
+//! | [`subject`] | the subject and the validity of a certificate |
+//! | [`messages`] | handshake failures as text with a hint |
 //!
-//! There is one provider of cryptography in the binary (`docs/decisions/0018-tls.md`), and it is
-//! handed over wherever one is needed: none is set for the whole process.
+//! There is one crypto provider in the binary (`docs/decisions/0018-tls.md`), and it is passed
+//! wherever one is needed: no process-wide default is set.
 
 pub mod client;
 mod error;

@@ -1,25 +1,25 @@
-//! What went wrong between two sides, for people.
+//! Handshake failures as text with a hint.
 
 use std::error::Error;
 use std::io;
 
 use rustls::{AlertDescription, CertificateError};
 
-/// What the innermost failure of TLS was, if it was one: seen from the side that dials, about
-/// the one that was dialled.
+/// Describes the TLS failure among an error's causes, if there is one, from the point of view of
+/// the connecting side.
 #[must_use]
 pub fn describe(error: &(dyn Error + 'static)) -> Option<String> {
-    Some(said(find(error)?))
+    Some(message(find(error)?))
 }
 
-/// The failure of TLS among the causes.
+/// The TLS error among the causes.
 fn find<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        // What is inside an error of input and output is not among its sources.
+        // The inner error of an `io::Error` is not among its sources.
         let inner = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref);
@@ -31,67 +31,67 @@ fn find<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     None
 }
 
-fn said(error: &rustls::Error) -> String {
+fn message(error: &rustls::Error) -> String {
     use rustls::Error as E;
     match error {
         E::InvalidMessage(_) => {
-            "it does not speak TLS; use http:// for a scheduler without --tls-cert, and no --ca \
+            "it does not use TLS; use http:// for a scheduler without --tls-cert, and no --ca \
              for its workers"
                 .to_owned()
         }
         E::InvalidCertificate(why) => certificate(why),
-        E::AlertReceived(alert) => alerted(*alert),
+        E::AlertReceived(alert) => alert_message(*alert),
         other => other.to_string(),
     }
 }
 
 fn certificate(why: &CertificateError) -> String {
     match why {
-        CertificateError::UnknownIssuer => "its certificate is not signed by anybody that is \
-                                            trusted here; name the CA's certificate with --ca"
+        CertificateError::UnknownIssuer => "its certificate is not signed by a trusted CA; name \
+                                            the CA's certificate with --ca"
             .to_owned(),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "its certificate has expired; it needs a new one, or this machine another time"
-                .to_owned()
+            "its certificate has expired; renew it, or correct this machine's clock".to_owned()
         }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "its certificate is not valid yet; check the clocks".to_owned()
         }
         CertificateError::NotValidForName => {
-            "its certificate is for another name; use the name that the certificate has".to_owned()
+            "its certificate is for another name; use the name in the certificate".to_owned()
         }
         CertificateError::NotValidForNameContext {
             expected,
             presented,
         } => format!(
-            "its certificate is not for {}, but for {}; use a name that it has",
+            "its certificate is not for {}, but for {}; use one of its names",
             expected.to_str(),
-            match presented.is_empty() {
-                true => "no name at all".to_owned(),
-                false => presented.join(", "),
+            if presented.is_empty() {
+                "no name".to_owned()
+            } else {
+                presented.join(", ")
             }
         ),
-        other => format!("its certificate is not good: {other}"),
+        other => format!("its certificate is invalid: {other}"),
     }
 }
 
-fn alerted(alert: AlertDescription) -> String {
+fn alert_message(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::UnknownCA
         | AlertDescription::BadCertificate
-        | AlertDescription::DecryptError => "it does not trust the certificate shown to it; the \
-                                             CA of its --client-ca has to have signed it"
+        | AlertDescription::DecryptError => "it does not trust the client certificate; the CA of \
+                                             its --client-ca must have signed it"
             .to_owned(),
         AlertDescription::CertificateExpired => {
-            "it says that the certificate shown to it has expired; have a new one signed".to_owned()
+            "the client certificate has expired; get a new one signed".to_owned()
         }
         AlertDescription::CertificateRequired => {
-            "it wants a certificate; show one with --cert and --key".to_owned()
+            "it requires a client certificate; pass one with --cert and --key".to_owned()
         }
         AlertDescription::UnsupportedCertificate | AlertDescription::AccessDenied => {
-            "it says that the certificate shown to it is not made for clients".to_owned()
+            "the certificate is not valid for client authentication".to_owned()
         }
-        other => format!("it broke TLS off: {other:?}"),
+        other => format!("it aborted the TLS handshake: {other:?}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The side that listens.
+//! TLS of the listening side.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::error::TlsError;
 use crate::files::{identity, roots};
 use crate::provider;
 
-/// The files of a server.
+/// The TLS files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// Its certificate, and those between it and the CA.
+    /// Its certificate, and the intermediate ones.
     pub cert: PathBuf,
-    /// The certificate's key.
+    /// The certificate's private key.
     pub key: PathBuf,
-    /// Who signs the certificates of clients, if they may show any. One that is shown is checked
-    /// during the handshake; whether one has to be shown is for the caller to see to, who can
-    /// say in its own words what is missing.
+    /// The CA that signs client certificates, if clients may present one. A presented certificate
+    /// is verified during the handshake; whether one is required is decided by the caller, which
+    /// can report what is missing.
     pub client_ca: Option<PathBuf>,
 }
 
 impl ServerFiles {
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// If one of them cannot be used, or the certificate is not valid today.
+    /// If one of them cannot be used, or the certificate is not valid at this time.
     pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let identity = identity(&self.cert, &self.key)?;
         let builder = ServerConfig::builder_with_provider(provider())

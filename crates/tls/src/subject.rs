@@ -1,7 +1,7 @@
-//! Whom a certificate names, and until when it is valid.
+//! The subject and the validity of a certificate.
 //!
-//! Read by hand: of the whole of X.509 three fields are wanted, of a certificate whose signature
-//! somebody else has checked. Whatever is not as expected is no certificate; nothing panics.
+//! Parsed by hand: only three fields of X.509 are needed, of a certificate whose signature was
+//! already verified. Anything unexpected is not a certificate; nothing panics.
 
 use rustls::pki_types::CertificateDer;
 
@@ -12,7 +12,7 @@ const INTEGER: u8 = 0x02;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// UTF8String, PrintableString and IA5String: those that are UTF-8 as they stand.
+/// UTF8String, PrintableString and IA5String: those that are valid UTF-8.
 const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
 
 /// `id-at-commonName`, without its tag.
@@ -20,20 +20,20 @@ const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 /// `id-at-organizationalUnitName`.
 const UNIT: [u8; 3] = [0x55, 0x04, 0x0b];
 
-/// What a certificate says about its holder.
+/// The subject of a certificate, and its validity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// Its common name (CN), if it has exactly one.
     pub common_name: Option<String>,
     /// Its organizational units (OU), in order.
     pub units: Vec<String>,
-    /// From when it is valid, in seconds since 1970.
+    /// The start of its validity, in seconds since 1970.
     pub not_before: u64,
     pub not_after: u64,
 }
 
 impl Subject {
-    /// Reads it; `None` if that is no certificate of the usual kind.
+    /// Parses a certificate; `None` if it is not an X.509 certificate of the usual form.
     #[must_use]
     pub fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let mut whole = Der(certificate);
@@ -42,7 +42,7 @@ impl Subject {
             signed.take(VERSION)?;
         }
         signed.take(INTEGER)?;
-        // The algorithm, and who has signed it.
+        // The algorithm and the issuer.
         signed.take(SEQUENCE)?;
         signed.take(SEQUENCE)?;
         let mut validity = Der(signed.take(SEQUENCE)?);
@@ -75,7 +75,7 @@ impl Subject {
     }
 }
 
-/// Bytes that are values of DER, one behind the other.
+/// A sequence of DER values.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
@@ -114,7 +114,7 @@ impl<'a> Der<'a> {
             UTC_TIME => {
                 let (year, rest) = digits.split_at_checked(2)?;
                 let year = number(year)?;
-                // As RFC 5280 has it.
+                // As RFC 5280 defines it.
                 (
                     if year < 50 {
                         2_000 + year
@@ -135,7 +135,7 @@ impl<'a> Der<'a> {
         let (month, day) = (part()?, part()?);
         let (hour, minute, second) = (part()?, part()?, part()?);
         let plain = rest.len() == 10 && (1..=12).contains(&month) && (1..=31).contains(&day);
-        // Before 1970 nobody had a certificate.
+        // No certificate is older than 1970.
         let days = plain.then(|| days(year, month, day))??;
         Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
     }
@@ -145,7 +145,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Days from 1970 to a date; years begin in March here, so that the leap day comes last.
+/// Days from 1970 to a date; years start in March here, so that the leap day comes last.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let (year, month) = match month {
         1 | 2 => (year.checked_sub(1)?, month + 9),
@@ -153,7 +153,7 @@ fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     };
     let leaps = year / 4 - year / 100 + year / 400;
     let days = year * 365 + leaps + (month * 153 + 2) / 5 + day;
-    // As many days lie before 1 January 1970.
+    // The number of days before 1 January 1970.
     days.checked_sub(719_469)
 }
 
