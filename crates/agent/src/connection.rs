@@ -1,15 +1,16 @@
-//! The connection to the scheduler: dialled again and again, never waited for.
+//! The connection to the scheduler, re-established without blocking the loop.
 //!
-//! A connection that breaks or makes no sense is closed and dialled again after a pause, at
-//! the next of the addresses. The machine goes on meanwhile: what it says is dropped while
-//! nobody listens, and said again by its own rules. Nothing here blocks: a name that is no
-//! number is looked up by another thread.
+//! A connection that breaks or violates the protocol is closed, and the next address is dialled
+//! after a pause. The worker's state machine keeps running meanwhile: messages are dropped while
+//! there is no connection, and the machine repeats them by its own rules. Nothing here blocks: host
+//! names are resolved by another thread.
 //!
-//! A worker with a token shows it as soon as it is connected. A scheduler that does not let it in
-//! says why; it is dialled again all the same, because a token may be made, or made good, later.
+//! A worker with a token sends it as soon as it is connected. A scheduler that refuses the worker
+//! reports why; it is dialled again nevertheless, because the token may be created or become valid
+//! later.
 //!
-//! With TLS the scheduler has to show a certificate for the name by which it is dialled. The files
-//! are read anew for each connection, so that a worker need not be restarted for new ones.
+//! With TLS the scheduler must present a certificate for the name by which it is dialled. The files
+//! are read again for each connection, so that a worker picks up new ones without a restart.
 
 mod channel;
 
@@ -31,70 +32,70 @@ use rustls::pki_types::ServerName;
 
 use self::channel::Channel;
 use crate::error::Error;
-use crate::lookup::{LookUp, LookUps};
+use crate::lookup::{Lookup, Lookups};
 
 const PAUSE_MIN: Millis = Millis(50);
 const PAUSE_MAX: Millis = Millis(2_000);
-/// To connect, and again to be greeted.
+/// Time to connect, and again for the handshake.
 const DIAL_MAX: Millis = Millis::from_secs(5);
-/// A scheduler answers heartbeats; one that says nothing at all for so long is not there.
+/// A scheduler answers heartbeats; after this long without any data the connection is dead.
 const SILENCE_MAX: Millis = Millis::from_secs(20);
-/// A scheduler that does not read for so long that this piles up is not there either.
+/// A scheduler that does not read until this much has piled up is dead, too.
 const OUTBOX_BYTES_MAX: usize = 64 << 20;
 const READ_BYTES: usize = 64 << 10;
-/// Between two lines about being refused.
-const REFUSAL_SAID: Millis = Millis::from_secs(60);
+/// Interval between two log lines about being refused.
+const REFUSAL_LOG_EVERY: Millis = Millis::from_secs(60);
 
 #[derive(Debug)]
 enum State {
     Pausing(Mono),
-    LookingUp(LookUp, Mono),
+    LookingUp(Lookup, Mono),
     Dialling(TcpStream, Mono),
     Open(Channel, Stage),
 }
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Somebody is there.
+    /// The TCP connection is established.
     Connected,
-    /// It is a scheduler of this version; what is sent is read.
-    Greeted,
-    /// It has let us in: it talks to us.
-    Heard,
+    /// The peer is a scheduler of this version and reads what is sent.
+    HandshakeDone,
+    /// The worker is authorized: the scheduler sends messages.
+    Authorized,
 }
 
-/// What has happened on it.
+/// Events of one step.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
-    /// It has just been greeted: what is sent from now on is heard.
+pub(crate) struct ConnectionEvents {
+    /// The handshake has just finished: messages sent from now on are read.
     pub(crate) connected: bool,
     pub(crate) messages: Vec<ToWorker>,
 }
 
-/// The connection, whether it stands or not.
+/// The connection in any state.
 #[derive(Debug)]
 pub(crate) struct Connection {
     addresses: Vec<String>,
-    at: usize,
-    /// How often all of them were tried: a name may stand for several machines, or for two
-    /// addresses of one, of which only the second listens.
+    current: usize,
+    /// How often all addresses were tried: a name may resolve to several machines, or to two
+    /// addresses of one machine of which only the second listens.
     round: usize,
     state: State,
     pause: Millis,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
-    /// When something was read last, or the dialling ends.
-    heard: Mono,
-    lookups: LookUps,
+    /// When data was last read, or when dialling ends.
+    last_read: Mono,
+    lookups: Lookups,
     token: Option<Secret>,
     tls: Option<ClientFiles>,
-    /// When it was said that we are not let in.
-    refusal_said: Option<Mono>,
+    /// When the refusal was last logged.
+    refusal_logged: Option<Mono>,
 }
 
 impl Connection {
-    /// Takes `HOST:PORT`, or several with commas, and what is shown there.
+    /// Takes `HOST:PORT`, or several separated by commas, and the credentials to present.
     pub(crate) fn new(
         addresses: &str,
         token: Option<Secret>,
@@ -110,7 +111,7 @@ impl Connection {
             parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
         };
         if let Some(bad) = addresses.iter().find(|address| !good(address)) {
-            let text = format!("`{bad}` is no address of a scheduler; write HOST:PORT");
+            let text = format!("`{bad}` is not the address of a scheduler; use HOST:PORT");
             return Err(Error::Invalid(text));
         }
         if let Some(files) = &tls {
@@ -121,23 +122,26 @@ impl Connection {
         }
         Ok(Self {
             addresses,
-            at: 0,
+            current: 0,
             round: 0,
             state: State::Pausing(now),
             pause: PAUSE_MIN,
             inbox: Vec::new(),
             outbox: Vec::new(),
-            heard: now,
-            lookups: LookUps::default(),
+            last_read: now,
+            lookups: Lookups::default(),
             token,
             tls,
-            refusal_said: None,
+            refusal_logged: None,
         })
     }
 
-    /// True if what is sent is heard.
+    /// True if the scheduler reads what is sent.
     pub(crate) fn is_up(&self) -> bool {
-        matches!(self.state, State::Open(_, Stage::Greeted | Stage::Heard))
+        matches!(
+            self.state,
+            State::Open(_, Stage::HandshakeDone | Stage::Authorized)
+        )
     }
 
     pub(crate) fn interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
@@ -154,32 +158,34 @@ impl Connection {
         }
     }
 
-    /// When [`Self::turn`] has something to do, even if nothing happens.
+    /// When [`Self::advance`] must be called, even without an event.
     pub(crate) fn next_due(&self) -> Mono {
         match self.state {
             State::Pausing(until) | State::LookingUp(_, until) | State::Dialling(_, until) => until,
-            State::Open(_, Stage::Connected) => self.heard + DIAL_MAX,
-            State::Open(_, Stage::Greeted | Stage::Heard) => self.heard + SILENCE_MAX,
+            State::Open(_, Stage::Connected) => self.last_read + DIAL_MAX,
+            State::Open(_, Stage::HandshakeDone | Stage::Authorized) => {
+                self.last_read + SILENCE_MAX
+            }
         }
     }
 
-    /// Hangs up, and dials again at that time.
-    pub(crate) fn rest(&mut self, until: Mono) {
+    /// Closes the connection, and dials again at that time.
+    pub(crate) fn pause_until(&mut self, until: Mono) {
         self.state = State::Pausing(until);
         self.inbox = Vec::new();
         self.outbox = Vec::new();
     }
 
-    /// Goes on with whatever is due; `ready` if there is something to read or to write.
-    pub(crate) fn turn(&mut self, now: Mono, ready: bool) -> Events {
-        let mut events = Events::default();
-        if let Err(error) = self.go_on(now, ready, &mut events) {
+    /// Does everything that is due; `ready` if the descriptor is readable or writable.
+    pub(crate) fn advance(&mut self, now: Mono, ready: bool) -> ConnectionEvents {
+        let mut events = ConnectionEvents::default();
+        if let Err(error) = self.step(now, ready, &mut events) {
             self.fail(now, &error);
         }
         events
     }
 
-    /// Sends: as much as the socket takes now, the rest when it takes more.
+    /// Sends as much as the socket accepts now, and the rest when it accepts more.
     pub(crate) fn send(&mut self, now: Mono, bytes: &[u8]) {
         if !self.is_up() {
             return;
@@ -190,7 +196,7 @@ impl Connection {
         }
     }
 
-    fn go_on(&mut self, now: Mono, ready: bool, events: &mut Events) -> io::Result<()> {
+    fn step(&mut self, now: Mono, ready: bool, events: &mut ConnectionEvents) -> io::Result<()> {
         match &self.state {
             State::Pausing(until) if now >= *until => self.begin(now),
             State::LookingUp(lookup, _) if ready => {
@@ -199,29 +205,30 @@ impl Connection {
             }
             State::LookingUp(_, until) if now >= *until => Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "nobody says where that is",
+                "the name lookup timed out",
             )),
             State::Dialling(stream, _) if ready => {
                 if let Some(error) = stream.take_error()? {
                     return Err(error);
                 }
-                self.opened(now)
+                self.on_connected(now)
             }
             State::Dialling(_, until) if now >= *until => Err(io::ErrorKind::TimedOut.into()),
             State::Open(..) if ready => {
                 self.flush()?;
                 self.read(now, events)
             }
-            State::Open(..) if now >= self.next_due() => {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing"))
-            }
+            State::Open(..) if now >= self.next_due() => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "no data from the scheduler",
+            )),
             _ => Ok(()),
         }
     }
 
-    /// Dials a number, or looks a name up first.
+    /// Dials an IP address, or resolves a host name first.
     fn begin(&mut self, now: Mono) -> io::Result<()> {
-        let address = &self.addresses[self.at];
+        let address = &self.addresses[self.current];
         if let Ok(number) = address.parse() {
             return self.dial(now, &[number]);
         }
@@ -246,7 +253,7 @@ impl Connection {
         match connected {
             Ok(()) => {
                 self.state = State::Dialling(stream, now + DIAL_MAX);
-                self.opened(now)
+                self.on_connected(now)
             }
             Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
                 self.state = State::Dialling(stream, now + DIAL_MAX);
@@ -256,13 +263,13 @@ impl Connection {
         }
     }
 
-    fn opened(&mut self, now: Mono) -> io::Result<()> {
+    fn on_connected(&mut self, now: Mono) -> io::Result<()> {
         let state = std::mem::replace(&mut self.state, State::Pausing(now));
         if let State::Dialling(stream, _) = state {
-            let channel = self.begun(stream)?;
+            let channel = self.open_channel(stream)?;
             self.state = State::Open(channel, Stage::Connected);
         }
-        self.heard = now;
+        self.last_read = now;
         self.inbox.clear();
         self.outbox.clear();
         self.outbox.extend_from_slice(&PREAMBLE);
@@ -272,13 +279,13 @@ impl Connection {
         self.flush()
     }
 
-    /// What is talked over: the socket itself, or TLS over it.
-    fn begun(&self, stream: TcpStream) -> io::Result<Channel> {
+    /// The byte channel: the socket itself, or TLS over it.
+    fn open_channel(&self, stream: TcpStream) -> io::Result<Channel> {
         let Some(files) = &self.tls else {
             return Ok(Channel::Plain(stream));
         };
         let config = files.load().map_err(io::Error::other)?;
-        Channel::tls(stream, config, server_name(&self.addresses[self.at])?)
+        Channel::tls(stream, config, server_name(&self.addresses[self.current])?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -297,7 +304,7 @@ impl Connection {
         }
         self.outbox.drain(..sent);
         if self.outbox.len() > OUTBOX_BYTES_MAX {
-            return Err(io::Error::other("it does not read what is sent"));
+            return Err(io::Error::other("the scheduler does not read what is sent"));
         }
         if self.outbox.is_empty() && self.outbox.capacity() > 1 << 20 {
             self.outbox = Vec::new();
@@ -305,14 +312,14 @@ impl Connection {
         Ok(())
     }
 
-    fn read(&mut self, now: Mono, events: &mut Events) -> io::Result<()> {
+    fn read(&mut self, now: Mono, events: &mut ConnectionEvents) -> io::Result<()> {
         let gone = self.fill(now)?;
         let mut taken = 0;
         if let State::Open(_, stage @ Stage::Connected) = &mut self.state
             && let Some(preamble) = self.inbox.first_chunk::<6>()
         {
             check_preamble(*preamble).map_err(invalid)?;
-            *stage = Stage::Greeted;
+            *stage = Stage::HandshakeDone;
             taken = preamble.len();
             events.connected = true;
         }
@@ -322,7 +329,7 @@ impl Connection {
             {
                 events.messages.push(message);
                 taken += length;
-                self.let_in();
+                self.set_authorized();
             }
         }
         self.inbox.drain(..taken);
@@ -332,23 +339,26 @@ impl Connection {
         if gone {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "it has closed the connection",
+                "the scheduler closed the connection",
             ));
         }
         Ok(())
     }
 
-    /// The scheduler has said something, so it has not refused us.
-    fn let_in(&mut self) {
-        if let State::Open(_, stage @ Stage::Greeted) = &mut self.state {
-            *stage = Stage::Heard;
+    /// The scheduler has sent a message, so it has not refused the worker.
+    fn set_authorized(&mut self) {
+        if let State::Open(_, stage @ Stage::HandshakeDone) = &mut self.state {
+            *stage = Stage::Authorized;
             self.pause = PAUSE_MIN;
-            self.refusal_said = None;
-            tracing::info!("connected to the scheduler at {}", self.addresses[self.at]);
+            self.refusal_logged = None;
+            tracing::info!(
+                "connected to the scheduler at {}",
+                self.addresses[self.current]
+            );
         }
     }
 
-    /// Reads what has come; true if nothing more will.
+    /// Reads all available data; true at the end of the stream.
     fn fill(&mut self, now: Mono) -> io::Result<bool> {
         let State::Open(channel, _) = &mut self.state else {
             return Ok(false);
@@ -361,7 +371,7 @@ impl Connection {
             match read {
                 Ok(0) => return Ok(true),
                 Ok(n) => {
-                    self.heard = now;
+                    self.last_read = now;
                     if n < READ_BYTES && channel.ends_short() {
                         return Ok(false);
                     }
@@ -373,29 +383,27 @@ impl Connection {
         }
     }
 
-    /// Closes it, and dials the next address after a pause that doubles.
+    /// Closes the connection, and dials the next address after a pause that doubles.
     fn fail(&mut self, now: Mono, error: &io::Error) {
-        let address = &self.addresses[self.at];
+        let address = &self.addresses[self.current];
         let text = messages::describe(error).unwrap_or_else(|| error.to_string());
         if let Some(why) = refusal(error) {
-            let said = self.refusal_said.map(|said| now.since(said));
-            if said.is_none_or(|span| span >= REFUSAL_SAID) {
-                tracing::warn!(
-                    "the scheduler at {address} refuses this worker: {why}; trying again"
-                );
-                self.refusal_said = Some(now);
+            let since = self.refusal_logged.map(|logged| now.since(logged));
+            if since.is_none_or(|span| span >= REFUSAL_LOG_EVERY) {
+                tracing::warn!("the scheduler at {address} refuses this worker: {why}; retrying");
+                self.refusal_logged = Some(now);
             }
         } else if self.is_up() {
             tracing::warn!("lost the scheduler at {address}: {text}");
         } else if self.pause == PAUSE_MIN {
-            // Said once, not with every try.
-            tracing::warn!("cannot reach the scheduler at {address}: {text}; trying again");
+            // Logged once, not with every try.
+            tracing::warn!("cannot reach the scheduler at {address}: {text}; retrying");
         }
-        self.at = (self.at + 1) % self.addresses.len();
-        if self.at == 0 {
+        self.current = (self.current + 1) % self.addresses.len();
+        if self.current == 0 {
             self.round = self.round.wrapping_add(1);
         }
-        // Many workers lose one scheduler at once; they must not come back at once.
+        // Many workers lose one scheduler at once; jitter spreads their reconnects.
         let pause = self.pause.0;
         let jitter = random::number() % (pause / 2 + 1);
         self.state = State::Pausing(now + Millis(pause / 2 + jitter));
@@ -405,7 +413,7 @@ impl Connection {
     }
 }
 
-/// Why the scheduler does not let us in, if that is what has happened.
+/// The reason why the scheduler refuses this worker, if the error is a refusal.
 fn refusal(error: &io::Error) -> Option<&str> {
     match error.get_ref()?.downcast_ref()? {
         FrameError::Refused(why) => Some(why),
@@ -413,13 +421,16 @@ fn refusal(error: &io::Error) -> Option<&str> {
     }
 }
 
-/// The name that a scheduler has to have a certificate for.
+/// The name that the scheduler's certificate must have.
 fn server_name(address: &str) -> io::Result<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let host = bare.unwrap_or(host);
-    ServerName::try_from(host.to_owned())
-        .map_err(|_| io::Error::other(format!("`{host}` is no name that a certificate could have")))
+    ServerName::try_from(host.to_owned()).map_err(|_| {
+        io::Error::other(format!(
+            "`{host}` is not a valid host name for a certificate"
+        ))
+    })
 }
 
 fn invalid(error: FrameError) -> io::Error {

@@ -1,4 +1,4 @@
-//! The loop: one thread around one `poll`.
+//! The event loop: one thread around one `poll`.
 //!
 //! ```text
 //!   scheduler ──messages──▶┐            ┌──▶ outgoing ──one write──▶ scheduler
@@ -6,7 +6,7 @@
 //!   time, signals ────────▶┘            └──▶ requests ──one write──▶ coordinator
 //! ```
 //!
-//! Everything that one turn brings about leaves in one write to each side.
+//! All messages of one iteration leave in one write to each side.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,22 +27,22 @@ use baton_runner::sys::{cgroup, clock, identity, reap};
 use baton_runner::wire::{Guard, Request, RunKey};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::attempts::Attempts;
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::incarnation::{self, KillOrder, RestartBackoff};
 use crate::launch::Launcher;
-use crate::life::{self, Killing, Pace};
-use crate::memory::Watch;
+use crate::memory::MemoryWatch;
 use crate::outgoing::Outgoing;
-use crate::runs::Runs;
 use crate::state::{self, StateDir};
 use crate::sweep::Sweep;
 use crate::tag::Tags;
 use crate::{AgentExit, Config};
 
-/// A launch that finds no room for so long is given back: somebody else may have it.
+/// A launch that finds no room for this long is returned: another worker may have room.
 pub(crate) const WAIT_MAX: Millis = Millis::from_secs(1);
 
-/// An agent at work.
+/// A running agent.
 pub(crate) struct Agent {
     pub(crate) config: Config,
     pub(crate) offer: Arc<Offer>,
@@ -51,42 +51,42 @@ pub(crate) struct Agent {
     pub(crate) boot: BootId,
     pub(crate) start: CoordinatorSpec,
     pub(crate) spawner: Spawner,
-    /// Children that this process had before it was an agent: not the worker's.
-    pub(crate) strangers: Vec<Identity>,
-    /// How children of ours ended that a dead coordinator has left us: by pid and start.
+    /// Children that this process had before it became an agent: not the worker's.
+    pub(crate) foreign_children: Vec<Identity>,
+    /// Exit statuses of children inherited from a dead coordinator, by pid and start time.
     pub(crate) exits: Exits,
     pub(crate) link: Option<Link>,
     pub(crate) worker: Worker,
     /// The order of the dead-man timer that is in force.
     pub(crate) guard: Option<Guard>,
-    pub(crate) runs: Runs,
-    /// Something that was inherited is settled.
-    pub(crate) estate_changed: bool,
+    pub(crate) attempts: Attempts,
+    /// An attempt of the handover file was settled.
+    pub(crate) handover_changed: bool,
     pub(crate) tags: Tags,
     pub(crate) launcher: Launcher,
     pub(crate) connection: Connection,
-    /// To be handed to the machine, in this order.
+    /// Inputs for the state machine, in this order.
     pub(crate) inputs: VecDeque<Input>,
-    /// To be said to the coordinator in this turn.
+    /// Requests to the coordinator in this iteration.
     pub(crate) requests: Vec<Request>,
-    /// To be said to the scheduler in this turn.
+    /// Messages to the scheduler in this iteration.
     pub(crate) outgoing: Outgoing,
     pub(crate) checks: BTreeMap<RunKey, CheckId>,
-    /// Who waits for room, and until when that is borne.
+    /// Attempts that wait for room, and their deadlines.
     pub(crate) waiting: VecDeque<(Mono, RunKey)>,
     /// Why everything was or is being killed.
     pub(crate) dying: Option<KillCause>,
-    pub(crate) killing: Killing,
-    /// The machine says that this life is over.
-    pub(crate) life_over: bool,
+    pub(crate) kill_order: KillOrder,
+    /// The state machine has ended this incarnation.
+    pub(crate) incarnation_over: bool,
     pub(crate) leaving: bool,
-    pub(crate) pace: Pace,
-    pub(crate) watch: Watch,
+    pub(crate) restart_backoff: RestartBackoff,
+    pub(crate) watch: MemoryWatch,
     pub(crate) sweep: Sweep,
 }
 
 impl Agent {
-    /// Opens the state directory, and begins a life or goes on with one.
+    /// Opens the state directory, and starts or resumes an incarnation.
     pub(crate) fn open(config: Config) -> Result<Self, Error> {
         let now = clock::now().mono;
         let connection = Connection::new(
@@ -95,11 +95,12 @@ impl Agent {
             config.tls.clone(),
             now,
         )?;
-        // A limit on the size of files must be an error that is told, not our death.
+        // Exceeding a file size limit must be an error that is reported, not a fatal signal.
         signals::ignore(&[libc::SIGXFSZ, libc::SIGPIPE]);
         let dir = StateDir::open(&config.state)?;
         let boot = identity::boot_id().map_err(Error::io("read the boot id"))?;
-        // The children of a coordinator that dies come to us, with their exit status.
+        // The children of a dying coordinator are reparented to this process, with their exit
+        // status.
         reap::become_subreaper().map_err(Error::io("become the subreaper"))?;
         let group = cgroup::create(&format!("baton-{}", dir.mark()));
         let start = CoordinatorSpec {
@@ -113,18 +114,18 @@ impl Agent {
         let host = state::host_id();
         let offer = Arc::new(config.offer.clone());
         let launcher = Launcher::new(dir.path(), &config.binary, &offer.capacity);
-        let worker = life::machine(&config, &dir, host, boot, Vec::new(), now);
+        let worker = incarnation::machine(&config, &dir, host, boot, Vec::new(), now);
         let mut agent = Self {
             sweep: Sweep::new(dir.path(), config.keep, now),
-            watch: Watch::new(start.cgroup.clone(), now),
+            watch: MemoryWatch::new(start.cgroup.clone(), now),
             spawner: Spawner::new().map_err(Error::io("prepare to start a coordinator"))?,
-            strangers: identity::children(boot),
+            foreign_children: identity::children(boot),
             exits: Exits::default(),
             link: None,
             worker,
             guard: None,
-            runs: Runs::default(),
-            estate_changed: false,
+            attempts: Attempts::default(),
+            handover_changed: false,
             tags: Tags::default(),
             launcher,
             connection,
@@ -134,10 +135,10 @@ impl Agent {
             checks: BTreeMap::new(),
             waiting: VecDeque::new(),
             dying: None,
-            killing: Killing::default(),
-            life_over: false,
+            kill_order: KillOrder::default(),
+            incarnation_over: false,
             leaving: false,
-            pace: Pace::default(),
+            restart_backoff: RestartBackoff::default(),
             config,
             offer,
             dir,
@@ -145,90 +146,91 @@ impl Agent {
             boot,
             start,
         };
-        agent.enter()?;
+        agent.start_or_resume()?;
         Ok(agent)
     }
 
-    /// Runs until it is told to end.
+    /// Runs until it is told to exit.
     pub(crate) fn drive(mut self) -> Result<AgentExit, Error> {
         signals::restore(libc::SIGCHLD);
         let wanted = [libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP, libc::SIGINT];
         let mut signals = Signals::listen(&wanted).map_err(Error::io("listen to signals"))?;
         loop {
-            self.feed();
-            if let Some(ended) = self.settle_life()? {
+            self.feed_machine();
+            if let Some(ended) = self.finish_incarnation()? {
                 return Ok(ended);
             }
-            self.speak()?;
+            self.flush()?;
             let ready = self.wait(&signals)?;
             if ready.signals {
                 for signal in signals.take().map_err(Error::io("take signals"))? {
-                    if let Some(ended) = self.signalled(signal) {
+                    if let Some(ended) = self.handle_signal(signal) {
                         return Ok(ended);
                     }
                 }
             }
             if ready.link {
-                self.hear_coordinator()?;
+                self.read_coordinator()?;
             }
             let now = clock::now().mono;
-            self.hear_scheduler(now, ready.connection);
-            self.time_passes(now, &ready);
+            self.read_scheduler(now, ready.connection);
+            self.handle_timers(now, &ready);
         }
     }
 
-    /// Hands everything to the machine, and carries out what it wants.
-    pub(crate) fn feed(&mut self) {
+    /// Passes all inputs to the state machine, and applies its effects.
+    pub(crate) fn feed_machine(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
             let now = clock::now().mono;
             for effect in self.worker.handle(now, input) {
-                self.carry_out(now, effect);
+                self.apply_effect(now, effect);
             }
         }
     }
 
-    fn signalled(&mut self, signal: i32) -> Option<AgentExit> {
+    fn handle_signal(&mut self, signal: i32) -> Option<AgentExit> {
         match signal {
             libc::SIGCHLD => self.exits.take(self.boot),
             libc::SIGINT if self.leaving => {
-                tracing::warn!("leaving at once; what is left is being killed");
-                // Both may have come in the same turn: then the coordinator knows nothing yet.
-                self.feed();
-                if let Err(error) = self.speak() {
+                tracing::warn!("exiting now; the remaining processes are being killed");
+                // Both signals may arrive in the same iteration: then the coordinator has no order
+                // yet.
+                self.feed_machine();
+                if let Err(error) = self.flush() {
                     tracing::error!("{error}");
                 }
-                return Some(AgentExit::Over);
+                return Some(AgentExit::Ended);
             }
             libc::SIGINT => {
-                tracing::info!("ending: killing everything; once more to leave at once");
+                tracing::info!("shutting down: killing everything; interrupt again to exit now");
                 self.leaving = true;
                 self.inputs.push_back(Input::GuardFired);
             }
             _ => {
-                self.leave();
-                return Some(AgentExit::Left);
+                self.detach();
+                return Some(AgentExit::Detached);
             }
         }
         None
     }
 
-    /// Goes, and lets the work go on.
-    fn leave(&mut self) {
-        if self.runs.is_empty() && self.checks.is_empty() {
-            // Nobody needs the coordinator; its log tells the next agent what there is.
+    /// Exits and leaves the attempts running.
+    fn detach(&mut self) {
+        if self.attempts.is_empty() && self.checks.is_empty() {
+            // The coordinator is not needed; its log tells the next agent the state.
             self.requests.push(Request::Exit);
         }
         let requests = std::mem::take(&mut self.requests);
         if let Some(link) = &mut self.link {
-            // If it is gone, then the next agent finds that out.
+            // If it is gone, the next agent finds out.
             let _ = link.send_all(&requests);
         }
-        tracing::info!("leaving; what runs goes on");
+        tracing::info!("exiting; running attempts continue");
     }
 
-    /// Says everything that has come up, with one write to each side.
-    fn speak(&mut self) -> Result<(), Error> {
-        self.keep_estate();
+    /// Sends all pending messages, with one write to each side.
+    fn flush(&mut self) -> Result<(), Error> {
+        self.save_handover();
         loop {
             let requests = std::mem::take(&mut self.requests);
             if requests.is_empty() {
@@ -242,8 +244,8 @@ impl Agent {
                 Ok(()) => break,
                 Err(error) => {
                     tracing::warn!("the coordinator is gone: {error}");
-                    self.replace()?;
-                    self.feed();
+                    self.replace_coordinator()?;
+                    self.feed_machine();
                 }
             }
         }
@@ -254,7 +256,7 @@ impl Agent {
         }
         let mut bytes = Vec::new();
         if let Err(error) = self.outgoing.encode(&mut bytes) {
-            tracing::error!("something cannot be told to the scheduler: {error}");
+            tracing::error!("a message to the scheduler cannot be encoded: {error}");
         }
         if !bytes.is_empty() {
             self.connection.send(now, &bytes);
@@ -268,8 +270,8 @@ impl Agent {
             self.worker.next_due(),
             Some(self.connection.next_due()),
             self.waiting.front().map(|(at, _)| *at),
-            self.watch.next_due(&self.runs),
-            self.killing.next_due(),
+            self.watch.next_due(&self.attempts),
+            self.kill_order.next_due(),
             Some(self.sweep.next_due()),
         ];
         let due = due.into_iter().flatten().min();
@@ -296,19 +298,19 @@ impl Agent {
         })
     }
 
-    fn hear_coordinator(&mut self) -> Result<(), Error> {
+    fn read_coordinator(&mut self) -> Result<(), Error> {
         let Some(link) = &mut self.link else {
             return Ok(());
         };
         let alive = match link.receive() {
             Ok((replies, alive)) => {
                 for reply in replies {
-                    self.hear(reply);
+                    self.handle_reply(reply);
                 }
                 alive
             }
             Err(error) => {
-                tracing::error!("the coordinator makes no sense: {error}");
+                tracing::error!("the coordinator sent an invalid message: {error}");
                 false
             }
         };
@@ -316,15 +318,15 @@ impl Agent {
             return Ok(());
         }
         tracing::warn!("the coordinator is gone");
-        // What it said before it went is taken first.
-        self.feed();
-        self.replace()
+        // Process first what it sent before it died.
+        self.feed_machine();
+        self.replace_coordinator()
     }
 
-    fn hear_scheduler(&mut self, now: Mono, ready: bool) {
-        let events = self.connection.turn(now, ready);
+    fn read_scheduler(&mut self, now: Mono, ready: bool) {
+        let events = self.connection.advance(now, ready);
         if events.connected {
-            // Whoever has just answered hears from us at once.
+            // A scheduler that has just answered gets a heartbeat at once.
             self.worker.offer(now, Arc::clone(&self.offer));
         }
         for message in events.messages {
@@ -335,17 +337,17 @@ impl Agent {
         }
     }
 
-    fn time_passes(&mut self, now: Mono, ready: &Ready) {
+    fn handle_timers(&mut self, now: Mono, ready: &Ready) {
         if self.worker.next_due().is_some_and(|due| due <= now) {
             self.inputs.push_back(Input::Tick);
         }
-        self.withdraw_late(now);
+        self.withdraw_overdue(now);
         self.watch_memory(now);
-        self.kill_again(now);
+        self.retry_kill(now);
         let idle = !ready.link && !ready.connection && self.inputs.is_empty();
         if now >= self.sweep.next_due() {
-            let runs = &self.runs;
-            self.sweep.turn(now, idle, |lease| runs.holds(lease));
+            let attempts = &self.attempts;
+            self.sweep.turn(now, idle, |lease| attempts.contains(lease));
         }
     }
 }
@@ -356,12 +358,12 @@ struct Ready {
     connection: bool,
 }
 
-/// A refusal, in words that help.
+/// Explains a refusal.
 const fn reason(refusal: Refusal) -> &'static str {
     match refusal {
-        Refusal::Superseded => "a later life of this state directory has been seen",
+        Refusal::Superseded => "a later incarnation of this state directory has registered",
         Refusal::SeatTaken => "another worker has this name; choose another with --name",
-        Refusal::Condemned => "this life was given up before",
-        Refusal::OtherVersion => "it speaks another version of the protocol",
+        Refusal::Condemned => "this incarnation was condemned",
+        Refusal::OtherVersion => "it uses another version of the protocol",
     }
 }

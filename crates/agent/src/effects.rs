@@ -1,4 +1,4 @@
-//! Carrying out what the machine wants.
+//! Effects of the worker's state machine.
 
 use baton_core::protocol::worker::io::{Effect, GuardOrder, Input};
 use baton_model::ids::{CheckId, LeaseId};
@@ -8,17 +8,17 @@ use baton_model::task::RunNo;
 use baton_model::time::{Millis, Mono};
 use baton_runner::wire::Request;
 
+use crate::attempts::{AttemptRecord, Phase};
 use crate::drive::Agent;
 use crate::logs;
-use crate::runs::{Phase, Run};
-use crate::state::Lives;
+use crate::state::WorkerState;
 use crate::tag::Tag;
 
-/// A trivial process that takes longer has not run well.
+/// A health check process that takes longer has failed.
 const CHECK_MAX: Millis = Millis::from_secs(10);
 
 impl Agent {
-    pub(crate) fn carry_out(&mut self, now: Mono, effect: Effect) {
+    pub(crate) fn apply_effect(&mut self, now: Mono, effect: Effect) {
         match effect {
             Effect::Send(message) => self.outgoing.push(message),
             Effect::Launch(launch) => self.launch(now, launch),
@@ -31,53 +31,61 @@ impl Agent {
                 let answer = logs::read(self.dir.path(), &query);
                 self.inputs.push_back(Input::LogsRead(request, answer));
             }
-            Effect::EndLife => self.life_over = true,
+            Effect::EndLife => self.incarnation_over = true,
         }
     }
 
     fn launch(&mut self, now: Mono, launch: Launch) {
-        let placed = launch.allowance.map(|allowance| *allowance);
-        let placed = placed.unwrap_or_else(|| launch.spec.allowance());
+        let allowance = launch.allowance.map(|allowance| *allowance);
+        let allowance = allowance.unwrap_or_else(|| launch.spec.allowance());
         let tag = Tag {
             lease: launch.lease,
             spec: launch.spec,
-            timeout: placed.timeout,
-            memory_min: placed.memory_min,
-            memory_max: placed.memory_max,
+            timeout: allowance.timeout,
+            memory_min: allowance.memory_min,
+            memory_max: allowance.memory_max,
             began: None,
         };
-        let run = Run::new(self.runs.new_key(), tag);
-        match self.request(&run, now) {
+        let attempt = AttemptRecord::new(self.attempts.new_key(), tag);
+        match self.launch_request(&attempt, now) {
             Ok(request) => {
                 self.requests.push(request);
-                self.runs.insert(run);
+                self.attempts.insert(attempt);
             }
             Err(reason) => {
-                self.launcher.explain(run.lease, &reason);
+                self.launcher.append_reason(attempt.lease, &reason);
                 let failed = Outcome::LaunchFailed.into();
-                self.inputs.push_back(Input::Ended(run.lease, failed));
+                self.inputs.push_back(Input::Ended(attempt.lease, failed));
             }
         }
     }
 
-    /// The order to start a run, or why it cannot be started.
-    pub(crate) fn request(&mut self, run: &Run, now: Mono) -> Result<Request, String> {
-        let tag = self.tags.write(&run.tag());
-        let tag = tag.map_err(|error| format!("it cannot be written down: {error}"))?;
-        let launch = self.launcher.launch(run, tag, now)?;
+    /// The request to launch an attempt, or why it cannot be launched.
+    pub(crate) fn launch_request(
+        &mut self,
+        attempt: &AttemptRecord,
+        now: Mono,
+    ) -> Result<Request, String> {
+        let tag = self.tags.write(&attempt.tag());
+        let tag = tag.map_err(|error| format!("its spec cannot be encoded: {error}"))?;
+        let launch = self.launcher.launch(attempt, tag, now)?;
         Ok(Request::Launch {
-            run: run.key,
+            run: attempt.key,
             launch: Box::new(launch),
         })
     }
 
     fn kill(&mut self, lease: LeaseId, grace: Millis) {
-        let Some(run) = self.runs.of_lease(lease).filter(|run| !run.is_over()) else {
+        let Some(attempt) = self
+            .attempts
+            .by_lease_mut(lease)
+            .filter(|attempt| !attempt.is_over())
+        else {
             return;
         };
-        run.cause.get_or_insert(KillCause::Requested);
-        let key = run.key;
-        tracing::info!("killing {lease}, as asked");
+        attempt.cause.get_or_insert(KillCause::Requested);
+        let key = attempt.key;
+        tracing::info!("killing {lease}, as requested");
         self.requests.push(Request::Stop {
             run: key,
             signal: libc::SIGTERM,
@@ -87,28 +95,28 @@ impl Agent {
     }
 
     fn kill_all(&mut self, cause: KillCause, grace: Millis) {
-        tracing::warn!("giving up: killing everything");
+        tracing::warn!("giving up the incarnation: killing everything");
         self.dying = Some(cause);
-        let lives = Lives {
+        let worker_state = WorkerState {
             dying: true,
-            ..self.dir.lives
+            ..self.dir.worker_state
         };
-        // An agent after us must end this life too. If that cannot be written down, the
-        // killing is still what matters most.
-        if let Err(error) = self.dir.set_lives(lives) {
+        // The next agent must end this incarnation, too. If this cannot be written, the killing
+        // still matters most.
+        if let Err(error) = self.dir.set_worker_state(worker_state) {
             tracing::error!("{error}");
         }
-        let id = self.killing.begin(grace);
+        let id = self.kill_order.issue(grace);
         self.requests.push(Request::KillEverything { id, grace });
     }
 
     fn extend_guard(&mut self, order: GuardOrder) {
-        if order.epoch > self.dir.lives.epoch {
-            let lives = Lives {
+        if order.epoch > self.dir.worker_state.epoch {
+            let worker_state = WorkerState {
                 epoch: order.epoch,
-                ..self.dir.lives
+                ..self.dir.worker_state
             };
-            if let Err(error) = self.dir.set_lives(lives) {
+            if let Err(error) = self.dir.set_worker_state(worker_state) {
                 tracing::error!("{error}");
             }
         }
@@ -117,30 +125,30 @@ impl Agent {
     }
 
     fn forget(&mut self, lease: LeaseId) {
-        if let Some(run) = self.runs.remove(lease) {
-            self.estate_changed |= run.inherited;
-            self.requests.push(Request::Forget { run: run.key });
+        if let Some(attempt) = self.attempts.remove(lease) {
+            self.handover_changed |= attempt.in_handover;
+            self.requests.push(Request::Forget { run: attempt.key });
         }
     }
 
-    /// By a launch like any other, so that what it tries is what work needs.
+    /// Runs a health check: an ordinary launch, so that it exercises what attempts need.
     pub(crate) fn check(&mut self, check: CheckId) {
-        let run = self.runs.new_key();
+        let run = self.attempts.new_key();
         self.checks.insert(run, check);
         let launch = Box::new(self.launcher.check(CHECK_MAX));
         self.requests.push(Request::Launch { run, launch });
     }
 
-    /// Gives back what has waited for room for too long.
-    pub(crate) fn withdraw_late(&mut self, now: Mono) {
+    /// Returns launches that have waited for room too long.
+    pub(crate) fn withdraw_overdue(&mut self, now: Mono) {
         while let Some((_, key)) = self.waiting.pop_front_if(|(at, _)| *at <= now) {
-            let Some(run) = self.runs.get_mut(key) else {
+            let Some(attempt) = self.attempts.get_mut(key) else {
                 continue;
             };
-            // One that has run before is not given back: nobody else could go on with it.
+            // An attempt that has run before is not returned: no other worker could resume it.
             let fresh = key.run == RunNo(0);
-            if fresh && run.phase == Phase::Waiting && !run.withdrawn {
-                run.withdrawn = true;
+            if fresh && attempt.phase == Phase::Waiting && !attempt.withdrawn {
+                attempt.withdrawn = true;
                 self.requests.push(Request::Withdraw { run: key });
             }
         }

@@ -1,4 +1,4 @@
-//! Why an agent cannot go on.
+//! Errors of the agent.
 
 use std::fmt;
 use std::io;
@@ -6,20 +6,20 @@ use std::path::PathBuf;
 
 use baton_tls::TlsError;
 
-/// Why an agent cannot go on.
+/// Reason why an agent cannot continue.
 #[derive(Debug)]
 pub enum Error {
-    /// Another agent has the state directory.
+    /// Another agent uses the state directory.
     Locked {
         path: PathBuf,
-        /// Who, if they have said.
+        /// The process id of that agent, if known.
         pid: Option<u32>,
     },
-    /// Its TLS files cannot be used.
+    /// The TLS files cannot be used.
     Tls(TlsError),
-    /// It was told something that makes no sense.
+    /// The configuration is invalid.
     Invalid(String),
-    /// The system refused something.
+    /// A system call failed.
     Io { what: String, error: io::Error },
 }
 

@@ -1,9 +1,8 @@
-//! From an attempt to everything that its launch needs.
+//! Launch parameters of an attempt.
 //!
-//! A command is launched as it is. A task of processes is run by a standalone runner, which is
-//! then the one process of the attempt; where files have to be fetched first, a small command
-//! does that and becomes the work. Only these two need files, which lie in the attempt's own
-//! directory.
+//! A command is launched as it is. A task of processes is run by a standalone runner, which is then
+//! the attempt's only process. If files must be fetched first, a small command fetches them and
+//! then executes the work. Only these two need files, which are in the attempt's own directory.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,35 +20,35 @@ use baton_runner::sys::users::{self, User};
 use baton_runner::wire::{AttemptPaths, Credentials, Launch, Limit, Sink};
 use serde::{Deserialize, Serialize};
 
-use crate::replies::RUNS_MAX;
-use crate::runs::Run;
+use crate::attempts::AttemptRecord;
+use crate::outputs;
+use crate::replies::RUNNER_RESTARTS_MAX;
 use crate::state::{LOGS, WORK};
-use crate::values;
 
-/// The hidden command that runs the task of an attempt. Its argument is the directory with
-/// the [`TaskFile`], below which the runner keeps its own files.
+/// The hidden command that runs the task of an attempt. Its argument is the directory with the
+/// [`TaskFile`], below which the runner keeps its own files.
 pub const ATTEMPT_COMMAND: &str = "__attempt";
-/// The hidden command that fetches files into its directory and then becomes another:
-/// `FILE -- ARGV…`. The file is a list of [`Uri`](baton_model::spec::Uri).
+/// The hidden command that fetches files into its directory and then executes another: `FILE --
+/// ARGV…`. The file is a list of [`Uri`](baton_model::spec::Uri).
 pub const FETCH_COMMAND: &str = "__fetch";
 
-/// Where a runner keeps its files, in the directory of its attempt.
+/// The runner's directory, within the directory of its attempt.
 pub(crate) const RUNNER_DIR: &str = ".baton";
-/// [`TaskFile`], there.
+/// The [`TaskFile`] in that directory.
 pub(crate) const TASK_FILE: &str = "task.json";
 const URIS_FILE: &str = ".baton-uris.json";
 const OUTPUT_FILE: &str = "baton-output";
 
-/// From SIGTERM to SIGKILL for an attempt that has run for too long.
+/// Time from SIGTERM to SIGKILL for an attempt that has timed out.
 pub(crate) const TIMEOUT_GRACE: Millis = Millis::from_secs(10);
-/// How long somebody who was looked up is remembered.
-const USER_KEPT: Millis = Millis::from_secs(60);
-/// Where programs are looked for, if nobody says.
+/// How long a user lookup is cached.
+const USER_CACHE_TTL: Millis = Millis::from_secs(60);
+/// The PATH of attempts, if the agent has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What of the agent's own environment attempts see.
-const INHERITED: [&str; 4] = ["PATH", "HOME", "USER", "LANG"];
+/// Variables of the agent's environment that attempts inherit.
+const INHERITED_VARS: [&str; 4] = ["PATH", "HOME", "USER", "LANG"];
 
-/// What a runner is told about the task of its attempt.
+/// The task of an attempt, as passed to its runner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFile {
     /// The id of the task.
@@ -60,31 +59,31 @@ pub struct TaskFile {
 }
 
 impl TaskFile {
-    /// Reads the one of an attempt's runner.
+    /// Loads the file from the runner's directory.
     ///
     /// # Errors
-    /// If it is not there, or makes no sense.
+    /// If it does not exist or is invalid.
     pub fn load(dir: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(dir.join(TASK_FILE))?)?)
     }
 }
 
-/// Everything that launches have in common.
+/// State shared by all launches.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     state: PathBuf,
-    /// Where the directories of attempts are, in words.
+    /// The path of the directories of attempts, as text.
     work: String,
     binary: String,
     env: Vec<(String, String)>,
-    /// The names of resources beyond the usual ones, in the order in which they are claimed.
+    /// The names of custom resources, in the order in which they are claimed.
     named: Vec<String>,
     users: HashMap<String, (Mono, User)>,
 }
 
 impl Launcher {
     pub(crate) fn new(state: &Path, binary: &Path, capacity: &Capacity) -> Self {
-        let inherited = INHERITED.into_iter();
+        let inherited = INHERITED_VARS.into_iter();
         let mut env: Vec<(String, String)> = inherited
             .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
             .collect();
@@ -101,7 +100,7 @@ impl Launcher {
         }
     }
 
-    /// How much there is of each thing that is claimed.
+    /// The capacity of each claimed resource.
     pub(crate) fn amounts(&self, slots: u32, capacity: &Capacity) -> Vec<u64> {
         let mut amounts = vec![
             u64::from(slots),
@@ -114,15 +113,15 @@ impl Launcher {
         amounts
     }
 
-    /// How much of that an attempt occupies. Of what this worker does not have it claims
-    /// nothing: that is counted for all workers together, by the scheduler.
-    pub(crate) fn claim(&self, run: &Run) -> Vec<u64> {
-        let request = &run.spec.ask.request;
+    /// The amounts that an attempt claims, in the same order. It claims nothing of resources that
+    /// this worker does not have: the scheduler counts those for all workers together.
+    pub(crate) fn claim(&self, attempt: &AttemptRecord) -> Vec<u64> {
+        let request = &attempt.spec.ask.request;
         let mut claim = vec![
             1,
             request.cpu_milli,
-            // What it was placed with, which may have grown since it was asked for.
-            run.memory_min,
+            // The memory it was placed with, which may have grown since the first attempt.
+            attempt.memory_min,
             request.disk,
             u64::from(request.gpu),
         ];
@@ -131,9 +130,14 @@ impl Launcher {
         claim
     }
 
-    /// Everything for one run of an attempt, or why it cannot be launched.
-    pub(crate) fn launch(&mut self, run: &Run, tag: String, now: Mono) -> Result<Launch, String> {
-        let spec = &*run.spec;
+    /// The launch of one run of an attempt, or why it cannot be launched.
+    pub(crate) fn launch(
+        &mut self,
+        attempt: &AttemptRecord,
+        tag: String,
+        now: Mono,
+    ) -> Result<Launch, String> {
+        let spec = &*attempt.spec;
         let user = spec
             .user
             .as_deref()
@@ -142,37 +146,37 @@ impl Launcher {
         let me = users::effective_uid();
         if let Some(user) = user.as_ref().filter(|user| me != 0 && user.uid != me) {
             return Err(format!(
-                "user `{}`: only a worker that runs as root can run work as somebody else",
+                "user `{}`: only a worker that runs as root can run work as another user",
                 user.name
             ));
         }
-        let dir = dir_name(run.lease);
-        let env = self.env(spec, run.lease, &dir, user.as_ref());
+        let dir = dir_name(attempt.lease);
+        let env = self.env(spec, attempt.lease, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
-        let argv = self.argv(spec, run.lease, &env, credentials.as_ref())?;
+        let argv = self.argv(spec, attempt.lease, &env, credentials.as_ref())?;
         Ok(Launch {
             argv,
             env,
             credentials,
-            limits: limits(run.memory_max),
+            limits: limits(attempt.memory_max),
             stdout: Sink::File,
             stderr: Sink::File,
             tag,
-            claim: self.claim(run),
-            timeout: run.time_left(now),
+            claim: self.claim(attempt),
+            timeout: attempt.time_left(now),
             timeout_grace: TIMEOUT_GRACE,
             paths: Some(AttemptPaths {
                 stdout: format!("{dir}.out"),
                 stderr: format!("{dir}.err"),
                 dir,
             }),
-            memory_max: run.memory_max,
-            resumes: run.is_task() && run.key.run.0 < RUNS_MAX,
+            memory_max: attempt.memory_max,
+            resumes: attempt.is_task() && attempt.key.run.0 < RUNNER_RESTARTS_MAX,
             ..Launch::default()
         })
     }
 
-    /// The trivial process by which health is checked.
+    /// The trivial process of a health check.
     pub(crate) fn check(&self, timeout: Millis) -> Launch {
         Launch {
             argv: vec!["true".to_owned()],
@@ -183,21 +187,21 @@ impl Launcher {
         }
     }
 
-    /// What an attempt that is over has put out, or why that cannot be read.
+    /// The outputs of an ended attempt, or why they cannot be read.
     pub(crate) fn outputs(&self, lease: LeaseId) -> Result<Option<Arc<str>>, String> {
-        values::read(Path::new(&self.output(&dir_name(lease))))
+        outputs::read(Path::new(&self.output(&dir_name(lease))))
     }
 
-    /// The file for what an attempt puts out. Its directory is made for it alone, so there is
-    /// none at first.
+    /// The file for an attempt's outputs. Its directory is created for it alone, so there is none
+    /// at first.
     fn output(&self, dir: &str) -> String {
         [&*self.work, "/", dir, "/", OUTPUT_FILE].concat()
     }
 
-    /// Says where its own errors are why an attempt was not launched, or has failed in spite of
-    /// its exit status. The log is still its own: it was never opened for it, or the attempt has
-    /// left a file, and then the coordinator gives its log of errors to nobody else.
-    pub(crate) fn explain(&self, lease: LeaseId, reason: &str) {
+    /// Appends to the attempt's own stderr log why it was not launched, or failed despite its exit
+    /// status. The log still belongs to this attempt: either it was never opened, or the attempt
+    /// has left a file, and then the coordinator gives its stderr log to no other attempt.
+    pub(crate) fn append_reason(&self, lease: LeaseId, reason: &str) {
         let name = format!("{}.err", dir_name(lease));
         let path = self.state.join(LOGS).join(name);
         let written = File::options().create(true).append(true).open(&path);
@@ -212,19 +216,18 @@ impl Launcher {
 
     fn user(&mut self, name: &str, now: Mono) -> Result<User, String> {
         if let Some((at, user)) = self.users.get(name)
-            && now.since(*at) < USER_KEPT
+            && now.since(*at) < USER_CACHE_TTL
         {
             return Ok(user.clone());
         }
         let found = users::by_name(name)
             .map_err(|error| format!("user `{name}` cannot be looked up: {error}"))?;
-        let user = found.ok_or_else(|| format!("user `{name}`: there is no such user here"))?;
+        let user = found.ok_or_else(|| format!("user `{name}`: no such user on this host"))?;
         self.users.insert(name.to_owned(), (now, user.clone()));
         Ok(user)
     }
 
-    /// Later ones win: what the agent has, who the user is, what the spec says, and what
-    /// Baton says.
+    /// Later ones take precedence: the agent's variables, the user's, the spec's, Baton's own.
     fn env(
         &self,
         spec: &InstanceSpec,
@@ -234,7 +237,7 @@ impl Launcher {
     ) -> Vec<(String, String)> {
         let output = self.output(dir);
         let attempt = lease.attempt;
-        let mut own = vec![
+        let mut baton_env = vec![
             ("BATON_INSTANCE", attempt.instance.to_string()),
             ("BATON_ATTEMPT", attempt.number.0.to_string()),
             ("BATON_TOKEN_EPOCH", lease.epoch.0.to_string()),
@@ -244,25 +247,25 @@ impl Launcher {
         ];
         if let Some(array) = spec.array {
             let index = array.index(attempt.instance);
-            own.push(("BATON_ARRAY_INDEX", index.to_string()));
+            baton_env.push(("BATON_ARRAY_INDEX", index.to_string()));
         }
-        let mut env = Vec::with_capacity(self.env.len() + spec.env.len() + own.len() + 3);
-        let who = user.map(|user| {
+        let mut env = Vec::with_capacity(self.env.len() + spec.env.len() + baton_env.len() + 3);
+        let user_env = user.map(|user| {
             [
                 ("HOME", user.home.clone()),
                 ("USER", user.name.clone()),
                 ("LOGNAME", user.name.clone()),
             ]
         });
-        let who = who.as_ref().map_or(&[][..], |who| &who[..]);
-        let is_own = |name: &str| own.iter().any(|(own, _)| *own == name);
+        let user_env = user_env.as_ref().map_or(&[][..], |it| &it[..]);
+        let is_own = |name: &str| baton_env.iter().any(|(own, _)| *own == name);
         for (name, value) in &self.env {
-            let replaced = who.iter().any(|(who, _)| who == name);
+            let replaced = user_env.iter().any(|(other, _)| other == name);
             if !replaced && !spec.env.contains_key(name) {
                 env.push((name.clone(), value.clone()));
             }
         }
-        for (name, value) in who {
+        for (name, value) in user_env {
             if !spec.env.contains_key(*name) {
                 env.push(((*name).to_owned(), value.clone()));
             }
@@ -273,7 +276,8 @@ impl Launcher {
             }
         }
         env.extend(
-            own.into_iter()
+            baton_env
+                .into_iter()
                 .map(|(name, value)| (name.to_owned(), value)),
         );
         env
@@ -288,10 +292,10 @@ impl Launcher {
     ) -> Result<Vec<String>, String> {
         let mut files = Vec::new();
         let json = |value: serde_json::Result<Vec<u8>>| {
-            value.map_err(|error| format!("it cannot be written down: {error}"))
+            value.map_err(|error| format!("its spec cannot be encoded: {error}"))
         };
         let mut argv = match &spec.work {
-            Work::Command(argv) if argv.is_empty() => return Err("its command is empty".to_owned()),
+            Work::Command(argv) if argv.is_empty() => return Err("the command is empty".to_owned()),
             Work::Command(argv) => argv.clone(),
             Work::Task(task) => {
                 let file = TaskFile {
@@ -310,19 +314,19 @@ impl Launcher {
             argv.splice(0..0, words.map(str::to_owned));
         }
         let dir = self.state.join(WORK).join(dir_name(lease));
-        place(&dir, owner, &files)
+        prepare_dir(&dir, owner, &files)
             .map_err(|error| format!("its directory cannot be prepared: {error}"))?;
         Ok(argv)
     }
 }
 
-/// The name of an attempt's files; no other attempt's are called so.
+/// The unique name of an attempt's files.
 pub(crate) fn dir_name(lease: LeaseId) -> String {
     let attempt = lease.attempt;
     format!("{}.{}.{}", attempt.instance, attempt.number.0, lease.epoch)
 }
 
-/// A backstop for what is allocated between two looks at the memory in use.
+/// A backstop for allocations between two samples of the memory in use.
 fn limits(memory_max: u64) -> Vec<Limit> {
     let twice = memory_max.saturating_mul(2);
     let limit = Limit {
@@ -333,14 +337,18 @@ fn limits(memory_max: u64) -> Vec<Limit> {
     (memory_max > 0).then_some(limit).into_iter().collect()
 }
 
-/// A file of an attempt: the directory below its own, if any, its name, and what it says.
-type Placed<'a> = (&'a str, &'a str, Vec<u8>);
+/// A file of an attempt: its subdirectory, if any, its name, and its content.
+type AttemptFile<'a> = (&'a str, &'a str, Vec<u8>);
 
-/// Makes an attempt's directory with these files, for its user. It is done once, before the
-/// attempt is first launched, and the directory itself is given away last: from then on
-/// everything in it may be a link, and we may be root.
-fn place(dir: &Path, owner: Option<&Credentials>, files: &[Placed<'_>]) -> io::Result<()> {
-    let there = |(below, name, _): &Placed<'_>| dir.join(below).join(name).try_exists();
+/// Creates an attempt's directory with these files, for its user. This happens once, before the
+/// first launch, and the directory itself changes its owner last: from then on everything in it may
+/// be a link, and this process may be root.
+fn prepare_dir(
+    dir: &Path,
+    owner: Option<&Credentials>,
+    files: &[AttemptFile<'_>],
+) -> io::Result<()> {
+    let there = |(below, name, _): &AttemptFile<'_>| dir.join(below).join(name).try_exists();
     if files
         .iter()
         .try_fold(true, |all, file| Ok::<_, io::Error>(all && there(file)?))?
@@ -353,16 +361,16 @@ fn place(dir: &Path, owner: Option<&Credentials>, files: &[Placed<'_>]) -> io::R
         let within = dir.join(below);
         if !below.is_empty() {
             make(&within)?;
-            give(&within, owner)?;
+            chown_to(&within, owner)?;
         }
         let path = within.join(name);
         File::create_new(&path)?.write_all(bytes)?;
-        give(&path, owner)?;
+        chown_to(&path, owner)?;
     }
-    give(dir, owner)
+    chown_to(dir, owner)
 }
 
-fn give(path: &Path, owner: Option<&Credentials>) -> io::Result<()> {
+fn chown_to(path: &Path, owner: Option<&Credentials>) -> io::Result<()> {
     match owner {
         Some(owner) => chown(path, Some(owner.uid), Some(owner.gid)),
         None => Ok(()),
@@ -378,7 +386,7 @@ mod tests {
     use baton_model::task::{ProcessNo, RunNo};
     use baton_runner::wire::RunKey;
 
-    fn run(spec: InstanceSpec) -> Run {
+    fn attempt(spec: InstanceSpec) -> AttemptRecord {
         let lease = LeaseId {
             attempt: AttemptId {
                 instance: InstanceId(12),
@@ -398,7 +406,7 @@ mod tests {
             process: ProcessNo(1),
             run: RunNo(0),
         };
-        Run::new(key, tag)
+        AttemptRecord::new(key, tag)
     }
 
     fn launcher(state: &Path) -> Launcher {
@@ -420,7 +428,7 @@ mod tests {
         };
         let mut launcher = launcher(Path::new("/s"));
         let launch = launcher
-            .launch(&run(spec), "t".to_owned(), Mono(50))
+            .launch(&attempt(spec), "t".to_owned(), Mono(50))
             .expect("fine");
         assert_eq!(launch.argv, ["echo", "a b"]);
         let all = |name: &str| -> Vec<&str> {
@@ -447,7 +455,7 @@ mod tests {
         spec.ask.request.cpu_milli = 500;
         spec.ask.request.memory_min = 1 << 10;
         let mut launcher = launcher(Path::new("/s"));
-        let launch = launcher.launch(&run(spec), String::new(), Mono(0));
+        let launch = launcher.launch(&attempt(spec), String::new(), Mono(0));
         let claim = launch.expect("fine").claim;
         assert_eq!(
             claim,
@@ -459,14 +467,14 @@ mod tests {
     #[test]
     fn an_empty_command_and_an_unknown_user_are_told() {
         let mut launcher = launcher(Path::new("/s"));
-        let mut launch = |spec| launcher.launch(&run(spec), String::new(), Mono(0));
+        let mut launch = |spec| launcher.launch(&attempt(spec), String::new(), Mono(0));
         let error = launch(InstanceSpec::default()).expect_err("nothing to run");
         assert!(error.contains("empty"), "{error}");
         let error = launch(InstanceSpec {
             user: Some("no such user".to_owned()),
             ..InstanceSpec::default()
         });
-        assert!(error.expect_err("nobody").contains("no such user"));
+        assert!(error.expect_err("unknown user").contains("no such user on"));
     }
 
     #[test]
@@ -484,7 +492,7 @@ mod tests {
             uris: vec![uri.clone()],
             ..InstanceSpec::default()
         };
-        let launch = launcher(place.path()).launch(&run(spec), String::new(), Mono(0));
+        let launch = launcher(place.path()).launch(&attempt(spec), String::new(), Mono(0));
         let argv = launch.expect("fine").argv;
         assert_eq!(
             argv,
@@ -508,13 +516,13 @@ mod tests {
         let outer = tempfile::tempdir().expect("a directory");
         let dir = outer.path().join("work");
         let files = [(RUNNER_DIR, TASK_FILE, b"{}".to_vec())];
-        place(&dir, None, &files).expect("made");
-        place(&dir, None, &files).expect("there already");
+        prepare_dir(&dir, None, &files).expect("made");
+        prepare_dir(&dir, None, &files).expect("there already");
         let elsewhere = outer.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("made");
         fs::remove_dir_all(dir.join(RUNNER_DIR)).expect("removed");
         std::os::unix::fs::symlink(&elsewhere, dir.join(RUNNER_DIR)).expect("linked");
-        assert!(place(&dir, None, &files).is_err());
+        assert!(prepare_dir(&dir, None, &files).is_err());
         assert!(!elsewhere.join(TASK_FILE).exists());
     }
 }

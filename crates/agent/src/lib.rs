@@ -1,46 +1,48 @@
-//! A worker as a process: the agent.
+//! The worker agent.
 //!
 //! ```text
 //!   scheduler ◀── TCP: frames ──▶ agent ◀── unix socket: `wire` ──▶ coordinator ──▶ attempts
 //!                                  │                                   │
-//!                    state directory: lives, inherited      checkpoint: what was seen
+//!                    state directory: lives, inherited      checkpoint: recorded events
 //! ```
 //!
-//! It decides nothing: what a worker says and does is `baton_core::protocol::worker`, and
-//! whoever launches, reaps and kills is the coordinator, which outlives the agent. The
-//! agent carries words between the two, in one thread around one `poll`, which never waits for
-//! anything else: what may take long (to look a name up, to remove old files) is done by
-//! threads that come and go. It finds its way back after a death: its own, the coordinator's, or both.
+//! The agent decides nothing: `baton_core::protocol::worker` is the protocol's state machine, and
+//! the coordinator, which outlives the agent, launches, reaps and kills. The agent connects the
+//! two, in one thread around one `poll` that never blocks on anything else: slow work (resolving
+//! names, removing old files) is done by short-lived threads. It recovers from its own death, the
+//! coordinator's, or both.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `drive` | the loop |
-//! | `life` | lives: begun, gone on with, ended |
-//! | `takeover` | a coordinator found or begun, and everything taken over |
-//! | `effects` | carrying out what the machine wants |
-//! | `replies` | what the coordinator says |
-//! | `runs` | the attempts on the coordinator's record |
-//! | `tag` | what is kept there with each |
-//! | `launch` | from an attempt to everything that its launch needs |
+//! | `drive` | the event loop |
+//! | `incarnation` | starting, resuming and ending incarnations |
+//! | `takeover` | finding or starting a coordinator, and taking over its attempts |
+//! | `effects` | effects of the state machine |
+//! | `replies` | replies of the coordinator |
+//! | `attempts` | the attempts in the coordinator's record |
+//! | `tag` | what the coordinator stores with each attempt |
+//! | `launch` | launch parameters of an attempt |
 //! | `connection` | the connection to the scheduler |
-//! | `lookup` | where a name is |
-//! | `outgoing` | many small messages as few large ones |
+//! | `lookup` | name resolution on another thread |
+//! | `outgoing` | coalescing of messages to the scheduler |
 //! | `state` | the state directory |
-//! | `logs` | reading a piece of a log |
-//! | `outputs` | the logs of one instance as they grow, for whoever is beside the worker |
-//! | `memory` | attempts that use too much of it |
-//! | `values` | what an attempt puts out |
-//! | `sweep` | old files |
-//! | [`resources`] | what this machine has |
+//! | `logs` | reading a part of a log |
+//! | `log_follower` | following the logs of one instance on the worker's host |
+//! | `memory` | killing attempts that exceed their memory limit |
+//! | `outputs` | reading an attempt's outputs |
+//! | `sweep` | removing old files |
+//! | [`resources`] | the capacity of this machine |
 //!
 //! May use model, core, runner and tls.
 
+mod attempts;
 mod connection;
 mod drive;
 mod effects;
 mod error;
+mod incarnation;
 mod launch;
-mod life;
+mod log_follower;
 mod logs;
 mod lookup;
 mod memory;
@@ -48,12 +50,10 @@ mod outgoing;
 mod outputs;
 mod replies;
 pub mod resources;
-mod runs;
 mod state;
 mod sweep;
 mod tag;
 mod takeover;
-mod values;
 
 use std::path::PathBuf;
 
@@ -65,45 +65,46 @@ use baton_tls::ClientFiles;
 
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND, TaskFile};
-pub use outputs::{FollowedChunk, LogFollower};
+pub use log_follower::{FollowedChunk, LogFollower};
 
-/// What an agent is told when it begins.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the scheduler is: `HOST:PORT`, or several with commas, which are tried in turn.
+    /// The scheduler's address: `HOST:PORT`, or several separated by commas, which are tried in
+    /// turn.
     pub scheduler: String,
-    /// What it shows there, if it has a token.
+    /// The token to present to the scheduler, if any.
     pub token: Option<Secret>,
-    /// TLS, if the scheduler speaks it.
+    /// TLS files, if the scheduler uses TLS.
     pub tls: Option<ClientFiles>,
-    /// The seat that it takes.
+    /// The worker's name, which is its seat.
     pub name: WorkerName,
     /// The state directory.
     pub state: PathBuf,
-    /// The binary that knows the hidden commands.
+    /// The binary with the hidden commands.
     pub binary: PathBuf,
-    /// What it has, and what it is.
+    /// The worker's capacity and labels.
     pub offer: Offer,
-    /// How many attempts it holds at once.
+    /// Maximum number of concurrent attempts.
     pub slots: u32,
-    /// How long the files of attempts are kept that are over.
+    /// How long the files of ended attempts are kept.
     pub keep: Millis,
 }
 
-/// Why an agent has ended.
+/// Outcome of running an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentExit {
-    /// It left, and its work goes on.
-    Left,
-    /// Its life is over, and so is its work.
-    Over,
+    /// The agent exited; its attempts continue.
+    Detached,
+    /// The incarnation ended; all its processes are dead.
+    Ended,
 }
 
-/// Runs a worker until it is told to end.
+/// Runs a worker until it is told to exit.
 ///
 /// # Errors
-/// [`Error`] if the state directory, the coordinator or the configuration cannot be used.
-/// What runs goes on then, under its coordinator, for as long as its lease allows.
+/// [`Error`] if the state directory, the coordinator or the configuration cannot be used. Running
+/// attempts then continue under their coordinator for as long as their lease allows.
 pub fn run(config: Config) -> Result<AgentExit, Error> {
     drive::Agent::open(config)?.drive()
 }

@@ -1,11 +1,11 @@
-//! Reading a piece of a log.
+//! Reading a part of a log.
 //!
-//! The question names a lease, and a process of its task by name; never a path. The
-//! directory of an attempt belongs to whoever runs it, who may put links there, and the agent
-//! may be root: so every step is taken from the one before, and no link is followed.
+//! A query names a lease and a process of its task; never a path. The directory of an attempt
+//! belongs to the attempt's user, who may put links there, and the agent may be root: so every path
+//! component is opened relative to the one before, and no link is followed.
 //!
-//! A log that was left empty is used again for another attempt, under its name. So what was
-//! read counts only if the file is still there under the name by which it was opened.
+//! A log that stayed empty is reused for another attempt, by renaming it. So data counts only if
+//! the file still has the name by which it was opened.
 
 use std::fs::File;
 use std::io;
@@ -21,26 +21,25 @@ use rustix::io::Errno;
 use crate::launch::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name};
 use crate::state::{LOGS, WORK};
 
-/// A file with the definition of a task is not longer; one that is was put there by somebody
-/// else.
+/// A longer file is not one that the agent has written.
 const TASK_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Answers a question.
+/// Answers a query.
 pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
     let read = || {
         let Some(found) = find(state, query)? else {
             return Ok(None);
         };
         let bytes = chunk(&found.file, query)?;
-        // Measured behind what was read: it may have grown meanwhile.
+        // Measured after reading: the file may have grown meanwhile.
         let size = found.file.metadata()?.len();
         if !bytes.is_empty() {
-            // The very run: another may have begun since.
+            // The same run: another may have started since.
             let same = LogQuery {
                 run: Some(found.run),
                 ..query.clone()
             };
-            if !is_still_there(&found.file, find(state, &same)?)? {
+            if !is_same_file(&found.file, find(state, &same)?)? {
                 return Ok(None);
             }
         }
@@ -56,20 +55,20 @@ pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
         Ok(None) => LogAnswer::NotFound,
         Err(error) => {
             let error: io::Error = error;
-            LogAnswer::Unavailable(format!("the worker cannot read it: {error}"))
+            LogAnswer::Unavailable(format!("the worker cannot read the log: {error}"))
         }
     }
 }
 
-/// A log, and which run of its process wrote it.
-struct Found {
+/// A log file, and the run of the process that wrote it.
+struct LogFile {
     file: File,
     run: u32,
-    /// The one that had followed when it was opened.
+    /// The next run, if there was one when the file was opened.
     next_run: Option<u32>,
 }
 
-fn is_still_there(read: &File, now: Option<Found>) -> io::Result<bool> {
+fn is_same_file(read: &File, now: Option<LogFile>) -> io::Result<bool> {
     let Some(now) = now else {
         return Ok(false);
     };
@@ -87,7 +86,7 @@ fn chunk(file: &File, query: &LogQuery) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(read) => filled += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // An offset beyond what a file can have.
+            // An offset beyond the maximum of a file.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
             Err(error) => return Err(error),
         }
@@ -96,17 +95,17 @@ fn chunk(file: &File, query: &LogQuery) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file that a question is about.
-fn find(state: &Path, query: &LogQuery) -> io::Result<Option<Found>> {
+/// The file that a query is about.
+fn find(state: &Path, query: &LogQuery) -> io::Result<Option<LogFile>> {
     let name = dir_name(query.lease);
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let work = open(state.join(WORK), flags, Mode::empty())?;
-    if let Some(dir) = below(&work, &name)?
+    if let Some(dir) = open_dir(&work, &name)?
         && let Some(task) = task(&dir)?
     {
         return of_process(&dir, &task, query);
     }
-    // A command alone is run once.
+    // A plain command has only one run.
     if query.process.is_some() || query.run.is_some_and(|run| run > 0) {
         return Ok(None);
     }
@@ -115,8 +114,8 @@ fn find(state: &Path, query: &LogQuery) -> io::Result<Option<Found>> {
         LogStream::Stdout => "out",
         LogStream::Stderr => "err",
     };
-    let file = regular(&logs, &format!("{name}.{suffix}"))?;
-    Ok(file.map(|file| Found {
+    let file = open_file(&logs, &format!("{name}.{suffix}"))?;
+    Ok(file.map(|file| LogFile {
         file,
         run: 0,
         next_run: None,
@@ -125,10 +124,10 @@ fn find(state: &Path, query: &LogQuery) -> io::Result<Option<Found>> {
 
 /// The task of an attempt, if it is one.
 fn task(dir: &OwnedFd) -> io::Result<Option<TaskFile>> {
-    let Some(runner) = below(dir, RUNNER_DIR)? else {
+    let Some(runner) = open_dir(dir, RUNNER_DIR)? else {
         return Ok(None);
     };
-    let Some(file) = regular(&runner, TASK_FILE)? else {
+    let Some(file) = open_file(&runner, TASK_FILE)? else {
         return Ok(None);
     };
     if file.metadata()?.len() > TASK_FILE_BYTES_MAX {
@@ -137,9 +136,8 @@ fn task(dir: &OwnedFd) -> io::Result<Option<TaskFile>> {
     Ok(Some(serde_json::from_reader(io::BufReader::new(file))?))
 }
 
-/// The output of a process, the one that was asked for or the first; of the run that was asked
-/// for, or the last.
-fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Option<Found>> {
+/// The output of a process: the requested one or the first; of the requested run or the last.
+fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Option<LogFile>> {
     let mut processes = task.spec.processes.iter().map(|process| &*process.name.0);
     let process = match &query.process {
         Some(name) => processes.find(|process| process == name),
@@ -149,10 +147,10 @@ fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Op
     let Some(process) = process.filter(plain) else {
         return Ok(None);
     };
-    let Some(logs) = below(dir, baton_runner::root::LOGS_DIR)? else {
+    let Some(logs) = open_dir(dir, baton_runner::root::LOGS_DIR)? else {
         return Ok(None);
     };
-    let Some(runs) = below(&logs, process)? else {
+    let Some(runs) = open_dir(&logs, process)? else {
         return Ok(None);
     };
     let mut numbers = Vec::new();
@@ -166,33 +164,33 @@ fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Op
         return Ok(None);
     };
     let next_run = numbers.into_iter().filter(|it| *it > number).min();
-    let Some(run) = below(&runs, &number.to_string())? else {
+    let Some(run) = open_dir(&runs, &number.to_string())? else {
         return Ok(None);
     };
     let name = match query.stream {
         LogStream::Stdout => "stdout",
         LogStream::Stderr => "stderr",
     };
-    let file = regular(&run, name)?;
-    Ok(file.map(|file| Found {
+    let file = open_file(&run, name)?;
+    Ok(file.map(|file| LogFile {
         file,
         run: number,
         next_run,
     }))
 }
 
-pub(crate) fn below(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn open_dir(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(dir, name, flags, Mode::empty()) {
         Ok(found) => Ok(Some(found)),
-        // A link or a file where a directory should be is as good as nothing.
+        // A link or a file in place of a directory is treated as missing.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-pub(crate) fn regular(dir: &OwnedFd, name: &str) -> io::Result<Option<File>> {
-    // A pipe must not hold us up.
+pub(crate) fn open_file(dir: &OwnedFd, name: &str) -> io::Result<Option<File>> {
+    // Opening a pipe must not block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(dir, name, flags, Mode::empty()) {
         Ok(found) => {

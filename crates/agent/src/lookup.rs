@@ -1,8 +1,8 @@
-//! Where a name is: looked up by another thread, because that may take long.
+//! Name resolution on another thread, because it may take long.
 //!
-//! Whoever waits for an answer polls a descriptor: the other side closes it. One that does not
-//! want to wait any longer drops the look-up, whose thread goes on until it is answered; of
-//! those there are only so many.
+//! The caller polls a descriptor, which the thread closes when the answer is there. A caller that
+//! stops waiting drops the lookup; its thread continues until it is answered, and the number of
+//! threads is bounded.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -12,70 +12,70 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-/// So many are under way at most, those that nobody waits for any more included.
+/// Lookups in flight at most, including abandoned ones.
 const LOOKUPS_MAX: usize = 4;
 
-/// How a name is asked for.
-type Ask = fn(&str) -> io::Result<Vec<SocketAddr>>;
+/// Resolves a name.
+type Resolver = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
-/// Begins look-ups.
+/// Starts lookups.
 #[derive(Debug)]
-pub(crate) struct LookUps {
-    ask: Ask,
-    /// Each look-up that has not ended holds it, too.
-    under_way: Arc<()>,
+pub(crate) struct Lookups {
+    resolve: Resolver,
+    /// Every lookup in flight holds a clone.
+    in_flight: Arc<()>,
 }
 
-/// A name that is being looked up.
+/// A lookup in flight.
 #[derive(Debug)]
-pub(crate) struct LookUp {
+pub(crate) struct Lookup {
     answer: Receiver<io::Result<Vec<SocketAddr>>>,
     done: UnixStream,
 }
 
-impl Default for LookUps {
+impl Default for Lookups {
     fn default() -> Self {
-        Self::asking(|name| Ok(name.to_socket_addrs()?.collect()))
+        Self::with_resolver(|name| Ok(name.to_socket_addrs()?.collect()))
     }
 }
 
-impl LookUps {
-    pub(crate) fn asking(ask: Ask) -> Self {
+impl Lookups {
+    pub(crate) fn with_resolver(resolve: Resolver) -> Self {
         Self {
-            ask,
-            under_way: Arc::new(()),
+            resolve,
+            in_flight: Arc::new(()),
         }
     }
 
-    /// Begins to look up `HOST:PORT`.
-    pub(crate) fn begin(&self, address: &str) -> io::Result<LookUp> {
-        if Arc::strong_count(&self.under_way) > LOOKUPS_MAX {
-            return Err(io::Error::other("names are still being looked up"));
+    /// Starts to resolve `HOST:PORT`.
+    pub(crate) fn begin(&self, address: &str) -> io::Result<Lookup> {
+        if Arc::strong_count(&self.in_flight) > LOOKUPS_MAX {
+            return Err(io::Error::other("too many name lookups are in flight"));
         }
         let (done, theirs) = UnixStream::pair()?;
-        let (tell, answer) = mpsc::sync_channel(1);
-        let (address, ask) = (address.to_owned(), self.ask);
-        let held = Arc::clone(&self.under_way);
+        let (sender, answer) = mpsc::sync_channel(1);
+        let (address, resolve) = (address.to_owned(), self.resolve);
+        let held = Arc::clone(&self.in_flight);
         thread::Builder::new()
-            .name("look-up".to_owned())
+            .name("lookup".to_owned())
             .spawn(move || {
-                // Nobody may wait for it any more.
-                let _ = tell.send(ask(&address));
+                // Fails if the lookup was abandoned.
+                let _ = sender.send(resolve(&address));
                 drop((theirs, held));
             })?;
-        Ok(LookUp { answer, done })
+        Ok(Lookup { answer, done })
     }
 }
 
-impl LookUp {
+impl Lookup {
     /// The answer, once the descriptor is readable.
     pub(crate) fn take(&self) -> io::Result<Vec<SocketAddr>> {
         let answer = self.answer.try_recv();
-        answer.unwrap_or_else(|_| Err(io::Error::other("the look-up has died")))
+        answer.unwrap_or_else(|_| Err(io::Error::other("the lookup thread has died")))
     }
 }
 
-impl AsFd for LookUp {
+impl AsFd for Lookup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.done.as_fd()
     }
@@ -88,15 +88,15 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn look_ups_that_do_not_end_hold_nobody_up_and_are_few() {
+    fn lookups_that_do_not_end_do_not_block_and_are_bounded() {
         static GATE: Mutex<()> = Mutex::new(());
-        let lookups = LookUps::asking(|name| {
+        let lookups = Lookups::with_resolver(|name| {
             drop(GATE.lock());
             Ok(vec![name.parse().map_err(io::Error::other)?])
         });
-        let shut = GATE.lock().expect("nobody has panicked");
+        let shut = GATE.lock().expect("no thread has panicked");
         let begin = || lookups.begin("127.0.0.1:1");
-        let begun: Vec<LookUp> = (0..LOOKUPS_MAX).map(|_| begin().expect("few")).collect();
+        let begun: Vec<Lookup> = (0..LOOKUPS_MAX).map(|_| begin().expect("few")).collect();
         begin().expect_err("too many");
         drop(shut);
         for mut lookup in begun {

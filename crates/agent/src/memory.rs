@@ -1,8 +1,8 @@
-//! Attempts that use too much memory, where no control group limits them.
+//! Memory limits where no control group enforces them.
 //!
-//! One pass over `/proc` for all of them, and none at all while no attempt has a limit. An
-//! attempt that is found beyond its limit is killed at once; what it can grow by between two
-//! looks is bounded by a limit of the kernel that its launch sets.
+//! One pass over `/proc` samples all attempts, and there is none while no attempt has a limit. An
+//! attempt beyond its limit is killed at once; what it can allocate between two samples is bounded
+//! by a resource limit that its launch sets.
 
 use std::path::PathBuf;
 
@@ -11,37 +11,37 @@ use baton_model::time::{Millis, Mono};
 use baton_runner::samples::Sampler;
 use baton_runner::sys::clock;
 
+use crate::attempts::Attempts;
 use crate::drive::Agent;
-use crate::runs::Runs;
 
-/// How often it is looked, at the most.
-const LOOK_EVERY: Millis = Millis(500);
-/// A look that takes long is taken less often: it may use this part of the time.
-const LOOK_SHARE: u64 = 20;
+/// The shortest interval between samples.
+const SAMPLE_EVERY: Millis = Millis(500);
+/// A slow sample makes the interval longer: it takes at most one part in this many of the time.
+const SAMPLE_COST_RATIO: u64 = 20;
 
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct MemoryWatch {
     cgroup: Option<PathBuf>,
     sampler: Option<Sampler>,
-    look_at: Mono,
+    sample_at: Mono,
 }
 
-impl Watch {
+impl MemoryWatch {
     pub(crate) fn new(cgroup: Option<PathBuf>, now: Mono) -> Self {
         Self {
             cgroup,
             sampler: Sampler::new().ok(),
-            look_at: now,
+            sample_at: now,
         }
     }
 
-    pub(crate) fn next_due(&self, runs: &Runs) -> Option<Mono> {
-        (self.sampler.is_some() && runs.has_limited()).then_some(self.look_at)
+    pub(crate) fn next_due(&self, attempts: &Attempts) -> Option<Mono> {
+        (self.sampler.is_some() && attempts.has_limited()).then_some(self.sample_at)
     }
 
-    /// True where the kernel keeps the limits: then counting what processes share twice would
-    /// only do harm.
-    fn is_needless(&self) -> bool {
+    /// True if the kernel enforces the limits: then this sampling, which counts shared memory
+    /// twice, would only do harm.
+    fn is_enforced_by_kernel(&self) -> bool {
         let control = self
             .cgroup
             .as_ref()
@@ -52,32 +52,39 @@ impl Watch {
 }
 
 impl Agent {
-    /// Kills what uses more memory than it may.
+    /// Kills attempts that use more memory than allowed.
     pub(crate) fn watch_memory(&mut self, now: Mono) {
-        if self.watch.next_due(&self.runs).is_none_or(|due| now < due) {
+        if self
+            .watch
+            .next_due(&self.attempts)
+            .is_none_or(|due| now < due)
+        {
             return;
         }
         let begun = clock::now();
-        let roots = self.runs.limited();
-        let needless = self.watch.is_needless();
-        let Some(sampler) = self.watch.sampler.as_mut().filter(|_| !needless) else {
-            self.watch.look_at = now + LOOK_EVERY;
+        let roots = self.attempts.limited();
+        let enforced = self.watch.is_enforced_by_kernel();
+        let Some(sampler) = self.watch.sampler.as_mut().filter(|_| !enforced) else {
+            self.watch.sample_at = now + SAMPLE_EVERY;
             return;
         };
         match sampler.sample(begun.wall, &roots) {
             Ok(samples) => {
                 for sample in samples {
-                    let limit = self.runs.get_mut(sample.run).map(|run| run.memory_max);
+                    let limit = self
+                        .attempts
+                        .get_mut(sample.run)
+                        .map(|attempt| attempt.memory_max);
                     if limit.is_some_and(|limit| limit > 0 && sample.rss > limit) {
                         let cause = KillCause::OutOfMemory;
                         self.stop(sample.run, libc::SIGKILL, Millis(0), cause);
                     }
                 }
             }
-            Err(error) => tracing::warn!("the memory in use cannot be looked at: {error}"),
+            Err(error) => tracing::warn!("the memory in use cannot be sampled: {error}"),
         }
         let ended = clock::now().mono;
         let took = ended.since(begun.mono);
-        self.watch.look_at = ended + LOOK_EVERY.max(took.scaled(LOOK_SHARE, 1));
+        self.watch.sample_at = ended + SAMPLE_EVERY.max(took.scaled(SAMPLE_COST_RATIO, 1));
     }
 }

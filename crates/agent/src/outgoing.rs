@@ -1,15 +1,15 @@
-//! Many small messages as few large ones.
+//! Coalescing of messages to the scheduler.
 //!
-//! The machine says one thing for each event. Verdicts and statuses of one turn of the loop
-//! are told together, verdicts first; their order among each other carries no meaning.
-//! Nothing is moved past a message of another kind.
+//! The state machine sends one message for each event. Verdicts and statuses of one iteration of
+//! the loop are combined, verdicts first; their order among each other has no meaning. Nothing is
+//! moved past a message of another kind.
 
 use baton_core::protocol::frame::{FrameError, encode_to_scheduler};
 use baton_model::ids::{Association, LeaseId};
 use baton_model::limits::LAUNCHES_PER_MESSAGE_MAX;
 use baton_model::message::{LaunchVerdict, Status, ToScheduler, update_status};
 
-/// What is to be said in this turn.
+/// The messages of this iteration.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     association: Option<Association>,
@@ -25,47 +25,47 @@ impl Outgoing {
                 association,
                 mut verdicts,
             } => {
-                self.under(association);
+                self.set_association(association);
                 self.verdicts.append(&mut verdicts);
             }
             ToScheduler::UpdateStatus {
                 association,
                 mut statuses,
             } => {
-                self.under(association);
+                self.set_association(association);
                 self.statuses.append(&mut statuses);
             }
             other => {
-                self.close();
+                self.close_group();
                 self.ready.push(other);
             }
         }
     }
 
-    /// Everything is dropped: there is nobody to tell.
+    /// Drops everything: there is no connection.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Appends everything as frames.
     pub(crate) fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        self.close();
+        self.close_group();
         let mut result = Ok(());
-        // One that is too long does not take the others with it.
+        // A message that is too long does not affect the others.
         for message in std::mem::take(&mut self.ready) {
             result = result.and(encode_to_scheduler(&message, out));
         }
         result
     }
 
-    fn under(&mut self, association: Association) {
+    fn set_association(&mut self, association: Association) {
         if self.association != Some(association) {
-            self.close();
+            self.close_group();
             self.association = Some(association);
         }
     }
 
-    fn close(&mut self) {
+    fn close_group(&mut self) {
         let Some(association) = self.association.take() else {
             return;
         };
@@ -128,15 +128,15 @@ mod tests {
         }
     }
 
-    fn told(outgoing: &mut Outgoing) -> Vec<ToScheduler> {
-        let (mut bytes, mut told) = (Vec::new(), Vec::new());
+    fn sent(outgoing: &mut Outgoing) -> Vec<ToScheduler> {
+        let (mut bytes, mut sent) = (Vec::new(), Vec::new());
         outgoing.encode(&mut bytes).expect("short enough");
         let mut left = &bytes[..];
         while let Some((message, taken)) = decode_to_scheduler(left).expect("well formed") {
-            told.push(message);
+            sent.push(message);
             left = &left[taken..];
         }
-        told
+        sent
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
             outgoing.push(verdict(instance));
             outgoing.push(status(instance, 1));
         }
-        let sizes: Vec<usize> = told(&mut outgoing)
+        let sizes: Vec<usize> = sent(&mut outgoing)
             .iter()
             .map(|message| match message {
                 ToScheduler::RunTaskReply { verdicts, .. } => verdicts.len(),
@@ -156,11 +156,11 @@ mod tests {
             })
             .collect();
         assert_eq!(sizes, [1024, 1, 1024, 1]);
-        assert!(told(&mut outgoing).is_empty());
+        assert!(sent(&mut outgoing).is_empty());
     }
 
     #[test]
-    fn outputs_are_told_in_as_many_messages_as_they_need() {
+    fn outputs_are_sent_in_as_many_messages_as_they_need() {
         let mut outgoing = Outgoing::default();
         let outputs: Arc<str> = " ".repeat(OUTPUTS_BYTES_MAX).into();
         let many = FRAME_BYTES_MAX / OUTPUTS_BYTES_MAX;
@@ -174,7 +174,7 @@ mod tests {
                 statuses: vec![(lease(instance), Status::Ended(report))],
             });
         }
-        let told: usize = told(&mut outgoing)
+        let statuses: usize = sent(&mut outgoing)
             .iter()
             .map(|message| match message {
                 ToScheduler::UpdateStatus { statuses, .. } => statuses.len(),
@@ -182,7 +182,7 @@ mod tests {
             })
             .sum();
         assert_eq!(
-            told, many,
+            statuses, many,
             "in one message they would be too long for a frame"
         );
     }
@@ -195,10 +195,10 @@ mod tests {
             check: CheckId(1),
             ok: true,
         };
-        let said = [status(1, 1), check, status(2, 1), status(3, 2)];
-        for message in said.clone() {
+        let expected = [status(1, 1), check, status(2, 1), status(3, 2)];
+        for message in expected.clone() {
             outgoing.push(message);
         }
-        assert_eq!(told(&mut outgoing), said);
+        assert_eq!(sent(&mut outgoing), expected);
     }
 }

@@ -1,428 +1,216 @@
-//! What the attempts of an instance print, as it comes, for whoever is on the worker's host.
+//! Outputs of an attempt: small values, in the file that `BATON_OUTPUT` names.
 //!
-//! `baton run` has its worker beside it, and shows what the work prints: straight from the
-//! files, so that it costs the worker nothing and goes on while that is away. Others ask the
-//! scheduler, and are answered by `logs`. As there, no link is followed: the directory of an
-//! attempt belongs to whoever runs it.
+//! The file holds a JSON object, or lines `KEY=VALUE`, where a value that is JSON is parsed as JSON
+//! and any other is a string. The last value of a repeated key counts, so a script may append.
+//! Outputs are reported as the text of a JSON object in canonical form.
 //!
-//! Attempts are read one after the other, and of each process one run after the other: a
-//! later one is begun when it is there and the one before was read to its end. So what is
-//! remembered does not grow with what was printed.
+//! The file belongs to the attempt's user, and the agent may be root: it must be a regular file
+//! with a single link, symbolic links are not followed, opening does not block, and reading is
+//! bounded. Errors quote nothing of its content.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
 
-use baton_model::ids::{InstanceId, LeaseId};
-use baton_model::message::LogStream;
-use baton_runner::root::LOGS_DIR;
-use rustix::fs::{Dir, Mode, OFlags, open};
+use baton_model::limits::OUTPUTS_BYTES_MAX;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use serde_json::{Map, Value};
 
-use crate::launch::dir_name;
-use crate::logs::{below, regular};
-use crate::state::{LOGS, WORK};
-use crate::sweep::lease_of;
+/// Maximum nesting of lists and maps: far below the limit of JSON parsers, so that the values can
+/// be embedded in other documents.
+const DEPTH_MAX: usize = 64;
 
-/// Read at a time of one output.
-const PIECE_BYTES: usize = 64 << 10;
-/// The last lines of an output are looked for in so much of its end.
-const TAIL_BYTES: u64 = 64 << 10;
-
-const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
-
-/// A piece of what was printed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FollowedChunk<'a> {
-    /// By which process of a task; by none, if it is a plain command, or by its runner.
-    pub process: Option<&'a str>,
-    pub stream: LogStream,
-    pub bytes: &'a [u8],
-}
-
-/// How far the output of one process was read.
-#[derive(Clone, Copy, Debug, Default)]
-struct At {
-    run: u64,
-    /// In the order of [`STREAMS`].
-    offsets: [u64; 2],
-}
-
-/// What the attempts of one instance print.
-#[derive(Debug)]
-pub struct LogFollower {
-    state: PathBuf,
-    instance: InstanceId,
-    /// The last attempt of which everything was read.
-    past: Option<LeaseId>,
-    /// Of the attempt after it.
-    at: BTreeMap<Option<String>, At>,
-}
-
-impl LogFollower {
-    /// Of this instance, on the worker with this state directory.
-    #[must_use]
-    pub fn new(state: &Path, instance: InstanceId) -> Self {
-        Self {
-            state: state.to_owned(),
-            instance,
-            past: None,
-            at: BTreeMap::new(),
-        }
+/// Reads the outputs from a file; `None` if it is missing or empty.
+///
+/// # Errors
+/// Why the file is invalid, for the author of the attempt's script.
+pub(crate) fn read(path: &Path) -> Result<Option<Arc<str>>, String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err("it is a link".to_owned()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is not a regular file".to_owned());
     }
+    if metadata.nlink() > 1 {
+        return Err("it is a link".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(OUTPUTS_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
+    parse(&bytes)
+}
 
-    /// Leaves out what is there already, but for so many lines of each output of the last
-    /// attempt.
-    ///
-    /// # Errors
-    /// If that cannot be looked at.
-    pub fn skip(&mut self, lines: usize) -> io::Result<()> {
-        let mut leases = self.leases()?;
-        let Some(last) = leases.pop_last() else {
-            return Ok(());
+/// Parses the content of the file.
+fn parse(bytes: &[u8]) -> Result<Option<Arc<str>>, String> {
+    if bytes.len() > OUTPUTS_BYTES_MAX {
+        return Err(format!("it is longer than {OUTPUTS_BYTES_MAX} bytes"));
+    }
+    let text = str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    let text = text.trim_ascii();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let values = if text.starts_with('{') {
+        serde_json::from_str(text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            format!(
+                "it starts like a JSON object but is not valid JSON at line {line}, column {column}"
+            )
+        })?
+    } else {
+        lines(text)?
+    };
+    if values.values().any(|value| is_deeper(value, DEPTH_MAX)) {
+        return Err(format!("a value is nested deeper than {DEPTH_MAX} levels"));
+    }
+    let json = Value::Object(values).to_string();
+    if json.len() > OUTPUTS_BYTES_MAX {
+        return Err(format!(
+            "its JSON has {} bytes; {OUTPUTS_BYTES_MAX} are allowed",
+            json.len()
+        ));
+    }
+    Ok(Some(json.into()))
+}
+
+fn lines(text: &str) -> Result<Map<String, Value>, String> {
+    let mut values = Map::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let pair = line.split_once('=').filter(|(key, _)| is_key(key));
+        let Some((key, value)) = pair else {
+            return Err(format!(
+                "line {} is not KEY=VALUE, and the file is not a JSON object",
+                index + 1
+            ));
         };
-        self.past = leases.pop_last();
-        let attempt = Attempt::open(&self.state, last)?;
-        for process in attempt.processes()? {
-            let run = attempt.runs(process.as_deref())?.pop_last();
-            let mut at = At {
-                run: run.unwrap_or(0),
-                ..At::default()
-            };
-            for (stream, offset) in STREAMS.into_iter().zip(&mut at.offsets) {
-                if let Some(file) = attempt.file(process.as_deref(), at.run, stream)? {
-                    *offset = last_lines(&file, lines)?;
-                }
-            }
-            self.at.insert(process, at);
-        }
-        Ok(())
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        values.insert(key.to_owned(), value);
     }
-
-    /// Hands over what has been printed since, but not much at a time. True if there is more
-    /// already.
-    ///
-    /// # Errors
-    /// If it cannot be read, and whatever `print` says.
-    pub fn read(
-        &mut self,
-        mut print: impl FnMut(&FollowedChunk<'_>) -> io::Result<()>,
-    ) -> io::Result<bool> {
-        let leases = self.leases()?;
-        let mut left = leases.into_iter().filter(|it| Some(*it) > self.past);
-        let Some(lease) = left.next() else {
-            return Ok(false);
-        };
-        // Looked at before it is read: by now it prints nothing more.
-        let is_past = left.next().is_some();
-        let attempt = Attempt::open(&self.state, lease)?;
-        let mut more = false;
-        for process in attempt.processes()? {
-            let at = self.at.entry(process.clone()).or_default();
-            more |= attempt.read(process.as_deref(), at, &mut print)?;
-        }
-        if is_past && !more {
-            self.past = Some(lease);
-            self.at.clear();
-        }
-        Ok(more || is_past)
-    }
-
-    /// The attempts that have files here.
-    fn leases(&self) -> io::Result<BTreeSet<LeaseId>> {
-        let mut leases = BTreeSet::new();
-        for dir in [LOGS, WORK] {
-            let entries = match std::fs::read_dir(self.state.join(dir)) {
-                Ok(entries) => entries,
-                // The worker has not begun yet.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            for entry in entries {
-                let lease = entry?.file_name().to_str().and_then(lease_of);
-                leases.extend(lease.filter(|it| it.attempt.instance == self.instance));
-            }
-        }
-        Ok(leases)
-    }
+    Ok(values)
 }
 
-/// The files of one attempt.
-struct Attempt {
-    name: String,
-    /// Where the output of its first process is.
-    logs: OwnedFd,
-    /// Where the output of the processes of a task is.
-    processes: Option<OwnedFd>,
+fn is_key(key: &str) -> bool {
+    let letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
+    let further = |b: u8| letter(b) || b.is_ascii_digit() || b == b'-';
+    key.bytes().next().is_some_and(letter) && key.bytes().all(further)
 }
 
-impl Attempt {
-    fn open(state: &Path, lease: LeaseId) -> io::Result<Self> {
-        let name = dir_name(lease);
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let work = open(state.join(WORK), flags, Mode::empty())?;
-        let dir = below(&work, &name)?;
-        Ok(Self {
-            name,
-            logs: open(state.join(LOGS), flags, Mode::empty())?,
-            processes: match dir {
-                Some(dir) => below(&dir, LOGS_DIR)?,
-                None => None,
-            },
-        })
+/// JSON parsers bound the nesting, so this recursion is bounded.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    match value {
+        Value::Array(values) => values.iter().any(below),
+        Value::Object(values) => values.values().any(below),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
-
-    /// Whose output there is: the attempt's own, and that of the processes of a task.
-    fn processes(&self) -> io::Result<Vec<Option<String>>> {
-        let mut names = vec![None];
-        if let Some(dir) = &self.processes {
-            let mut found = entries(dir)?;
-            found.retain(|name| !name.starts_with('.'));
-            found.sort_unstable();
-            names.extend(found.into_iter().map(Some));
-        }
-        Ok(names)
-    }
-
-    fn runs(&self, process: Option<&str>) -> io::Result<BTreeSet<u64>> {
-        let Some(dir) = self.dir(process)? else {
-            return Ok(BTreeSet::from([0]));
-        };
-        let names = entries(&dir)?;
-        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
-    }
-
-    fn dir(&self, process: Option<&str>) -> io::Result<Option<OwnedFd>> {
-        match process.zip(self.processes.as_ref()) {
-            Some((process, dir)) => below(dir, process),
-            None => Ok(None),
-        }
-    }
-
-    fn file(&self, process: Option<&str>, run: u64, stream: LogStream) -> io::Result<Option<File>> {
-        let (short, long) = match stream {
-            LogStream::Stdout => ("out", "stdout"),
-            LogStream::Stderr => ("err", "stderr"),
-        };
-        if process.is_none() {
-            return regular(&self.logs, &format!("{}.{short}", self.name));
-        }
-        let Some(runs) = self.dir(process)? else {
-            return Ok(None);
-        };
-        match below(&runs, &run.to_string())? {
-            Some(run) => regular(&run, long),
-            None => Ok(None),
-        }
-    }
-
-    /// A piece of each output of one process. True if there is more.
-    fn read(
-        &self,
-        process: Option<&str>,
-        at: &mut At,
-        print: &mut impl FnMut(&FollowedChunk<'_>) -> io::Result<()>,
-    ) -> io::Result<bool> {
-        // Looked at before it is read, as above.
-        let later = self.runs(process)?.range(at.run + 1..).next().copied();
-        let mut more = false;
-        let mut bytes = vec![0; PIECE_BYTES];
-        for (stream, offset) in STREAMS.into_iter().zip(&mut at.offsets) {
-            let Some(file) = self.file(process, at.run, stream)? else {
-                continue;
-            };
-            // One that was rotated begins anew.
-            if file.metadata()?.len() < *offset {
-                *offset = 0;
-            }
-            let read = read_at(&file, &mut bytes, *offset)?;
-            if read > 0 {
-                let bytes = &bytes[..read];
-                print(&FollowedChunk {
-                    process,
-                    stream,
-                    bytes,
-                })?;
-            }
-            *offset += read as u64;
-            more |= read == PIECE_BYTES;
-        }
-        if let Some(run) = later.filter(|_| !more) {
-            let offsets = [0; 2];
-            *at = At { run, offsets };
-            more = true;
-        }
-        Ok(more)
-    }
-}
-
-fn entries(dir: &OwnedFd) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(dir)? {
-        let entry = entry?;
-        names.extend(entry.file_name().to_str().ok().map(str::to_owned));
-    }
-    Ok(names)
-}
-
-/// As much as there is from here on, and fits.
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
-/// Where the last lines of a file begin.
-fn last_lines(file: &File, lines: usize) -> io::Result<u64> {
-    let length = file.metadata()?.len();
-    let start = length.saturating_sub(TAIL_BYTES);
-    let mut bytes = vec![0; (length - start) as usize];
-    let read = read_at(file, &mut bytes, start)?;
-    bytes.truncate(read);
-    let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let mut breaks = body.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
-    let before = lines.checked_sub(1).and_then(|nth| breaks.nth(nth));
-    Ok(match before {
-        Some((at, _)) => start + at as u64 + 1,
-        None if lines == 0 => length,
-        None => start,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::symlink;
 
-    const INSTANCE: InstanceId = InstanceId(7);
-
-    struct Place(tempfile::TempDir);
-
-    impl Place {
-        fn new() -> Self {
-            let place = tempfile::tempdir().expect("a directory");
-            for name in [LOGS, WORK] {
-                fs::create_dir(place.path().join(name)).expect("made");
-            }
-            Self(place)
-        }
-
-        fn outputs(&self) -> LogFollower {
-            LogFollower::new(self.0.path(), INSTANCE)
-        }
-
-        /// Of the attempt itself.
-        fn write(&self, name: &str, text: &str) {
-            fs::write(self.0.path().join(LOGS).join(name), text).expect("written");
-        }
-
-        /// Of a run of a process.
-        fn process(&self, attempt: &str, run: &str, text: &str) {
-            let dir = self.0.path().join(WORK).join(attempt);
-            let dir = dir.join(LOGS_DIR).join(run);
-            fs::create_dir_all(&dir).expect("made");
-            fs::write(dir.join("stdout"), text).expect("written");
+    #[test]
+    fn objects_and_lines_become_one_text() {
+        for (written, json) in [
+            ("", None),
+            (" \n\n", None),
+            ("{}", Some("{}")),
+            (
+                "{\"b\" : [1, 2.50],\n \"a\": null}\n",
+                Some(r#"{"a":null,"b":[1,2.5]}"#),
+            ),
+            ("{\"a b\": 1, \"a b\": 2}", Some(r#"{"a b":2}"#)),
+            ("rows=12", Some(r#"{"rows":12}"#)),
+            (
+                "rows=12\r\n\nname=a b\nok=true\nfiles=[\"x\", \"y\"]\n",
+                Some(r#"{"files":["x","y"],"name":"a b","ok":true,"rows":12}"#),
+            ),
+            ("a=1\na=\n", Some(r#"{"a":""}"#)),
+            ("a=b=c", Some(r#"{"a":"b=c"}"#)),
+            ("a=007", Some(r#"{"a":"007"}"#)),
+            ("a=\"007\"", Some(r#"{"a":"007"}"#)),
+            ("a={\"b\":", Some(r#"{"a":"{\"b\":"}"#)),
+            ("_a-1=x", Some(r#"{"_a-1":"x"}"#)),
+        ] {
+            let read = parse(written.as_bytes()).unwrap_or_else(|why| panic!("{written:?}: {why}"));
+            assert_eq!(read.as_deref(), json, "{written:?}");
         }
     }
 
-    /// Everything, to its end.
-    fn all(outputs: &mut LogFollower) -> String {
-        let mut text = String::new();
-        let mut read = |text: &mut String| {
-            let read = outputs.read(|piece| {
-                let stream = match piece.stream {
-                    LogStream::Stdout => "",
-                    LogStream::Stderr => "!",
-                };
-                let process = piece.process.map(|name| format!("{name}:"));
-                *text += &process.unwrap_or_default();
-                *text += stream;
-                *text += &String::from_utf8_lossy(piece.bytes);
-                Ok(())
-            });
-            read.expect("readable")
-        };
-        while read(&mut text) {}
-        text
+    #[test]
+    fn what_is_neither_is_refused_with_its_place_and_not_quoted() {
+        for (written, why) in [
+            (&b"a=\xff"[..], "UTF-8"),
+            (b"{\"a\": 1\n \"secret\": 2}", "line 2, column 2"),
+            (b"{} {}", "not valid"),
+            (b"[1, 2]", "line 1"),
+            (b"a=1\nsecret", "line 2"),
+            (b"a b=secret", "line 1"),
+            (b"=secret", "line 1"),
+            (b"1a=secret", "line 1"),
+            ("\u{e4}=secret".as_bytes(), "line 1"),
+        ] {
+            let error = parse(written).expect_err("it is neither");
+            assert!(error.contains(why), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 
     #[test]
-    fn what_comes_is_read_once_and_attempts_follow_each_other() {
-        let place = Place::new();
-        let mut outputs = place.outputs();
-        assert_eq!(all(&mut outputs), "");
-        place.write("i7.1.e1.out", "a");
-        place.write("i8.1.e1.out", "somebody else's");
-        assert_eq!(all(&mut outputs), "a");
-        place.write("i7.1.e1.out", "ab");
-        place.write("i7.1.e1.err", "c");
-        assert_eq!(all(&mut outputs), "b!c");
-        place.write("i7.2.e1.out", "second");
-        place.write("i7.1.e1.out", "abd");
-        assert_eq!(all(&mut outputs), "dsecond");
-        place.write("i7.1.e1.out", "abde");
-        assert_eq!(all(&mut outputs), "", "it is past");
+    fn too_much_is_refused_as_written_and_as_json() {
+        let room = OUTPUTS_BYTES_MAX - r#"{"a":""}"#.len();
+        let fits = format!("a={}", "x".repeat(room));
+        let json = parse(fits.as_bytes()).expect("it fits");
+        assert_eq!(json.map(|json| json.len()), Some(OUTPUTS_BYTES_MAX));
+        let quotes = format!("a={}", "\"".repeat(room));
+        assert!(parse(quotes.as_bytes()).is_err_and(|why| why.contains("JSON")));
+        let long = " ".repeat(OUTPUTS_BYTES_MAX + 1);
+        assert!(parse(long.as_bytes()).is_err_and(|why| why.contains("longer")));
     }
 
     #[test]
-    fn the_runs_of_each_process_follow_each_other() {
-        let place = Place::new();
-        let mut outputs = place.outputs();
-        place.process("i7.1.e1", "one/0", "a");
-        place.process("i7.1.e1", "two/0", "b");
-        assert_eq!(all(&mut outputs), "one:atwo:b");
-        place.process("i7.1.e1", "one/0", "ac");
-        place.process("i7.1.e1", "one/1", "d");
-        place.process("i7.1.e1", "one/2", "e");
-        assert_eq!(all(&mut outputs), "one:cone:done:e");
+    fn what_is_nested_too_deep_is_refused_and_anything_less_can_be_read_again() {
+        let nested = |levels: usize| format!("a={}1{}", "[".repeat(levels), "]".repeat(levels));
+        let json = parse(nested(DEPTH_MAX).as_bytes()).expect("deep enough");
+        let json = json.expect("not empty");
+        serde_json::from_str::<Value>(&json).expect("it can be read again");
+        let deeper = parse(nested(DEPTH_MAX + 1).as_bytes());
+        assert!(deeper.is_err_and(|why| why.contains("deeper")));
     }
 
     #[test]
-    fn more_than_a_piece_comes_in_pieces() {
-        let place = Place::new();
-        let text = "x".repeat(3 * PIECE_BYTES + 1);
-        place.write("i7.1.e1.out", &text);
-        let mut outputs = place.outputs();
-        let mut longest = 0;
-        let more = outputs.read(|piece| {
-            longest = longest.max(piece.bytes.len());
-            Ok(())
-        });
-        assert!(more.expect("readable"));
-        assert_eq!(longest, PIECE_BYTES);
-        assert_eq!(all(&mut outputs).len(), text.len() - PIECE_BYTES);
-    }
-
-    #[test]
-    fn of_what_was_there_before_only_the_last_lines_of_the_last_attempt_are_read() {
-        let place = Place::new();
-        place.write("i7.1.e1.out", "first\n");
-        place.write("i7.2.e1.out", "1\n2\n3\n");
-        let mut outputs = place.outputs();
-        outputs.skip(2).expect("readable");
-        place.write("i7.2.e1.out", "1\n2\n3\n4");
-        assert_eq!(all(&mut outputs), "2\n3\n4");
-        let mut outputs = place.outputs();
-        outputs.skip(0).expect("readable");
-        assert_eq!(all(&mut outputs), "");
-    }
-
-    #[test]
-    fn a_link_leads_nowhere() {
-        let place = Place::new();
-        let secret = place.0.path().join("secret");
-        fs::write(&secret, "secret").expect("written");
-        let link = place.0.path().join(LOGS).join("i7.1.e1.out");
-        std::os::unix::fs::symlink(secret, link).expect("linked");
-        assert_eq!(all(&mut place.outputs()), "");
+    fn only_a_plain_file_of_one_name_is_read_and_none_is_nothing() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| place.path().join(name);
+        assert_eq!(read(&path("missing")), Ok(None));
+        fs::write(path("plain"), "a=1").expect("written");
+        assert_eq!(read(&path("plain")), Ok(Some(r#"{"a":1}"#.into())));
+        symlink(path("plain"), path("link")).expect("linked");
+        assert!(read(&path("link")).is_err());
+        fs::create_dir(path("folder")).expect("made");
+        assert!(read(&path("folder")).is_err());
+        let mode = Mode::RUSR | Mode::WUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), kind, mode, 0).expect("made");
+        assert!(
+            read(&path("pipe")).is_err(),
+            "it does not wait for a writer"
+        );
+        fs::hard_link(path("plain"), path("other")).expect("linked");
+        assert!(read(&path("plain")).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What the coordinator says.
+//! Replies of the coordinator.
 
 use baton_core::protocol::worker::io::Input;
 use baton_model::ids::LeaseId;
@@ -8,15 +8,15 @@ use baton_model::time::{Millis, Mono};
 use baton_runner::sys::clock;
 use baton_runner::wire::{Reply, Request, RunEnd, RunKey};
 
+use crate::attempts::{AttemptRecord, LOST, Phase};
 use crate::drive::{Agent, WAIT_MAX};
 use crate::launch::Launcher;
-use crate::runs::{LOST, Phase, Run};
 
-/// So often the runner of one task is started again after it has died.
-pub(crate) const RUNS_MAX: u64 = 20;
+/// How often the runner of one task is restarted after it has died.
+pub(crate) const RUNNER_RESTARTS_MAX: u64 = 20;
 
 impl Agent {
-    pub(crate) fn hear(&mut self, reply: Reply) {
+    pub(crate) fn handle_reply(&mut self, reply: Reply) {
         match reply {
             Reply::Accepted { run } => self.accepted(run),
             Reply::Started { run, at, identity } => self.started(run, at, identity),
@@ -24,135 +24,143 @@ impl Agent {
             Reply::Unknown { run } => self.unknown(run),
             Reply::Refused { run } => self.refused(run),
             Reply::GuardFired => {
-                tracing::warn!("the lease has run out; the coordinator kills everything");
+                tracing::warn!("the lease has expired; the coordinator kills everything");
                 self.inputs.push_back(Input::GuardFired);
             }
             Reply::EverythingKilled { id, left } => {
-                self.killing.answered(id, left, clock::now().mono);
+                self.kill_order.acknowledge(id, left, clock::now().mono);
             }
-            // A greeting comes first or never, and nothing is probed.
+            // A greeting only comes first, and nothing is probed.
             Reply::Hello { .. } | Reply::Probed { .. } => {}
         }
     }
 
     fn accepted(&mut self, key: RunKey) {
-        let Some(run) = self.runs.get_mut(key) else {
+        let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
-        run.phase = Phase::Waiting;
+        attempt.phase = Phase::Waiting;
         let until = clock::now().mono + WAIT_MAX;
         self.waiting.push_back((until, key));
-        self.tell(key);
+        self.report_launched(key);
     }
 
     fn started(&mut self, key: RunKey, at: Moment, identity: Identity) {
-        let Some(run) = self.runs.get_mut(key).filter(|run| !run.is_over()) else {
+        let Some(attempt) = self
+            .attempts
+            .get_mut(key)
+            .filter(|attempt| !attempt.is_over())
+        else {
             return;
         };
-        run.phase = Phase::Running;
-        run.started = Some((at, identity));
-        self.runs.index(key.process);
-        self.tell(key);
+        attempt.phase = Phase::Running;
+        attempt.started = Some((at, identity));
+        self.attempts.update_index(key.process);
+        self.report_launched(key);
     }
 
-    /// The machine learns once that an attempt is on record.
-    fn tell(&mut self, key: RunKey) {
-        if let Some(run) = self.runs.get_mut(key)
-            && !std::mem::replace(&mut run.told, true)
+    /// Reports once to the state machine that an attempt is on record.
+    fn report_launched(&mut self, key: RunKey) {
+        if let Some(attempt) = self.attempts.get_mut(key)
+            && !std::mem::replace(&mut attempt.reported, true)
         {
-            self.inputs.push_back(Input::Launched(run.lease));
+            self.inputs.push_back(Input::Launched(attempt.lease));
         }
     }
 
     fn ended(&mut self, ended: &RunEnd) {
         let key = ended.run;
         if let Some(check) = self.checks.remove(&key) {
-            let well = ended.outcome.is_success();
-            self.inputs.push_back(Input::CheckDone(check, well));
+            let succeeded = ended.outcome.is_success();
+            self.inputs.push_back(Input::CheckDone(check, succeeded));
             return self.requests.push(Request::Forget { run: key });
         }
         let dying = self.dying;
-        let Some(run) = self.runs.get_mut(key) else {
-            // Nobody is left to whom it means anything.
+        let Some(attempt) = self.attempts.get_mut(key) else {
+            // The attempt is no longer known.
             return self.requests.push(Request::Forget { run: key });
         };
-        if run.is_over() {
+        if attempt.is_over() {
             return;
         }
-        let report = run.report(ended, dying);
-        self.over(key, report);
+        let report = attempt.report(ended, dying);
+        self.end_run(key, report);
     }
 
-    /// A run is over: with it the attempt, unless that goes on with the next run.
-    pub(crate) fn over(&mut self, key: RunKey, report: Report) {
+    /// A run has ended: so has the attempt, unless its runner is restarted.
+    pub(crate) fn end_run(&mut self, key: RunKey, report: Report) {
         let dying = self.dying.is_some();
-        let Some(run) = self.runs.get_mut(key) else {
+        let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
-        if !dying && goes_on(run, report.outcome) && self.run_again(key) {
+        if !dying && should_restart(attempt, report.outcome) && self.restart_runner(key) {
             return;
         }
-        let Some(run) = self.runs.get_mut(key) else {
+        let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
-        let lease = run.lease;
-        let report = put_out(&self.launcher, lease, report);
-        run.phase = Phase::Over(report.clone());
-        self.runs.index(key.process);
+        let lease = attempt.lease;
+        let report = with_outputs(&self.launcher, lease, report);
+        attempt.phase = Phase::Ended(report.clone());
+        self.attempts.update_index(key.process);
         self.inputs.push_back(Input::Ended(lease, report));
     }
 
-    /// The runner of a task has died: the next one goes on where it was. False if it cannot
-    /// be started.
-    pub(crate) fn run_again(&mut self, key: RunKey) -> bool {
+    /// Restarts the dead runner of a task, which resumes from its log. False if it cannot be
+    /// started.
+    pub(crate) fn restart_runner(&mut self, key: RunKey) -> bool {
         let now = clock::now().mono;
-        let Some(run) = self.runs.get_mut(key) else {
+        let Some(attempt) = self.attempts.get_mut(key) else {
             return false;
         };
-        let mut next = run.clone();
+        let mut next = attempt.clone();
         next.key.run = RunNo(key.run.0 + 1);
-        next.began = run.began.or(run.started.map(|(at, _)| at.mono));
+        next.began = attempt.began.or(attempt.started.map(|(at, _)| at.mono));
         next.started = None;
-        next.phase = Phase::Asked;
-        next.inherited = false;
-        let inherited = run.inherited;
-        let Ok(request) = self.request(&next, now) else {
+        next.phase = Phase::Requested;
+        next.in_handover = false;
+        let in_handover = attempt.in_handover;
+        let Ok(request) = self.launch_request(&next, now) else {
             return false;
         };
         tracing::warn!("the runner of {} has died; starting it again", next.lease);
         self.requests.push(request);
         // Only now: at every moment there is a record of the attempt.
         self.requests.push(Request::Forget { run: key });
-        self.estate_changed |= inherited;
-        self.runs.remove(next.lease);
-        self.runs.insert(next);
+        self.handover_changed |= in_handover;
+        self.attempts.remove(next.lease);
+        self.attempts.insert(next);
         true
     }
 
-    /// A run that was adopted is gone, and the coordinator cannot know how.
+    /// An adopted run is gone, and the coordinator cannot know how it ended.
     fn unknown(&mut self, key: RunKey) {
-        let Some(run) = self.runs.get_mut(key).filter(|run| !run.is_over()) else {
+        let Some(attempt) = self
+            .attempts
+            .get_mut(key)
+            .filter(|attempt| !attempt.is_over())
+        else {
             return;
         };
-        let started = run.started;
-        let report = self.last_seen(started);
-        self.over(key, report);
+        let started = attempt.started;
+        let report = self.report_unwatched(started);
+        self.end_run(key, report);
     }
 
     fn refused(&mut self, key: RunKey) {
         if let Some(check) = self.checks.remove(&key) {
             return self.inputs.push_back(Input::CheckDone(check, false));
         }
-        let Some(run) = self.runs.get_mut(key) else {
+        let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
-        let (lease, withdrawn) = (run.lease, run.withdrawn);
+        let (lease, withdrawn) = (attempt.lease, attempt.withdrawn);
         if key.run > RunNo(0) {
-            // It has run before, so it cannot be said that it never did.
-            return self.over_as_lost(key);
+            // It has run before, so it must not be reported as never started.
+            return self.end_as_lost(key);
         }
-        if let Some(run) = self.runs.remove(lease) {
-            self.estate_changed |= run.inherited;
+        if let Some(attempt) = self.attempts.remove(lease) {
+            self.handover_changed |= attempt.in_handover;
         }
         self.inputs.push_back(if withdrawn {
             Input::Withdrawn(lease)
@@ -161,24 +169,24 @@ impl Agent {
         });
     }
 
-    fn over_as_lost(&mut self, key: RunKey) {
-        if let Some(run) = self.runs.get_mut(key) {
-            run.phase = Phase::Over(LOST.into());
-            let lease = run.lease;
+    fn end_as_lost(&mut self, key: RunKey) {
+        if let Some(attempt) = self.attempts.get_mut(key) {
+            attempt.phase = Phase::Ended(LOST.into());
+            let lease = attempt.lease;
             self.inputs.push_back(Input::Ended(lease, LOST.into()));
         }
     }
 
-    /// Asks for the end of one attempt, for a reason of our own.
+    /// Requests the end of one attempt, for a cause of the worker itself.
     pub(crate) fn stop(&mut self, key: RunKey, signal: i32, grace: Millis, cause: KillCause) {
-        let Some(run) = self.runs.get_mut(key) else {
+        let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
-        if run.is_over() || run.cause.is_some() {
+        if attempt.is_over() || attempt.cause.is_some() {
             return;
         }
-        run.cause = Some(cause);
-        tracing::info!("killing {}: {}", run.lease, cause.word());
+        attempt.cause = Some(cause);
+        tracing::info!("killing {}: {}", attempt.lease, cause.word());
         self.requests.push(Request::Stop {
             run: key,
             signal,
@@ -188,28 +196,28 @@ impl Agent {
     }
 
     /// Kills again what could not be killed.
-    pub(crate) fn kill_again(&mut self, now: Mono) {
-        if let Some((id, grace)) = self.killing.again(now) {
+    pub(crate) fn retry_kill(&mut self, now: Mono) {
+        if let Some((id, grace)) = self.kill_order.take_retry(now) {
             self.requests.push(Request::KillEverything { id, grace });
         }
     }
 }
 
-/// The end of an attempt, with what it has put out. A success that has put out what cannot be
-/// read is none: whoever comes after it would go by nothing.
+/// Adds the outputs to the report of an ended attempt. A success with unreadable outputs becomes a
+/// failure: downstream tasks would run without them.
 ///
-/// An agent that starts again reads it again: nothing clears the directory of an attempt away
-/// whose end the scheduler does not know.
-pub(crate) fn put_out(launcher: &Launcher, lease: LeaseId, report: Report) -> Report {
+/// A restarted agent reads them again: the directory of an attempt is not removed before the
+/// scheduler knows its end.
+pub(crate) fn with_outputs(launcher: &Launcher, lease: LeaseId, report: Report) -> Report {
     if !report.outcome.is_success() {
         return report;
     }
     match launcher.outputs(lease) {
         Ok(outputs) => Report { outputs, ..report },
         Err(why) => {
-            let reason = format!("the file of $BATON_OUTPUT cannot be read: {why}");
+            let reason = format!("the file named by $BATON_OUTPUT is invalid: {why}");
             tracing::info!("{lease}: {reason}");
-            launcher.explain(lease, &reason);
+            launcher.append_reason(lease, &reason);
             Report {
                 outcome: Outcome::BadOutput,
                 ..report
@@ -218,9 +226,9 @@ pub(crate) fn put_out(launcher: &Launcher, lease: LeaseId, report: Report) -> Re
     }
 }
 
-/// True if an attempt goes on although its run is over: the runner of its task has died of a
-/// signal that nobody of us has sent, and its log tells the next one what to do.
-pub(crate) fn goes_on(run: &Run, outcome: Outcome) -> bool {
+/// True if an attempt continues although its run has ended: the runner of its task has died by a
+/// signal that the worker did not send, and the runner's log allows the next one to resume.
+pub(crate) fn should_restart(attempt: &AttemptRecord, outcome: Outcome) -> bool {
     let died = matches!(outcome, Outcome::Signaled(_));
-    died && run.is_task() && run.cause.is_none() && run.key.run.0 < RUNS_MAX
+    died && attempt.is_task() && attempt.cause.is_none() && attempt.key.run.0 < RUNNER_RESTARTS_MAX
 }

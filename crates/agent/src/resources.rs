@@ -1,13 +1,12 @@
-//! What this machine has.
+//! The capacity of this machine.
 
 use std::fs;
 use std::path::Path;
 
 use baton_model::placement::Capacity;
 
-/// What this process may use: processors by its affinity and its control group's quota,
-/// memory by the machine's and by the group's limit, the free disk below `state`, and
-/// devices.
+/// The resources that this process may use: CPUs by its affinity and its control group's quota,
+/// memory by the machine's and the group's limit, the free disk space below `state`, and GPUs.
 #[must_use]
 pub fn discover(state: &Path) -> Capacity {
     Capacity {
@@ -48,7 +47,7 @@ fn total_memory(info: &str) -> Option<u64> {
     kib.checked_mul(1_024)
 }
 
-/// The disk that is free below a path, or below the nearest one above it that there is.
+/// The free disk space at a path, or at its nearest existing ancestor.
 fn free_disk(path: &Path) -> u64 {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let found = path
@@ -73,7 +72,7 @@ fn is_gpu(name: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A file of our own control group, where there is one of version 2.
+/// A file of this process's control group, if it is a version 2 group.
 fn cgroup_file(name: &str) -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;

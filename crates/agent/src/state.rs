@@ -1,15 +1,16 @@
-//! The state directory: who this worker is, and how many lives it has had.
+//! The state directory: the worker's identity and its incarnation counter.
 //!
 //! | name | holds |
 //! |---|---|
-//! | `agent.lock` | held by the one agent; its number |
-//! | `lineage` | a random number, drawn when the directory was made |
-//! | `lives` | the life that is or was lived last, its boot, the highest epoch obeyed |
-//! | `inherited` | what a coordinator before the present one had on record |
-//! | `checkpoint/` | the coordinator's own |
+//! | `agent.lock` | held by the one agent; its process id |
+//! | `lineage` | a random number, generated with the directory |
+//! | `lives` | the counter of the last incarnation, its boot, the highest epoch obeyed |
+//! | `inherited` | handover: the attempts that an earlier coordinator had on record |
+//! | `checkpoint/` | the coordinator's own log |
 //! | `work/`, `logs/` | directories and output of attempts |
 //!
-//! A file is replaced whole: written beside, synced, renamed, and the directory synced.
+//! A file is replaced atomically: written to a temporary file, synced, renamed, and the directory
+//! synced.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -21,74 +22,74 @@ use baton_runner::wire::Guard;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::attempts::AttemptSnapshot;
 use crate::error::Error;
-use crate::runs::Inherited;
 
-const LOCK: &str = "agent.lock";
-const LINEAGE: &str = "lineage";
-const LIVES: &str = "lives";
-const INHERITED: &str = "inherited";
+const LOCK_FILE: &str = "agent.lock";
+const LINEAGE_FILE: &str = "lineage";
+const WORKER_STATE_FILE: &str = "lives";
+const HANDOVER_FILE: &str = "inherited";
 
-/// Directories of attempts, as the coordinator knows them.
+/// Directories of attempts, relative to the coordinator's sandbox.
 pub(crate) const WORK: &str = "work";
 /// Output of attempts, likewise.
 pub(crate) const LOGS: &str = "logs";
 
-/// What is known of the lives lived here.
+/// The durable state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Lives {
-    /// The last that was begun; 0 if none was.
+pub(crate) struct WorkerState {
+    /// The counter of the last incarnation; 0 if there was none.
     pub(crate) life: Life,
     pub(crate) boot: BootId,
-    /// The highest epoch that was ever obeyed.
+    /// The highest epoch ever obeyed.
     pub(crate) epoch: Epoch,
-    /// The life has given up: whatever else there is, it only ends.
+    /// The incarnation was given up: it can only end.
     pub(crate) dying: bool,
 }
 
-/// What a coordinator before the present one had on record.
+/// The record of a coordinator that is gone, for its successor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Estate {
+pub(crate) struct Handover {
     /// Its order of the dead-man timer.
     pub(crate) guard: Option<Guard>,
-    /// The attempts.
-    pub(crate) runs: Vec<Inherited>,
+    #[serde(rename = "runs")]
+    pub(crate) attempts: Vec<AttemptSnapshot>,
 }
 
-/// The state directory, in the hands of its one agent.
+/// The state directory, locked by its one agent.
 #[derive(Debug)]
 pub(crate) struct StateDir {
     path: PathBuf,
     pub(crate) lineage: Lineage,
-    pub(crate) lives: Lives,
+    pub(crate) worker_state: WorkerState,
     _lock: File,
 }
 
 impl StateDir {
-    /// Opens the directory, and makes it if need be.
+    /// Opens the directory, and creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let path = std::path::absolute(path).map_err(Error::io("name the state directory"))?;
+        let path = std::path::absolute(path).map_err(Error::io("resolve the state directory"))?;
         if path.to_str().is_none() {
-            let text = "the path of the state directory is not UTF-8; name another with --state";
+            let text = "the path of the state directory is not UTF-8; choose another with --state";
             return Err(Error::Invalid(text.to_owned()));
         }
         let make = |dir: PathBuf| {
-            fs::create_dir_all(&dir).map_err(Error::io(format!("make {}", dir.display())))
+            fs::create_dir_all(&dir).map_err(Error::io(format!("create {}", dir.display())))
         };
         make(path.clone())?;
         let lock = lock(&path)?;
         for name in [WORK, LOGS, "checkpoint"] {
             make(path.join(name))?;
         }
-        let lineage = match load::<Lineage>(&path, LINEAGE)? {
+        let lineage = match load::<Lineage>(&path, LINEAGE_FILE)? {
             Some(lineage) => lineage,
             None => {
                 let lineage = Lineage(random::number());
-                save(&path, LINEAGE, &lineage)?;
+                save(&path, LINEAGE_FILE, &lineage)?;
                 lineage
             }
         };
-        let lives = load(&path, LIVES)?.unwrap_or(Lives {
+        let worker_state = load(&path, WORKER_STATE_FILE)?.unwrap_or(WorkerState {
             life: Life(0),
             boot: BootId(0),
             epoch: Epoch(0),
@@ -97,7 +98,7 @@ impl StateDir {
         Ok(Self {
             path,
             lineage,
-            lives,
+            worker_state,
             _lock: lock,
         })
     }
@@ -110,37 +111,37 @@ impl StateDir {
         self.path.join("checkpoint")
     }
 
-    /// The word that every process of this worker carries, in whichever life.
+    /// The mark that every process of this worker carries, in every incarnation.
     pub(crate) fn mark(&self) -> String {
         format!("w{:016x}", self.lineage.0)
     }
 
-    /// Keeps what has changed about the lives; durable when this returns.
-    pub(crate) fn set_lives(&mut self, lives: Lives) -> Result<(), Error> {
-        save(&self.path, LIVES, &lives)?;
-        self.lives = lives;
+    /// Replaces the worker's state; durable when this returns.
+    pub(crate) fn set_worker_state(&mut self, worker_state: WorkerState) -> Result<(), Error> {
+        save(&self.path, WORKER_STATE_FILE, &worker_state)?;
+        self.worker_state = worker_state;
         Ok(())
     }
 
-    /// What was inherited. One that cannot be read is as if nobody had seen what it says.
-    pub(crate) fn estate(&self) -> Estate {
-        match load(&self.path, INHERITED) {
-            Ok(estate) => estate.unwrap_or_default(),
+    /// Reads the handover. If it cannot be read, its attempts are treated as unobserved.
+    pub(crate) fn handover(&self) -> Handover {
+        match load(&self.path, HANDOVER_FILE) {
+            Ok(handover) => handover.unwrap_or_default(),
             Err(error) => {
-                tracing::error!("{error}; what it says is lost");
-                Estate::default()
+                tracing::error!("{error}; its attempts are treated as lost");
+                Handover::default()
             }
         }
     }
 
-    /// Keeps what the next coordinator does not know.
-    pub(crate) fn set_estate(&self, estate: &Estate) -> Result<(), Error> {
-        if !estate.runs.is_empty() || estate.guard.is_some() {
-            return save(&self.path, INHERITED, estate);
+    /// Saves what the next coordinator does not know.
+    pub(crate) fn set_handover(&self, handover: &Handover) -> Result<(), Error> {
+        if !handover.attempts.is_empty() || handover.guard.is_some() {
+            return save(&self.path, HANDOVER_FILE, handover);
         }
-        match fs::remove_file(self.path.join(INHERITED)) {
+        match fs::remove_file(self.path.join(HANDOVER_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("clear what was inherited")(error))
+                Err(Error::io("remove the handover file")(error))
             }
             _ => Ok(()),
         }
@@ -148,7 +149,7 @@ impl StateDir {
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
-    let name = path.join(LOCK);
+    let name = path.join(LOCK_FILE);
     let failed = || Error::io(format!("lock {}", name.display()));
     let mut file = OpenOptions::new()
         .create(true)
@@ -161,7 +162,7 @@ fn lock(path: &Path) -> Result<File, Error> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
-            // Who it is, is only a help.
+            // The process id is only a hint.
             let _ = file.read_to_string(&mut text);
             return Err(Error::Locked {
                 path: path.to_owned(),
@@ -190,18 +191,18 @@ fn load<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, Error>
 
 fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
     let path = dir.join(name);
-    let beside = dir.join(format!("{name}.new"));
+    let temporary = dir.join(format!("{name}.new"));
     let write = || {
-        let mut file = File::create(&beside)?;
+        let mut file = File::create(&temporary)?;
         serde_json::to_writer(&mut file, value)?;
         file.sync_all()?;
-        fs::rename(&beside, &path)?;
+        fs::rename(&temporary, &path)?;
         File::open(dir)?.sync_all()
     };
     write().map_err(Error::io(format!("write {}", path.display())))
 }
 
-/// This machine: by its id, or where it has none, by its name.
+/// An id of this machine: from its machine id, or from its host name if it has none.
 pub(crate) fn host_id() -> HostId {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let id = id.trim();
@@ -210,7 +211,7 @@ pub(crate) fn host_id() -> HostId {
     } else {
         id.to_owned()
     };
-    // FNV-1a: the number must stay the same from version to version.
+    // FNV-1a: the id must be the same in every version.
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -223,27 +224,30 @@ mod tests {
 
     #[test]
     fn a_directory_keeps_its_lineage_and_its_lives() {
-        let place = tempfile::tempdir().expect("a directory");
-        let mut first = StateDir::open(place.path()).expect("opens");
-        let lives = Lives {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut first = StateDir::open(dir.path()).expect("opens");
+        let worker_state = WorkerState {
             life: Life(3),
             boot: BootId(7),
             epoch: Epoch(9),
             dying: true,
         };
-        assert_eq!(first.lives.life, Life(0));
-        first.set_lives(lives).expect("writable");
+        assert_eq!(first.worker_state.life, Life(0));
+        first.set_worker_state(worker_state).expect("writable");
         let lineage = first.lineage;
         drop(first);
-        let second = StateDir::open(place.path()).expect("opens");
-        assert_eq!((second.lineage, second.lives), (lineage, lives));
+        let second = StateDir::open(dir.path()).expect("opens");
+        assert_eq!(
+            (second.lineage, second.worker_state),
+            (lineage, worker_state)
+        );
     }
 
     #[test]
     fn a_second_agent_is_told_who_has_the_directory() {
-        let place = tempfile::tempdir().expect("a directory");
-        let _first = StateDir::open(place.path()).expect("opens");
-        let error = StateDir::open(place.path()).expect_err("locked");
+        let dir = tempfile::tempdir().expect("a directory");
+        let _first = StateDir::open(dir.path()).expect("opens");
+        let error = StateDir::open(dir.path()).expect_err("locked");
         let me = std::process::id();
         assert!(error.to_string().contains(&format!("pid {me}")), "{error}");
     }
@@ -251,9 +255,9 @@ mod tests {
     #[test]
     fn two_directories_are_two_lineages() {
         let (one, other) = (tempfile::tempdir(), tempfile::tempdir());
-        let lineage = |place: io::Result<tempfile::TempDir>| {
-            let place = place.expect("a directory");
-            StateDir::open(place.path()).expect("opens").lineage
+        let lineage = |dir: io::Result<tempfile::TempDir>| {
+            let dir = dir.expect("a directory");
+            StateDir::open(dir.path()).expect("opens").lineage
         };
         assert_ne!(lineage(one), lineage(other));
     }

@@ -1,8 +1,8 @@
-//! Old files: logs and directories of attempts that are over and known to the scheduler.
+//! Removing old files: logs and directories of ended attempts that the scheduler has acknowledged.
 //!
-//! They are kept for a while, for whoever wants to read them, and no more than so many. On a disk
-//! that is nearly full the oldest go first, until there is room again. They are looked for a little at a time and only
-//! when there is nothing else to do, and removed by another thread: a worker with a million old files, be it in one
+//! They are kept for a configured time, up to a maximum number. On a nearly full disk the oldest
+//! are removed first, until there is room again. The scan proceeds in small steps, only while the
+//! loop is idle, and another thread removes: a worker with a million old files, even in one
 //! directory, must not miss a heartbeat.
 
 use std::collections::BTreeMap;
@@ -17,27 +17,27 @@ use baton_model::time::{Millis, Mono};
 
 use crate::state::{LOGS, WORK};
 
-/// So many attempts are kept at most.
+/// Attempts whose files are kept at most.
 const ATTEMPTS_MAX: usize = 100_000;
-/// So many entries are looked at, or removed, in one turn of the loop.
+/// Directory entries scanned, or attempts removed, in one step.
 const ENTRIES_PER_TURN: usize = 50;
-/// Between two turns with work to do.
+/// Interval between two steps of a pass.
 const STEP: Millis = Millis(20);
-/// Between two passes.
+/// Interval between two passes.
 const PASS_EVERY: Millis = Millis::from_secs(60);
-/// A disk is nearly full when less than both of these is free: of a small disk a part, and of a
-/// large one, where a hundredth would be room for years of logs, a fixed amount.
+/// A disk is nearly full when less than both of these is free: a percentage of a small disk, and a
+/// fixed amount of a large one, where one percent would be room for years of logs.
 const FREE_PERCENT_MIN: u64 = 5;
 const FREE_BYTES_MIN: u64 = 1 << 30;
 
 #[derive(Debug)]
 enum Stage {
-    Resting,
-    /// Looking at what there is.
-    Looking(Vec<PathBuf>, Option<ReadDir>),
+    Idle,
+    /// Scanning the directories.
+    Scanning(Vec<PathBuf>, Option<ReadDir>),
     /// Removing, the oldest first.
     Removing(std::vec::IntoIter<(SystemTime, LeaseId)>, usize),
-    /// The other thread has these; then on with the rest.
+    /// A thread removes a batch; then the rest follows.
     Waiting(
         JoinHandle<()>,
         std::vec::IntoIter<(SystemTime, LeaseId)>,
@@ -45,7 +45,7 @@ enum Stage {
     ),
 }
 
-/// Clears old files away.
+/// Removes old files.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     state: PathBuf,
@@ -54,9 +54,9 @@ pub(crate) struct Sweep {
     stage: Stage,
     /// The latest change of each attempt's files.
     found: BTreeMap<LeaseId, SystemTime>,
-    /// Is the disk of the state directory nearly full?
+    /// True if the disk of the state directory is nearly full; replaceable in tests.
     is_disk_full: fn(&Path) -> bool,
-    /// Removes the files of one attempt.
+    /// Removes the files of one attempt; replaceable in tests.
     clear: fn(&Path, LeaseId),
 }
 
@@ -66,7 +66,7 @@ impl Sweep {
             state: state.to_owned(),
             keep,
             due: now + PASS_EVERY,
-            stage: Stage::Resting,
+            stage: Stage::Idle,
             found: BTreeMap::new(),
             is_disk_full,
             clear,
@@ -77,36 +77,36 @@ impl Sweep {
         self.due
     }
 
-    /// A small step, if nothing else is to be done.
+    /// One small step, if the loop is idle.
     pub(crate) fn turn(&mut self, now: Mono, idle: bool, is_held: impl Fn(LeaseId) -> bool) {
         self.due = now + STEP;
         if !idle {
             return;
         }
-        let stage = std::mem::replace(&mut self.stage, Stage::Resting);
+        let stage = std::mem::replace(&mut self.stage, Stage::Idle);
         self.stage = match stage {
-            Stage::Resting => {
+            Stage::Idle => {
                 self.found.clear();
-                Stage::Looking([LOGS, WORK].map(|name| self.state.join(name)).into(), None)
+                Stage::Scanning([LOGS, WORK].map(|name| self.state.join(name)).into(), None)
             }
-            Stage::Looking(dirs, reading) => self.look(dirs, reading),
+            Stage::Scanning(dirs, reading) => self.scan(dirs, reading),
             Stage::Removing(old, left) => self.remove(old, left, is_held),
             Stage::Waiting(busy, old, left) if busy.is_finished() => Stage::Removing(old, left),
             waiting @ Stage::Waiting(..) => waiting,
         };
-        if matches!(self.stage, Stage::Resting) {
+        if matches!(self.stage, Stage::Idle) {
             self.due = now + PASS_EVERY;
         }
     }
 
-    fn look(&mut self, mut dirs: Vec<PathBuf>, reading: Option<ReadDir>) -> Stage {
+    fn scan(&mut self, mut dirs: Vec<PathBuf>, reading: Option<ReadDir>) -> Stage {
         let mut reading = match reading {
             Some(reading) => reading,
             None => match dirs.pop() {
-                // One that cannot be read is looked at again with the next pass.
+                // A directory that cannot be read is tried again with the next pass.
                 Some(dir) => match fs::read_dir(dir) {
                     Ok(reading) => reading,
-                    Err(_) => return Stage::Looking(dirs, None),
+                    Err(_) => return Stage::Scanning(dirs, None),
                 },
                 None => {
                     let found = std::mem::take(&mut self.found).into_iter();
@@ -119,7 +119,7 @@ impl Sweep {
         };
         for _ in 0..ENTRIES_PER_TURN {
             let Some(entry) = reading.next() else {
-                return Stage::Looking(dirs, None);
+                return Stage::Scanning(dirs, None);
             };
             let Ok(entry) = entry else { continue };
             let lease = entry.file_name().to_str().and_then(lease_of);
@@ -129,7 +129,7 @@ impl Sweep {
                 *latest = at.max(*latest);
             }
         }
-        Stage::Looking(dirs, Some(reading))
+        Stage::Scanning(dirs, Some(reading))
     }
 
     fn remove(
@@ -148,7 +148,7 @@ impl Sweep {
             let age = now.duration_since(at).unwrap_or_default();
             let aged = age.as_millis() > u128::from(self.keep.0);
             if !aged && !full && left <= ATTEMPTS_MAX {
-                // All after it are younger.
+                // All later ones are younger.
                 old = Vec::new().into_iter();
                 break;
             }
@@ -159,7 +159,7 @@ impl Sweep {
         }
         if batch.is_empty() {
             return match old.len() {
-                0 => Stage::Resting,
+                0 => Stage::Idle,
                 _ => Stage::Removing(old, left),
             };
         }
@@ -170,8 +170,8 @@ impl Sweep {
         match begun {
             Ok(busy) => Stage::Waiting(busy, old, left),
             Err(error) => {
-                tracing::warn!("old files stay for now: cannot start a thread: {error}");
-                Stage::Resting
+                tracing::warn!("cannot start a thread to remove old files: {error}");
+                Stage::Idle
             }
         }
     }
@@ -183,7 +183,7 @@ fn clear(state: &Path, lease: LeaseId) {
     let results = [
         fs::remove_file(logs.join(format!("{name}.out"))),
         fs::remove_file(logs.join(format!("{name}.err"))),
-        // No link in it is followed.
+        // Does not follow links.
         fs::remove_dir_all(state.join(WORK).join(&name)),
     ];
     for error in results.into_iter().filter_map(Result::err) {
@@ -200,7 +200,7 @@ fn is_disk_full(state: &Path) -> bool {
     })
 }
 
-/// The attempt that a file or directory is called by.
+/// The attempt whose file or directory has this name.
 pub(crate) fn lease_of(name: &str) -> Option<LeaseId> {
     let name = name
         .strip_suffix(".out")
@@ -273,7 +273,7 @@ mod tests {
         sweep.is_disk_full = is_disk_full;
         let is_held = |held| held == lease(2) || held == lease(4);
         sweep.turn(Mono(0), true, is_held);
-        while !matches!(sweep.stage, Stage::Resting) {
+        while !matches!(sweep.stage, Stage::Idle) {
             sweep.turn(Mono(0), true, is_held);
             thread::yield_now();
         }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_that_takes_long_holds_nobody_up() {
+    fn a_slow_removal_does_not_block() {
         static GATE: Mutex<()> = Mutex::new(());
         static REMOVED: AtomicUsize = AtomicUsize::new(0);
         let place = tempfile::tempdir().expect("a directory");
@@ -311,14 +311,14 @@ mod tests {
         };
         let old = (1..=3).map(|instance| (SystemTime::UNIX_EPOCH, lease(instance)));
         sweep.stage = Stage::Removing(old.collect::<Vec<_>>().into_iter(), 3);
-        let shut = GATE.lock().expect("nobody has panicked");
+        let shut = GATE.lock().expect("no thread has panicked");
         for turn in 0..10 {
             sweep.turn(Mono(turn), true, |_| false);
             assert_eq!(sweep.next_due(), Mono(turn) + STEP, "it comes back to it");
         }
         assert_eq!(REMOVED.load(Ordering::SeqCst), 0);
         drop(shut);
-        while !matches!(sweep.stage, Stage::Resting) {
+        while !matches!(sweep.stage, Stage::Idle) {
             sweep.turn(Mono(0), true, |_| false);
             thread::yield_now();
         }

@@ -1,8 +1,8 @@
-//! What is kept with each attempt on the coordinator's record: whose it is, and all that an
-//! agent needs to go on with it which knows nothing else.
+//! Tags: what the coordinator stores with each attempt, so that an agent that knows nothing else
+//! can resume it.
 //!
-//! `INSTANCE NUMBER EPOCH TIMEOUT CLAIMED MEMORY BEGAN SPEC`, with `-` for what there is not. The
-//! spec is JSON and is made once for many attempts that share it.
+//! `INSTANCE NUMBER EPOCH TIMEOUT CLAIMED MEMORY BEGAN SPEC`, with `-` for a missing value. The
+//! spec is JSON and is encoded once for many attempts that share it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,18 +15,17 @@ use baton_model::time::{Millis, Mono};
 pub(crate) struct Tag {
     pub(crate) lease: LeaseId,
     pub(crate) spec: Arc<InstanceSpec>,
-    /// How long it may run.
     pub(crate) timeout: Option<Millis>,
     /// Bytes of memory that it was placed with.
     pub(crate) memory_min: u64,
     /// Bytes of memory that it may use; 0 for no limit.
     pub(crate) memory_max: u64,
-    /// When it first began, where this is not its first run.
+    /// The start of its first run, if this is a later one.
     pub(crate) began: Option<Mono>,
 }
 
-/// Writes and reads tags. Attempts of one array follow each other, so the spec before is
-/// all that is remembered.
+/// Encodes and decodes tags. Attempts of one array follow each other, so only the last spec is
+/// cached.
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
     last: Option<(Arc<InstanceSpec>, String)>,
@@ -61,7 +60,7 @@ impl Tags {
         Ok(text)
     }
 
-    /// `None` for what is no tag of ours.
+    /// `None` if the text is not a tag.
     pub(crate) fn read(&mut self, text: &str) -> Option<Tag> {
         let mut words = text.splitn(8, ' ');
         let mut word = || words.next();

@@ -1,14 +1,13 @@
-//! A coordinator found or begun, and everything taken over.
+//! Finding or starting a coordinator, and taking over its attempts.
 //!
-//! What is known about an attempt comes from five places, and a fact from an earlier one makes
-//! the later ones unnecessary: a coordinator that lives; the log of one that is dead; the file
-//! of what was inherited before; our own children, which a dead coordinator's children become;
-//! and the kernel, which knows whether a process with that number and that start time is there.
-//! What none of them can tell is lost: whatever may be left of it is killed, and its end says
-//! nothing about the work.
+//! The state of an attempt comes from five sources, in order of precedence: a live coordinator; the
+//! log of a dead one; the handover file; exit statuses of this process's children, which the
+//! children of a dead coordinator become; and the kernel, which knows whether a process with that
+//! pid and start time exists. An attempt that none of them knows is lost: its remaining processes
+//! are killed, and its outcome is unknown.
 //!
-//! The log of a coordinator goes with its successor's first record. So what it said is
-//! written down before.
+//! The log of a coordinator is replaced by its successor's first record. So its content is saved to
+//! the handover file before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -24,81 +23,89 @@ use baton_runner::sys::identity::ExitStatus;
 use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Attempt, KnownRun, Request, RunKey};
 
+use crate::attempts::{AttemptRecord, AttemptSnapshot, LOST, Phase};
 use crate::drive::{Agent, WAIT_MAX};
 use crate::error::Error;
 use crate::launch::TIMEOUT_GRACE;
-use crate::replies::{goes_on, put_out};
-use crate::runs::{Inherited, LOST, Phase, Run};
-use crate::state::Estate;
+use crate::replies::{should_restart, with_outputs};
+use crate::state::Handover;
 
-/// So many coordinators in a row may die while we meet them. One that is killed then is no
-/// reason to stop; one that never lives has a reason of its own.
+/// How many coordinators in a row may die during the takeover. A single one that is killed is no
+/// reason to stop; one that never starts has a permanent cause.
 const DEATHS_MAX: u32 = 10;
 
 impl Agent {
-    /// Begins a life, or goes on with one.
-    pub(crate) fn enter(&mut self) -> Result<(), Error> {
-        let lives = self.dir.lives;
-        let estate = self.dir.estate();
-        let same_boot = lives.life.0 > 0 && lives.boot == self.boot;
-        self.dying = lives.dying.then_some(KillCause::Suicide);
+    /// Starts or resumes an incarnation.
+    pub(crate) fn start_or_resume(&mut self) -> Result<(), Error> {
+        let worker_state = self.dir.worker_state;
+        let handover = self.dir.handover();
+        let same_boot = worker_state.life.0 > 0 && worker_state.boot == self.boot;
+        self.dying = worker_state.dying.then_some(KillCause::Suicide);
         let found = self.start.discover();
         match found.map_err(Error::io("reach the coordinator"))? {
             Discovery::Running(link, greeting) => {
                 self.link = Some(link);
                 let owned = greeting.runs.iter().map(|known| known.run).collect();
-                let known = self.merge(estate.runs, greeting.runs);
+                let known = self.merge(handover.attempts, greeting.runs);
                 if !same_boot {
-                    self.kill_what_is_left()?;
-                    return self.next_life(ended(known));
+                    self.kill_leftovers()?;
+                    return self.start_incarnation(ended(known));
                 }
-                self.guard = greeting.guard.or(estate.guard);
+                self.guard = greeting.guard.or(handover.guard);
                 self.take_over(known, &owned, &HashMap::new());
-                self.go_on(greeting.fired || lives.dying);
+                self.resume(greeting.fired || worker_state.dying);
             }
             Discovery::Absent(permit) => {
                 let evidence = self.evidence(&permit);
                 let readable = evidence.is_some();
                 let evidence = evidence.unwrap_or_default();
-                let known = self.merge(estate.runs, evidence.runs);
-                let guard = evidence.guard.or(estate.guard);
+                let known = self.merge(handover.attempts, evidence.runs);
+                let guard = evidence.guard.or(handover.guard);
                 let now = clock::now().mono;
                 let leased = guard.is_some_and(|guard| now < guard.deadline);
-                let same_life = same_boot && readable && leased && !lives.dying;
-                self.succeed(permit, &known, guard, lives.life.0 > 0 || readable)?;
+                let same_life = same_boot && readable && leased && !worker_state.dying;
+                self.start_successor(permit, &known, guard, worker_state.life.0 > 0 || readable)?;
                 if !same_life {
-                    if lives.life.0 > 0 || readable {
-                        self.kill_what_is_left()?;
+                    if worker_state.life.0 > 0 || readable {
+                        self.kill_leftovers()?;
                     }
-                    return self.next_life(ended(known));
+                    return self.start_incarnation(ended(known));
                 }
                 self.guard = guard;
                 self.take_over(known, &BTreeSet::new(), &HashMap::new());
-                self.go_on(false);
+                self.resume(false);
             }
         }
         Ok(())
     }
 
-    /// The coordinator has died, and we have not: another takes its place, in the same life.
-    pub(crate) fn replace(&mut self) -> Result<(), Error> {
-        // What the first of them has seen is nowhere else once the second has begun its log.
-        let mut gathered = None;
+    /// The coordinator has died while the agent runs: starts another, in the same incarnation.
+    pub(crate) fn replace_coordinator(&mut self) -> Result<(), Error> {
+        // The record of the first one exists nowhere else once the second has started its log.
+        let mut collected = None;
         for _ in 0..DEATHS_MAX {
             self.link = None;
             self.requests.clear();
-            match self.replace_once(&mut gathered) {
+            match self.try_replace_coordinator(&mut collected) {
                 Err(Error::Io { error, .. }) if is_gone(&error) => {}
                 other => return other,
             }
         }
-        self.replace_once(&mut gathered)
+        self.try_replace_coordinator(&mut collected)
     }
 
-    fn replace_once(&mut self, gathered: &mut Option<Vec<Inherited>>) -> Result<(), Error> {
+    fn try_replace_coordinator(
+        &mut self,
+        collected: &mut Option<Vec<AttemptSnapshot>>,
+    ) -> Result<(), Error> {
         self.exits.take(self.boot);
-        let ours = gathered.take();
-        let ours = ours.unwrap_or_else(|| self.runs.iter().map(Run::to_inherited).collect());
+        let ours = collected.take();
+        let ours = ours.unwrap_or_else(|| {
+            self.attempts
+                .iter()
+                .map(AttemptRecord::to_snapshot)
+                .collect()
+        });
         let found = self.start.discover();
         let (known, owned) = match found.map_err(Error::io("reach the coordinator"))? {
             Discovery::Running(link, greeting) => {
@@ -112,13 +119,14 @@ impl Agent {
             Discovery::Absent(permit) => {
                 let evidence = self.evidence(&permit).unwrap_or_default();
                 let known = self.merge(ours, evidence.runs);
-                *gathered = Some(known.clone());
-                self.succeed(permit, &known, self.guard, true)?;
+                *collected = Some(known.clone());
+                self.start_successor(permit, &known, self.guard, true)?;
                 (known, BTreeSet::new())
             }
         };
-        let before = self.runs.drain().into_iter();
-        let before: HashMap<LeaseId, Run> = before.map(|run| (run.lease, run)).collect();
+        let before = self.attempts.drain().into_iter();
+        let before: HashMap<LeaseId, AttemptRecord> =
+            before.map(|attempt| (attempt.lease, attempt)).collect();
         self.take_over(known, &owned, &before);
         let checks = std::mem::take(&mut self.checks);
         for check in checks.into_values() {
@@ -126,46 +134,50 @@ impl Agent {
         }
         if self.dying.is_some() {
             let grace = Millis(0);
-            let id = self.killing.begin(grace);
+            let id = self.kill_order.issue(grace);
             self.requests.push(Request::KillEverything { id, grace });
         }
         Ok(())
     }
 
-    /// What a dead coordinator has seen; `None` if there was none, or its log cannot be read.
+    /// The record of a dead coordinator; `None` if there was none, or its log cannot be read.
     fn evidence(&self, permit: &StartPermit) -> Option<Evidence> {
         match permit.evidence(&self.start, &self.exits) {
             Ok(records) => records.map(Evidence::from_iter),
             Err(error) => {
-                tracing::error!("what the coordinator has seen cannot be read: {error}");
+                tracing::error!("the log of the dead coordinator cannot be read: {error}");
                 None
             }
         }
     }
 
-    /// Begins a coordinator, once what the one before has seen is kept.
-    fn succeed(
+    /// Starts a coordinator, after the record of the previous one is saved.
+    fn start_successor(
         &mut self,
         permit: StartPermit,
-        known: &[Inherited],
+        known: &[AttemptSnapshot],
         guard: Option<baton_runner::wire::Guard>,
         successor: bool,
     ) -> Result<(), Error> {
-        let runs = known.to_vec();
-        self.dir.set_estate(&Estate { guard, runs })?;
+        let attempts = known.to_vec();
+        self.dir.set_handover(&Handover { guard, attempts })?;
         let begun = permit.start(&self.start, &mut self.spawner, successor);
         let (link, _) = begun.map_err(Error::io("start the coordinator"))?;
         self.link = Some(link);
         Ok(())
     }
 
-    /// Puts together what was known before and what is told now. Of several runs of one
+    /// Merges what was known before with what the coordinator reports. Of several runs of one
     /// attempt the last counts.
-    fn merge(&mut self, before: Vec<Inherited>, told: Vec<KnownRun>) -> Vec<Inherited> {
+    fn merge(
+        &mut self,
+        before: Vec<AttemptSnapshot>,
+        reported: Vec<KnownRun>,
+    ) -> Vec<AttemptSnapshot> {
         let numbered = before.into_iter().map(|it| (it.run.process, it));
-        let mut merged: BTreeMap<ProcessNo, Inherited> = numbered.collect();
-        for known in told {
-            self.runs.taken(known.run);
+        let mut merged: BTreeMap<ProcessNo, AttemptSnapshot> = numbered.collect();
+        for known in reported {
+            self.attempts.reserve(known.run);
             let number = known.run.process;
             let there = merged
                 .get(&number)
@@ -173,24 +185,24 @@ impl Agent {
                 .cloned();
             let entry = match (there, self.tags.read(&known.tag)) {
                 (Some(there), _) if there.run > known.run => {
-                    self.dismiss(&known);
+                    self.discard_run(&known);
                     continue;
                 }
                 (Some(there), _) => there,
-                (None, Some(tag)) => Run::new(known.run, tag).to_inherited(),
+                (None, Some(tag)) => AttemptRecord::new(known.run, tag).to_snapshot(),
                 (None, None) => {
-                    self.dismiss(&known);
+                    self.discard_run(&known);
                     continue;
                 }
             };
             let seen = match &known.ended {
                 Some(ended) if entry.ended.is_none() => {
-                    let report = entry.clone().into_run().report(ended, self.dying);
-                    Some(put_out(&self.launcher, entry.lease, report))
+                    let report = entry.clone().into_record().report(ended, self.dying);
+                    Some(with_outputs(&self.launcher, entry.lease, report))
                 }
                 _ => None,
             };
-            let entry = Inherited {
+            let entry = AttemptSnapshot {
                 started: known.started.or(entry.started),
                 waiting: known.waiting && known.started.is_none(),
                 ended: entry.ended.or(seen),
@@ -201,8 +213,9 @@ impl Agent {
         merged.into_values().collect()
     }
 
-    /// A run that belongs to no attempt any more: a check, or one that was started again.
-    fn dismiss(&mut self, known: &KnownRun) {
+    /// Discards a run that belongs to no attempt any more: a health check, or one that was
+    /// restarted.
+    fn discard_run(&mut self, known: &KnownRun) {
         let run = known.run;
         if known.ended.is_none() {
             self.requests.push(Request::KillRun { run });
@@ -210,9 +223,9 @@ impl Agent {
         self.requests.push(Request::Forget { run });
     }
 
-    /// The first words to a coordinator.
-    pub(crate) fn introduce(&mut self) {
-        let spared = self.strangers.clone();
+    /// Queues the first requests to a coordinator.
+    pub(crate) fn attach(&mut self) {
+        let spared = self.foreign_children.clone();
         let amounts = self
             .launcher
             .amounts(self.config.slots, &self.offer.capacity);
@@ -221,67 +234,67 @@ impl Agent {
         self.requests.splice(0..0, first);
     }
 
-    /// Fills the table with what is known, and hands over to the coordinator what it does not
-    /// own. `before` is the table of a coordinator that we knew, if we did.
+    /// Fills the table with the known attempts, and hands over to the coordinator those that it
+    /// does not own. `before` is the table under the previous coordinator, if the agent had one.
     fn take_over(
         &mut self,
-        known: Vec<Inherited>,
+        known: Vec<AttemptSnapshot>,
         owned: &BTreeSet<RunKey>,
-        before: &HashMap<LeaseId, Run>,
+        before: &HashMap<LeaseId, AttemptRecord>,
     ) {
         let fresh = before.is_empty();
         self.waiting.clear();
-        let mut again = Vec::new();
-        for inherited in known {
-            let mut run = inherited.into_run();
-            let was = before.get(&run.lease);
-            run.told = was.is_none_or(|was| was.told);
-            run.cause = was.and_then(|was| was.cause);
-            let is_owned = owned.contains(&run.key);
-            run.inherited = !is_owned || was.is_some_and(|was| was.inherited);
-            if !run.is_over() && !is_owned {
-                self.hand_over(&mut run);
+        let mut restarts = Vec::new();
+        for snapshot in known {
+            let mut attempt = snapshot.into_record();
+            let was = before.get(&attempt.lease);
+            attempt.reported = was.is_none_or(|was| was.reported);
+            attempt.cause = was.and_then(|was| was.cause);
+            let is_owned = owned.contains(&attempt.key);
+            attempt.in_handover = !is_owned || was.is_some_and(|was| was.in_handover);
+            if !attempt.is_over() && !is_owned {
+                self.adopt_or_end(&mut attempt);
             }
-            let was_over = was.is_some_and(Run::is_over);
-            match &run.phase {
-                Phase::Over(report) if self.is_again(&run, report, was_over) => {
-                    again.push(run.key);
+            let was_over = was.is_some_and(AttemptRecord::is_over);
+            match &attempt.phase {
+                Phase::Ended(report) if self.restarts_runner(&attempt, report, was_over) => {
+                    restarts.push(attempt.key);
                 }
-                Phase::Over(report) if !fresh && !was_over => {
+                Phase::Ended(report) if !fresh && !was_over => {
                     let report = report.clone();
-                    self.inputs.push_back(Input::Ended(run.lease, report));
+                    self.inputs.push_back(Input::Ended(attempt.lease, report));
                 }
                 Phase::Waiting => {
                     let until = clock::now().mono + WAIT_MAX;
-                    self.waiting.push_back((until, run.key));
+                    self.waiting.push_back((until, attempt.key));
                 }
                 _ => {}
             }
-            if !run.is_over() && !std::mem::replace(&mut run.told, true) {
-                self.inputs.push_back(Input::Launched(run.lease));
+            if !attempt.is_over() && !std::mem::replace(&mut attempt.reported, true) {
+                self.inputs.push_back(Input::Launched(attempt.lease));
             }
-            self.runs.insert(run);
+            self.attempts.insert(attempt);
         }
         if owned.is_empty() {
             self.requests.push(Request::KillStrays);
         }
-        // What this coordinator has on record itself need not be inherited.
-        self.estate_changed |= !owned.is_empty();
-        self.repeat_stops();
-        self.introduce();
-        for key in again {
-            if !self.run_again(key)
-                && let Some(run) = self.runs.get_mut(key)
+        // Attempts on this coordinator's own record need not be in the handover file.
+        self.handover_changed |= !owned.is_empty();
+        self.resend_stops();
+        self.attach();
+        for key in restarts {
+            if !self.restart_runner(key)
+                && let Some(attempt) = self.attempts.get_mut(key)
             {
-                run.phase = Phase::Over(LOST.into());
+                attempt.phase = Phase::Ended(LOST.into());
             }
         }
     }
 
-    /// The coordinator that was asked to stop these may not have come to it.
-    fn repeat_stops(&mut self) {
-        let live = self.runs.iter().filter(|run| !run.is_over());
-        let asked = live.filter_map(|run| Some((run.key, run.cause?)));
+    /// The previous coordinator may not have carried out these stop requests.
+    fn resend_stops(&mut self) {
+        let live = self.attempts.iter().filter(|attempt| !attempt.is_over());
+        let asked = live.filter_map(|attempt| Some((attempt.key, attempt.cause?)));
         self.requests
             .extend(asked.map(|(run, cause)| Request::Stop {
                 run,
@@ -291,46 +304,47 @@ impl Agent {
             }));
     }
 
-    /// True if an attempt whose run is over goes on with the next one.
-    fn is_again(&self, run: &Run, report: &Report, was_over: bool) -> bool {
-        !was_over && self.dying.is_none() && goes_on(run, report.outcome)
+    /// True if the runner of an attempt whose run has ended is restarted.
+    fn restarts_runner(&self, attempt: &AttemptRecord, report: &Report, was_over: bool) -> bool {
+        !was_over && self.dying.is_none() && should_restart(attempt, report.outcome)
     }
 
-    /// A run that is there, and be it as a zombie, is watched by the coordinator from now on.
-    /// One that is gone, or of which nobody knows whether it was ever there, is over.
-    fn hand_over(&mut self, run: &mut Run) {
-        let there = run.started.filter(|(_, who)| {
+    /// Lets the coordinator adopt a run that still exists, even as a zombie. A run that is gone, or
+    /// that may never have started, has ended.
+    fn adopt_or_end(&mut self, attempt: &mut AttemptRecord) {
+        let there = attempt.started.filter(|(_, who)| {
             who.boot == self.boot
                 && identity::identify(self.boot, who.pid).is_ok_and(|it| it == Some(*who))
         });
         match there {
             Some((at, identity)) => {
-                run.phase = Phase::Running;
-                // A spec that was written down once can be written again; without a tag the
-                // file of what was inherited still tells whose it is.
-                let tag = self.tags.write(&run.tag()).unwrap_or_default();
-                let attempt = Attempt {
+                attempt.phase = Phase::Running;
+                // A spec that was encoded once can be encoded again; without a tag the handover
+                // file still identifies the attempt.
+                let tag = self.tags.write(&attempt.tag()).unwrap_or_default();
+                let adopted = Attempt {
                     tag,
-                    claim: self.launcher.claim(run),
-                    timeout: run.time_left(at.mono),
+                    claim: self.launcher.claim(attempt),
+                    timeout: attempt.time_left(at.mono),
                     timeout_grace: TIMEOUT_GRACE,
                 };
                 self.requests.push(Request::Adopt {
-                    run: run.key,
+                    run: attempt.key,
                     at,
                     identity,
-                    attempt: Some(Box::new(attempt)),
+                    attempt: Some(Box::new(adopted)),
                 });
             }
             None => {
-                let report = self.last_seen(run.started);
-                run.phase = Phase::Over(put_out(&self.launcher, run.lease, report));
+                let report = self.report_unwatched(attempt.started);
+                attempt.phase = Phase::Ended(with_outputs(&self.launcher, attempt.lease, report));
             }
         }
     }
 
-    /// Nobody watches a run any more: how it ended is known if it ended as our child.
-    pub(crate) fn last_seen(&mut self, started: Option<(Moment, Identity)>) -> Report {
+    /// The report of a run that is no longer watched: its end is known only if it ended as a child
+    /// of this process.
+    pub(crate) fn report_unwatched(&mut self, started: Option<(Moment, Identity)>) -> Report {
         self.exits.take(self.boot);
         let status = started.and_then(|(_, who)| self.exits.remove(&who));
         let Some((status, (at, _))) = status.zip(started) else {
@@ -353,27 +367,27 @@ impl Agent {
         }
     }
 
-    /// Keeps what is left of what was inherited, if something of it is settled.
-    pub(crate) fn keep_estate(&mut self) {
-        if !std::mem::take(&mut self.estate_changed) {
+    /// Saves the remaining handover, if an attempt of it was settled.
+    pub(crate) fn save_handover(&mut self) {
+        if !std::mem::take(&mut self.handover_changed) {
             return;
         }
-        let left = self.runs.iter().filter(|run| run.inherited);
-        let runs: Vec<Inherited> = left.map(Run::to_inherited).collect();
-        let guard = self.guard.filter(|_| !runs.is_empty());
-        // What is in there too long is only told twice.
-        if let Err(error) = self.dir.set_estate(&Estate { guard, runs }) {
+        let left = self.attempts.iter().filter(|attempt| attempt.in_handover);
+        let attempts: Vec<AttemptSnapshot> = left.map(AttemptRecord::to_snapshot).collect();
+        let guard = self.guard.filter(|_| !attempts.is_empty());
+        // An attempt that stays in it too long is only reported twice.
+        if let Err(error) = self.dir.set_handover(&Handover { guard, attempts }) {
             tracing::warn!("{error}");
         }
     }
 }
 
-fn ended(known: Vec<Inherited>) -> Vec<Inherited> {
+fn ended(known: Vec<AttemptSnapshot>) -> Vec<AttemptSnapshot> {
     let known = known.into_iter();
     known.filter(|it| it.ended.is_some()).collect()
 }
 
-/// True if whoever we spoke to has died.
+/// True if the peer has died.
 fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),

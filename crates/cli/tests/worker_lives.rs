@@ -27,7 +27,7 @@ fn one_life(rig: &Rig, instance: u64) {
     let holders = rig.holders(instance);
     assert_eq!(holders.len(), 1, "one attempt: {holders:?}");
     assert_eq!(holders[0].incarnation.life, Life(1));
-    assert_eq!(rig.said().matches("beginning life").count(), 1);
+    assert_eq!(rig.said().matches("starting incarnation").count(), 1);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_killed_agent_is_followed_by_one_of_the_same_life_and_the_exit_code_is_true(
     touch(&rig.work(1).join("go"));
     assert_eq!(rig.outcome(1), Outcome::Exited(7));
     one_life(&rig, 1);
-    assert!(rig.said().contains("going on as"));
+    assert!(rig.said().contains("resuming incarnation"));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn when_both_are_killed_what_runs_is_adopted_or_lost_and_nobody_is_left() {
     let before = rig.attempts();
     let _next = rig.worker();
     until("the next agent has taken over", || {
-        rig.said().contains("going on as")
+        rig.said().contains("resuming incarnation")
     });
     touch(&rig.work(1).join("go"));
     let end = rig.end(1).0;
@@ -190,7 +190,7 @@ fn work_dies_with_its_lease_and_the_next_life_begins() {
     rig.scheduler.silent(true);
     until("everything is dead", || rig.attempts().is_empty());
     until("the next life begins", || {
-        rig.said().contains("beginning life")
+        rig.said().contains("starting incarnation")
     });
     rig.scheduler.silent(false);
     until("the next life gets the work", || {

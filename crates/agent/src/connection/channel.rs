@@ -1,4 +1,4 @@
-//! The bytes of a connection, with TLS or without. Nothing here blocks.
+//! The byte channel of a connection, with or without TLS. Nothing here blocks.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub(super) enum Channel {
     Plain(TcpStream),
@@ -16,8 +16,8 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Begins TLS with whoever must show a certificate for that name. The handshake goes on with
-    /// each reading and writing.
+    /// Starts TLS with a server that must present a certificate for this name. The handshake
+    /// continues with each read and write.
     pub(super) fn tls(
         stream: TcpStream,
         config: Arc<ClientConfig>,
@@ -27,7 +27,7 @@ impl Channel {
         Ok(Self::Tls(Box::new(connection), stream))
     }
 
-    /// True if something waits to be written that was taken already.
+    /// True if accepted bytes are not yet written to the socket.
     pub(super) fn wants_write(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -35,13 +35,13 @@ impl Channel {
         }
     }
 
-    /// True if less than was asked for means that there is no more. With TLS it does not: what
-    /// was read from the socket may hold more than one piece, and nobody would wake us for it.
+    /// True if a short read means that there is no more data. With TLS it does not: the data read
+    /// from the socket may hold more than one record, and poll would not report it again.
     pub(super) const fn ends_short(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
-    /// Takes bytes to be written, and writes what the socket takes.
+    /// Accepts bytes, and writes as much as the socket accepts.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => match stream.write(bytes)? {
@@ -51,7 +51,7 @@ impl Channel {
             Self::Tls(connection, stream) => {
                 let taken = connection.writer().write(bytes)?;
                 push(connection, stream)?;
-                // Its buffer is full: it goes on when the socket takes more.
+                // The TLS buffer is full: continue when the socket accepts more.
                 match taken {
                     0 => Err(io::ErrorKind::WouldBlock.into()),
                     taken => Ok(taken),
@@ -60,7 +60,7 @@ impl Channel {
         }
     }
 
-    /// Writes what was taken already, as far as the socket takes it.
+    /// Writes accepted bytes, as far as the socket accepts them.
     pub(super) fn push(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -68,7 +68,7 @@ impl Channel {
         }
     }
 
-    /// Reads; 0 bytes are the end.
+    /// Reads; 0 bytes mean the end.
     pub(super) fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let (connection, stream) = match self {
             Self::Plain(stream) => return stream.read(bytes),
@@ -77,7 +77,8 @@ impl Channel {
         loop {
             match connection.reader().read(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It has gone without a farewell. Frames say themselves whether they are whole.
+                // The peer closed without close_notify. Frames carry their length, so a truncated
+                // one is detected.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -85,7 +86,7 @@ impl Channel {
                 return Ok(0);
             }
             let processed = connection.process_new_packets();
-            // Answers of the handshake, or why it is broken off.
+            // Handshake messages, or an alert.
             let pushed = push(connection, stream);
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             pushed?;

@@ -1,4 +1,4 @@
-//! What is dialled when, what is shown there, and what is said about it.
+//! Tests of dialling, credentials and logging.
 
 use super::*;
 use baton_core::protocol::frame::encode_refusal;
@@ -27,7 +27,7 @@ fn pauses_grow_to_a_limit_and_addresses_take_turns() {
     let error = io::Error::from(io::ErrorKind::ConnectionRefused);
     for turn in 1..20_usize {
         connection.fail(Mono(0), &error);
-        assert_eq!((connection.at, connection.round), (turn % 2, turn / 2));
+        assert_eq!((connection.current, connection.round), (turn % 2, turn / 2));
         assert!(connection.next_due() <= Mono(PAUSE_MAX.0));
         assert!(connection.next_due() >= Mono(PAUSE_MIN.0 / 2));
     }
@@ -35,56 +35,56 @@ fn pauses_grow_to_a_limit_and_addresses_take_turns() {
 }
 
 #[test]
-fn a_worker_that_is_refused_says_so_once_a_minute_and_comes_back() {
+fn a_worker_that_is_refused_logs_it_once_a_minute_and_comes_back() {
     let mut connection = Connection::new("a:1", None, None, Mono(0)).expect("an address");
     let refused = || invalid(FrameError::Refused("no token".to_owned()));
-    let mut said = Vec::new();
+    let mut logged = Vec::new();
     for seconds in (0..=120).step_by(2) {
         let now = Mono(seconds * 1_000);
         connection.fail(now, &refused());
-        said.push(connection.refusal_said == Some(now));
+        logged.push(connection.refusal_logged == Some(now));
         assert!(connection.next_due().since(now) <= PAUSE_MAX);
     }
-    assert_eq!(said.iter().filter(|said| **said).count(), 3);
-    assert!(said[0] && said[30] && said[60]);
+    assert_eq!(logged.iter().filter(|logged| **logged).count(), 3);
+    assert!(logged[0] && logged[30] && logged[60]);
     assert_eq!(connection.pause, PAUSE_MAX, "it is not hammered");
 }
 
 #[test]
-fn a_token_is_shown_first_and_a_greeting_alone_does_not_let_us_in() {
+fn a_token_is_shown_first_and_a_greeting_alone_does_not_authorize() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     let token = Secret::from_bits([7; 32]);
     let shown = Some(token.clone());
     let mut connection = Connection::new(&address, shown, None, Mono(0)).expect("an address");
     connection.pause = PAUSE_MAX;
-    turn(&mut connection, |it| matches!(it.state, State::Open(..)));
-    let (mut stream, _) = listener.accept().expect("somebody has dialled");
+    advance_until(&mut connection, |it| matches!(it.state, State::Open(..)));
+    let (mut stream, _) = listener.accept().expect("the worker has dialled");
     let mut wanted = PREAMBLE.to_vec();
     encode_token(&token, &mut wanted).expect("short");
     let mut read = vec![0; wanted.len()];
-    stream.read_exact(&mut read).expect("said");
+    stream.read_exact(&mut read).expect("logged");
     assert!(read == wanted);
     stream.write_all(&PREAMBLE).expect("open");
-    turn(&mut connection, Connection::is_up);
+    advance_until(&mut connection, Connection::is_up);
     assert_eq!(connection.pause, PAUSE_MAX);
     let mut words = Vec::new();
     encode_refusal("no", &mut words).expect("short");
     stream.write_all(&words).expect("open");
-    turn(&mut connection, |it| matches!(it.state, State::Pausing(_)));
-    assert_eq!(connection.refusal_said, Some(Mono(2)));
+    advance_until(&mut connection, |it| matches!(it.state, State::Pausing(_)));
+    assert_eq!(connection.refusal_logged, Some(Mono(2)));
     assert_eq!(connection.pause, PAUSE_MAX);
 }
 
-/// Turns it whenever something has happened, until it has come so far.
-fn turn(connection: &mut Connection, far: impl Fn(&Connection) -> bool) {
-    connection.turn(Mono(2), false);
-    while !far(connection) {
+/// Advances the connection on every event, until `done` holds.
+fn advance_until(connection: &mut Connection, done: impl Fn(&Connection) -> bool) {
+    connection.advance(Mono(2), false);
+    while !done(connection) {
         let (fd, flags) = connection
             .interest()
             .expect("there is something to wait for");
         wait(fd, flags);
-        connection.turn(Mono(2), true);
+        connection.advance(Mono(2), true);
     }
 }
 
@@ -118,7 +118,7 @@ fn with_tls_whatever_is_written_arrives_and_whatever_has_arrived_is_read() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
     let echo = thread::spawn(move || {
-        let (stream, _) = listener.accept().expect("somebody has dialled");
+        let (stream, _) = listener.accept().expect("the worker has dialled");
         let session = ServerConnection::new(server).expect("a session");
         let mut stream = StreamOwned::new(session, stream);
         let mut bytes = vec![0; MUCH];
@@ -179,24 +179,24 @@ fn the_name_of_a_scheduler_is_that_of_its_address() {
 }
 
 #[test]
-fn a_name_is_dialled_once_it_is_known_and_nobody_waits_for_that() {
+fn a_name_is_dialled_once_it_is_known_without_blocking() {
     static GATE: Mutex<()> = Mutex::new(());
     static PORT: AtomicU16 = AtomicU16::new(0);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
     PORT.store(address.port(), Ordering::SeqCst);
     let mut connection = Connection::new("name:1", None, None, Mono(0)).expect("an address");
-    connection.lookups = LookUps::asking(|_| {
+    connection.lookups = Lookups::with_resolver(|_| {
         drop(GATE.lock());
         let port = PORT.load(Ordering::SeqCst);
         Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
     });
-    let shut = GATE.lock().expect("nobody has panicked");
-    connection.turn(Mono(0), false);
+    let shut = GATE.lock().expect("no thread has panicked");
+    connection.advance(Mono(0), false);
     assert!(matches!(connection.state, State::LookingUp(..)));
-    connection.turn(Mono(1), false);
+    connection.advance(Mono(1), false);
     assert!(matches!(connection.state, State::LookingUp(..)));
     drop(shut);
-    turn(&mut connection, |it| matches!(it.state, State::Open(..)));
-    listener.accept().expect("somebody has dialled");
+    advance_until(&mut connection, |it| matches!(it.state, State::Open(..)));
+    listener.accept().expect("the worker has dialled");
 }

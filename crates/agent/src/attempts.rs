@@ -1,8 +1,7 @@
-//! The attempts on the coordinator's record, as the agent knows them.
+//! The attempts in the coordinator's record, as the agent knows them.
 //!
-//! An attempt is known to the coordinator by a number of its own, and by the number of its
-//! run: a task of processes whose runner has died is started again as the next run of the
-//! same attempt.
+//! The coordinator identifies an attempt by a number of its own and a run number: if the runner of
+//! a task has died, it is started again as the next run of the same attempt.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,50 +18,50 @@ use crate::tag::Tag;
 
 /// The exit status of a runner whose task was killed.
 const TASK_KILLED: i32 = 3;
-/// The exit status of a runner who cannot prove what became of its task.
+/// The exit status of a runner that cannot determine the outcome of its task.
 const TASK_LOST: i32 = 4;
 
-/// An end that nobody saw: nothing is left of the attempt, and it says nothing about it.
+/// An unobserved end: no process of the attempt is left, and its outcome is unknown.
 pub(crate) const LOST: Outcome = Outcome::Killed(KillCause::Suicide);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The coordinator was asked to start it.
-    Asked,
-    /// It waits there for room.
+    /// The launch was requested from the coordinator.
+    Requested,
+    /// The launch is queued at the coordinator for room.
     Waiting,
-    /// Its process is there.
+    /// Its process is running.
     Running,
-    /// It is over, and the scheduler does not know yet.
-    Over(Report),
+    /// It has ended, and the scheduler has not acknowledged it.
+    Ended(Report),
 }
 
 /// One attempt.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct AttemptRecord {
     pub(crate) key: RunKey,
     pub(crate) lease: LeaseId,
     pub(crate) spec: Arc<InstanceSpec>,
     pub(crate) timeout: Option<Millis>,
     pub(crate) memory_min: u64,
     pub(crate) memory_max: u64,
-    /// When its first run began, where it had one before this.
+    /// The start of its first run, if this is a later one.
     pub(crate) began: Option<Mono>,
     pub(crate) started: Option<(Moment, Identity)>,
     pub(crate) phase: Phase,
-    /// The machine was told that it is on record.
-    pub(crate) told: bool,
-    /// The coordinator was asked to give it back.
+    /// The state machine was told that it is on record.
+    pub(crate) reported: bool,
+    /// The coordinator was asked to return it.
     pub(crate) withdrawn: bool,
-    /// Why we have asked for its end.
+    /// Why its end was requested.
     pub(crate) cause: Option<KillCause>,
-    /// It is in the file of what was inherited.
-    pub(crate) inherited: bool,
+    /// It is in the handover file.
+    pub(crate) in_handover: bool,
 }
 
-/// An attempt as it is kept when the coordinator that had it on record is gone.
+/// An attempt in the handover file, for when the coordinator that had it on record is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Inherited {
+pub(crate) struct AttemptSnapshot {
     pub(crate) run: RunKey,
     pub(crate) lease: LeaseId,
     pub(crate) spec: Arc<InstanceSpec>,
@@ -75,8 +74,8 @@ pub(crate) struct Inherited {
     pub(crate) ended: Option<Report>,
 }
 
-impl Run {
-    /// One that is about to be asked for.
+impl AttemptRecord {
+    /// A record whose launch is about to be requested.
     pub(crate) fn new(key: RunKey, tag: Tag) -> Self {
         Self {
             key,
@@ -87,11 +86,11 @@ impl Run {
             memory_max: tag.memory_max,
             began: tag.began,
             started: None,
-            phase: Phase::Asked,
-            told: false,
+            phase: Phase::Requested,
+            reported: false,
             withdrawn: false,
             cause: None,
-            inherited: false,
+            in_handover: false,
         }
     }
 
@@ -107,21 +106,21 @@ impl Run {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Over(_))
+        matches!(self.phase, Phase::Ended(_))
     }
 
     pub(crate) fn is_task(&self) -> bool {
         matches!(self.spec.work, Work::Task(_))
     }
 
-    /// How long it may still run, if a run of it begins now.
+    /// The remaining timeout, if a run starts now.
     pub(crate) fn time_left(&self, now: Mono) -> Option<Millis> {
         let spent = self.began.map_or(Millis(0), |began| now.since(began));
         self.timeout.map(|timeout| timeout.saturating_sub(spent))
     }
 
-    pub(crate) fn to_inherited(&self) -> Inherited {
-        Inherited {
+    pub(crate) fn to_snapshot(&self) -> AttemptSnapshot {
+        AttemptSnapshot {
             run: self.key,
             lease: self.lease,
             spec: Arc::clone(&self.spec),
@@ -132,14 +131,14 @@ impl Run {
             started: self.started,
             waiting: self.phase == Phase::Waiting,
             ended: match &self.phase {
-                Phase::Over(report) => Some(report.clone()),
-                Phase::Asked | Phase::Waiting | Phase::Running => None,
+                Phase::Ended(report) => Some(report.clone()),
+                Phase::Requested | Phase::Waiting | Phase::Running => None,
             },
         }
     }
 
-    /// What the end that the coordinator saw says about the attempt. `dying` is why
-    /// everything was killed, if it was. What it has put out is not looked at.
+    /// Converts an end observed by the coordinator to a report about the attempt. `dying` is why
+    /// everything was killed, if it was. Outputs are not read.
     pub(crate) fn report(&self, ended: &RunEnd, dying: Option<KillCause>) -> Report {
         let killed = self.cause.or(dying);
         let outcome = match ended.outcome {
@@ -175,13 +174,13 @@ impl Run {
     }
 }
 
-impl Inherited {
-    pub(crate) fn into_run(self) -> Run {
+impl AttemptSnapshot {
+    pub(crate) fn into_record(self) -> AttemptRecord {
         let phase = match (self.ended, self.waiting, self.started) {
-            (Some(report), _, _) => Phase::Over(report),
+            (Some(report), _, _) => Phase::Ended(report),
             (None, true, _) => Phase::Waiting,
             (None, false, Some(_)) => Phase::Running,
-            (None, false, None) => Phase::Asked,
+            (None, false, None) => Phase::Requested,
         };
         let tag = Tag {
             lease: self.lease,
@@ -191,26 +190,26 @@ impl Inherited {
             memory_max: self.memory_max,
             began: self.began,
         };
-        Run {
+        AttemptRecord {
             started: self.started,
             phase,
-            told: true,
-            ..Run::new(self.run, tag)
+            reported: true,
+            ..AttemptRecord::new(self.run, tag)
         }
     }
 }
 
-/// All of them.
+/// All attempts.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
-    by_number: HashMap<ProcessNo, Run>,
+pub(crate) struct Attempts {
+    by_number: HashMap<ProcessNo, AttemptRecord>,
     by_lease: HashMap<LeaseId, ProcessNo>,
-    /// Those that run and have a limit on their memory.
+    /// Running attempts with a memory limit.
     limited: BTreeSet<ProcessNo>,
     next: u32,
 }
 
-impl Runs {
+impl Attempts {
     /// A key that no other attempt has or had.
     pub(crate) fn new_key(&mut self) -> RunKey {
         let key = RunKey {
@@ -221,61 +220,61 @@ impl Runs {
         key
     }
 
-    /// Somebody has this key.
-    pub(crate) fn taken(&mut self, key: RunKey) {
+    /// Marks a key as used.
+    pub(crate) fn reserve(&mut self, key: RunKey) {
         self.next = self.next.max(key.process.0.wrapping_add(1));
     }
 
-    pub(crate) fn insert(&mut self, run: Run) {
-        self.taken(run.key);
-        let number = run.key.process;
-        self.by_lease.insert(run.lease, number);
-        self.by_number.insert(number, run);
-        self.index(number);
+    pub(crate) fn insert(&mut self, attempt: AttemptRecord) {
+        self.reserve(attempt.key);
+        let number = attempt.key.process;
+        self.by_lease.insert(attempt.lease, number);
+        self.by_number.insert(number, attempt);
+        self.update_index(number);
     }
 
-    /// Whose memory is looked at is brought up to date with an attempt that has changed.
-    pub(crate) fn index(&mut self, number: ProcessNo) {
-        let Some(run) = self.by_number.get(&number) else {
+    /// Updates the index of memory limits after an attempt has changed.
+    pub(crate) fn update_index(&mut self, number: ProcessNo) {
+        let Some(attempt) = self.by_number.get(&number) else {
             return;
         };
-        let running = run.phase == Phase::Running;
-        if running && run.memory_max > 0 {
+        let running = attempt.phase == Phase::Running;
+        if running && attempt.memory_max > 0 {
             self.limited.insert(number);
         } else {
             self.limited.remove(&number);
         }
     }
 
-    /// The attempt of this key, if it is in this very run of it.
-    pub(crate) fn get_mut(&mut self, key: RunKey) -> Option<&mut Run> {
-        let run = self.by_number.get_mut(&key.process)?;
-        (run.key == key).then_some(run)
+    /// The attempt with this key, if it is in exactly this run.
+    pub(crate) fn get_mut(&mut self, key: RunKey) -> Option<&mut AttemptRecord> {
+        let attempt = self.by_number.get_mut(&key.process)?;
+        (attempt.key == key).then_some(attempt)
     }
 
-    pub(crate) fn of_lease(&mut self, lease: LeaseId) -> Option<&mut Run> {
+    pub(crate) fn by_lease_mut(&mut self, lease: LeaseId) -> Option<&mut AttemptRecord> {
         self.by_number.get_mut(self.by_lease.get(&lease)?)
     }
 
-    pub(crate) fn holds(&self, lease: LeaseId) -> bool {
+    pub(crate) fn contains(&self, lease: LeaseId) -> bool {
         self.by_lease.contains_key(&lease)
     }
 
-    pub(crate) fn remove(&mut self, lease: LeaseId) -> Option<Run> {
+    pub(crate) fn remove(&mut self, lease: LeaseId) -> Option<AttemptRecord> {
         let number = self.by_lease.remove(&lease)?;
-        let run = self.by_number.remove(&number)?;
+        let attempt = self.by_number.remove(&number)?;
         self.limited.remove(&number);
-        Some(run)
+        Some(attempt)
     }
 
-    /// Takes everything out; numbers go on.
-    pub(crate) fn drain(&mut self) -> Vec<Run> {
+    /// Removes all attempts; numbering continues.
+    pub(crate) fn drain(&mut self) -> Vec<AttemptRecord> {
         self.by_lease.clear();
         self.limited.clear();
-        self.by_number.drain().map(|(_, run)| run).collect()
+        self.by_number.drain().map(|(_, attempt)| attempt).collect()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Run> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AttemptRecord> {
         self.by_number.values()
     }
 
@@ -283,11 +282,12 @@ impl Runs {
         self.by_number.is_empty()
     }
 
-    /// The first processes of those that run and have a limit on their memory.
+    /// The first processes of running attempts with a memory limit.
     pub(crate) fn limited(&self) -> Vec<(RunKey, u32)> {
-        let runs = self.limited.iter();
-        let runs = runs.filter_map(|number| self.by_number.get(number));
-        runs.filter_map(|run| Some((run.key, run.started?.1.pid)))
+        let attempts = self.limited.iter();
+        let attempts = attempts.filter_map(|number| self.by_number.get(number));
+        attempts
+            .filter_map(|attempt| Some((attempt.key, attempt.started?.1.pid)))
             .collect()
     }
 
