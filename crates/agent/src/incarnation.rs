@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_lives_follow_each_other_ever_more_slowly() {
+    fn short_incarnations_start_with_growing_backoff() {
         let mut backoff = RestartBackoff::default();
         let mut now = Mono(1_000_000);
         assert_eq!(backoff.next_start(now), now, "the one before was long");

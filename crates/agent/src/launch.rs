@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_command_and_an_unknown_user_are_told() {
+    fn an_empty_command_and_an_unknown_user_are_reported() {
         let mut launcher = launcher(Path::new("/s"));
         let mut launch = |spec| launcher.launch(&attempt(spec), String::new(), Mono(0));
         let error = launch(InstanceSpec::default()).expect_err("nothing to run");
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_fetched_is_written_down_before() {
+    fn the_list_of_files_to_fetch_is_written_before_the_launch() {
         let place = tempfile::tempdir().expect("a directory");
         fs::create_dir(place.path().join(WORK)).expect("made");
         let uri = baton_model::spec::Uri {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_read_and_nothing_beyond_its_end() {
+    fn a_part_is_read_and_nothing_beyond_its_end() {
         let place = place();
         let state = place.path();
         assert_eq!(read(state, &query(0, 9, None)), LogAnswer::NotFound);

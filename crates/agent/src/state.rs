@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_keeps_its_lineage_and_its_lives() {
+    fn a_directory_keeps_its_lineage_and_its_worker_state() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut first = StateDir::open(dir.path()).expect("opens");
         let worker_state = WorkerState {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_agent_is_told_who_has_the_directory() {
+    fn a_second_agent_learns_which_process_uses_the_directory() {
         let dir = tempfile::tempdir().expect("a directory");
         let _first = StateDir::open(dir.path()).expect("opens");
         let error = StateDir::open(dir.path()).expect_err("locked");

@@ -270,6 +270,6 @@ fn header<T: std::str::FromStr>(response: &Response, name: &str) -> Result<T, Cl
     let parsed = text.and_then(|text| text.trim_start_matches('#').parse().ok());
     parsed.ok_or_else(|| ClientError::InvalidResponse {
         url: response.url().to_string(),
-        why: format!("its header `{name}` is missing or says nothing"),
+        why: format!("the header `{name}` is missing or invalid"),
     })
 }

@@ -108,14 +108,14 @@ mod tests {
     /// A field left out of a stored spec means this default forever. To change a default, first
     /// write the old one into the stored specs, in a migration, and then change this text.
     #[test]
-    fn what_is_unsaid_means_what_it_meant() {
+    fn omitted_fields_keep_their_meaning() {
         let unsaid = serde_json::to_string(&InstanceSpec::default()).expect("JSON");
         let frozen = r#"{"name":"","owner":"","work":{"command":[]},"env":{},"user":null,"uris":[],"ask":{"request":{"cpu_milli":0,"memory_min":0,"memory_max":0,"disk":0,"gpu":0,"named":{}},"constraints":[]},"priority":0,"exclusive":"timed","retry":{"failures_max":0,"losses_max":100,"backoff":{"first":0,"max":0},"scale":{"memory_percent":100,"timeout_percent":100,"memory_cap":null,"timeout_cap":null,"memory_steps":[],"timeout_steps":[]},"fallback":[]},"timeout":null,"array":null,"origin":null,"part":null}"#;
         assert_eq!(unsaid, frozen);
     }
 
     #[test]
-    fn only_what_was_said_is_written_and_all_of_it_is_read() {
+    fn only_fields_that_differ_from_their_defaults_are_written() {
         let mut spec = InstanceSpec {
             name: "n".to_owned(),
             work: Work::Command(vec!["true".to_owned()]),

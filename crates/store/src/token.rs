@@ -76,7 +76,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_secret_is_drawn_twice_and_each_has_its_hash() {
+    fn no_secret_is_generated_twice_and_each_has_its_hash() {
         let (one, two) = (
             generate().expect("random bits"),
             generate().expect("random bits"),

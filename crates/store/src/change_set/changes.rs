@@ -131,8 +131,8 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         let Some(before) = &self.condemned_before else {
             return (Vec::new(), Vec::new());
         };
-        let before: BTreeMap<Lineage, Life> = lives(before.iter().copied());
-        let after: BTreeMap<Lineage, Life> = lives(self.ledger.condemned());
+        let before: BTreeMap<Lineage, Life> = by_lineage(before.iter().copied());
+        let after: BTreeMap<Lineage, Life> = by_lineage(self.ledger.condemned());
         let gone = before.keys().filter(|lineage| !after.contains_key(lineage));
         let gone = gone.copied().collect();
         let new = self
@@ -143,6 +143,6 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     }
 }
 
-fn lives(incarnations: impl Iterator<Item = Incarnation>) -> BTreeMap<Lineage, Life> {
+fn by_lineage(incarnations: impl Iterator<Item = Incarnation>) -> BTreeMap<Lineage, Life> {
     incarnations.map(|it| (it.lineage, it.life)).collect()
 }

@@ -64,7 +64,7 @@ mod tests {
     use crate::token::tests::too_many_tokens;
 
     #[test]
-    fn where_there_are_too_many_the_oldest_invalid_one_goes() {
+    fn with_too_many_tokens_the_oldest_invalid_one_is_removed() {
         let mut tokens = Tokens::default();
         too_many_tokens(&mut tokens, Tokens::create, Tokens::revoke, |it| it.all());
     }

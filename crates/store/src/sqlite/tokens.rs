@@ -101,7 +101,7 @@ mod tests {
     use crate::token::tests::too_many_tokens;
 
     #[test]
-    fn where_there_are_too_many_the_oldest_invalid_one_goes() {
+    fn with_too_many_tokens_the_oldest_invalid_one_is_removed() {
         let dir = tempfile::tempdir().expect("a directory can be made");
         let path = dir.path().join("baton.db");
         schema::prepare(&path).expect("a new file is made");

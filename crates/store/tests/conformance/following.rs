@@ -197,7 +197,7 @@ pub(crate) fn a_run_and_its_owner_see_its_facts_and_those_of_its_instances(open:
     assert!(kinds.collect::<std::collections::HashSet<_>>().len() > 1);
 }
 
-pub(crate) fn who_follows_is_told_up_to_where_there_are_gaps(open: Open<'_>) {
+pub(crate) fn a_follower_learns_up_to_where_there_are_gaps(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     for id in 1..=4 {

@@ -336,7 +336,7 @@ pub(crate) fn a_page_of_items_ends_by_bytes(open: Open<'_>) {
 }
 
 /// A scheduler never allows it, but the facts could occur.
-pub(crate) fn what_is_tried_again_by_hand_is_not_the_runs(open: Open<'_>) {
+pub(crate) fn a_manual_retry_does_not_change_the_run(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![task("a", &[]), task("b", &[])]));
     let id = running.fails(0, 0);
     running.commit(vec![Fact::InstanceRetried { instance: id }]);

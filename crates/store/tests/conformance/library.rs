@@ -238,7 +238,7 @@ fn ticks(store: &dyn Store, task: Option<u64>, limit: usize) -> Vec<(Seq, Fact)>
     }
 }
 
-pub(crate) fn what_became_of_due_times_is_told_latest_first_and_by_task(open: Open<'_>) {
+pub(crate) fn ticks_are_listed_latest_first_and_by_task(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     let mut told = Vec::new();
@@ -334,7 +334,7 @@ pub(crate) fn only_so_many_requests_are_remembered_and_the_oldest_go(open: Open<
     assert_eq!(Leader::elect(&*open()).ledger, leader.left());
 }
 
-pub(crate) fn a_trigger_is_told_in_the_timeline_and_goes_with_its_instance(open: Open<'_>) {
+pub(crate) fn a_trigger_is_in_the_timeline_and_removed_with_its_instance(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     leader.commit(&*store, vec![defined(1, &named("o", "a"), 1, "a")]);

@@ -70,13 +70,13 @@ macro_rules! backends {
                 a_batch_lands_whole_or_not_at_all,
                 after_a_failure_nothing_of_the_term_lands_and_the_next_goes_on,
                 what_was_queued_behind_a_failure_fails_as_well,
-                fates_are_told_in_order,
+                outcomes_are_reported_in_order,
                 many_submitters_share_one_store,
                 what_was_submitted_is_written_before_the_store_closes,
             }
             restoring {
                 what_is_restored_is_what_the_facts_add_up_to,
-                only_so_many_condemned_lives_are_remembered,
+                the_number_of_condemned_incarnations_is_bounded,
                 a_hundred_thousand_facts,
                 an_array_of_any_size_is_one_fact_and_one_record,
                 ids_stay_known_however_they_ended,
@@ -114,12 +114,12 @@ macro_rules! backends {
                 a_page_of_the_history_ends_by_number_and_by_bytes,
                 an_owner_sees_what_is_about_its_own_instances,
                 a_run_and_its_owner_see_its_facts_and_those_of_its_instances,
-                who_follows_is_told_up_to_where_there_are_gaps,
+                a_follower_learns_up_to_where_there_are_gaps,
                 who_follows_while_others_write_misses_nothing,
             }
             usage {
                 an_attempt_counts_in_the_hour_it_ended_with_what_was_set_aside,
-                a_second_attempt_waits_from_its_rest_on_and_claims_what_it_was_given,
+                a_second_attempt_waits_from_its_backoff_on_and_claims_its_allowance,
                 what_is_stopped_while_it_waits_is_counted_for_whom_it_was,
                 what_does_not_land_is_not_counted,
                 usage_stays_when_the_history_goes,
@@ -129,11 +129,11 @@ macro_rules! backends {
                 a_task_is_its_latest_revision_and_each_before_it_can_be_read,
                 a_removed_task_can_be_read_by_revision_and_comes_back_with_the_next,
                 tasks_come_in_pages_by_owner_and_name,
-                what_became_of_due_times_is_told_latest_first_and_by_task,
+                ticks_are_listed_latest_first_and_by_task,
                 a_second_record_for_a_due_time_is_refused_with_its_batch,
                 requests_are_remembered_by_the_next_leader,
                 only_so_many_requests_are_remembered_and_the_oldest_go,
-                a_trigger_is_told_in_the_timeline_and_goes_with_its_instance,
+                a_trigger_is_in_the_timeline_and_removed_with_its_instance,
                 pruning_removes_old_due_times_and_never_what_a_task_is,
             }
             runs {
@@ -152,19 +152,19 @@ macro_rules! backends {
                 failures_that_are_alike_are_counted_together,
                 what_was_stopped_of_a_failed_run_is_counted_with_its_failures,
                 a_page_of_items_ends_by_bytes,
-                what_is_tried_again_by_hand_is_not_the_runs,
+                a_manual_retry_does_not_change_the_run,
             }
             resuming {
-                a_resumed_run_keeps_what_is_done_but_for_what_is_done_again,
+                a_resumed_run_keeps_done_items_except_those_to_rerun,
                 another_plan_keeps_what_is_carried_and_nothing_else,
                 an_end_of_an_older_generation_is_not_the_runs,
                 a_leader_that_takes_over_finds_runs_where_they_were,
-                runs_that_ended_long_ago_go_with_all_that_was_kept_of_them,
-                the_id_of_a_run_is_never_used_again,
+                runs_that_ended_long_ago_are_removed_with_all_their_rows,
+                the_id_of_a_run_is_never_reused,
                 a_run_with_many_items_is_gone_before_all_of_them_are,
             }
             tokens {
-                a_token_is_kept_as_it_was_made,
+                a_token_is_stored_as_created,
                 a_revoked_token_stays_revoked_and_others_do_not_change,
                 a_secret_belongs_to_one_token,
                 tokens_are_made_beside_a_leader_and_do_not_disturb_it,

@@ -75,7 +75,7 @@ pub(crate) fn what_was_queued_behind_a_failure_fails_as_well(open: Open<'_>) {
     assert_eq!(Leader::elect(&*store).ledger, is_ok);
 }
 
-pub(crate) fn fates_are_told_in_order(open: Open<'_>) {
+pub(crate) fn outcomes_are_reported_in_order(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     let (sender, receiver) = mpsc::channel();

@@ -132,7 +132,7 @@ fn views_agree(store: &dyn Store, model: &Model, query: &Query) {
     assert_eq!(seen, expected.collect());
 }
 
-pub(crate) fn only_so_many_condemned_lives_are_remembered(open: Open<'_>) {
+pub(crate) fn the_number_of_condemned_incarnations_is_bounded(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     let lineages: Vec<u64> = (0..CONDEMNED_MAX as u64 + 50).collect();

@@ -46,7 +46,7 @@ fn half_done(open: Open<'_>) -> Running {
     running.takeover(open)
 }
 
-pub(crate) fn a_resumed_run_keeps_what_is_done_but_for_what_is_done_again(open: Open<'_>) {
+pub(crate) fn a_resumed_run_keeps_done_items_except_those_to_rerun(open: Open<'_>) {
     let mut running = half_done(open);
     let before = running.items();
     running.resume(None, Vec::new(), vec![span(1, 1, 3), span(2, 0, 0)]);
@@ -243,7 +243,7 @@ fn prune(running: &Running, now: u64, age: u64, budget: usize) -> PruneReport {
     pruned.expect("prunable")
 }
 
-pub(crate) fn runs_that_ended_long_ago_go_with_all_that_was_kept_of_them(open: Open<'_>) {
+pub(crate) fn runs_that_ended_long_ago_are_removed_with_all_their_rows(open: Open<'_>) {
     let mut running = Running::new(open);
     for at in [300, 100, 200] {
         running.at = Wall(at);
@@ -300,7 +300,7 @@ pub(crate) fn runs_that_ended_long_ago_go_with_all_that_was_kept_of_them(open: O
     next.takeover(open);
 }
 
-pub(crate) fn the_id_of_a_run_is_never_used_again(open: Open<'_>) {
+pub(crate) fn the_id_of_a_run_is_never_reused(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![task("a", &[])]));
     running.over(S::Halted);
     running.register(plan(vec![task("a", &[])]));

@@ -33,7 +33,7 @@ fn stored(id: u64, new: NewToken) -> Token {
     }
 }
 
-pub(crate) fn a_token_is_kept_as_it_was_made(open: Open<'_>) {
+pub(crate) fn a_token_is_stored_as_created(open: Open<'_>) {
     let store = open();
     assert_eq!(store.tokens(), Ok(Vec::new()));
     let mut wanted = Vec::new();

@@ -101,7 +101,7 @@ pub(crate) fn an_attempt_counts_in_the_hour_it_ended_with_what_was_set_aside(ope
     assert_eq!(usage(&*open()), usage(&*store));
 }
 
-pub(crate) fn a_second_attempt_waits_from_its_rest_on_and_claims_what_it_was_given(open: Open<'_>) {
+pub(crate) fn a_second_attempt_waits_from_its_backoff_on_and_claims_its_allowance(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     leader.commit_at(&*store, Wall(0), vec![submitted("a", 1, 1)]);

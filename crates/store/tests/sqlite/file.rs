@@ -202,7 +202,7 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
 }
 
 #[test]
-fn nobody_else_can_read_the_store() {
+fn only_the_owner_can_read_the_store() {
     let (_dir, path) = place();
     let store = open(&path);
     let mut leader = Leader::elect(&store);
@@ -245,7 +245,7 @@ fn pruning_makes_the_file_smaller() {
 }
 
 #[test]
-fn equal_specs_are_kept_once_and_go_with_the_last_that_asked_for_them() {
+fn equal_specs_are_stored_once_and_removed_with_their_last_instance() {
     let (_dir, path) = place();
     let store = open(&path);
     let mut leader = Leader::elect(&store);
