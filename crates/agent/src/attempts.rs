@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use baton_model::ids::LeaseId;
-use baton_model::outcome::{KillCause, Outcome, Ran, Report};
+use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono};
@@ -154,7 +154,7 @@ impl AttemptRecord {
             Outcome::Exited(TASK_LOST) if self.is_task() => LOST,
             other => other,
         };
-        let ran = ended.started.map(|started| Ran {
+        let stats = ended.started.map(|started| AttemptStats {
             started: started.wall,
             ended: ended.at.wall,
             elapsed: ended.at.mono.since(started.mono),
@@ -163,7 +163,7 @@ impl AttemptRecord {
         });
         Report {
             outcome,
-            ran,
+            stats,
             outputs: None,
         }
     }

@@ -111,7 +111,7 @@ pub(crate) fn machine(
         worker: config.name.clone(),
         incarnation: Incarnation {
             lineage: dir.lineage,
-            life: dir.worker_state.life,
+            number: dir.worker_state.life,
         },
         host,
         boot,

@@ -116,7 +116,7 @@ impl Launcher {
     /// The amounts that an attempt claims, in the same order. It claims nothing of resources that
     /// this worker does not have: the scheduler counts those for all workers together.
     pub(crate) fn claim(&self, attempt: &AttemptRecord) -> Vec<u64> {
-        let request = &attempt.spec.ask.request;
+        let request = &attempt.spec.request.resources;
         let mut claim = vec![
             1,
             request.cpu_milli,
@@ -452,8 +452,8 @@ mod tests {
             work: Work::Command(vec!["true".to_owned()]),
             ..InstanceSpec::default()
         };
-        spec.ask.request.cpu_milli = 500;
-        spec.ask.request.memory_min = 1 << 10;
+        spec.request.resources.cpu_milli = 500;
+        spec.request.resources.memory_min = 1 << 10;
         let mut launcher = launcher(Path::new("/s"));
         let launch = launcher.launch(&attempt(spec), String::new(), Mono(0));
         let claim = launch.expect("fine").claim;

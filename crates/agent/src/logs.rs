@@ -206,7 +206,7 @@ pub(crate) fn open_file(dir: &OwnedFd, name: &str) -> io::Result<Option<File>> {
 mod tests {
     use super::*;
     use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
-    use baton_model::task::{ProcessSpec, Resources, Run, TaskSpec};
+    use baton_model::task::{CommandLine, ProcessSpec, Resources, TaskSpec};
     use baton_model::time::Millis;
     use std::fs;
 
@@ -273,7 +273,7 @@ mod tests {
     fn a_task_has_the_runs_of_its_processes_the_last_if_unsaid_and_no_other_names() {
         let place = place();
         let state = place.path();
-        let process = |name: &str| ProcessSpec::new(name, Run::Shell(String::new()));
+        let process = |name: &str| ProcessSpec::new(name, CommandLine::Shell(String::new()));
         let file = TaskFile {
             id: "x".to_owned(),
             spec: TaskSpec {

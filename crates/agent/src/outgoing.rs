@@ -87,7 +87,8 @@ mod tests {
     use super::*;
     use baton_core::protocol::frame::decode_to_scheduler;
     use baton_model::ids::{
-        AttemptId, AttemptNo, CheckId, Epoch, Incarnation, InstanceId, Life, Lineage, SessionId,
+        AttemptId, AttemptNo, CheckId, Epoch, Incarnation, IncarnationNo, InstanceId, Lineage,
+        SessionId,
     };
     use baton_model::limits::{FRAME_BYTES_MAX, OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
     use baton_model::outcome::{Outcome, Report};
@@ -98,7 +99,7 @@ mod tests {
             epoch: Epoch(1),
             incarnation: Incarnation {
                 lineage: Lineage(1),
-                life: Life(1),
+                number: IncarnationNo(1),
             },
             session: SessionId(session),
         }

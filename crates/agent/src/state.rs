@@ -16,7 +16,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use baton_model::ids::{BootId, Epoch, HostId, Life, Lineage};
+use baton_model::ids::{BootId, Epoch, HostId, IncarnationNo, Lineage};
 use baton_runner::sys::{random, users};
 use baton_runner::wire::Guard;
 use serde::de::DeserializeOwned;
@@ -39,7 +39,7 @@ pub(crate) const LOGS: &str = "logs";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerState {
     /// The counter of the last incarnation; 0 if there was none.
-    pub(crate) life: Life,
+    pub(crate) life: IncarnationNo,
     pub(crate) boot: BootId,
     /// The highest epoch ever obeyed.
     pub(crate) epoch: Epoch,
@@ -90,7 +90,7 @@ impl StateDir {
             }
         };
         let worker_state = load(&path, WORKER_STATE_FILE)?.unwrap_or(WorkerState {
-            life: Life(0),
+            life: IncarnationNo(0),
             boot: BootId(0),
             epoch: Epoch(0),
             dying: false,
@@ -227,12 +227,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut first = StateDir::open(dir.path()).expect("opens");
         let worker_state = WorkerState {
-            life: Life(3),
+            life: IncarnationNo(3),
             boot: BootId(7),
             epoch: Epoch(9),
             dying: true,
         };
-        assert_eq!(first.worker_state.life, Life(0));
+        assert_eq!(first.worker_state.life, IncarnationNo(0));
         first.set_worker_state(worker_state).expect("writable");
         let lineage = first.lineage;
         drop(first);

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
-use baton_model::spec::{InstanceSpec, Said};
+use baton_model::spec::{InstanceSpec, SparseSpec};
 use baton_model::time::{Millis, Mono};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Tags {
         let json = match &mut self.last {
             Some((spec, json)) if Arc::ptr_eq(spec, &tag.spec) => json,
             last => {
-                let json = serde_json::to_string(&Said(&tag.spec))?;
+                let json = serde_json::to_string(&SparseSpec(&tag.spec))?;
                 &mut last.insert((Arc::clone(&tag.spec), json)).1
             }
         };

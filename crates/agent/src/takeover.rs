@@ -14,7 +14,7 @@ use std::io;
 
 use baton_core::protocol::worker::io::Input;
 use baton_model::ids::LeaseId;
-use baton_model::outcome::{KillCause, Outcome, Ran, Report};
+use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::task::{Identity, Moment, ProcessNo};
 use baton_model::time::Millis;
 use baton_runner::coordinator::{Discovery, StartPermit};
@@ -356,7 +356,7 @@ impl Agent {
                 ExitStatus::Code(code) => Outcome::Exited(code),
                 ExitStatus::Signal(signal) => Outcome::Signaled(signal),
             },
-            ran: Some(Ran {
+            stats: Some(AttemptStats {
                 started: at.wall,
                 ended: now.wall,
                 elapsed: now.mono.since(at.mono),

@@ -20,7 +20,7 @@ use baton_core::step::Outbox;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, RequestId};
 use baton_model::library::{Definition, Schedule, TaskName, Trigger};
-use baton_model::schedule::{CatchUp, Dst, Verdict};
+use baton_model::schedule::{CatchUp, Dst, TickVerdict};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono, Now, Wall};
 use baton_sim::chronos::check::{Entry, Look, Story, check};
@@ -200,9 +200,9 @@ fn told(store: &dyn Store, ticks: Vec<view::RecordedFact>) -> BTreeMap<Seq, view
 fn decided(entry: &view::RecordedFact) -> Wall {
     match entry.fact {
         Fact::TickRecorded { first, verdict, .. } => match verdict {
-            Verdict::Launch => entry.at.min(Wall(first.0 + 1_000)),
-            Verdict::Late { by } => Wall(first.0 + by.0),
-            Verdict::Skip(_) => entry.at,
+            TickVerdict::Launch => entry.at.min(Wall(first.0 + 1_000)),
+            TickVerdict::Late { by } => Wall(first.0 + by.0),
+            TickVerdict::Skip(_) => entry.at,
         },
         _ => entry.at,
     }

@@ -11,7 +11,7 @@ use baton_model::ids::InstanceId;
 use baton_model::message::{LogAnswer, LogChunk, LogStream};
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
 use baton_model::spec::{Array, InstanceSpec, Uri, Work};
-use baton_model::task::{ProcessSpec, Resources, Run, TaskSpec};
+use baton_model::task::{CommandLine, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 use rustix::process::Signal;
 
@@ -173,10 +173,10 @@ fn what_uses_too_much_memory_is_killed() {
     // It keeps what it reads until there is an end of it, or of a line.
     let text = "(head -c 31457280 /dev/zero; exec sleep 1000) | tail; true";
     let mut spec = script(text);
-    spec.ask.request.memory_max = 20 << 20;
+    spec.request.resources.memory_max = 20 << 20;
     rig.submit(1, 1, spec);
     let mut small = script("sleep 1; exit 3");
-    small.ask.request.memory_max = 500 << 20;
+    small.request.resources.memory_max = 500 << 20;
     rig.submit(2, 1, small);
     assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::OutOfMemory));
     assert_eq!(rig.outcome(2), Outcome::Exited(3));
@@ -397,8 +397,9 @@ fn wrong_words_are_told_before_anything_is_made() {
 
 fn task(commands: &[&str]) -> InstanceSpec {
     let processes = commands.iter().enumerate();
-    let processes = processes
-        .map(|(at, text)| ProcessSpec::new(&format!("p{at}"), Run::Shell((*text).to_owned())));
+    let processes = processes.map(|(at, text)| {
+        ProcessSpec::new(&format!("p{at}"), CommandLine::Shell((*text).to_owned()))
+    });
     let task = TaskSpec {
         name: "test".to_owned(),
         owner: None,

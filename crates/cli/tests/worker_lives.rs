@@ -3,7 +3,7 @@
 use crate::worker_support;
 
 use baton_model::fact::Fact;
-use baton_model::ids::Life;
+use baton_model::ids::IncarnationNo;
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome};
 use rustix::process::Signal;
 
@@ -26,7 +26,7 @@ fn confirmed(rig: &Rig, instance: u64) {
 fn one_life(rig: &Rig, instance: u64) {
     let holders = rig.holders(instance);
     assert_eq!(holders.len(), 1, "one attempt: {holders:?}");
-    assert_eq!(holders[0].incarnation.life, Life(1));
+    assert_eq!(holders[0].incarnation.number, IncarnationNo(1));
     assert_eq!(rig.said().matches("starting incarnation").count(), 1);
 }
 
@@ -107,7 +107,7 @@ fn an_interrupt_ends_the_life_and_all_of_its_work() {
     let _next = rig.worker();
     until("the next life gets the work", || {
         let holders = rig.holders(1).into_iter();
-        holders.map(|holder| holder.incarnation.life).max() == Some(Life(2))
+        holders.map(|holder| holder.incarnation.number).max() == Some(IncarnationNo(2))
     });
 }
 
@@ -152,7 +152,7 @@ fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
     // ended, that is lost.
     let known = [Outcome::Exited(7), Outcome::Killed(KillCause::Suicide)];
     assert!(known.map(AttemptEnd::Real).contains(&end), "{end:?}");
-    assert_eq!(rig.holders(1)[0].incarnation.life, Life(1));
+    assert_eq!(rig.holders(1)[0].incarnation.number, IncarnationNo(1));
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl std::error::Error for ClientError {}
 
 #[cfg(test)]
 mod tests {
-    use baton_model::api::ProblemAt;
+    use baton_model::api::FieldProblem;
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
             title: "the task has errors".to_owned(),
             status: 422,
             detail: "fix 1 of them".to_owned(),
-            errors: vec![ProblemAt {
+            errors: vec![FieldProblem {
                 field: "rum".to_owned(),
                 message: "a task has no field `rum`".to_owned(),
                 hint: "did you mean `run`?".to_owned(),
@@ -148,7 +148,7 @@ mod tests {
             title: "cannot be used".to_owned(),
             status: 422,
             detail: text.to_owned(),
-            errors: vec![ProblemAt {
+            errors: vec![FieldProblem {
                 field: "task".to_owned(),
                 message: text.to_owned(),
                 hint: "name another".to_owned(),

@@ -3,7 +3,7 @@
 //! A response of server-sent events, read line by line. Nothing is retried here: a caller that
 //! reconnects with the last id misses nothing.
 
-use baton_model::api::{Event, Lost};
+use baton_model::api::{Event, EventGap};
 use baton_model::ids::{InstanceId, RunId};
 use reqwest::{Response, Url};
 
@@ -33,7 +33,7 @@ pub enum EventMessage {
     /// An event.
     Event(Box<Event>),
     /// Some events are missing.
-    Lost(Lost),
+    Lost(EventGap),
     /// No event, but the connection is alive.
     KeepAlive,
 }

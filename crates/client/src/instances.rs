@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use baton_model::api::{
-    Cancelled, Event, Explanation, Instance, List, RangeSummary, Ready, Root, Submit, Submitted,
+    CancelReply, Event, Explanation, Instance, List, RangeSummary, Readiness, Root, Submit,
+    SubmitReply,
 };
 use baton_model::ids::InstanceId;
 use reqwest::{Method, Response};
@@ -96,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]; a scheduler that is not ready is not an error.
-    pub async fn ready(&self) -> Result<Ready, ClientError> {
+    pub async fn ready(&self) -> Result<Readiness, ClientError> {
         let url = self.transport.at(&["readyz"]);
         self.transport.get_any_status(url).await
     }
@@ -109,7 +110,7 @@ impl Client {
     pub async fn submit(
         &self,
         submit: &Submit<serde_json::Value>,
-    ) -> Result<Submitted, ClientError> {
+    ) -> Result<SubmitReply, ClientError> {
         let url = self.transport.at(&["instances", ""]);
         self.transport.change(Method::POST, url, Some(submit)).await
     }
@@ -167,7 +168,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn cancel(&self, span: Span) -> Result<Cancelled, ClientError> {
+    pub async fn cancel(&self, span: Span) -> Result<CancelReply, ClientError> {
         let which = match span.count() {
             1 => span.first.to_string(),
             _ => span.to_string(),

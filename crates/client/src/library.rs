@@ -1,7 +1,7 @@
 //! The library: tasks, revisions and due times; triggers.
 
 use baton_model::api::{
-    DueTimes, LibraryPage, List, Task, TaskDefined, Tick, TriggerTask, Triggered,
+    DefineReply, DueTimes, LibraryPage, List, Task, Tick, TriggerReply, TriggerTask,
 };
 use baton_model::library::TaskName;
 use reqwest::Method;
@@ -106,7 +106,7 @@ impl Client {
         file: &Value,
         condition: Condition,
         dry_run: bool,
-    ) -> Result<TaskDefined, ClientError> {
+    ) -> Result<DefineReply, ClientError> {
         let mut url = self.task_at(name, &[]);
         if dry_run {
             url.query_pairs_mut().append_pair("dryRun", "true");
@@ -142,7 +142,7 @@ impl Client {
         &self,
         name: &TaskName,
         trigger: &TriggerRequest,
-    ) -> Result<Triggered, ClientError> {
+    ) -> Result<TriggerReply, ClientError> {
         let last = if trigger.remote { "trigger" } else { "run" };
         let key = trigger.key.clone();
         let key = key.map(|key| (HeaderName::from_static("idempotency-key"), key));

@@ -1,6 +1,6 @@
 //! Views, page by page, and workers.
 
-use baton_model::api::{Drained, Instance, List, Worker};
+use baton_model::api::{DrainRequest, Instance, List, Worker};
 use reqwest::{Method, Url};
 
 use crate::Client;
@@ -116,7 +116,7 @@ impl Client {
     /// See [`ClientError`].
     pub async fn drain(&self, name: &str, drained: bool) -> Result<(), ClientError> {
         let url = self.transport.at(&["workers", name, "drained"]);
-        let body = Drained { drained };
+        let body = DrainRequest { drained };
         self.transport
             .send_change(Method::PUT, url, Some(&body))
             .await?;

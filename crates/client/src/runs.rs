@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton_model::api::{
-    self, ErrorGroup, HaltRun, List, ResumePreview, ResumeRun, RetryRun, Run, RunAccepted, RunTask,
+    self, ErrorGroup, HaltRun, List, ResumePreview, ResumeRun, RetryRun, Run, RunReply, RunTask,
     SubmitRun,
 };
 use baton_model::ids::RunId;
@@ -56,7 +56,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`]; errors in the workflow are in the problem's `errors`.
-    pub async fn submit_run(&self, submit: &SubmitRun<Value>) -> Result<RunAccepted, ClientError> {
+    pub async fn submit_run(&self, submit: &SubmitRun<Value>) -> Result<RunReply, ClientError> {
         let url = self.transport.at(&["runs", ""]);
         self.transport.change(Method::POST, url, Some(submit)).await
     }
@@ -133,7 +133,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn halt_run(&self, run: RunId, halt: &HaltRun) -> Result<RunAccepted, ClientError> {
+    pub async fn halt_run(&self, run: RunId, halt: &HaltRun) -> Result<RunReply, ClientError> {
         let url = self.run_at(run, &["halt"]);
         self.transport.change(Method::POST, url, Some(halt)).await
     }
@@ -142,7 +142,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn kill_run(&self, run: RunId) -> Result<RunAccepted, ClientError> {
+    pub async fn kill_run(&self, run: RunId) -> Result<RunReply, ClientError> {
         let url = self.run_at(run, &[]);
         self.transport.change(Method::DELETE, url, NOTHING).await
     }
@@ -155,7 +155,7 @@ impl Client {
         &self,
         run: RunId,
         request: &ResumeRequest,
-    ) -> Result<RunAccepted, ClientError> {
+    ) -> Result<RunReply, ClientError> {
         self.continue_run(run, request, false).await
     }
 

@@ -109,7 +109,7 @@ mod tests {
     use std::sync::Arc;
 
     use baton_model::fact::Holder;
-    use baton_model::ids::{BootId, HostId, Life, Lineage, SessionId};
+    use baton_model::ids::{BootId, HostId, IncarnationNo, Lineage, SessionId};
     use baton_model::placement::Offer;
     use baton_model::time::Mono;
 
@@ -122,7 +122,7 @@ mod tests {
             worker: WorkerName::new("w1"),
             incarnation: Incarnation {
                 lineage: Lineage(lineage),
-                life: Life(1),
+                number: IncarnationNo(1),
             },
             host: HostId(1),
             boot: BootId(1),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::task::{Check, Dependency, Probe, ProcessName, ProcessSpec, Run, TaskSpec};
+use baton_model::task::{
+    Check, CommandLine, Dependency, Probe, ProcessName, ProcessSpec, TaskSpec,
+};
 
 use crate::error::{Kind, Problem, quote};
 use crate::file::{Body, Draft, DraftCheck, DraftProbe, DraftRun, param_variable};
@@ -121,18 +123,18 @@ impl<'a> Binder<'a> {
         value
     }
 
-    fn run(&mut self, run: &DraftRun) -> Run {
+    fn run(&mut self, run: &DraftRun) -> CommandLine {
         let before = self.problems.len();
         let (bound, first) = match run {
-            DraftRun::Shell(text) => (Run::Shell(self.argument(text)), Some(text)),
+            DraftRun::Shell(text) => (CommandLine::Shell(self.argument(text)), Some(text)),
             DraftRun::Exec(words) => (
-                Run::Exec(words.iter().map(|word| self.argument(word)).collect()),
+                CommandLine::Exec(words.iter().map(|word| self.argument(word)).collect()),
                 words.first(),
             ),
         };
         let empty = match &bound {
-            Run::Shell(command) => command.trim().is_empty(),
-            Run::Exec(words) => words.first().is_none_or(String::is_empty),
+            CommandLine::Shell(command) => command.trim().is_empty(),
+            CommandLine::Exec(words) => words.first().is_none_or(String::is_empty),
         };
         if let Some(first) = first
             && empty

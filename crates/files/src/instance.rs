@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::placement::Ask;
-use baton_model::spec::{InstanceSpec, Rest, RetryBudget, Scale, Work};
-use baton_model::task::{ProcessSpec, Run, TaskSpec};
+use baton_model::placement::ResourceRequest;
+use baton_model::spec::{InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
+use baton_model::task::{CommandLine, ProcessSpec, TaskSpec};
 use baton_model::time::Millis;
 
 use crate::error::Errors;
@@ -19,7 +19,7 @@ pub const DEFAULT_OWNER: &str = "default";
 const DEFAULT_CPU_MILLI: u64 = 1_000;
 
 /// The rest after a failure, for a task that does not say.
-const DEFAULT_REST: Rest = Rest {
+const DEFAULT_REST: RetryBackoff = RetryBackoff {
     first: Millis::from_secs(1),
     max: Millis::from_secs(60),
 };
@@ -59,8 +59,8 @@ pub(crate) fn instance(task: TaskSpec, policy: &Policy, says_cpu: bool) -> Insta
         env,
         user,
         uris: policy.uris.clone(),
-        ask: Ask {
-            request,
+        request: ResourceRequest {
+            resources: request,
             constraints: policy.constraints.clone(),
         },
         priority: policy.priority,
@@ -80,8 +80,8 @@ fn work(mut task: TaskSpec) -> (Work, BTreeMap<String, String>) {
     }
     let process = task.processes.remove(0);
     let argv = match process.run {
-        Run::Exec(words) => words,
-        Run::Shell(command) => vec![SHELL.to_owned(), "-c".to_owned(), command],
+        CommandLine::Exec(words) => words,
+        CommandLine::Shell(command) => vec![SHELL.to_owned(), "-c".to_owned(), command],
     };
     (Work::Command(argv), process.env)
 }
@@ -107,7 +107,7 @@ fn budget(retry: &Retry) -> RetryBudget {
         failures_max: retry.attempts.saturating_sub(1),
         losses_max: retry.losses.unwrap_or(defaults.losses_max),
         // A scheduler's rest always doubles; only the bounds are the task's.
-        backoff: retry.backoff.map_or(DEFAULT_REST, |backoff| Rest {
+        backoff: retry.backoff.map_or(DEFAULT_REST, |backoff| RetryBackoff {
             first: backoff.first,
             max: backoff.max,
         }),

@@ -20,12 +20,12 @@ use crate::state::{UniversalState, WorkerState};
 use crate::token::Role;
 
 pub use library::{
-    DueTimes, FileProblem, LibraryPage, Task, TaskDefined, Tick, TriggerTask, Triggered,
+    DefineReply, DueTimes, FileProblem, LibraryPage, Task, Tick, TriggerReply, TriggerTask,
 };
 
 pub use runs::{
-    ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run,
-    RunAccepted, RunEdge, RunItem, RunProblem, RunTask, SubmitRun,
+    ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
+    RunItem, RunProblem, RunReply, RunTask, SubmitRun,
 };
 
 /// The media type of every representation.
@@ -83,7 +83,7 @@ pub struct Indices {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Submitted {
+pub struct SubmitReply {
     /// The first instance.
     pub first: String,
     /// The last; the first again where it is one.
@@ -210,7 +210,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Lost {
+pub struct EventGap {
     /// The last event that it has.
     pub after: u64,
     /// Behind this one nothing is missing. What is left of those up to it follows all the same.
@@ -279,7 +279,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Cancelled {
+pub struct CancelReply {
     /// So many had waited, and are HALTED.
     pub halted: u64,
     /// So many run: they are being killed.
@@ -290,7 +290,7 @@ pub struct Cancelled {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Accepted {
+pub struct AcceptReply {
     /// Where to look what came of it.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -328,7 +328,7 @@ pub struct Worker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Drained {
+pub struct DrainRequest {
     /// Whether it shall get no more work.
     pub drained: bool,
 }
@@ -406,7 +406,7 @@ pub struct CreatedToken {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Ready {
+pub struct Readiness {
     /// Whether it leads and its store takes writes.
     pub ready: bool,
     /// Its epoch, if it leads.
@@ -431,13 +431,13 @@ pub struct Problem {
     pub detail: String,
     /// Each thing that is wrong with the input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<ProblemAt>,
+    pub errors: Vec<FieldProblem>,
 }
 
 /// One thing that is wrong with the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ProblemAt {
+pub struct FieldProblem {
     pub field: String,
     pub message: String,
     pub hint: String,

@@ -10,13 +10,13 @@ use crate::ids::{
     BootId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
     WorkerName,
 };
-use crate::library::{By, Definition, IdempotencyKey, TaskName};
-use crate::outcome::{AttemptEnd, Ran};
+use crate::library::{Definition, IdempotencyKey, TaskName, TriggerSource};
+use crate::outcome::{AttemptEnd, AttemptStats};
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::UniversalState;
 use crate::time::{Millis, Wall};
-use crate::workflow::{Carried, Halt, HaltCause, ItemSpan, Plan};
+use crate::workflow::{CarriedItems, HaltCause, HaltMode, ItemSpan, Plan};
 
 /// The worker that holds a lease, with everything that can later prove it gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl Verdict {
 /// What is different for the next attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Again {
+pub struct NextAttempt {
     /// It rests until then.
     pub not_before: Option<Wall>,
     /// What it may use, if not what it used before.
@@ -123,9 +123,11 @@ pub enum Fact {
         end: AttemptEnd,
         /// What follows for the instance.
         verdict: Verdict,
-        ran: Option<Ran>,
+        #[serde(rename = "ran")]
+        stats: Option<AttemptStats>,
         /// Where another attempt follows, what is different for it.
-        again: Option<Box<Again>>,
+        #[serde(rename = "again")]
+        next: Option<Box<NextAttempt>>,
         /// What it has put out, as the text of a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outputs: Option<Arc<str>>,
@@ -160,7 +162,8 @@ pub enum Fact {
         /// The seat it held or asked for.
         worker: WorkerName,
         incarnation: Incarnation,
-        why: Condemnation,
+        #[serde(rename = "why")]
+        reason: Condemnation,
     },
     /// A task of the library has a new revision.
     TaskDefined {
@@ -191,7 +194,7 @@ pub enum Fact {
         last: Wall,
         /// How many due times it stands for.
         count: u64,
-        verdict: schedule::Verdict,
+        verdict: schedule::TickVerdict,
         /// The instance that was launched.
         instance: Option<InstanceId>,
         /// The instance whose end it was, if it was not a schedule's time.
@@ -202,7 +205,8 @@ pub enum Fact {
         /// The instance that was launched.
         instance: InstanceId,
         task: TaskNo,
-        by: By,
+        #[serde(rename = "by")]
+        source: TriggerSource,
         /// What the request was called.
         key: Option<IdempotencyKey>,
     },
@@ -236,7 +240,8 @@ pub enum Fact {
     RunHalting {
         run: RunId,
         /// What becomes of what has begun.
-        how: Halt,
+        #[serde(rename = "how")]
+        mode: HaltMode,
         cause: HaltCause,
     },
     /// Nothing more happens in this generation of a run.
@@ -256,9 +261,10 @@ pub enum Fact {
         #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
         plan: Option<Arc<Plan>>,
         /// With another plan: what is DONE and stays it.
-        carried: Vec<Carried>,
+        carried: Vec<CarriedItems>,
         /// What was DONE and is to be done again.
-        again: Vec<ItemSpan>,
+        #[serde(rename = "again")]
+        rerun: Vec<ItemSpan>,
     },
 }
 
@@ -327,7 +333,7 @@ impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InstancesSubmitted { first, last, .. } => {
-                write!(f, "InstancesSubmitted {}", Span(*first, *last))
+                write!(f, "InstancesSubmitted {}", InstanceRange(*first, *last))
             }
             Self::LeaseGranted { lease, holder } => {
                 write!(
@@ -354,7 +360,7 @@ impl fmt::Display for Fact {
             }
             Self::StopRequested { instance } => write!(f, "StopRequested {instance}"),
             Self::InstancesHalted { first, last } => {
-                write!(f, "InstancesHalted {}", Span(*first, *last))
+                write!(f, "InstancesHalted {}", InstanceRange(*first, *last))
             }
             Self::InstanceRetried { instance } => write!(f, "InstanceRetried {instance}"),
             Self::WorkerDrained { worker, drained } => {
@@ -364,9 +370,9 @@ impl fmt::Display for Fact {
             Self::WorkerCondemned {
                 worker,
                 incarnation,
-                why,
+                reason,
             } => {
-                write!(f, "WorkerCondemned {worker} {incarnation} ({why:?})")
+                write!(f, "WorkerCondemned {worker} {incarnation} ({reason:?})")
             }
             Self::TaskDefined {
                 task,
@@ -391,8 +397,11 @@ impl fmt::Display for Fact {
                 )
             }
             Self::InstanceTriggered {
-                instance, task, by, ..
-            } => write!(f, "InstanceTriggered {instance} of {task} ({by:?})"),
+                instance,
+                task,
+                source,
+                ..
+            } => write!(f, "InstanceTriggered {instance} of {task} ({source:?})"),
             Self::RunRegistered { run, plan, .. } => {
                 write!(
                     f,
@@ -406,8 +415,8 @@ impl fmt::Display for Fact {
             }
             Self::RunDefined { run, .. } => write!(f, "RunDefined {run}"),
             Self::RunAdvanced { run, to } => write!(f, "RunAdvanced {run} -> {}", to.word()),
-            Self::RunHalting { run, how, cause } => {
-                write!(f, "RunHalting {run} ({how:?}, {cause:?})")
+            Self::RunHalting { run, mode, cause } => {
+                write!(f, "RunHalting {run} ({mode:?}, {cause:?})")
             }
             Self::RunEnded {
                 run,
@@ -423,9 +432,9 @@ impl fmt::Display for Fact {
 
 /// A range of instances as people read it.
 #[derive(Clone, Copy, Debug)]
-pub struct Span(pub InstanceId, pub InstanceId);
+pub struct InstanceRange(pub InstanceId, pub InstanceId);
 
-impl fmt::Display for Span {
+impl fmt::Display for InstanceRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == self.1 {
             self.0.fmt(f)

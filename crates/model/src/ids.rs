@@ -88,7 +88,7 @@ number! {
 }
 number! {
     /// Counts the lives begun in one state directory, from 1.
-    Life, u64, "."
+    IncarnationNo, u64, "."
 }
 number! {
     /// A machine, as its stable machine id.
@@ -109,20 +109,21 @@ number! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Incarnation {
     pub lineage: Lineage,
-    pub life: Life,
+    #[serde(rename = "life")]
+    pub number: IncarnationNo,
 }
 
 impl Incarnation {
     /// True if the existence of `self` proves that `other` is over.
     #[must_use]
     pub fn supersedes(self, other: Self) -> bool {
-        self.lineage == other.lineage && self.life > other.life
+        self.lineage == other.lineage && self.number > other.number
     }
 }
 
 impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.lineage, self.life)
+        write!(f, "{}{}", self.lineage, self.number)
     }
 }
 

@@ -106,9 +106,10 @@ pub struct Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum By {
+pub enum TriggerSource {
     /// A person, by hand.
-    Hand,
+    #[serde(rename = "hand")]
+    Manual,
     /// Somebody over the task's trigger URL.
     Remote,
 }
@@ -126,7 +127,7 @@ pub struct IdempotencyKey {
 
 /// An instance that a key has brought about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Triggered {
+pub struct TriggerRecord {
     pub instance: InstanceId,
     pub request: u64,
 }

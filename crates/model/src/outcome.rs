@@ -93,7 +93,7 @@ impl fmt::Display for Outcome {
 /// What a worker measured of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Ran {
+pub struct AttemptStats {
     /// When its first process was started.
     pub started: Wall,
     pub ended: Wall,
@@ -110,7 +110,8 @@ pub struct Ran {
 pub struct Report {
     pub outcome: Outcome,
     /// What was measured; nothing where it never started.
-    pub ran: Option<Ran>,
+    #[serde(rename = "ran")]
+    pub stats: Option<AttemptStats>,
     /// What it has put out, as the text of a JSON object. Only a success has any.
     #[serde(default)]
     pub outputs: Option<Arc<str>>,
@@ -120,7 +121,7 @@ impl From<Outcome> for Report {
     fn from(outcome: Outcome) -> Self {
         Self {
             outcome,
-            ran: None,
+            stats: None,
             outputs: None,
         }
     }
@@ -141,7 +142,8 @@ pub enum LossProof {
     /// host. Enough for `exclusive: timed`, never for `strict`.
     LeaseRanOut,
     /// A later life of the same state directory exists.
-    NewerLife,
+    #[serde(rename = "newer-life")]
+    NewerIncarnation,
     /// The host has booted again since.
     HostRebooted,
     /// An operator vouches that the worker is gone.
@@ -167,7 +169,7 @@ impl fmt::Display for Synthetic {
             Self::NeverStarted => "never started",
             Self::WasNotRunning => "was not running",
             Self::WorkerLost(LossProof::LeaseRanOut) => "worker lost, lease ran out",
-            Self::WorkerLost(LossProof::NewerLife) => "worker lost, newer life",
+            Self::WorkerLost(LossProof::NewerIncarnation) => "worker lost, newer life",
             Self::WorkerLost(LossProof::HostRebooted) => "worker lost, host rebooted",
             Self::WorkerLost(LossProof::Forgotten) => "worker lost, forgotten by operator",
         })

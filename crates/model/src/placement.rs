@@ -63,10 +63,11 @@ pub enum Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
-pub struct Ask {
+pub struct ResourceRequest {
     /// What it uses. Memory is placed by its minimum; the maximum is for the
     /// worker to enforce.
-    pub request: Resources,
+    #[serde(rename = "request")]
+    pub resources: Resources,
     /// Where it may run: all of them hold.
     pub constraints: Vec<Constraint>,
 }

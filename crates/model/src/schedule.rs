@@ -69,7 +69,7 @@ pub enum CatchUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TickVerdict))]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum TickVerdict {
     /// It is launched on time.
     Launch,
     /// It is launched, within slack.
@@ -81,7 +81,7 @@ pub enum Verdict {
     Skip(SkipReason),
 }
 
-impl Verdict {
+impl TickVerdict {
     /// The word for it in lists.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -7,7 +7,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ids::{InstanceId, Revision, TaskNo};
-use crate::placement::{Ask, Constraint};
+use crate::placement::{Constraint, ResourceRequest};
 use crate::task::TaskSpec;
 use crate::time::{Millis, Wall};
 use crate::workflow::Part;
@@ -38,7 +38,7 @@ pub struct RetryBudget {
     pub losses_max: u32,
     /// How long a failed instance rests before it may start again. Losses do not rest:
     /// nothing says that the next worker is bad, too.
-    pub backoff: Rest,
+    pub backoff: RetryBackoff,
     /// What grows when it was too little.
     pub scale: Scale,
     /// Where it may run after its first failure, its second, and so on, in place of where the
@@ -51,7 +51,7 @@ impl Default for RetryBudget {
         Self {
             failures_max: 0,
             losses_max: 100,
-            backoff: Rest::default(),
+            backoff: RetryBackoff::default(),
             scale: Scale::default(),
             fallback: Vec::new(),
         }
@@ -62,7 +62,7 @@ impl Default for RetryBudget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
-pub struct Rest {
+pub struct RetryBackoff {
     /// After the first.
     pub first: Millis,
     /// Never longer than this.
@@ -168,7 +168,8 @@ pub struct InstanceSpec {
     /// Fetched before it starts.
     pub uris: Vec<Uri>,
     /// What it needs, and where it may run.
-    pub ask: Ask,
+    #[serde(rename = "ask")]
+    pub request: ResourceRequest,
     /// Higher goes first.
     pub priority: i32,
     /// When another attempt may start.
@@ -206,14 +207,14 @@ pub struct Due {
     pub latest: Wall,
 }
 
-/// A spec to be written as text, without the fields that are as if nobody had said them: most
-/// of them, for most specs. It is read as any other.
+/// An instance spec, serialized without the fields that have their default value: most of them,
+/// for most specs. It is read like any other spec.
 ///
 /// So the defaults are part of every format that this is written to, and change only with it.
 #[derive(Clone, Copy, Debug)]
-pub struct Said<'a>(pub &'a InstanceSpec);
+pub struct SparseSpec<'a>(pub &'a InstanceSpec);
 
-impl Serialize for Said<'_> {
+impl Serialize for SparseSpec<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let InstanceSpec {
             name,
@@ -222,7 +223,7 @@ impl Serialize for Said<'_> {
             env,
             user,
             uris,
-            ask,
+            request,
             priority,
             exclusive,
             retry,
@@ -231,16 +232,31 @@ impl Serialize for Said<'_> {
             origin,
             part,
         } = self.0;
-        let unsaid = InstanceSpec::default();
+        let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
-        macro_rules! say {
-            ($($field:ident)*) => {
-                $(if *$field != unsaid.$field {
-                    map.serialize_entry(stringify!($field), $field)?;
+        macro_rules! write {
+            ($($key:literal: $field:ident,)*) => {
+                $(if *$field != default.$field {
+                    map.serialize_entry($key, $field)?;
                 })*
             };
         }
-        say!(name owner work env user uris ask priority exclusive retry timeout array origin part);
+        write! {
+            "name": name,
+            "owner": owner,
+            "work": work,
+            "env": env,
+            "user": user,
+            "uris": uris,
+            "ask": request,
+            "priority": priority,
+            "exclusive": exclusive,
+            "retry": retry,
+            "timeout": timeout,
+            "array": array,
+            "origin": origin,
+            "part": part,
+        }
         map.end()
     }
 }
@@ -269,8 +285,8 @@ impl InstanceSpec {
     #[must_use]
     pub const fn allowance(&self) -> Allowance {
         Allowance {
-            memory_min: self.ask.request.memory_min,
-            memory_max: self.ask.request.memory_max,
+            memory_min: self.request.resources.memory_min,
+            memory_max: self.request.resources.memory_max,
             timeout: self.timeout,
             memory_step: 0,
             timeout_step: 0,

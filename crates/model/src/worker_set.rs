@@ -120,7 +120,7 @@ impl fmt::Display for WorkerSetId {
 /// look like {2, 3}.
 const fn digests(who: Incarnation) -> (u64, u64) {
     let lineage = mix(who.lineage.0);
-    let first = mix(lineage ^ who.life.0);
+    let first = mix(lineage ^ who.number.0);
     (first, mix(first))
 }
 
@@ -151,12 +151,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::ids::{Life, Lineage};
+    use crate::ids::{IncarnationNo, Lineage};
 
     fn life(lineage: u64, life: u64) -> Incarnation {
         Incarnation {
             lineage: Lineage(lineage),
-            life: Life(life),
+            number: IncarnationNo(life),
         }
     }
 

@@ -60,7 +60,7 @@ pub struct PlanTask {
     pub spec: Arc<InstanceSpec>,
     /// One instance for each.
     pub items: Items,
-    pub after: Vec<After>,
+    pub after: Vec<Upstream>,
     /// It is skipped unless this holds, for each item by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -109,7 +109,7 @@ pub struct Axis {
 
 /// That a task comes after another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct After {
+pub struct Upstream {
     /// Which, as a place in the plan's list.
     pub task: u32,
     /// What must have become of it.
@@ -162,7 +162,7 @@ pub enum Edges {
     /// The one of the same place.
     Same,
     /// For each item a list.
-    Lists(Lists),
+    Lists(EdgeLists),
 }
 
 impl Edges {
@@ -175,13 +175,13 @@ impl Edges {
 /// millions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Lists {
+pub struct EdgeLists {
     /// Where the list of each item ends in `upstream`.
     ends: Vec<u32>,
     upstream: Vec<u32>,
 }
 
-impl Lists {
+impl EdgeLists {
     /// How many items have a list.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -223,7 +223,7 @@ impl Lists {
     }
 }
 
-impl TryFrom<String> for Lists {
+impl TryFrom<String> for EdgeLists {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -244,13 +244,13 @@ impl TryFrom<String> for Lists {
     }
 }
 
-impl From<Lists> for String {
-    fn from(lists: Lists) -> Self {
+impl From<EdgeLists> for String {
+    fn from(lists: EdgeLists) -> Self {
         lists.to_string()
     }
 }
 
-impl fmt::Display for Lists {
+impl fmt::Display for EdgeLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for item in 0..self.ends.len() {
             if item > 0 {
@@ -282,7 +282,7 @@ pub struct Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Halt {
+pub enum HaltMode {
     /// What has begun may end by itself; nothing more begins.
     Drain,
     /// What has begun is killed.
@@ -328,7 +328,7 @@ pub struct ItemSpan {
 /// Items that are DONE and stay it under another plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Carried {
+pub struct CarriedItems {
     /// Where they were in the plan before.
     pub from: ItemSpan,
     /// The task that they are items of now.
@@ -344,14 +344,14 @@ mod tests {
     #[test]
     fn lists_of_edges_are_read_as_they_are_written() {
         for text in ["0,5,7;3;;1", "", ";", "4"] {
-            let lists = Lists::try_from(text.to_owned()).expect("edges");
+            let lists = EdgeLists::try_from(text.to_owned()).expect("edges");
             assert_eq!(lists.to_string(), text);
         }
-        let lists = Lists::try_from("0, 5 ;3;;1".to_owned()).expect("edges");
+        let lists = EdgeLists::try_from("0, 5 ;3;;1".to_owned()).expect("edges");
         assert_eq!(lists.len(), 4);
         assert_eq!((lists.of(0), lists.of(1)), (&[0, 5][..], &[3][..]));
         assert_eq!((lists.of(2), lists.of(3)), (&[][..], &[1][..]));
         assert!(lists.of(4).is_empty());
-        assert!(Lists::try_from("1;x".to_owned()).is_err());
+        assert!(EdgeLists::try_from("1;x".to_owned()).is_err());
     }
 }

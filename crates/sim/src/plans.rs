@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use baton_model::placement::Ask;
-use baton_model::spec::{Exclusive, InstanceSpec, Rest, RetryBudget, Scale, Work};
+use baton_model::placement::ResourceRequest;
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
 use baton_model::task::Resources;
 use baton_model::time::Millis;
-use baton_model::workflow::{After, Condition, Edges, Items, Lists, Plan, PlanTask, Pool};
+use baton_model::workflow::{Condition, EdgeLists, Edges, Items, Plan, PlanTask, Pool, Upstream};
 
 use crate::rng::Rng;
 
@@ -152,7 +152,7 @@ fn task(rng: &mut Rng, plan: &Plan, name: String, upstream: &[u32], strict: u64)
             1 => Condition::End,
             _ => Condition::Success,
         };
-        task.after.push(After {
+        task.after.push(Upstream {
             task: *at,
             condition,
             edges,
@@ -176,7 +176,7 @@ fn edges(rng: &mut Rng, own: u32, theirs: u32) -> Edges {
     if !rng.chance(250) {
         return Edges::All;
     }
-    let mut lists = Lists::default();
+    let mut lists = EdgeLists::default();
     for _ in 0..own {
         let list: Vec<u32> = (0..theirs).filter(|_| rng.chance(500)).collect();
         // A list of this world is never so long that it could not be counted.
@@ -194,9 +194,9 @@ fn spec(rng: &mut Rng, name: &str, strict: u64) -> InstanceSpec {
     };
     InstanceSpec {
         work: Work::Command(vec![name.to_owned()]),
-        ask: Ask {
-            request,
-            ..Ask::default()
+        request: ResourceRequest {
+            resources: request,
+            ..ResourceRequest::default()
         },
         exclusive: if rng.chance(strict) {
             Exclusive::Strict
@@ -206,7 +206,7 @@ fn spec(rng: &mut Rng, name: &str, strict: u64) -> InstanceSpec {
         retry: RetryBudget {
             failures_max: rng.below(3) as u32,
             losses_max: 1_000,
-            backoff: Rest {
+            backoff: RetryBackoff {
                 first: Millis(rng.below(2_000)),
                 max: Millis(3_000),
             },
@@ -229,7 +229,7 @@ fn rework(rng: &mut Rng, plan: &mut Plan) {
 /// A task has more items, or fewer, if no edge names them one by one.
 fn recount(rng: &mut Rng, plan: &mut Plan) {
     let at = rng.below(plan.tasks.len() as u64) as usize;
-    let by_item = |after: &After| after.edges != Edges::All;
+    let by_item = |after: &Upstream| after.edges != Edges::All;
     let named = plan
         .tasks
         .iter()

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use baton_core::step::{Outbox, Step};
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage,
-    WorkerName,
+    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
+    Lineage, WorkerName,
 };
-use baton_model::outcome::{AttemptEnd, Outcome, Ran};
+use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Wall};
 use baton_store::view::{Query, View};
@@ -105,7 +105,7 @@ fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
             worker: WorkerName::new("worker-17"),
             incarnation: Incarnation {
                 lineage: Lineage(u64::MAX / 3),
-                life: Life(1),
+                number: IncarnationNo(1),
             },
             host: HostId(u64::MAX / 5),
             boot: BootId(u64::MAX / 7),
@@ -115,14 +115,14 @@ fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
         lease: lease(id),
         end: AttemptEnd::Real(Outcome::Exited(0)),
         verdict: Verdict::Done,
-        ran: Some(Ran {
+        stats: Some(AttemptStats {
             started: Wall(1_700_000_000_000),
             ended: Wall(1_700_000_001_000),
             elapsed: Millis(1_000),
             cpu: Millis(900),
             memory_peak: 10_000_000,
         }),
-        again: None,
+        next: None,
         outputs: None,
     };
     let mut groups = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{InstanceId, LeaseId};
-use baton_model::spec::{InstanceSpec, Said};
+use baton_model::spec::{InstanceSpec, SparseSpec};
 use baton_model::workflow::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             at: *at,
             plan: plan.as_ref().map(|plan| without_tasks(plan)),
             carried: Vec::new(),
-            again: Vec::new(),
+            rerun: Vec::new(),
         }),
         other => serde_json::to_string(other),
     };
@@ -95,7 +95,7 @@ pub(crate) fn read(body: &str, spec: Option<Arc<InstanceSpec>>) -> Result<Fact, 
 /// Encodes a spec: only the fields that differ from their defaults, because a leader that takes
 /// over reads every spec. So a default can never change here: see the test.
 pub(crate) fn write_spec(spec: &InstanceSpec) -> Result<String, StoreError> {
-    serde_json::to_string(&Said(spec))
+    serde_json::to_string(&SparseSpec(spec))
         .map_err(|error| StoreError::Failed(format!("cannot write a spec: {error}")))
 }
 
@@ -124,8 +124,11 @@ mod tests {
         let body = write_spec(&spec).expect("written");
         assert_eq!(body, r#"{"name":"n","work":{"command":["true"]}}"#);
         spec.env.insert("A".to_owned(), String::new());
-        spec.ask.request.memory_min = 7;
-        spec.ask.request.named.insert("db/orders".to_owned(), 0);
+        spec.request.resources.memory_min = 7;
+        spec.request
+            .resources
+            .named
+            .insert("db/orders".to_owned(), 0);
         spec.retry.losses_max = 0;
         spec.retry.scale = Scale {
             memory_percent: 150,

@@ -117,8 +117,8 @@ impl Claim {
     pub(crate) fn of(spec: &InstanceSpec) -> Self {
         Self {
             owner: spec.owner.as_str().into(),
-            cpu_milli: spec.ask.request.cpu_milli,
-            memory: spec.ask.request.memory_min,
+            cpu_milli: spec.request.resources.cpu_milli,
+            memory: spec.request.resources.memory_min,
             part: spec.part,
         }
     }

@@ -11,7 +11,7 @@ use baton_model::ids::{
     Epoch, Generation, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
 };
 use baton_model::library::{Definition, TaskName};
-use baton_model::outcome::{AttemptEnd, Ran};
+use baton_model::outcome::{AttemptEnd, AttemptStats};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -208,7 +208,7 @@ pub struct LastEnd {
     pub lease: LeaseId,
     pub worker: WorkerName,
     pub end: AttemptEnd,
-    pub ran: Option<Ran>,
+    pub ran: Option<AttemptStats>,
 }
 
 /// An instance, or a range of instances without events of their own, with its submission and its

@@ -15,11 +15,11 @@ use baton_core::scheduler::{Config, Effect, Input, Scheduler};
 use baton_core::step::Outbox;
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    BootId, Epoch, HostId, Incarnation, InstanceId, Life, Lineage, RequestId, WorkerName,
+    BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, Lineage, RequestId, WorkerName,
 };
 use baton_model::message::{ToScheduler, ToWorker};
-use baton_model::outcome::{Outcome, Ran, Report};
-use baton_model::placement::{Ask, Capacity, Offer};
+use baton_model::outcome::{AttemptStats, Outcome, Report};
+use baton_model::placement::{Capacity, Offer, ResourceRequest};
 use baton_model::spec::InstanceSpec;
 use baton_model::task::Resources;
 use baton_model::time::{Millis, Mono, Now, Wall};
@@ -123,7 +123,7 @@ impl Pair {
             worker: WorkerName::new("bench"),
             incarnation: Incarnation {
                 lineage: Lineage(1),
-                life: Life(1),
+                number: IncarnationNo(1),
             },
             host: HostId(1),
             boot: BootId(1),
@@ -156,9 +156,9 @@ impl Pair {
             ..Resources::default()
         };
         let spec = Arc::new(InstanceSpec {
-            ask: Ask {
-                request,
-                ..Ask::default()
+            request: ResourceRequest {
+                resources: request,
+                ..ResourceRequest::default()
             },
             ..InstanceSpec::default()
         });
@@ -183,7 +183,7 @@ impl Pair {
         let held: Vec<_> = self.worker.held().collect();
         let report = Report {
             outcome: Outcome::Exited(0),
-            ran: Some(Ran {
+            stats: Some(AttemptStats {
                 started: self.now.wall,
                 ended: self.now.wall,
                 elapsed: Millis::from_secs(1),

@@ -14,10 +14,10 @@ use baton_core::protocol::worker::Worker as Machine;
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    Association, BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName,
+    Association, BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName,
 };
 use baton_model::message::{LaunchVerdict, Status, ToScheduler};
-use baton_model::outcome::{Outcome, Ran, Report};
+use baton_model::outcome::{AttemptStats, Outcome, Report};
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::{Millis, Mono, Wall};
 
@@ -74,7 +74,7 @@ fn machine(slots: u32) -> Machine {
         worker: WorkerName::new("instantly"),
         incarnation: Incarnation {
             lineage: Lineage(7),
-            life: Life(1),
+            number: IncarnationNo(1),
         },
         host: HostId(7),
         boot: BootId(7),
@@ -208,7 +208,7 @@ impl Body {
 fn report() -> Report {
     Report {
         outcome: Outcome::Exited(0),
-        ran: Some(Ran {
+        stats: Some(AttemptStats {
             started: Wall(1),
             ended: Wall(2),
             elapsed: Millis(1),

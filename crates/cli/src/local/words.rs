@@ -2,7 +2,7 @@
 
 use baton_core::plan::{Plan, Wait};
 use baton_model::task::{
-    Condition, LastRun, Next, PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo, StopCause,
+    Condition, LastRun, NextStep, PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo, StopCause,
 };
 use baton_model::time::{Millis, Now};
 
@@ -71,16 +71,16 @@ pub(super) fn event(plan: &Plan, event: &PlanEvent) -> String {
     }
 }
 
-fn ended(event: &PlanEvent, end: RunEnd, failure: bool, next: &Next) -> String {
+fn ended(event: &PlanEvent, end: RunEnd, failure: bool, next: &NextStep) -> String {
     let counted = if failure { ", a failure" } else { "" };
     let then = match next {
-        Next::Again { not_before, .. } => match not_before.since(event.at.mono) {
+        NextStep::Restart { not_before, .. } => match not_before.since(event.at.mono) {
             Millis(0) => "; it may run again at once".to_owned(),
             pause => format!("; it may run again in {}", span(pause)),
         },
-        Next::Finished => "; it has done its part".to_owned(),
-        Next::Failed => "; it has failed for good".to_owned(),
-        Next::Dropped => String::new(),
+        NextStep::Finished => "; it has done its part".to_owned(),
+        NextStep::Failed => "; it has failed for good".to_owned(),
+        NextStep::Dropped => String::new(),
     };
     format!("ended: {end}{counted}{then}")
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use baton_client::{Client, Span};
-use baton_model::api::Cancelled;
+use baton_model::api::CancelReply;
 use clap::Args;
 use serde_json::json;
 
@@ -71,7 +71,7 @@ pub(super) async fn cancel(command: &Cancel, client: &Client) -> Ended {
     out.done()
 }
 
-fn told(which: Span, cancelled: &Cancelled) -> String {
+fn told(which: Span, cancelled: &CancelReply) -> String {
     let shown = ids::shown(which);
     let (halted, stopping) = (cancelled.halted, cancelled.stopping);
     match (which.count(), halted, stopping) {
@@ -114,7 +114,7 @@ mod tests {
     fn what_came_of_it_is_told() {
         let one = ids::span("i1").expect("one");
         let many = ids::span("i1..i1000").expect("many");
-        let came = |which, halted, stopping| told(which, &Cancelled { halted, stopping });
+        let came = |which, halted, stopping| told(which, &CancelReply { halted, stopping });
         assert_eq!(came(one, 1, 0), "i1: halted");
         assert_eq!(came(one, 0, 1), "i1: being stopped");
         assert_eq!(came(one, 0, 0), "i1: nothing to cancel, it is all over");

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use baton_client::{Client, ClientError, EventMessage, EventQuery, EventStream};
-use baton_model::api::{Event, Lost};
+use baton_model::api::{Event, EventGap};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::Wall;
 use clap::Args;
@@ -116,7 +116,7 @@ async fn next(events: &mut EventStream) -> Result<Option<EventMessage>, ClientEr
 /// What was lost, for programs.
 #[derive(Serialize)]
 struct Gap<'a> {
-    lost: &'a Lost,
+    lost: &'a EventGap,
 }
 
 struct Printer {

@@ -12,7 +12,7 @@ use baton_model::api::{HaltRun, ResumeRun, Run, SubmitRun};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::message::LogStream;
 use baton_model::state::UniversalState;
-use baton_model::workflow::Halt;
+use baton_model::workflow::HaltMode;
 use serde_json::Value;
 
 use super::hash;
@@ -127,7 +127,7 @@ async fn choose(
     if again {
         if !run.state.is_terminal() {
             let halt = HaltRun {
-                how: Halt::Kill,
+                mode: HaltMode::Kill,
                 generation: None,
             };
             client.halt_run(id, &halt).await.map_err(refused)?;

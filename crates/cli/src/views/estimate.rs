@@ -107,7 +107,7 @@ pub(super) fn words(left: Left) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use baton_model::workflow::Halt;
+    use baton_model::workflow::HaltMode;
 
     use super::super::tests::build::{Case, after, counts, task};
     use super::*;
@@ -176,7 +176,7 @@ mod tests {
         first.mean_seconds = None;
         assert_eq!(of(vec![first]), None, "nothing is DONE");
         let mut case = Case::new("eta", vec![wide()]);
-        case.run.halting = Some(Halt::Drain);
+        case.run.halting = Some(HaltMode::Drain);
         assert_eq!(left(&case.run, &case.tasks), None, "it is being stopped");
     }
 

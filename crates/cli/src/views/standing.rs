@@ -6,7 +6,7 @@
 
 use baton_model::api::{ItemCounts, Run, RunTask};
 use baton_model::state::UniversalState;
-use baton_model::workflow::Halt;
+use baton_model::workflow::HaltMode;
 
 use super::text::{self, Line};
 use crate::output::Style;
@@ -127,10 +127,10 @@ pub(super) fn told(run: &Run, items: &ItemCounts) -> ItemCounts {
 pub(super) fn halting(run: &Run) -> Option<&'static str> {
     let halting = run.halting.filter(|_| !run.state.is_terminal())?;
     Some(match (run.timed_out, halting) {
-        (false, Halt::Drain) => "being halted (drain); nothing more begins, what runs may end",
-        (false, Halt::Kill) => "being halted (kill); nothing more begins, what runs is killed",
-        (true, Halt::Drain) => "out of time (drain); nothing more begins, what runs may end",
-        (true, Halt::Kill) => "out of time (kill); nothing more begins, what runs is killed",
+        (false, HaltMode::Drain) => "being halted (drain); nothing more begins, what runs may end",
+        (false, HaltMode::Kill) => "being halted (kill); nothing more begins, what runs is killed",
+        (true, HaltMode::Drain) => "out of time (drain); nothing more begins, what runs may end",
+        (true, HaltMode::Kill) => "out of time (kill); nothing more begins, what runs is killed",
     })
 }
 
@@ -139,8 +139,8 @@ pub(super) fn halting_word(run: &Run) -> Option<&'static str> {
     let halting = run.halting.filter(|_| !run.state.is_terminal());
     match (run.timed_out, halting) {
         (true, _) => Some("out of time"),
-        (false, Some(Halt::Drain)) => Some("draining"),
-        (false, Some(Halt::Kill)) => Some("being killed"),
+        (false, Some(HaltMode::Drain)) => Some("draining"),
+        (false, Some(HaltMode::Kill)) => Some("being killed"),
         (false, None) => None,
     }
 }

@@ -25,7 +25,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use baton_client::{Client, ClientError, Span};
-use baton_model::api::{Event, Indices, Instance, Submit, Submitted, Worker};
+use baton_model::api::{Event, Indices, Instance, Submit, SubmitReply, Worker};
 use baton_model::ids::InstanceId;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -242,7 +242,7 @@ impl Cluster {
     }
 
     /// Submits a task once, whatever comes of it.
-    pub(crate) fn try_submit(&self, file: Value) -> Result<Submitted, ClientError> {
+    pub(crate) fn try_submit(&self, file: Value) -> Result<SubmitReply, ClientError> {
         let submit = Submit {
             file,
             params: BTreeMap::new(),

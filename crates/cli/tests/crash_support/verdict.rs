@@ -207,7 +207,7 @@ fn process_is_true(rig: &Rig, history: &History, no: ProcessNo, once: bool) -> T
             PlanChange::RunEnded {
                 process, run, end, ..
             } if process == no => match end {
-                RunEnd::Seen(Outcome::Exited(code)) => {
+                RunEnd::Observed(Outcome::Exited(code)) => {
                     let own = written.get(&run).copied();
                     assert_eq!(own, Some(code), "{name} {run}: what it wrote, what is kept");
                     tally.exited += 1;
@@ -215,9 +215,9 @@ fn process_is_true(rig: &Rig, history: &History, no: ProcessNo, once: bool) -> T
                         succeeded = Some(run);
                     }
                 }
-                RunEnd::Seen(Outcome::Signaled(9)) => tally.signaled += 1,
+                RunEnd::Observed(Outcome::Signaled(9)) => tally.signaled += 1,
                 RunEnd::Lost => tally.lost += 1,
-                RunEnd::Seen(other) => panic!("{name} {run} ended with {other}"),
+                RunEnd::Observed(other) => panic!("{name} {run} ended with {other}"),
             },
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! Ends, and how they are told.
 
 use baton_model::outcome::Outcome;
-use baton_model::task::{Fate, PlanChange, RunEnd};
+use baton_model::task::{Disposition, PlanChange, RunEnd};
 use serde_json::Value;
 
 use crate::support::{Scenario, Signal, exited, is_alive, signalled, until};
@@ -72,7 +72,7 @@ processes:
     assert!(ends.len() >= 2);
     assert!(
         ends.iter()
-            .all(|end| *end == RunEnd::Seen(Outcome::LaunchFailed)),
+            .all(|end| *end == RunEnd::Observed(Outcome::LaunchFailed)),
         "{ends:?}"
     );
     assert_eq!(story.progress("p").failures, ends.len() as u64);
@@ -166,8 +166,8 @@ processes:
     for name in ["bare", "shell"] {
         let progress = story.progress(name);
         assert_eq!(
-            (progress.failures, progress.fate),
-            (3, Fate::Failed),
+            (progress.failures, progress.disposition),
+            (3, Disposition::Failed),
             "{name}"
         );
         assert_eq!(progress.kills, 0, "{name}: nobody of ours");

@@ -1,6 +1,6 @@
 //! Going on after a crash.
 
-use baton_model::task::{Next, PlanChange};
+use baton_model::task::{NextStep, PlanChange};
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::clock;
 use baton_runner::sys::users;
@@ -212,7 +212,7 @@ fn pause(scenario: &Scenario) -> (Mono, Mono) {
     let found = events.iter().find_map(|event| match event.change {
         PlanChange::RunEnded {
             ended,
-            next: Next::Again { not_before, .. },
+            next: NextStep::Restart { not_before, .. },
             ..
         } => Some((ended.mono, not_before)),
         _ => None,

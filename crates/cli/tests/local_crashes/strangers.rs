@@ -3,7 +3,7 @@
 use std::process::{Child, Command};
 
 use baton_model::ids::BootId;
-use baton_model::task::{Identity, Moment, Next, PlanChange};
+use baton_model::task::{Identity, Moment, NextStep, PlanChange};
 use baton_model::time::{Millis, Mono};
 use baton_runner::log::{self, Kind, Log};
 use baton_runner::record::{CoordinatorRecord, RunnerRecord};
@@ -91,7 +91,7 @@ fn rewrite(
                     }
                     PlanChange::RunEnded { ended, next, .. } => {
                         *ended = moment(*ended);
-                        if let Next::Again { not_before, .. } = next {
+                        if let NextStep::Restart { not_before, .. } = next {
                             *not_before = when(*not_before);
                         }
                     }

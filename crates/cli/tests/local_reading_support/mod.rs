@@ -12,8 +12,8 @@ use baton_core::plan::{Input, Plan};
 use baton_model::ids::BootId;
 use baton_model::outcome::Outcome;
 use baton_model::task::{
-    Condition, Dependency, Identity, Moment, ProcessName, ProcessNo, ProcessSpec, Resources, Run,
-    RunNo, TaskSpec,
+    CommandLine, Condition, Dependency, Identity, Moment, ProcessName, ProcessNo, ProcessSpec,
+    Resources, RunNo, TaskSpec,
 };
 use baton_model::time::{Millis, Mono, Now, Wall};
 use baton_runner::log::{Kind, Log};
@@ -105,7 +105,7 @@ pub(crate) fn task_id(id: &str) -> TaskId {
 
 /// `fetch`, which may fail twice; `build` after it; `cleanup` at the end.
 pub(crate) fn spec() -> TaskSpec {
-    let process = |name: &str| ProcessSpec::new(name, Run::Shell(format!("./{name}")));
+    let process = |name: &str| ProcessSpec::new(name, CommandLine::Shell(format!("./{name}")));
     let fetch = ProcessSpec {
         max_failures: 3,
         ..process("fetch")

@@ -287,7 +287,7 @@ processes:
     };
     assert_eq!(
         run.end,
-        Some(RunEnd::Seen(Outcome::Killed(KillCause::Requested)))
+        Some(RunEnd::Observed(Outcome::Killed(KillCause::Requested)))
     );
     let told = story.when("the end has begun", |change| {
         matches!(change, PlanChange::CleaningBegun { .. })

@@ -1,7 +1,7 @@
 //! Final, ephemeral and daemon processes.
 
 use baton_model::state::ProcessState;
-use baton_model::task::Fate;
+use baton_model::task::Disposition;
 
 use crate::support::{Scenario, exited, is_alive};
 
@@ -53,7 +53,7 @@ processes:
     );
     assert_eq!(scenario.run().code, 0);
     let story = scenario.story();
-    assert_eq!(story.progress("never").fate, Fate::Blocked);
+    assert_eq!(story.progress("never").disposition, Disposition::Blocked);
     assert!(!scenario.has("never") && scenario.has("other"));
 }
 

@@ -1,7 +1,7 @@
 //! Who runs when, and what a failure costs.
 
 use baton_model::state::ProcessState;
-use baton_model::task::Fate;
+use baton_model::task::Disposition;
 
 use crate::support::{Scenario, exited};
 
@@ -133,7 +133,10 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 1);
-    assert_eq!(scenario.story().progress("try").fate, Fate::Failed);
+    assert_eq!(
+        scenario.story().progress("try").disposition,
+        Disposition::Failed
+    );
     assert_eq!(scenario.count_lines("tries"), 2);
 }
 
@@ -156,7 +159,11 @@ processes:
     assert_eq!(story.ends("bad"), [exited(3)]);
     for name in ["next", "after"] {
         let progress = story.progress(name);
-        assert_eq!((progress.runs, progress.fate), (0, Fate::Blocked), "{name}");
+        assert_eq!(
+            (progress.runs, progress.disposition),
+            (0, Disposition::Blocked),
+            "{name}"
+        );
         assert_eq!(progress.state, ProcessState::Waiting);
         assert!(!scenario.has(name));
     }
@@ -177,9 +184,9 @@ processes:
     );
     assert_eq!(scenario.run().code, 0);
     let story = scenario.story();
-    assert_eq!(story.progress("bad").fate, Fate::Failed);
-    assert_eq!(story.progress("worse").fate, Fate::Failed);
-    assert_eq!(story.progress("good").fate, Fate::Finished);
+    assert_eq!(story.progress("bad").disposition, Disposition::Failed);
+    assert_eq!(story.progress("worse").disposition, Disposition::Failed);
+    assert_eq!(story.progress("good").disposition, Disposition::Finished);
 }
 
 #[test]
@@ -248,5 +255,5 @@ processes:
     assert_eq!(scenario.run().code, 1);
     let story = scenario.story();
     assert_eq!(story.ends("picky"), [exited(75), exited(3)]);
-    assert_eq!(story.progress("picky").fate, Fate::Failed);
+    assert_eq!(story.progress("picky").disposition, Disposition::Failed);
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use baton_core::protocol::frame::{PREAMBLE, encode_to_scheduler};
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    Association, AttemptId, AttemptNo, BootId, CheckId, Epoch, HostId, Incarnation, InstanceId,
-    LeaseId, Life, Lineage, NotifySeq, SessionId, WorkerName,
+    Association, AttemptId, AttemptNo, BootId, CheckId, Epoch, HostId, Incarnation, IncarnationNo,
+    InstanceId, LeaseId, Lineage, NotifySeq, SessionId, WorkerName,
 };
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, Status, ToScheduler};
@@ -25,7 +25,7 @@ fn heartbeat() -> Heartbeat {
             worker: WorkerName::new("stranger"),
             incarnation: Incarnation {
                 lineage: Lineage(77),
-                life: Life(1),
+                number: IncarnationNo(1),
             },
             host: HostId(1),
             boot: BootId(1),
@@ -63,9 +63,11 @@ pub(crate) fn absurd() -> Vec<(&'static str, Vec<ToScheduler>)> {
     add("a long name", &|it| {
         it.worker.worker = WorkerName::new(&"x".repeat(100_000));
     });
-    add("life 0", &|it| it.worker.incarnation.life = Life(0));
+    add("life 0", &|it| {
+        it.worker.incarnation.number = IncarnationNo(0)
+    });
     add("the last life", &|it| {
-        it.worker.incarnation.life = Life(most)
+        it.worker.incarnation.number = IncarnationNo(most)
     });
     add("no slots", &|it| it.slots = 0);
     add("all slots", &|it| it.slots = u32::MAX);

@@ -88,7 +88,7 @@ impl Scenario {
         for (shown, spec) in shown.iter().zip(specs) {
             let kept = story.progress(&spec.name.0);
             let kept = json!({
-                "name": spec.name, "state": kept.state, "fate": kept.fate, "runs": kept.runs,
+                "name": spec.name, "state": kept.state, "fate": kept.disposition, "runs": kept.runs,
                 "successes": kept.successes, "failures": kept.failures, "kills": kept.kills,
                 "losses": kept.losses, "pid": kept.live.and_then(|live| live.identity).map(|it| it.pid),
             });

@@ -144,10 +144,10 @@ impl Story {
 
 /// It exited by itself.
 pub(crate) const fn exited(code: i32) -> RunEnd {
-    RunEnd::Seen(Outcome::Exited(code))
+    RunEnd::Observed(Outcome::Exited(code))
 }
 
 /// It died of a signal that nobody of ours has sent.
 pub(crate) const fn signalled(signal: i32) -> RunEnd {
-    RunEnd::Seen(Outcome::Signaled(signal))
+    RunEnd::Observed(Outcome::Signaled(signal))
 }

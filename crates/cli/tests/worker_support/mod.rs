@@ -24,7 +24,7 @@ use baton_core::scheduler::Input;
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, RequestId, WorkerName};
 use baton_model::message::{LogAnswer, LogQuery, LogStream};
-use baton_model::outcome::{AttemptEnd, Outcome, Ran};
+use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
@@ -175,11 +175,14 @@ impl Rig {
     }
 
     /// How the attempts of an instance have ended, and what was measured.
-    pub(crate) fn ends(&self, instance: u64) -> Vec<(AttemptEnd, Option<Ran>)> {
+    pub(crate) fn ends(&self, instance: u64) -> Vec<(AttemptEnd, Option<AttemptStats>)> {
         let facts = self.scheduler.facts();
         let ends = facts.iter().filter_map(|fact| match fact {
             Fact::AttemptEnded {
-                lease, end, ran, ..
+                lease,
+                end,
+                stats: ran,
+                ..
             } if lease.attempt.instance == InstanceId(instance) => Some((*end, *ran)),
             _ => None,
         });
@@ -187,7 +190,7 @@ impl Rig {
     }
 
     /// Waits for the end of the first attempt.
-    pub(crate) fn end(&self, instance: u64) -> (AttemptEnd, Option<Ran>) {
+    pub(crate) fn end(&self, instance: u64) -> (AttemptEnd, Option<AttemptStats>) {
         until("the attempt ends", || !self.ends(instance).is_empty());
         self.ends(instance)[0]
     }
@@ -332,7 +335,7 @@ pub(crate) fn command(argv: &[&str]) -> InstanceSpec {
         work: Work::Command(argv.iter().map(|word| (*word).to_owned()).collect()),
         ..InstanceSpec::default()
     };
-    spec.ask.request.cpu_milli = 1_000;
+    spec.request.resources.cpu_milli = 1_000;
     spec
 }
 

@@ -42,7 +42,7 @@ mod zone;
 
 use baton_model::time::Wall;
 
-pub use baton_model::schedule::{CatchUp, Dst, Fold, Gap, SkipReason, Verdict};
+pub use baton_model::schedule::{CatchUp, Dst, Fold, Gap, SkipReason, TickVerdict};
 pub use error::ScheduleError;
 pub use intern::Schedules;
 pub use rate::LaunchRate;

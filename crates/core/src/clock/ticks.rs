@@ -17,7 +17,7 @@ use std::sync::Arc;
 use baton_model::time::{Millis, Wall};
 
 use super::limits::{PUNCTUAL, TICKS_PER_CALL, TICKS_PER_TURN};
-use super::{CatchUp, Policy, Schedule, SkipReason, Tick, Verdict};
+use super::{CatchUp, Policy, Schedule, SkipReason, Tick, TickVerdict};
 
 /// Names a schedule of a [`Clock`]. Jitter comes from it, so it should stay the same
 /// across restarts.
@@ -171,8 +171,8 @@ impl Entry {
             }
             let by = now.since(planned);
             let verdict = match by > PUNCTUAL {
-                true => Verdict::Late { by },
-                false => Verdict::Launch,
+                true => TickVerdict::Late { by },
+                false => TickVerdict::Launch,
             };
             sink(Tick {
                 key,
@@ -203,7 +203,7 @@ impl Entry {
             last,
             planned: self.planned(key, self.nominal),
             count: self.schedule.count(self.accounted, last),
-            verdict: Verdict::Skip(reason),
+            verdict: TickVerdict::Skip(reason),
         });
         self.advance(key, last);
         1

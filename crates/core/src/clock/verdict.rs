@@ -2,7 +2,7 @@
 
 use baton_model::time::{Millis, Mono, Wall};
 
-use super::{CatchUp, Key, LaunchRate, SkipReason, Verdict};
+use super::{CatchUp, Key, LaunchRate, SkipReason, TickVerdict};
 
 /// What a schedule does about time that has passed without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,31 +39,31 @@ pub struct Tick {
     pub planned: Wall,
     /// How many due times the record stands for; 1 unless they were skipped.
     pub count: u64,
-    pub verdict: Verdict,
+    pub verdict: TickVerdict,
 }
 
 /// Holds what would be launched against the limits of its task: `active` counts the
 /// instances that are QUEUED or further, and not terminal. Skips stay as they are and
 /// use nothing up.
 pub fn admit(
-    verdict: Verdict,
+    verdict: TickVerdict,
     active: u64,
     max_instances: Option<u32>,
     rate: Option<&mut LaunchRate>,
     now: Mono,
-) -> Verdict {
-    if matches!(verdict, Verdict::Skip(_)) {
+) -> TickVerdict {
+    if matches!(verdict, TickVerdict::Skip(_)) {
         return verdict;
     }
     if let Some(limit) = max_instances
         && active >= u64::from(limit)
     {
-        return Verdict::Skip(SkipReason::MaxInstances { limit });
+        return TickVerdict::Skip(SkipReason::MaxInstances { limit });
     }
     // Last, so that a launch that is refused anyway costs no token.
     match rate.is_none_or(|rate| rate.take(now)) {
         true => verdict,
-        false => Verdict::Skip(SkipReason::LaunchRate),
+        false => TickVerdict::Skip(SkipReason::LaunchRate),
     }
 }
 
@@ -74,17 +74,17 @@ mod tests {
     #[test]
     fn a_full_task_costs_no_token_and_a_skip_stays_a_skip() {
         let mut rate = LaunchRate::new(1, Millis(1_000));
-        let full = Verdict::Skip(SkipReason::MaxInstances { limit: 2 });
-        let late = Verdict::Late { by: Millis(5) };
-        let skip = Verdict::Skip(SkipReason::Missed);
+        let full = TickVerdict::Skip(SkipReason::MaxInstances { limit: 2 });
+        let late = TickVerdict::Late { by: Millis(5) };
+        let skip = TickVerdict::Skip(SkipReason::Missed);
         let mut decide = |verdict, active| {
             let rate = Some(&mut rate);
             admit(verdict, active, Some(2), rate, Mono(0))
         };
-        assert_eq!(decide(Verdict::Launch, 2), full);
+        assert_eq!(decide(TickVerdict::Launch, 2), full);
         assert_eq!(decide(skip, 0), skip);
         assert_eq!(decide(late, 1), late);
-        assert_eq!(decide(late, 1), Verdict::Skip(SkipReason::LaunchRate));
+        assert_eq!(decide(late, 1), TickVerdict::Skip(SkipReason::LaunchRate));
         assert_eq!(admit(late, 1_000, None, None, Mono(0)), late);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::{Again, Holder, Verdict};
+use baton_model::fact::{Holder, NextAttempt, Verdict};
 use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
 use baton_model::outcome::AttemptEnd;
 use baton_model::spec::{Allowance, InstanceSpec};
@@ -42,7 +42,7 @@ pub struct Instance {
     /// Whether somebody wants it stopped.
     pub stop_requested: bool,
     /// What is different for its next attempts; nothing until one was.
-    pub next_attempt: Option<Box<Again>>,
+    pub next_attempt: Option<Box<NextAttempt>>,
 }
 
 impl Instance {
@@ -98,7 +98,7 @@ impl Instance {
     /// What is different for the next attempt, if this one ends like this and another
     /// follows.
     #[must_use]
-    pub fn next_attempt(&self, now: Wall, end: AttemptEnd) -> Option<Again> {
+    pub fn next_attempt(&self, now: Wall, end: AttemptEnd) -> Option<NextAttempt> {
         triage::again(end, self.failures, &self.spec.retry, &self.allowance(), now)
     }
 
@@ -136,7 +136,7 @@ impl Instance {
         lease: LeaseId,
         end: AttemptEnd,
         verdict: Verdict,
-        again: Option<&Again>,
+        again: Option<&NextAttempt>,
     ) -> Result<(), LedgerError> {
         match self.lease.take() {
             Some(open) if open.id == lease => {}
@@ -155,7 +155,7 @@ impl Instance {
                 let before = self.next_attempt.take()?;
                 before.allowance
             });
-            self.next_attempt = Some(Box::new(Again {
+            self.next_attempt = Some(Box::new(NextAttempt {
                 not_before: again.not_before,
                 allowance,
             }));

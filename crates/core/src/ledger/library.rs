@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger, Triggered};
+use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger, TriggerRecord};
 use baton_model::limits::{IDEMPOTENCY_KEYS_MAX, TASKS_MAX};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
@@ -114,7 +114,7 @@ pub struct Library {
     names: BTreeMap<TaskName, TaskNo>,
     /// Instances that are QUEUED or further, and not at an end.
     active: BTreeMap<TaskNo, u64>,
-    keys: BTreeMap<(TaskNo, (u64, u64)), Triggered>,
+    keys: BTreeMap<(TaskNo, (u64, u64)), TriggerRecord>,
     /// The keys in the order in which they came.
     recent: VecDeque<(TaskNo, (u64, u64))>,
 }
@@ -152,7 +152,7 @@ impl Library {
 
     /// What a key has brought about.
     #[must_use]
-    pub fn triggered(&self, task: TaskNo, key: &IdempotencyKey) -> Option<Triggered> {
+    pub fn triggered(&self, task: TaskNo, key: &IdempotencyKey) -> Option<TriggerRecord> {
         self.keys.get(&(task, key.key)).copied()
     }
 
@@ -169,7 +169,7 @@ impl Library {
         let key = (task, key.key);
         if self
             .keys
-            .insert(key, Triggered { instance, request })
+            .insert(key, TriggerRecord { instance, request })
             .is_none()
         {
             self.recent.push_back(key);

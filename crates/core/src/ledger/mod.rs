@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, LeaseId, Life, Lineage, RunId, TaskNo,
-    WorkerName,
+    AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId, Lineage, RunId,
+    TaskNo, WorkerName,
 };
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::spec::InstanceSpec;
@@ -101,7 +101,7 @@ pub struct Ledger {
     known: IdSet,
     queued: BTreeSet<InstanceId>,
     leased: BTreeSet<InstanceId>,
-    condemned: BTreeMap<Lineage, Life>,
+    condemned: BTreeMap<Lineage, IncarnationNo>,
     drained: BTreeSet<WorkerName>,
     lease_time: Millis,
     library: Library,
@@ -128,18 +128,18 @@ impl Ledger {
                 lease,
                 end,
                 verdict,
-                again,
-                ran,
+                next,
+                stats,
                 outputs,
             } => {
                 let id = lease.attempt.instance;
-                if let (Verdict::Done, Some(ran)) = (verdict, ran)
+                if let (Verdict::Done, Some(stats)) = (verdict, stats)
                     && let Some(instance) = self.instances.get(&id)
                 {
-                    self.runs.took(&instance.spec, ran.elapsed);
+                    self.runs.took(&instance.spec, stats.elapsed);
                 }
                 self.change_with(id, outputs.as_ref(), |instance| {
-                    instance.close(*lease, *end, *verdict, again.as_deref())
+                    instance.close(*lease, *end, *verdict, next.as_deref())
                 })
             }
             Fact::StopRequested { instance } => self.change(*instance, |instance| {
@@ -317,7 +317,7 @@ impl Ledger {
     pub fn is_condemned(&self, incarnation: Incarnation) -> bool {
         self.condemned
             .get(&incarnation.lineage)
-            .is_some_and(|life| *life >= incarnation.life)
+            .is_some_and(|life| *life >= incarnation.number)
     }
 
     /// The tasks of the library.
@@ -490,8 +490,8 @@ impl Ledger {
         let life = self
             .condemned
             .entry(incarnation.lineage)
-            .or_insert(incarnation.life);
-        *life = (*life).max(incarnation.life);
+            .or_insert(incarnation.number);
+        *life = (*life).max(incarnation.number);
         if self.condemned.len() > CONDEMNED_MAX {
             self.condemned.pop_first();
         }

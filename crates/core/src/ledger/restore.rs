@@ -143,7 +143,7 @@ impl Ledger {
     pub fn condemned(&self) -> impl Iterator<Item = Incarnation> + '_ {
         self.condemned.iter().map(|(lineage, life)| Incarnation {
             lineage: *lineage,
-            life: *life,
+            number: *life,
         })
     }
 }

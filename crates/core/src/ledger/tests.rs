@@ -17,7 +17,7 @@ fn holder() -> Holder {
         worker: WorkerName::new("w"),
         incarnation: Incarnation {
             lineage: Lineage(7),
-            life: Life(1),
+            number: IncarnationNo(1),
         },
         host: HostId(1),
         boot: BootId(1),
@@ -91,8 +91,8 @@ fn ended(lease: LeaseId, end: AttemptEnd, verdict: Verdict) -> Fact {
         lease,
         end,
         verdict,
-        ran: None,
-        again: None,
+        stats: None,
+        next: None,
         outputs: None,
     }
 }
@@ -177,13 +177,13 @@ fn condemning_a_life_condemns_the_ones_before_it_and_none_after() {
     let mut ledger = Ledger::default();
     let life = |life| Incarnation {
         lineage: Lineage(7),
-        life: Life(life),
+        number: IncarnationNo(life),
     };
     ledger
         .apply(&Fact::WorkerCondemned {
             worker: WorkerName::new("w"),
             incarnation: life(2),
-            why: Condemnation::Unhealthy,
+            reason: Condemnation::Unhealthy,
         })
         .expect("fits");
     assert!(ledger.is_condemned(life(1)));
@@ -242,7 +242,7 @@ fn a_ledger_restored_from_its_parts_is_the_same_ledger() {
         Fact::WorkerCondemned {
             worker: WorkerName::new("w"),
             incarnation,
-            why: Condemnation::Unhealthy,
+            reason: Condemnation::Unhealthy,
         },
         Fact::WorkerDrained {
             worker: WorkerName::new("w"),

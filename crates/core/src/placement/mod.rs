@@ -94,7 +94,7 @@ mod words;
 use std::collections::BTreeMap;
 
 use baton_model::ids::{InstanceId, WorkerName};
-use baton_model::placement::{Ask, Offer};
+use baton_model::placement::{Offer, ResourceRequest};
 use baton_model::time::Millis;
 
 use class::Classes;
@@ -121,7 +121,7 @@ pub struct Arrival<'a> {
     /// The last of it; the same as the first for a single instance.
     pub last: InstanceId,
     /// What each of them asks for.
-    pub ask: &'a Ask,
+    pub ask: &'a ResourceRequest,
     pub owner: &'a str,
     /// Higher goes first.
     pub priority: i32,
@@ -290,7 +290,7 @@ impl Placement {
         &mut self,
         worker: &WorkerName,
         instance: InstanceId,
-        ask: &Ask,
+        ask: &ResourceRequest,
     ) -> Result<(), Refused> {
         if let Some(placed) = self.placed.get(&instance) {
             return match self.fleet.workers[placed.worker].name == *worker {
@@ -353,7 +353,7 @@ impl Placement {
 
     /// The class of an ask, if anything of it waits or runs, or did of late.
     #[must_use]
-    pub fn class(&self, ask: &Ask) -> Option<ClassId> {
+    pub fn class(&self, ask: &ResourceRequest) -> Option<ClassId> {
         self.classes.find(&Need::of(ask)).map(ClassId)
     }
 

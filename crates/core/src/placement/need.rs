@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::placement::{Ask, Capacity, Constraint, Rule};
+use baton_model::placement::{Capacity, Constraint, ResourceRequest, Rule};
 
 /// How many plain kinds there are, with gpu.
 pub(super) const KINDS: usize = 4;
@@ -66,8 +66,8 @@ pub(super) struct Need {
 }
 
 impl Need {
-    pub(super) fn of(ask: &Ask) -> Self {
-        let request = &ask.request;
+    pub(super) fn of(ask: &ResourceRequest) -> Self {
+        let request = &ask.resources;
         let named = request.named.iter().filter(|(_, amount)| **amount > 0);
         let mut constraints = ask.constraints.clone();
         constraints.sort_unstable();

@@ -9,7 +9,9 @@
 use std::collections::BTreeSet;
 
 use baton_model::state::AttemptState;
-use baton_model::task::{Condition, Ending, Fate, PlanSnapshot, ProcessNo, ProcessSpec, TaskSpec};
+use baton_model::task::{
+    Condition, Disposition, Ending, PlanSnapshot, ProcessNo, ProcessSpec, TaskSpec,
+};
 use baton_model::time::Mono;
 
 use super::graph::Graph;
@@ -121,7 +123,7 @@ impl Queue {
 pub(super) struct Milestones {
     started: bool,
     healthy: bool,
-    fate: Fate,
+    fate: Disposition,
 }
 
 impl Milestones {
@@ -136,7 +138,7 @@ impl Milestones {
             } else {
                 progress.started_once
             },
-            fate: progress.fate,
+            fate: progress.disposition,
         }
     }
 
@@ -144,8 +146,8 @@ impl Milestones {
     /// was reached once stays reached.
     pub(super) const fn meet(self, condition: Condition) -> bool {
         match condition {
-            Condition::Success => matches!(self.fate, Fate::Finished),
-            Condition::Exit => matches!(self.fate, Fate::Finished | Fate::Failed),
+            Condition::Success => matches!(self.fate, Disposition::Finished),
+            Condition::Exit => matches!(self.fate, Disposition::Finished | Disposition::Failed),
             Condition::Started => self.started,
             Condition::Healthy => self.healthy,
         }
@@ -154,7 +156,7 @@ impl Milestones {
     /// True if nothing more will be reached, for reasons of its own. Where its part
     /// of the task is over, so it is for those who wait for it.
     pub(super) const fn closed(self) -> bool {
-        !matches!(self.fate, Fate::Open | Fate::Dropped)
+        !matches!(self.fate, Disposition::Open | Disposition::Dropped)
     }
 }
 
@@ -183,7 +185,7 @@ impl Agenda {
                 .iter()
                 .filter(|(other, condition)| !Milestones::of(spec, kept, *other).meet(*condition))
                 .count();
-            agenda.count(process, kept.processes[no.index()].fate);
+            agenda.count(process, kept.processes[no.index()].disposition);
             agenda.place(spec, kept, no);
         }
         if !super::is_terminal(kept.state) {
@@ -217,7 +219,7 @@ impl Agenda {
         let queue = self.queue_mut(Lane::of(&spec.processes[no.index()]));
         if progress.live.is_some() {
             queue.live.insert(no);
-        } else if progress.fate == Fate::Open && unmet == 0 {
+        } else if progress.disposition == Disposition::Open && unmet == 0 {
             if progress.not_before > kept.at.mono {
                 queue.delayed.insert((progress.not_before, rank));
             } else {
@@ -240,11 +242,11 @@ impl Agenda {
     }
 
     /// Moves a process from one fate to another in the counts.
-    pub(super) fn recount(&mut self, process: &ProcessSpec, from: Fate, to: Fate) {
-        if from == Fate::Open && to != Fate::Open && !process.ephemeral {
+    pub(super) fn recount(&mut self, process: &ProcessSpec, from: Disposition, to: Disposition) {
+        if from == Disposition::Open && to != Disposition::Open && !process.ephemeral {
             self.queue_mut(Lane::of(process)).open -= 1;
         }
-        if to != Fate::Open {
+        if to != Disposition::Open {
             self.count(process, to);
         }
     }
@@ -277,16 +279,16 @@ impl Agenda {
     }
 
     /// The task does not wait for an ephemeral process, so it is not counted.
-    fn count(&mut self, process: &ProcessSpec, fate: Fate) {
+    fn count(&mut self, process: &ProcessSpec, fate: Disposition) {
         if process.ephemeral {
             return;
         }
         let queue = self.queue_mut(Lane::of(process));
         match fate {
-            Fate::Open => queue.open += 1,
-            Fate::Failed => queue.failed += 1,
-            Fate::Blocked => queue.blocked += 1,
-            Fate::Finished | Fate::Dropped => {}
+            Disposition::Open => queue.open += 1,
+            Disposition::Failed => queue.failed += 1,
+            Disposition::Blocked => queue.blocked += 1,
+            Disposition::Finished | Disposition::Dropped => {}
         }
     }
 }

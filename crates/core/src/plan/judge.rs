@@ -9,7 +9,7 @@
 //!   had succeeded after all.
 
 use baton_model::outcome::Outcome;
-use baton_model::task::{Backoff, Next, ProcessSpec, RunEnd, StopCause};
+use baton_model::task::{Backoff, NextStep, ProcessSpec, RunEnd, StopCause};
 use baton_model::time::{Millis, Mono};
 
 use crate::fsm::ProcessEvent;
@@ -33,7 +33,7 @@ pub(super) enum Judgement {
 impl Judgement {
     /// Judges one end.
     pub(super) fn of(spec: &ProcessSpec, end: RunEnd, stopped: Option<StopCause>) -> Self {
-        let RunEnd::Seen(outcome) = end else {
+        let RunEnd::Observed(outcome) = end else {
             return Self::Lost;
         };
         match (outcome, stopped) {
@@ -61,7 +61,7 @@ impl Judgement {
 
 /// The row of the process machine that an end takes.
 pub(super) fn process_event(end: RunEnd, stopped: Option<StopCause>) -> ProcessEvent {
-    let RunEnd::Seen(outcome) = end else {
+    let RunEnd::Observed(outcome) = end else {
         return ProcessEvent::ProofLost;
     };
     match (outcome, stopped) {
@@ -84,32 +84,32 @@ pub(super) fn next(
     in_row: u64,
     ended: Mono,
     random: u64,
-) -> Next {
-    let again = |backoff: Millis| Next::Again {
+) -> NextStep {
+    let again = |backoff: Millis| NextStep::Restart {
         not_before: ended + spec.min_duration + backoff,
         backoff,
     };
     match judgement {
         Judgement::Success if spec.daemon => again(Millis(0)),
-        Judgement::Success => Next::Finished,
+        Judgement::Success => NextStep::Finished,
         Judgement::Killed | Judgement::Lost => again(Millis(0)),
         Judgement::Failure { retryable } => {
             let limit = u64::from(spec.max_failures);
             let for_good = !retryable || (limit > 0 && failures + 1 >= limit);
             match (for_good, spec.ephemeral) {
                 (false, _) => again(pause(spec.backoff, in_row, random)),
-                (true, true) => Next::Finished,
-                (true, false) => Next::Failed,
+                (true, true) => NextStep::Finished,
+                (true, false) => NextStep::Failed,
             }
         }
     }
 }
 
 /// What follows when its part of the task is over.
-pub(super) fn next_when_over(spec: &ProcessSpec, judgement: Judgement) -> Next {
+pub(super) fn next_when_over(spec: &ProcessSpec, judgement: Judgement) -> NextStep {
     match judgement {
-        Judgement::Success if !spec.daemon => Next::Finished,
-        _ => Next::Dropped,
+        Judgement::Success if !spec.daemon => NextStep::Finished,
+        _ => NextStep::Dropped,
     }
 }
 

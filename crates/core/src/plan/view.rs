@@ -5,8 +5,8 @@ use std::fmt;
 
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{
-    Condition, Ending, Fate, PlanSnapshot, ProcessName, ProcessNo, ProcessProgress, ProcessSpec,
-    TaskSpec,
+    Condition, Disposition, Ending, PlanSnapshot, ProcessName, ProcessNo, ProcessProgress,
+    ProcessSpec, TaskSpec,
 };
 use baton_model::time::{Mono, Now};
 
@@ -159,10 +159,10 @@ impl Plan {
     #[must_use]
     pub fn wait(&self, no: ProcessNo, now: Now) -> Option<Wait> {
         let progress = self.process(no)?;
-        if progress.fate == Fate::Blocked {
+        if progress.disposition == Disposition::Blocked {
             return Some(Wait::Never(self.unmet(no, true)));
         }
-        if progress.state != ProcessState::Waiting || progress.fate != Fate::Open {
+        if progress.state != ProcessState::Waiting || progress.disposition != Disposition::Open {
             return None;
         }
         if progress.live.is_some() {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use baton_model::ids::{Association, LeaseId, NotifySeq};
 use baton_model::limits::{FRAME_BYTES_MAX, PROTOCOL_VERSION};
-use baton_model::message::{Held, Launch, ToScheduler, ToWorker};
+use baton_model::message::{HeldAttempt, Launch, ToScheduler, ToWorker};
 use baton_model::outcome::Report;
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::Stamp;
@@ -225,7 +225,7 @@ struct SharedHeld {
 }
 
 impl SharedHeld {
-    fn of(association: Association, held: &[Held]) -> Self {
+    fn of(association: Association, held: &[HeldAttempt]) -> Self {
         let mut specs = Vec::new();
         let held = held.iter().map(|it| {
             let spec = share(&mut specs, &it.spec);
@@ -243,7 +243,7 @@ impl SharedHeld {
         let mut held = Vec::with_capacity(self.held.len());
         for (lease, spec, ended) in self.held {
             let spec = shared(&self.specs, spec, lease)?;
-            held.push(Held { lease, spec, ended });
+            held.push(HeldAttempt { lease, spec, ended });
         }
         Ok(ToScheduler::RunningTasks {
             association: self.association,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use baton_model::ids::{InstanceId, WorkerName};
-use baton_model::placement::{Ask, Offer};
+use baton_model::placement::{Offer, ResourceRequest};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
 
@@ -73,7 +73,7 @@ impl Bullpen {
 
     /// Instances that were just accepted.
     pub(crate) fn fresh(&mut self, range: &Range) {
-        self.offer_range(range.first, range.last, &range.spec, &range.spec.ask);
+        self.offer_range(range.first, range.last, &range.spec, &range.spec.request);
     }
 
     /// An instance is to be tried again, after its rest if it has one.
@@ -178,7 +178,13 @@ impl Bullpen {
         self.offer_range(instance.id, instance.id, &instance.spec, &ask);
     }
 
-    fn offer_range(&mut self, first: InstanceId, last: InstanceId, spec: &InstanceSpec, ask: &Ask) {
+    fn offer_range(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+        spec: &InstanceSpec,
+        ask: &ResourceRequest,
+    ) {
         let arrival = Arrival {
             first,
             last,
@@ -217,13 +223,13 @@ impl Bullpen {
 
 /// What placement knows of an instance's wishes: what it asked for, with the memory it
 /// has grown to, and where it has fallen back to.
-fn ask(spec: &InstanceSpec, allowance: &Allowance) -> Ask {
+fn ask(spec: &InstanceSpec, allowance: &Allowance) -> ResourceRequest {
     let constraints = allowance.constraints.as_ref();
-    let mut ask = Ask {
-        request: spec.ask.request.clone(),
-        constraints: constraints.unwrap_or(&spec.ask.constraints).clone(),
+    let mut ask = ResourceRequest {
+        resources: spec.request.resources.clone(),
+        constraints: constraints.unwrap_or(&spec.request.constraints).clone(),
     };
-    ask.request.memory_min = allowance.memory_min;
-    ask.request.memory_max = allowance.memory_max;
+    ask.resources.memory_min = allowance.memory_min;
+    ask.resources.memory_max = allowance.memory_max;
     ask
 }

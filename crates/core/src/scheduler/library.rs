@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RequestId, Revision, TaskNo};
-use baton_model::library::{By, Definition, IdempotencyKey, TaskName};
+use baton_model::library::{Definition, IdempotencyKey, TaskName, TriggerSource};
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
-use baton_model::schedule::{SkipReason, Verdict};
+use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Exclusive, InstanceSpec};
 
 use super::timetable::{self, Timetable};
@@ -115,7 +115,7 @@ pub struct TriggerCommand {
     pub name: TaskName,
     /// What an instance asks for, where parameters were given, and of which revision.
     pub bound: Option<(Revision, Box<InstanceSpec>)>,
-    pub by: By,
+    pub by: TriggerSource,
     /// How well that is known.
     pub trust: Trust,
     /// The SHA-256, in hexadecimal, of the secret that was shown.
@@ -399,7 +399,7 @@ fn try_trigger(
     let task = task.filter(Task::is_defined).ok_or(TriggerError::Unknown)?;
     let (number, revision) = (task.number, task.revision);
     let trigger = task.trigger().ok_or(TriggerError::Unknown)?;
-    if command.by == By::Remote {
+    if command.by == TriggerSource::Remote {
         if !trigger.remote {
             return Err(TriggerError::NotRemote);
         }
@@ -434,12 +434,12 @@ fn try_trigger(
     if cx.config.store == StoreMode::Memory && spec.exclusive == Exclusive::Strict {
         return Err(TriggerError::StrictNeedsStore);
     }
-    match table.admit(cx, number, trigger, Verdict::Launch) {
-        Verdict::Skip(SkipReason::MaxInstances { limit }) => {
+    match table.admit(cx, number, trigger, TickVerdict::Launch) {
+        TickVerdict::Skip(SkipReason::MaxInstances { limit }) => {
             return Err(TriggerError::MaxInstances(limit));
         }
-        Verdict::Skip(_) => return Err(TriggerError::LaunchRate),
-        Verdict::Launch | Verdict::Late { .. } => {}
+        TickVerdict::Skip(_) => return Err(TriggerError::LaunchRate),
+        TickVerdict::Launch | TickVerdict::Late { .. } => {}
     }
     spec.origin = Some(timetable::origin_of(number, revision));
     let instance = timetable::unused_id(cx);
@@ -447,7 +447,7 @@ fn try_trigger(
     cx.commit(Fact::InstanceTriggered {
         instance,
         task: number,
-        by: command.by,
+        source: command.by,
         key: command.key,
     });
     Ok(TriggerReply {

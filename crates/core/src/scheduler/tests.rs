@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use baton_model::fact::Holder;
-use baton_model::ids::{Association, BootId, HostId, Incarnation, Life, SessionId, WorkerName};
+use baton_model::ids::{
+    Association, BootId, HostId, Incarnation, IncarnationNo, SessionId, WorkerName,
+};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
-    Heartbeat, HeartbeatReply, Held, LaunchRefusal, LaunchVerdict, ToWorker,
+    Heartbeat, HeartbeatReply, HeldAttempt, LaunchRefusal, LaunchVerdict, ToWorker,
 };
 use baton_model::placement::Offer;
 use baton_model::spec::{Exclusive, InstanceSpec};
@@ -45,7 +47,7 @@ impl Remote {
             worker: WorkerName::new(name),
             incarnation: Incarnation {
                 lineage: Lineage(lineage),
-                life: Life(life),
+                number: IncarnationNo(life),
             },
             host: HostId(lineage),
             boot: BootId(lineage),
@@ -136,7 +138,7 @@ impl Leader {
     fn report(&mut self, remote: &Remote, held: &[LeaseId]) {
         let held = held
             .iter()
-            .map(|lease| Held {
+            .map(|lease| HeldAttempt {
                 lease: *lease,
                 spec: Arc::default(),
                 ended: None,
@@ -480,7 +482,7 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
             .any(|it| matches!(it, Effect::Send(_, ToWorker::StatusAck { .. })))
     };
     assert!(!acknowledged(&leader.give(Input::Message(told()))));
-    let held = vec![Held {
+    let held = vec![HeldAttempt {
         lease,
         spec: Arc::default(),
         ended: Some(Outcome::Exited(0).into()),

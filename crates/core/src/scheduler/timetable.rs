@@ -12,7 +12,7 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, TaskNo};
 use baton_model::library::{self, Definition, TaskName, Trigger};
-use baton_model::schedule::Verdict;
+use baton_model::schedule::TickVerdict;
 use baton_model::spec::{Due, InstanceSpec, Origin};
 use baton_model::time::{Now, Wall};
 
@@ -170,7 +170,9 @@ impl Timetable {
             return;
         };
         let verdict = self.admit(cx, number, trigger, tick.verdict);
-        let spec = task.spec().filter(|_| !matches!(verdict, Verdict::Skip(_)));
+        let spec = task
+            .spec()
+            .filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
         let slack = trigger.schedule.as_ref().map(|it| it.slack);
         let spec = spec.map(|mut spec| {
             spec.origin = Some(Origin {
@@ -200,7 +202,7 @@ impl Timetable {
             instance,
             after: None,
         });
-        let late = matches!(verdict, Verdict::Late { .. });
+        let late = matches!(verdict, TickVerdict::Late { .. });
         if let Some((id, spec)) = instance.zip(spec)
             && !(late && bugs.has(Bug::TickWithoutInstance))
         {
@@ -223,9 +225,9 @@ impl Timetable {
             let Some(trigger) = follower.trigger() else {
                 continue;
             };
-            let verdict = self.admit(cx, number, trigger, Verdict::Launch);
+            let verdict = self.admit(cx, number, trigger, TickVerdict::Launch);
             let spec = follower.spec();
-            let spec = spec.filter(|_| !matches!(verdict, Verdict::Skip(_)));
+            let spec = spec.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
             let instance = spec.is_some().then(|| unused_id(cx));
             cx.commit(Fact::TickRecorded {
                 task: number,
@@ -251,8 +253,8 @@ impl Timetable {
         cx: &Cx<'_>,
         task: TaskNo,
         trigger: &Trigger,
-        verdict: Verdict,
-    ) -> Verdict {
+        verdict: TickVerdict,
+    ) -> TickVerdict {
         let active = cx.ledger.library().active(task);
         let rate = self.rates.get_mut(&task);
         admit(verdict, active, trigger.max_instances, rate, cx.now.mono)

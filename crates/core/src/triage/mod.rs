@@ -5,9 +5,9 @@
 //! attempt that certainly never started counts as neither. What an attempt ran out of grows for
 //! the next one, and a failure of any kind may move it to other workers.
 
-use baton_model::fact::{Again, Verdict};
+use baton_model::fact::{NextAttempt, Verdict};
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
-use baton_model::spec::{Allowance, Rest, RetryBudget, Scale};
+use baton_model::spec::{Allowance, RetryBackoff, RetryBudget, Scale};
 use baton_model::time::{Millis, Wall};
 
 /// What one more end adds to an instance's account.
@@ -72,7 +72,7 @@ pub fn again(
     budget: &RetryBudget,
     had: &Allowance,
     now: Wall,
-) -> Option<Again> {
+) -> Option<NextAttempt> {
     if charge(end) != Charge::Failure {
         return None;
     }
@@ -84,14 +84,14 @@ pub fn again(
         next.constraints = Some(place.clone());
     }
     let allowance = (next != *had).then_some(next);
-    (not_before.is_some() || allowance.is_some()).then_some(Again {
+    (not_before.is_some() || allowance.is_some()).then_some(NextAttempt {
         not_before,
         allowance,
     })
 }
 
 /// The rest after one more failure: twice as long each time.
-fn rest(backoff: Rest, failures: u32) -> Millis {
+fn rest(backoff: RetryBackoff, failures: u32) -> Millis {
     let factor = 1_u64.checked_shl(failures).unwrap_or(u64::MAX);
     backoff.first.scaled(factor, 1).min(backoff.max)
 }
@@ -159,7 +159,7 @@ mod tests {
     const BUDGET: RetryBudget = RetryBudget {
         failures_max: 1,
         losses_max: 1,
-        backoff: Rest {
+        backoff: RetryBackoff {
             first: Millis(100),
             max: Millis(350),
         },
@@ -188,7 +188,7 @@ mod tests {
     const OUT_OF_MEMORY: AttemptEnd = AttemptEnd::Real(Outcome::Killed(KillCause::OutOfMemory));
     const TIMED_OUT: AttemptEnd = AttemptEnd::Real(Outcome::Killed(KillCause::TimedOut));
 
-    fn next(end: AttemptEnd, failures: u32) -> Option<Again> {
+    fn next(end: AttemptEnd, failures: u32) -> Option<NextAttempt> {
         again(end, failures, &BUDGET, &HAD, Wall(5_000))
     }
 

@@ -1,7 +1,7 @@
 //! What the instance of an item asks for: its task's spec with every text filled in.
 
 use baton_model::spec::{InstanceSpec, Work};
-use baton_model::task::{Check, Probe, ProcessSpec, Run};
+use baton_model::task::{Check, CommandLine, Probe, ProcessSpec};
 use baton_model::workflow::Part;
 
 use super::template::{self, Piece, Reference};
@@ -85,10 +85,10 @@ fn of_process(process: &mut ProcessSpec, each: &mut impl FnMut(&mut String)) {
     }
 }
 
-fn of_run(run: &mut Run, each: &mut impl FnMut(&mut String)) {
+fn of_run(run: &mut CommandLine, each: &mut impl FnMut(&mut String)) {
     match run {
-        Run::Shell(command) => each(command),
-        Run::Exec(words) => words.iter_mut().for_each(each),
+        CommandLine::Shell(command) => each(command),
+        CommandLine::Exec(words) => words.iter_mut().for_each(each),
     }
 }
 

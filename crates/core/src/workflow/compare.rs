@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::workflow::{Carried, Edges, ItemSpan, Items, Plan, PlanTask};
+use baton_model::workflow::{CarriedItems, Edges, ItemSpan, Items, Plan, PlanTask};
 
 use super::{Dag, ItemResult, items};
 
@@ -32,7 +32,7 @@ pub struct Comparison {
     /// For each task of the new plan.
     pub changes: Vec<TaskChange>,
     /// What stays DONE, of everything that could be.
-    pub carried: Vec<Carried>,
+    pub carried: Vec<CarriedItems>,
     /// Tasks that are no more.
     pub removed: Vec<String>,
 }
@@ -109,7 +109,7 @@ fn carry(
     was: u32,
     at: u32,
     length: u32,
-    carried: &mut Vec<Carried>,
+    carried: &mut Vec<CarriedItems>,
 ) -> TaskChange {
     let by_item = |task: &PlanTask| {
         let lists = task.after.iter().filter(|it| it.edges != Edges::All);
@@ -152,8 +152,8 @@ fn carry(
     TaskChange::Changed
 }
 
-const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> Carried {
-    Carried {
+const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> CarriedItems {
+    CarriedItems {
         from: ItemSpan {
             task: was,
             first,
@@ -166,11 +166,11 @@ const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> Ca
 
 /// Where items are under another plan.
 #[derive(Clone, Debug, Default)]
-pub struct CarriedIndex(BTreeMap<(u32, u32), Carried>);
+pub struct CarriedIndex(BTreeMap<(u32, u32), CarriedItems>);
 
 /// Where what is DONE is under another plan, if it stays that.
 #[must_use]
-pub fn carry_over(done: Vec<ItemResult>, carried: &[Carried]) -> Vec<ItemResult> {
+pub fn carry_over(done: Vec<ItemResult>, carried: &[CarriedItems]) -> Vec<ItemResult> {
     let moves = CarriedIndex::new(carried);
     let done = done.into_iter();
     done.filter_map(|it| {
@@ -182,7 +182,7 @@ pub fn carry_over(done: Vec<ItemResult>, carried: &[Carried]) -> Vec<ItemResult>
 
 impl CarriedIndex {
     #[must_use]
-    pub fn new(carried: &[Carried]) -> Self {
+    pub fn new(carried: &[CarriedItems]) -> Self {
         let keyed = carried
             .iter()
             .map(|it| ((it.from.task, it.from.first), *it));

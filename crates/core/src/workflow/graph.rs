@@ -70,7 +70,7 @@ pub struct Reverse {
 }
 
 impl Reverse {
-    fn new(lists: &baton_model::workflow::Lists, upstream: usize) -> Self {
+    fn new(lists: &baton_model::workflow::EdgeLists, upstream: usize) -> Self {
         let mut ends = vec![0_u32; upstream];
         for item in lists.all() {
             if let Some(count) = ends.get_mut(*item as usize) {

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::workflow::{After, Carried, Condition, Edges, ItemSpan, Items};
+use baton_model::workflow::{CarriedItems, Condition, Edges, ItemSpan, Items, Upstream};
 
 use super::{Dag, ItemResult, Progress};
 
@@ -117,7 +117,7 @@ impl Invalidation<'_> {
 
     /// Which items come after something that runs; or, if what runs by itself does not matter,
     /// that is undone.
-    fn behind(&self, task: u32, after: &After, by_itself: bool) -> ItemSet {
+    fn behind(&self, task: u32, after: &Upstream, by_itself: bool) -> ItemSet {
         let runs = |item: u32| match &self.undone[after.task as usize] {
             ItemSet::All => true,
             ItemSet::Some(items) if items.contains(&item) => true,
@@ -204,12 +204,12 @@ pub fn without(done: Vec<ItemResult>, again: &[ItemSpan]) -> Vec<ItemResult> {
 /// What is carried over to another plan when these, which are places of that plan, are done
 /// again.
 #[must_use]
-pub fn carried_without(carried: Vec<Carried>, again: &[ItemSpan]) -> Vec<Carried> {
+pub fn carried_without(carried: Vec<CarriedItems>, again: &[ItemSpan]) -> Vec<CarriedItems> {
     if again.is_empty() {
         return carried;
     }
     let spans = SpanSet::new(again);
-    let mut kept: Vec<Carried> = Vec::new();
+    let mut kept: Vec<CarriedItems> = Vec::new();
     for it in carried {
         let mut open = false;
         for item in it.from.first..=it.from.last {
@@ -220,7 +220,7 @@ pub fn carried_without(carried: Vec<Carried>, again: &[ItemSpan]) -> Vec<Carried
             }
             match kept.last_mut() {
                 Some(last) if open => last.from.last = item,
-                _ => kept.push(Carried {
+                _ => kept.push(CarriedItems {
                     from: ItemSpan {
                         first: item,
                         last: item,

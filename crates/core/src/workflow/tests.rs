@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_model::ids::InstanceId;
 use baton_model::spec::{InstanceSpec, Work};
-use baton_model::workflow::{After, Axis, Edges, ItemEnd, Items, Lists, PlanTask, Pool};
+use baton_model::workflow::{Axis, EdgeLists, Edges, ItemEnd, Items, PlanTask, Pool, Upstream};
 
 use super::compare::{self, TaskChange};
 use super::*;
@@ -19,7 +19,7 @@ fn task(name: &str, items: Items, after: &[&str], plan: &Plan) -> PlanTask {
     let edge = |text: &&str| {
         let name = text.trim_end_matches(['?', '!', '=']);
         let place = plan.tasks.iter().position(|it| it.name == name);
-        After {
+        Upstream {
             task: u32::try_from(place.expect("a task before")).expect("few"),
             condition: match text {
                 text if text.contains('?') => Condition::Failure,
@@ -250,7 +250,7 @@ fn what_is_there_for_failures_begins_with_one_and_still_needs_its_successes() {
 #[test]
 fn explicit_edges_set_free_what_has_all_of_its_own() {
     let mut plan = plan(&[("a", 4, &[]), ("b", 3, &["a"])]);
-    let lists = Lists::try_from("0,1;1,2;".to_owned()).expect("edges");
+    let lists = EdgeLists::try_from("0,1;1,2;".to_owned()).expect("edges");
     plan.tasks[1].after[0].edges = Edges::Lists(lists);
     check::check(&plan).expect("a plan");
     let mut run = Trial::new(plan);
@@ -567,7 +567,7 @@ fn doing_a_task_again_takes_what_comes_after_it_along_only_if_asked() {
 #[test]
 fn a_bad_plan_is_told_from_a_good_one() {
     let good = plan(&[("a", 2, &[]), ("b", 2, &["a="])]);
-    let edges = |text: &str| Edges::Lists(Lists::try_from(text.to_owned()).expect("edges"));
+    let edges = |text: &str| Edges::Lists(EdgeLists::try_from(text.to_owned()).expect("edges"));
     type Spoil = Box<dyn Fn(&mut Plan)>;
     let bad: Vec<Spoil> = vec![
         Box::new(|plan| plan.tasks[1].name = "a".to_owned()),

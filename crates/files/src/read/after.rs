@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use baton_core::workflow::when::When;
 use baton_model::limits::RUN_ITEMS_MAX;
-use baton_model::workflow::{Condition, Edges, Lists};
+use baton_model::workflow::{Condition, EdgeLists, Edges};
 
 use super::{Item, Reader};
 use crate::error::{Kind, Place, clean, quote};
@@ -93,12 +93,12 @@ impl Reader {
     }
 
     /// A text such as `0,1;2`, or a list of lists.
-    fn edges(&mut self, item: &Item<'_>) -> Option<Lists> {
+    fn edges(&mut self, item: &Item<'_>) -> Option<EdgeLists> {
         let lists = match &item.tree.value {
             Value::String(text) | Value::Number(text) => {
                 let lists = text.bytes().filter(|byte| *byte == b';').count() as u64;
                 match lists < RUN_ITEMS_MAX {
-                    true => Lists::try_from(text.clone()),
+                    true => EdgeLists::try_from(text.clone()),
                     false => Err(format!(
                         "there are more than {RUN_ITEMS_MAX} lists of edges"
                     )),
@@ -168,8 +168,8 @@ fn short(error: &str) -> String {
     clean(&error.chars().take(CHARS_MAX).collect::<String>())
 }
 
-fn listed(lists: &[Tree]) -> Result<Lists, String> {
-    let mut edges = Lists::default();
+fn listed(lists: &[Tree]) -> Result<EdgeLists, String> {
+    let mut edges = EdgeLists::default();
     let mut numbers = Vec::new();
     for list in lists {
         let Value::List(items) = &list.value else {

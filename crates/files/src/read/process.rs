@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::task::{
-    Condition, LogDestination, LogMode, Logger, ProcessName, ProcessSpec, Run, Stop,
+    CommandLine, Condition, LogDestination, LogMode, Logger, ProcessName, ProcessSpec, Stop,
 };
 
 use super::check::{HEALTH, READY};
@@ -88,7 +88,7 @@ impl Reader {
         elsewhere: impl Fn(&str) -> Option<String>,
     ) -> Option<Draft> {
         let fields = self.fields(item, "a process", PROCESS_FIELDS, elsewhere)?;
-        let mut spec = ProcessSpec::new("", Run::Exec(Vec::new()));
+        let mut spec = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
         let mut name_place = item.place();
         match fields.get("name") {
             Some(item) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_model::library::Trigger;
 use baton_model::spec::Exclusive;
-use baton_model::task::{ProcessName, ProcessSpec, Resources, Run, TaskSpec};
+use baton_model::task::{CommandLine, ProcessName, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 
 use super::process::PROCESS_FIELDS;
@@ -230,7 +230,7 @@ impl Reader {
                 let Some(run) = self.run(&run) else {
                     return Vec::new();
                 };
-                let mut spec = ProcessSpec::new("", Run::Exec(Vec::new()));
+                let mut spec = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
                 spec.name = ProcessName(task.unwrap_or_else(|| "run".to_owned()));
                 vec![Draft {
                     spec,

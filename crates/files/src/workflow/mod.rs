@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_model::time::Millis;
-use baton_model::workflow::{After, Condition, Edges, Items, Plan, PlanTask, Pool};
+use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask, Pool, Upstream};
 
 use crate::bind::Binder;
 use crate::error::{Errors, Place, Problem};
@@ -267,8 +267,8 @@ fn plan_tasks(
 }
 
 impl DraftAfter {
-    fn planned(&self) -> After {
-        After {
+    fn planned(&self) -> Upstream {
+        Upstream {
             task: self.at,
             condition: self.condition,
             edges: self.edges.clone(),

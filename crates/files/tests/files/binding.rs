@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_files::{Binding, Errors, Format, Kind, TaskFile, parse};
-use baton_model::task::{Run, TaskSpec};
+use baton_model::task::{CommandLine, TaskSpec};
 
 fn file(run: &str) -> TaskFile {
     let json = serde_json::json!({
@@ -28,8 +28,8 @@ fn bind(run: &str) -> Result<TaskSpec, Errors> {
 
 fn word(task: &TaskSpec) -> &str {
     match &task.processes[0].run {
-        Run::Exec(words) => &words[1],
-        Run::Shell(command) => command,
+        CommandLine::Exec(words) => &words[1],
+        CommandLine::Shell(command) => command,
     }
 }
 

@@ -13,8 +13,8 @@ use baton_model::placement::{Constraint, Rule};
 use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
 use baton_model::spec::Exclusive;
 use baton_model::task::{
-    Backoff, Check, Condition, LogDestination, LogMode, Logger, Probe, ProcessSpec, Resources,
-    Rlimit, Run, Stop, TaskSpec,
+    Backoff, Check, CommandLine, Condition, LogDestination, LogMode, Logger, Probe, ProcessSpec,
+    Resources, Rlimit, Stop, TaskSpec,
 };
 use baton_model::time::Millis;
 
@@ -322,10 +322,13 @@ fn dependencies_checks_and_commands_arrive() {
         "--id",
         "full-1",
     ];
-    assert_eq!(build.run, Run::Exec(words.map(str::to_owned).to_vec()));
+    assert_eq!(
+        build.run,
+        CommandLine::Exec(words.map(str::to_owned).to_vec())
+    );
     assert_eq!(
         process(&task, "fetch").run,
-        Run::Shell("curl -sf $URL --format '{{.Names}}' -o in.csv".to_owned())
+        CommandLine::Shell("curl -sf $URL --format '{{.Names}}' -o in.csv".to_owned())
     );
     assert!(process(&task, "cleanup").is_final);
 }
@@ -337,7 +340,7 @@ fn defaults_are_those_of_thermos() {
     assert_eq!((task.max_failures, task.max_concurrency), (1, 0));
     assert_eq!(task.finalization_wait, Millis::from_secs(30));
     assert_eq!(task.resources, Resources::default());
-    let plain = ProcessSpec::new("a", Run::Exec(vec!["echo".to_owned()]));
+    let plain = ProcessSpec::new("a", CommandLine::Exec(vec!["echo".to_owned()]));
     assert_eq!(task.processes, [plain]);
     assert_eq!(file.policy, baton_files::Policy::default());
     let unnamed = "processes: [{ name: first, run: echo }, { name: b, run: echo }]";
@@ -383,7 +386,7 @@ fn a_text_of_yaml_is_what_was_written() {
     let text = format!("task: a\nrun: [echo, {}]\n", written.join(", "));
     let file = parse(&text, Format::Yaml, "a").unwrap_or_else(|errors| panic!("{errors}"));
     let task = file.bind(&Binding::default()).expect("nothing to bind");
-    let Run::Exec(words) = &task.processes[0].run else {
+    let CommandLine::Exec(words) = &task.processes[0].run else {
         panic!("a list runs without a shell");
     };
     assert_eq!(words[1..], written);
@@ -439,7 +442,7 @@ fn a_byte_order_mark_and_windows_line_ends_do_no_harm() {
     ] {
         let file = parse(text, format, "a").unwrap_or_else(|errors| panic!("{errors}"));
         let task = file.bind(&Binding::default()).expect("nothing to bind");
-        assert_eq!(task.processes[0].run, Run::Shell("echo".to_owned()));
+        assert_eq!(task.processes[0].run, CommandLine::Shell("echo".to_owned()));
     }
 }
 

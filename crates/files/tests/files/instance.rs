@@ -5,7 +5,7 @@ use std::path::Path;
 
 use baton_files::{Binding, Errors, Format, Kind, TaskFile, from_json, load, parse};
 use baton_model::placement::{Constraint, Rule};
-use baton_model::spec::{Exclusive, InstanceSpec, Rest, RetryBudget, Scale, Uri, Work};
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale, Uri, Work};
 use baton_model::time::Millis;
 use serde_json::json;
 
@@ -45,12 +45,12 @@ fn a_plain_command_gets_every_default_of_the_scheduler() {
     );
     let argv = ["echo", "hello"].map(str::to_owned).to_vec();
     assert_eq!(spec.work, Work::Command(argv));
-    assert_eq!(spec.ask.request.cpu_milli, 1_000);
-    assert_eq!(spec.ask.request.memory_min, 0);
+    assert_eq!(spec.request.resources.cpu_milli, 1_000);
+    assert_eq!(spec.request.resources.memory_min, 0);
     assert_eq!(
         spec.retry,
         RetryBudget {
-            backoff: Rest {
+            backoff: RetryBackoff {
                 first: Millis::from_secs(1),
                 max: Millis::from_secs(60),
             },
@@ -133,8 +133,8 @@ fn policies_arrive_where_the_scheduler_looks() {
         .unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(spec.owner, "analytics");
     assert_eq!(spec.user.as_deref(), Some("nobody"));
-    assert_eq!(spec.ask.request.cpu_milli, 1_500);
-    assert_eq!(spec.ask.request.named["db/orders"], 2);
+    assert_eq!(spec.request.resources.cpu_milli, 1_500);
+    assert_eq!(spec.request.resources.named["db/orders"], 2);
     assert_eq!(spec.timeout, Some(Millis::from_secs(3_600)));
     assert_eq!(spec.exclusive, Exclusive::Strict);
     assert_eq!(spec.priority, -7);
@@ -157,7 +157,7 @@ fn policies_arrive_where_the_scheduler_looks() {
         rule,
     };
     assert_eq!(
-        spec.ask.constraints,
+        spec.request.constraints,
         [
             rule("disk", Rule::OneOf(texts(&["nvme", "ssd"]))),
             rule("gen", Rule::OneOf(texts(&["1.10"]))),
@@ -189,9 +189,9 @@ fn policies_arrive_where_the_scheduler_looks() {
 #[test]
 fn no_processor_at_all_is_asked_for_by_saying_so() {
     let spec = instance("task: t\nrun: x\nresources: { cpu: 0, memory: 1GiB }\n");
-    assert_eq!(spec.ask.request.cpu_milli, 0);
+    assert_eq!(spec.request.resources.cpu_milli, 0);
     let spec = instance("task: t\nrun: x\nresources: { memory: 1GiB }\n");
-    assert_eq!(spec.ask.request.cpu_milli, 1_000);
+    assert_eq!(spec.request.resources.cpu_milli, 1_000);
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn a_trace_of_1_5_becomes_tasks_that_burn_and_ask_for_what_they_had() {
         })
     );
     let plan = plan(&file);
-    assert_eq!(plan.tasks[0].spec.ask.request.memory_min, 2_000);
-    assert_eq!(plan.tasks[1].spec.ask.request.cpu_milli, 1_000);
+    assert_eq!(plan.tasks[0].spec.request.resources.memory_min, 2_000);
+    assert_eq!(plan.tasks[1].spec.request.resources.cpu_milli, 1_000);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use baton_files::{
     workflow_from_json, workflow_part,
 };
 use baton_model::spec::Work;
-use baton_model::task::{Probe, Run};
+use baton_model::task::{CommandLine, Probe};
 use baton_model::time::Millis;
 use baton_model::workflow::{Axis, Edges, Items, Plan, Pool};
 use serde_json::{Value, json};
@@ -158,19 +158,19 @@ fn defaults_and_templates_count_where_a_task_says_nothing() {
     };
     let extract = spec("extract");
     assert_eq!((&*extract.name, &*extract.owner), ("extract", "analytics"));
-    assert_eq!(extract.ask.request.cpu_milli, 1_000);
-    assert_eq!(extract.ask.request.named["db/orders"], 1);
+    assert_eq!(extract.request.resources.cpu_milli, 1_000);
+    assert_eq!(extract.request.resources.named["db/orders"], 1);
     assert_eq!(extract.env["A"], "b");
     assert_eq!(extract.env["BATON_PARAM_DAY"], "2026-11-14");
-    assert_eq!(spec("list").ask.request.cpu_milli, 500);
+    assert_eq!(spec("list").request.resources.cpu_milli, 500);
     let publish = spec("publish");
     assert_eq!(
         (publish.retry.failures_max, publish.retry.losses_max),
         (2, 5)
     );
     let transform = spec("transform");
-    assert_eq!(transform.ask.request.cpu_milli, 4_000);
-    assert_eq!(transform.ask.request.memory_min, 1 << 30);
+    assert_eq!(transform.request.resources.cpu_milli, 4_000);
+    assert_eq!(transform.request.resources.memory_min, 1 << 30);
     assert_eq!(words(&plan, "transform")[2], "./go {{ item }}");
     assert_eq!(words(&plan, "layer3")[2], "true");
 }
@@ -284,7 +284,7 @@ fn processes_and_their_checks_keep_references_too() {
         panic!("a plain command has no directory");
     };
     let process = &task.processes[0];
-    assert_eq!(process.run, Run::Shell("go {{ item }}".to_owned()));
+    assert_eq!(process.run, CommandLine::Shell("go {{ item }}".to_owned()));
     assert_eq!(process.cwd.as_deref(), Some("sub/{{ item }}"));
     assert_eq!(process.env["B"], "{{ item }}");
     let ready = process.ready.as_ref().expect("it has one");

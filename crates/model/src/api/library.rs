@@ -68,7 +68,7 @@ pub struct FileProblem {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct TaskDefined {
+pub struct DefineReply {
     pub owner: String,
     pub name: String,
     /// The revision that it has now, or would have.
@@ -100,7 +100,7 @@ pub struct TriggerTask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct Triggered {
+pub struct TriggerReply {
     /// The instance.
     pub id: String,
     /// A request with the same key had launched it before.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Links, once};
 use crate::state::UniversalState;
-use crate::workflow::{Condition, Halt};
+use crate::workflow::{Condition, HaltMode};
 
 /// The body of `POST /runs/`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct SubmitRun<F> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct RunAccepted {
+pub struct RunReply {
     /// The run.
     pub id: String,
     /// Which generation of it is the live one now.
@@ -82,7 +82,7 @@ pub struct Run {
     pub generation: u32,
     /// It lets nothing more begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub halting: Option<Halt>,
+    pub halting: Option<HaltMode>,
     /// It took longer than it may.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
@@ -223,7 +223,8 @@ pub struct ErrorGroup {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HaltRun {
     /// What becomes of what has begun.
-    pub how: Halt,
+    #[serde(rename = "how")]
+    pub mode: HaltMode,
     /// Only if this generation is the live one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use super::{Heartbeat, HeartbeatReply, Held, LaunchVerdict, Status, ToScheduler, ToWorker};
+use super::{Heartbeat, HeartbeatReply, HeldAttempt, LaunchVerdict, Status, ToScheduler, ToWorker};
 
 impl Display for Heartbeat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +37,7 @@ impl Display for HeartbeatReply {
     }
 }
 
-impl Display for Held {
+impl Display for HeldAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.ended {
             None => self.lease.fmt(f),

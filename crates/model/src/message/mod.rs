@@ -174,7 +174,7 @@ pub fn update_status(
 
 /// An attempt that a worker holds: running, or ended and not yet acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldAttempt {
     /// The lease under which it was started.
     pub lease: LeaseId,
     /// What it runs, so that a scheduler without a store can adopt it.
@@ -268,7 +268,7 @@ pub enum ToScheduler {
         /// Under which association.
         association: Association,
         /// Everything the worker holds.
-        held: Vec<Held>,
+        held: Vec<HeldAttempt>,
     },
     /// The reply to `runTask`.
     RunTaskReply {

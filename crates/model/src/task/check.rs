@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::process::Run;
+use super::process::CommandLine;
 use crate::time::Millis;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -10,7 +10,7 @@ use crate::time::Millis;
 #[serde(rename_all = "kebab-case")]
 pub enum Probe {
     /// A command that exits with 0.
-    Command(Run),
+    Command(CommandLine),
     /// A GET that is answered with a 2xx.
     Http {
         /// On the loopback address.

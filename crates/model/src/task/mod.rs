@@ -26,11 +26,12 @@ use crate::time::Millis;
 
 pub use check::{Check, Probe};
 pub use process::{
-    Backoff, Condition, Dependency, LogDestination, LogMode, Logger, ProcessSpec, Rlimit, Run, Stop,
+    Backoff, CommandLine, Condition, Dependency, LogDestination, LogMode, Logger, ProcessSpec,
+    Rlimit, Stop,
 };
-pub use progress::{Ending, Fate, LastRun, LiveRun, PlanSnapshot, ProcessProgress};
+pub use progress::{Disposition, Ending, LastRun, LiveRun, PlanSnapshot, ProcessProgress};
 pub use record::{
-    Identity, Moment, Next, PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo, StopCause,
+    Identity, Moment, NextStep, PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo, StopCause,
 };
 
 /// The name of a process within its task, and of its log directory.

@@ -12,7 +12,7 @@ use crate::time::Millis;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ProcessRun))]
 #[serde(rename_all = "kebab-case")]
-pub enum Run {
+pub enum CommandLine {
     /// By a shell.
     Shell(String),
     /// Directly; the first word is the program.
@@ -126,7 +126,7 @@ pub struct Logger {
 pub struct ProcessSpec {
     /// Unique within the task.
     pub name: ProcessName,
-    pub run: Run,
+    pub run: CommandLine,
     /// What must have happened before.
     pub after: Vec<Dependency>,
     /// Failed runs that make it fail for good; 0 for no limit.
@@ -171,7 +171,7 @@ pub struct ProcessSpec {
 impl ProcessSpec {
     /// A process with this name and command, and every default.
     #[must_use]
-    pub fn new(name: &str, run: Run) -> Self {
+    pub fn new(name: &str, run: CommandLine) -> Self {
         Self {
             name: ProcessName(name.to_owned()),
             run,

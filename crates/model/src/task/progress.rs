@@ -17,7 +17,7 @@ use crate::time::{Millis, Mono};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
-pub enum Fate {
+pub enum Disposition {
     /// It may run, now or again.
     #[default]
     Open,
@@ -68,7 +68,8 @@ pub struct ProcessProgress {
     /// The state of the current run, or of the last one if there is no other.
     pub state: ProcessState,
     /// What can still become of it.
-    pub fate: Fate,
+    #[serde(rename = "fate")]
+    pub disposition: Disposition,
     /// The run under way.
     pub live: Option<LiveRun>,
     /// The run before.
@@ -99,7 +100,7 @@ impl Default for ProcessProgress {
     fn default() -> Self {
         Self {
             state: ProcessState::Waiting,
-            fate: Fate::Open,
+            disposition: Disposition::Open,
             live: None,
             last: None,
             runs: 0,

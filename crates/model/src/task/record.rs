@@ -99,7 +99,8 @@ pub struct Identity {
 #[serde(rename_all = "kebab-case")]
 pub enum RunEnd {
     /// Somebody saw it.
-    Seen(Outcome),
+    #[serde(rename = "seen")]
+    Observed(Outcome),
     /// What became of it cannot be proved.
     Lost,
 }
@@ -107,7 +108,7 @@ pub enum RunEnd {
 impl fmt::Display for RunEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seen(outcome) => outcome.fmt(f),
+            Self::Observed(outcome) => outcome.fmt(f),
             Self::Lost => f.write_str("lost"),
         }
     }
@@ -128,9 +129,10 @@ pub enum StopCause {
 /// What follows for a process when one of its runs has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Next {
+pub enum NextStep {
     /// Another run, not before this time.
-    Again {
+    #[serde(rename = "again")]
+    Restart {
         /// On the clock of the record.
         not_before: Mono,
         /// How much of the pause is backoff; the rest is `min_duration`.
@@ -176,7 +178,7 @@ pub enum PlanChange {
         end: RunEnd,
         /// Whether it counts towards `max_failures`.
         failure: bool,
-        next: Next,
+        next: NextStep,
     },
     /// The regular processes are over or have to be: all that run are told to stop.
     CleaningBegun {

@@ -1,6 +1,6 @@
 //! Checks in virtual time.
 
-use baton_model::task::{ProcessNo, Run, RunNo};
+use baton_model::task::{CommandLine, ProcessNo, RunNo};
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn spec(ready: Option<Check>, health: Option<Check>) -> ProcessSpec {
     ProcessSpec {
         ready,
         health,
-        ..ProcessSpec::new("a", Run::Shell("true".to_owned()))
+        ..ProcessSpec::new("a", CommandLine::Shell("true".to_owned()))
     }
 }
 

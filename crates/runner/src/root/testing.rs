@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_core::plan::{Input, Plan};
 use baton_model::ids::BootId;
 use baton_model::outcome::Outcome;
-use baton_model::task::{Moment, ProcessNo, ProcessSpec, Resources, Run, RunNo, TaskSpec};
+use baton_model::task::{CommandLine, Moment, ProcessNo, ProcessSpec, Resources, RunNo, TaskSpec};
 use baton_model::time::{Millis, Mono, Now, Wall};
 
 use super::{Entry, Phase, Root, TaskId};
@@ -34,7 +34,7 @@ pub(super) fn header(root: &Root, id: &str, began: u64) -> Header {
         spec: TaskSpec {
             name: "test".to_owned(),
             owner: None,
-            processes: vec![ProcessSpec::new("p", Run::Shell("true".to_owned()))],
+            processes: vec![ProcessSpec::new("p", CommandLine::Shell("true".to_owned()))],
             max_failures: 1,
             max_concurrency: 0,
             finalization_wait: Millis::from_secs(30),

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use baton_model::task::{LogDestination, LogMode, Probe, ProcessSpec, Rlimit, Run, TaskSpec};
+use baton_model::task::{
+    CommandLine, LogDestination, LogMode, Probe, ProcessSpec, Rlimit, TaskSpec,
+};
 use baton_model::time::Millis;
 
 use super::TaskError;
@@ -166,10 +168,10 @@ impl LaunchBuilder {
         }
     }
 
-    fn argv(&self, run: &Run) -> Vec<String> {
+    fn argv(&self, run: &CommandLine) -> Vec<String> {
         match run {
-            Run::Exec(words) => words.clone(),
-            Run::Shell(command) => {
+            CommandLine::Exec(words) => words.clone(),
+            CommandLine::Shell(command) => {
                 vec![self.shell.to_owned(), "-c".to_owned(), command.clone()]
             }
         }

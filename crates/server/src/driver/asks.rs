@@ -252,7 +252,7 @@ fn worker(name: &WorkerName, seat: &Seat, drained: bool, now: Mono) -> Worker {
         state: seat.state,
         drained,
         lineage: seat.holder.incarnation.lineage.to_string(),
-        life: seat.holder.incarnation.life.0,
+        life: seat.holder.incarnation.number.0,
         attempts: seat.load(),
         slots: seat.slots,
         capacity: offer.capacity.clone(),

@@ -484,8 +484,8 @@ fn announce(facts: &[Fact]) {
             Fact::WorkerCondemned {
                 worker,
                 incarnation,
-                why,
-            } => tracing::warn!("worker {worker} ({incarnation}) is given up: {why:?}"),
+                reason,
+            } => tracing::warn!("worker {worker} ({incarnation}) is given up: {reason:?}"),
             Fact::WorkerDrained { worker, drained } => {
                 tracing::info!("worker {worker} is drained: {drained}");
             }

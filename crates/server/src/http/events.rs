@@ -9,7 +9,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_model::api::{Event, Links, Lost};
+use baton_model::api::{Event, EventGap, Links};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId};
 use baton_store::facts::{FactPage, FactQuery};
@@ -140,7 +140,7 @@ impl Follower {
     async fn run(mut self, last: Seq, pipe: Pipe) {
         let mut text = String::new();
         if self.at > last {
-            let lost = Lost {
+            let lost = EventGap {
                 after: self.at.0,
                 through: last.0,
                 text: format!(
@@ -211,7 +211,7 @@ impl Follower {
         let mut text = String::new();
         if page.pruned > self.at.max(self.told) {
             self.told = page.pruned;
-            let lost = Lost {
+            let lost = EventGap {
                 after: self.at.0,
                 through: page.pruned.0,
                 text: format!(

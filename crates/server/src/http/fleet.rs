@@ -3,7 +3,7 @@
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{Accepted, Drained, List, Worker};
+use baton_model::api::{AcceptReply, DrainRequest, List, Worker};
 use baton_model::ids::WorkerName;
 
 use super::conditional::tagged_by;
@@ -61,7 +61,7 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
     path = "/workers/{name}/drained",
     tag = "workers",
     operation_id = "drain",
-    request_body = Drained,
+    request_body = DrainRequest,
     params(
         ("name" = String, Path, description = "Its seat."),
     ),
@@ -78,7 +78,7 @@ pub(super) async fn drain(
     Path(name): Path<String>,
     request: Request,
 ) -> Answer<Response> {
-    let Drained { drained } = given::body(request).await?;
+    let DrainRequest { drained } = given::body(request).await?;
     app.worker(&name).await?;
     let worker = WorkerName::new(&name);
     let done = app.ask(|reply| Ask::Drain {
@@ -101,7 +101,7 @@ pub(super) async fn drain(
         ("name" = String, Path, description = "Its seat."),
     ),
     responses(
-        (status = 202, description = "What it held is tried elsewhere.", body = Accepted),
+        (status = 202, description = "What it held is tried elsewhere.", body = AcceptReply),
         NotFound,
         Unavailable
     )
@@ -112,7 +112,7 @@ pub(super) async fn forget(State(app): State<App>, Path(name): Path<String>) -> 
     if !known {
         return Err(no_worker(&name));
     }
-    let accepted = Accepted {
+    let accepted = AcceptReply {
         links: shape::links([("workers", "/workers/".to_owned())]),
     };
     Ok(shown(StatusCode::ACCEPTED, &accepted))

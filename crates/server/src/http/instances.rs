@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::SubmitError;
 use baton_files::Binding;
-use baton_model::api::{Cancelled, Indices, Instance, ProblemAt, RangeSummary, Submit};
+use baton_model::api::{CancelReply, FieldProblem, Indices, Instance, RangeSummary, Submit};
 use baton_model::ids::InstanceId;
 use baton_store::view::Record;
 use serde::Serialize;
@@ -18,7 +18,8 @@ use super::conditional::tagged;
 use super::given::{self, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
-    BadBody, BadRequest, Explanation, NotFound, PROBLEM, Problem, Submitted, Unavailable, Unchanged,
+    BadBody, BadRequest, Explanation, NotFound, PROBLEM, Problem, SubmitReply, Unavailable,
+    Unchanged,
 };
 use super::problem::{Answer, Fault};
 use super::{App, owners, shape, shown, words};
@@ -48,7 +49,7 @@ enum InstanceOrRange {
     operation_id = "submit",
     request_body = Submit<Value>,
     responses(
-        (status = 201, description = "It is durable.", body = Submitted, headers(("location" = String, description = "Where it is."))),
+        (status = 201, description = "It is durable.", body = SubmitReply, headers(("location" = String, description = "Where it is."))),
         (status = 409, description = "The ids were taken meanwhile; try again.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
         BadRequest,
@@ -76,7 +77,7 @@ pub(super) async fn submit(
     let (first, last) = accepted.await?.map_err(|error| match error {
         SubmitError::StrictNeedsStore => {
             let hint = "use --store sqlite, or exclusive: timed".to_owned();
-            let at = ProblemAt {
+            let at = FieldProblem {
                 field: "exclusive".to_owned(),
                 message: error.to_string(),
                 hint,
@@ -101,7 +102,7 @@ pub(super) async fn submit(
 fn array(indices: Indices) -> Answer<(u64, u64)> {
     let Indices { from, to } = indices;
     let refused = |message: String, hint: &str| {
-        let at = ProblemAt {
+        let at = FieldProblem {
             field: "array".to_owned(),
             message: message.clone(),
             hint: hint.to_owned(),
@@ -178,7 +179,7 @@ pub(super) async fn show(
         ("id" = String, Path, description = "The instance: `i12`, or `12`; or a range, both included: `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
     ),
     responses(
-        (status = 202, description = "It is durable that they shall stop.", body = Cancelled),
+        (status = 202, description = "It is durable that they shall stop.", body = CancelReply),
         BadRequest,
         NotFound,
         Unavailable
@@ -193,7 +194,7 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
         Target::Range(first, last) => (first, last),
     };
     let cancelled = app.ask(|reply| Ask::Cancel { first, last, reply }).await?;
-    let cancelled = Cancelled {
+    let cancelled = CancelReply {
         halted: cancelled.halted,
         stopping: cancelled.stopping,
     };

@@ -63,7 +63,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Json, Router, middleware};
-use baton_model::api::{Links, MEDIA_TYPE, Ready, Root};
+use baton_model::api::{Links, MEDIA_TYPE, Readiness, Root};
 use baton_store::{Store, StoreError};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -376,15 +376,15 @@ async fn health() -> &'static str {
     tag = "server",
     operation_id = "ready",
     responses(
-        (status = 200, description = "It can.", body = Ready),
-        (status = 503, description = "It cannot, for this reason.", body = Ready)
+        (status = 200, description = "It can.", body = Readiness),
+        (status = 503, description = "It cannot, for this reason.", body = Readiness)
     )
 ))]
 async fn ready(State(app): State<App>) -> Response {
     let status = app.0.status.borrow().clone();
     match status {
         Status::Leading(epoch) => {
-            let ready = Ready {
+            let ready = Readiness {
                 ready: true,
                 epoch: Some(epoch.0),
                 reason: None,
@@ -392,7 +392,7 @@ async fn ready(State(app): State<App>) -> Response {
             shown(StatusCode::OK, &ready)
         }
         Status::Failed(reason) => {
-            let ready = Ready {
+            let ready = Readiness {
                 ready: false,
                 epoch: None,
                 reason: Some(reason),

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use baton_files::Errors;
-use baton_model::api::{Problem, ProblemAt};
+use baton_model::api::{FieldProblem, Problem};
 use baton_store::StoreError;
 
 /// The media type of every error.
@@ -47,7 +47,7 @@ impl Fault {
     }
 
     /// The input can be read, but not be used.
-    pub(crate) fn unusable(detail: impl Into<String>, errors: Vec<ProblemAt>) -> Self {
+    pub(crate) fn unusable(detail: impl Into<String>, errors: Vec<FieldProblem>) -> Self {
         let mut fault = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
         fault.0.errors = errors;
         fault
@@ -97,7 +97,7 @@ impl Fault {
     pub(crate) fn wrong(errors: Errors, what: &str) -> Self {
         let count = errors.problems.len() + errors.left_off;
         let things = if count == 1 { "thing is" } else { "things are" };
-        let at = errors.problems.into_iter().map(|problem| ProblemAt {
+        let at = errors.problems.into_iter().map(|problem| FieldProblem {
             field: problem.path,
             message: problem.message,
             hint: problem.hint,

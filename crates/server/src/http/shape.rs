@@ -1,7 +1,7 @@
 //! From the store's records to what travels.
 
-use baton_model::api::{Instance, Links, Submitted, Worker};
-use baton_model::fact::Span;
+use baton_model::api::{Instance, Links, SubmitReply, Worker};
+use baton_model::fact::InstanceRange;
 use baton_model::ids::InstanceId;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
@@ -17,7 +17,7 @@ pub(super) fn links<const N: usize>(pairs: [(&str, String); N]) -> Links {
 
 /// The path of one instance, or of a range of them.
 pub(super) fn path(first: InstanceId, last: InstanceId) -> String {
-    format!("/instances/{}", Span(first, last))
+    format!("/instances/{}", InstanceRange(first, last))
 }
 
 /// The path of a task of the library.
@@ -26,8 +26,8 @@ pub(super) fn task_path(owner: &str, name: &str) -> String {
 }
 
 /// An accepted submission.
-pub(super) fn submitted(first: InstanceId, last: InstanceId) -> Submitted {
-    Submitted {
+pub(super) fn submitted(first: InstanceId, last: InstanceId) -> SubmitReply {
+    SubmitReply {
         first: first.to_string(),
         last: last.to_string(),
         count: last.0 - first.0 + 1,

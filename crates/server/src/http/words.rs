@@ -5,11 +5,11 @@ use baton_core::scheduler::{Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_model::api::Explanation;
 use baton_model::fact::{Condemnation, Fact};
-use baton_model::library::By;
-use baton_model::schedule::Verdict;
+use baton_model::library::TriggerSource;
+use baton_model::schedule::TickVerdict;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
-use baton_model::workflow::{Halt, HaltCause};
+use baton_model::workflow::{HaltCause, HaltMode};
 use baton_store::view::Record;
 
 use super::shape;
@@ -45,8 +45,14 @@ pub(super) fn fact(fact: &Fact) -> String {
         Fact::StopRequested { .. } => "somebody wants it stopped".to_owned(),
         Fact::InstancesHalted { .. } => "stopped before it had started".to_owned(),
         Fact::InstanceRetried { .. } => "to be tried again, by hand".to_owned(),
-        Fact::InstanceTriggered { by: By::Hand, .. } => "triggered by hand".to_owned(),
-        Fact::InstanceTriggered { by: By::Remote, .. } => "triggered over HTTP".to_owned(),
+        Fact::InstanceTriggered {
+            source: TriggerSource::Manual,
+            ..
+        } => "triggered by hand".to_owned(),
+        Fact::InstanceTriggered {
+            source: TriggerSource::Remote,
+            ..
+        } => "triggered over HTTP".to_owned(),
         Fact::WorkerDrained { worker, drained } => match drained {
             true => format!("worker {worker} gets no more work"),
             false => format!("worker {worker} gets work again"),
@@ -55,10 +61,10 @@ pub(super) fn fact(fact: &Fact) -> String {
         Fact::WorkerCondemned {
             worker,
             incarnation,
-            why,
+            reason,
         } => format!(
             "worker {worker} ({incarnation}) is given up: {}",
-            given_up_for(*why)
+            given_up_for(*reason)
         ),
         Fact::TaskDefined { name, revision, .. } => {
             format!("task {name} is at revision {}", revision.0)
@@ -74,14 +80,14 @@ pub(super) fn fact(fact: &Fact) -> String {
         Fact::RunExtended { run, .. } => format!("run {run} was given more tasks"),
         Fact::RunDefined { run, .. } => format!("run {run} is defined"),
         Fact::RunAdvanced { run, to } => format!("run {run} is {}", to.word()),
-        Fact::RunHalting { run, how, cause } => {
+        Fact::RunHalting { run, mode, cause } => {
             let why = match cause {
                 HaltCause::Requested => "somebody wants it",
                 HaltCause::TimedOut => "it took too long",
             };
-            match how {
-                Halt::Drain => format!("run {run} lets nothing more begin: {why}"),
-                Halt::Kill => format!("run {run} is killed: {why}"),
+            match mode {
+                HaltMode::Drain => format!("run {run} lets nothing more begin: {why}"),
+                HaltMode::Kill => format!("run {run} is killed: {why}"),
             }
         }
         Fact::RunEnded {
@@ -96,12 +102,12 @@ pub(super) fn fact(fact: &Fact) -> String {
 }
 
 /// What became of due times.
-pub(super) fn tick(verdict: Verdict, count: u64) -> String {
+pub(super) fn tick(verdict: TickVerdict, count: u64) -> String {
     match verdict {
-        Verdict::Launch => "launched on time".to_owned(),
-        Verdict::Late { by } => format!("launched {by} late"),
-        Verdict::Skip(reason) if count == 1 => format!("skipped: {reason}"),
-        Verdict::Skip(reason) => format!("{count} due times skipped: {reason}"),
+        TickVerdict::Launch => "launched on time".to_owned(),
+        TickVerdict::Late { by } => format!("launched {by} late"),
+        TickVerdict::Skip(reason) if count == 1 => format!("skipped: {reason}"),
+        TickVerdict::Skip(reason) => format!("{count} due times skipped: {reason}"),
     }
 }
 

@@ -87,7 +87,7 @@ mod tests {
     use baton_model::ids::{
         AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName,
     };
-    use baton_model::library::By;
+    use baton_model::library::TriggerSource;
     use baton_model::time::Millis;
 
     use super::*;
@@ -120,7 +120,7 @@ mod tests {
             Fact::InstanceTriggered {
                 instance,
                 task: TaskNo(1),
-                by: By::Hand,
+                source: TriggerSource::Manual,
                 key: None,
             },
         ] {

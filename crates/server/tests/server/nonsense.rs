@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baton_core::protocol::frame::{PREAMBLE, encode_to_scheduler};
 use baton_model::fact::Holder;
-use baton_model::ids::{BootId, Epoch, HostId, Incarnation, Life, Lineage, WorkerName};
+use baton_model::ids::{BootId, Epoch, HostId, Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, ToScheduler};
 use baton_model::placement::Offer;
@@ -41,7 +41,7 @@ fn heartbeat(stamp: u64) -> Vec<u8> {
             worker: WorkerName::new("noise"),
             incarnation: Incarnation {
                 lineage: Lineage(stamp),
-                life: Life(1),
+                number: IncarnationNo(1),
             },
             host: HostId(1),
             boot: BootId(1),

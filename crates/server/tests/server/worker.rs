@@ -16,10 +16,10 @@ use baton_core::protocol::frame::{
 use baton_core::protocol::worker::Worker as Machine;
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
-use baton_model::ids::{BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName};
+use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
 use baton_model::limits::OUTPUTS_BYTES_MAX;
 use baton_model::message::{LogAnswer, LogChunk};
-use baton_model::outcome::{KillCause, Outcome, Ran, Report};
+use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::{Millis, Mono, Wall};
 use baton_model::token::Secret;
@@ -97,7 +97,7 @@ fn machine(name: &str) -> Machine {
         worker: WorkerName::new(name),
         incarnation: Incarnation {
             lineage: Lineage(lineage),
-            life: Life(1),
+            number: IncarnationNo(1),
         },
         host: HostId(lineage),
         boot: BootId(1),
@@ -247,7 +247,7 @@ impl Body {
     }
 
     fn ended(&mut self, lease: LeaseId, outcome: Outcome, outputs: Option<Arc<str>>) {
-        let ran = Ran {
+        let ran = AttemptStats {
             started: Wall(1_000),
             ended: Wall(2_500),
             elapsed: Millis(1_500),
@@ -256,7 +256,7 @@ impl Body {
         };
         let report = Report {
             outcome,
-            ran: Some(ran),
+            stats: Some(ran),
             outputs,
         };
         self.input(Input::Ended(lease, report));

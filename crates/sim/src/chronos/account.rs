@@ -5,7 +5,7 @@
 //! is not asked either, only that it is not before the nominal time, nor beyond what was
 //! allowed.
 
-use baton_core::clock::{CatchUp, Schedule, SkipReason, Verdict, Zone};
+use baton_core::clock::{CatchUp, Schedule, SkipReason, TickVerdict, Zone};
 use baton_model::library;
 use baton_model::time::{Millis, Wall};
 
@@ -22,7 +22,7 @@ pub struct Record {
     /// The last.
     pub last: Wall,
     pub count: u64,
-    pub verdict: Verdict,
+    pub verdict: TickVerdict,
 }
 
 /// One schedule, as far as its records account for it.
@@ -122,11 +122,11 @@ impl Account {
         let overdue = now.since(planned_by);
         let one = record.count == 1;
         match record.verdict {
-            Verdict::Launch => match one && overdue <= ON_TIME {
+            TickVerdict::Launch => match one && overdue <= ON_TIME {
                 true => None,
                 false => Some("it was not on time"),
             },
-            Verdict::Late { by } => {
+            TickVerdict::Late { by } => {
                 let planned = Wall(now.0.saturating_sub(by.0));
                 if !one || by <= ON_TIME || by > self.slack {
                     Some("that is not within slack")
@@ -136,11 +136,11 @@ impl Account {
                     self.unwanted(at, now)
                 }
             }
-            Verdict::Skip(SkipReason::Missed) => match age > self.slack {
+            TickVerdict::Skip(SkipReason::Missed) => match age > self.slack {
                 true => None,
                 false => Some("its slack had not passed"),
             },
-            Verdict::Skip(SkipReason::CatchUp) => {
+            TickVerdict::Skip(SkipReason::CatchUp) => {
                 let newer = self.schedule.after(record.last);
                 let newer = newer.is_some_and(|occurrence| occurrence.at <= now);
                 match self.catch_up {
@@ -151,7 +151,7 @@ impl Account {
                     _ => None,
                 }
             }
-            Verdict::Skip(SkipReason::MaxInstances { .. } | SkipReason::LaunchRate) => {
+            TickVerdict::Skip(SkipReason::MaxInstances { .. } | SkipReason::LaunchRate) => {
                 if !one || overdue > self.slack {
                     Some("it was not to be launched anyway")
                 } else if overdue > ON_TIME {
@@ -161,7 +161,7 @@ impl Account {
                 }
             }
             // That it was is seen from what follows.
-            Verdict::Skip(SkipReason::Replaced) => None,
+            TickVerdict::Skip(SkipReason::Replaced) => None,
         }
     }
 

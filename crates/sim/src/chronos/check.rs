@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use baton_model::fact::{Fact, Verdict as End};
 use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo};
 use baton_model::library::{Definition, TaskName, Trigger};
-use baton_model::schedule::{SkipReason, Verdict};
+use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Due, InstanceSpec};
 use baton_model::time::{Now, Wall};
 
@@ -263,13 +263,14 @@ impl Books {
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
-        let skipped = matches!(verdict, Verdict::Skip(_));
+        let skipped = matches!(verdict, TickVerdict::Skip(_));
         if task.revision != revision || task.trigger.is_none() || skipped == instance.is_some() {
             return broken("false-record", format!("{entry:?} of {task:?}"));
         }
         let mut due = None;
         if let Some(done) = after {
-            if !self.owed.follows.remove(&(number, done)) || matches!(verdict, Verdict::Late { .. })
+            if !self.owed.follows.remove(&(number, done))
+                || matches!(verdict, TickVerdict::Late { .. })
             {
                 return broken("false-follower", format!("{entry:?}"));
             }
@@ -300,8 +301,8 @@ impl Books {
             self.owed.instances.insert(id, (number, due));
         }
         match verdict {
-            Verdict::Skip(reason) => self.refused(entry, number, reason),
-            Verdict::Launch | Verdict::Late { .. } => self.launch(entry, number, 0),
+            TickVerdict::Skip(reason) => self.refused(entry, number, reason),
+            TickVerdict::Launch | TickVerdict::Late { .. } => self.launch(entry, number, 0),
         }
     }
 

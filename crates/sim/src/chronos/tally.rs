@@ -1,6 +1,6 @@
 //! What became of how many due times: a check that never saw a skip proves nothing about skips.
 
-use baton_model::schedule::{SkipReason, Verdict};
+use baton_model::schedule::{SkipReason, TickVerdict};
 
 /// What became of how many due times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,15 +39,15 @@ impl Tally {
         self.keyed += other.keyed;
     }
 
-    pub(super) const fn note(&mut self, verdict: Verdict, count: u64) {
+    pub(super) const fn note(&mut self, verdict: TickVerdict, count: u64) {
         *match verdict {
-            Verdict::Launch => &mut self.launched,
-            Verdict::Late { .. } => &mut self.late,
-            Verdict::Skip(SkipReason::Missed) => &mut self.missed,
-            Verdict::Skip(SkipReason::CatchUp) => &mut self.left_behind,
-            Verdict::Skip(SkipReason::MaxInstances { .. }) => &mut self.full,
-            Verdict::Skip(SkipReason::LaunchRate) => &mut self.rated,
-            Verdict::Skip(SkipReason::Replaced) => &mut self.replaced,
+            TickVerdict::Launch => &mut self.launched,
+            TickVerdict::Late { .. } => &mut self.late,
+            TickVerdict::Skip(SkipReason::Missed) => &mut self.missed,
+            TickVerdict::Skip(SkipReason::CatchUp) => &mut self.left_behind,
+            TickVerdict::Skip(SkipReason::MaxInstances { .. }) => &mut self.full,
+            TickVerdict::Skip(SkipReason::LaunchRate) => &mut self.rated,
+            TickVerdict::Skip(SkipReason::Replaced) => &mut self.replaced,
         } += count;
     }
 }

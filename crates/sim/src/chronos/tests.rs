@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Verdict as End};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo};
-use baton_model::library::{By, Definition, IdempotencyKey, Rate, Schedule, TaskName, Trigger};
+use baton_model::library::{
+    Definition, IdempotencyKey, Rate, Schedule, TaskName, Trigger, TriggerSource,
+};
 use baton_model::outcome::{AttemptEnd, Outcome};
-use baton_model::schedule::{CatchUp, Dst, SkipReason, Verdict};
+use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 use baton_model::spec::{Due, InstanceSpec, Origin};
 use baton_model::time::{Millis, Mono, Now, Wall};
 
@@ -105,7 +107,7 @@ fn hourly() -> Trigger {
     }
 }
 
-fn tick(first: u64, last: u64, verdict: Verdict, instance: Option<u64>) -> Fact {
+fn tick(first: u64, last: u64, verdict: TickVerdict, instance: Option<u64>) -> Fact {
     Fact::TickRecorded {
         task: TaskNo(1),
         revision: Revision(1),
@@ -119,7 +121,7 @@ fn tick(first: u64, last: u64, verdict: Verdict, instance: Option<u64>) -> Fact 
 }
 
 fn skip(first: u64, last: u64, reason: SkipReason) -> Fact {
-    tick(first, last, Verdict::Skip(reason), None)
+    tick(first, last, TickVerdict::Skip(reason), None)
 }
 
 fn submitted(id: u64, task: u64, due: Option<u64>) -> Fact {
@@ -147,7 +149,7 @@ fn submitted(id: u64, task: u64, due: Option<u64>) -> Fact {
 
 /// A launch of the hour, with its instance of the same number.
 fn launch(hour: u64) -> Vec<Fact> {
-    let record = tick(hour, hour, Verdict::Launch, Some(hour));
+    let record = tick(hour, hour, TickVerdict::Launch, Some(hour));
     vec![record, submitted(hour, 1, Some(hour))]
 }
 
@@ -162,8 +164,8 @@ fn done(id: u64) -> Fact {
         },
         end: AttemptEnd::Real(Outcome::Exited(0)),
         verdict: End::Done,
-        ran: None,
-        again: None,
+        stats: None,
+        next: None,
         outputs: None,
     }
 }
@@ -196,7 +198,7 @@ fn a_launch_and_its_instance_are_one_batch() {
     story(&[record, &submitted(1, 1, Some(2))]).breaks("record-alone");
     story(&[record, &submitted(1, 1, None)]).breaks("record-alone");
     story(&[record, &submitted(1, 2, Some(1))]).breaks("record-alone");
-    let none = tick(1, 1, Verdict::Launch, None);
+    let none = tick(1, 1, TickVerdict::Launch, None);
     with(hourly()).batch(1, vec![none]).breaks("false-record");
 }
 
@@ -280,7 +282,7 @@ fn each_end_is_followed_once_and_in_its_batch() {
         first: Wall(START + HOUR),
         last: Wall(START + HOUR),
         count: 1,
-        verdict: Verdict::Launch,
+        verdict: TickVerdict::Launch,
         instance: Some(InstanceId(9)),
         after: Some(InstanceId(of)),
     };
@@ -308,7 +310,7 @@ fn a_key_has_one_instance_and_a_revision_begins_where_it_must() {
         let triggered = Fact::InstanceTriggered {
             instance: InstanceId(id),
             task: TaskNo(1),
-            by: By::Hand,
+            source: TriggerSource::Manual,
             key: Some(key),
         };
         vec![submitted(id, 1, None), triggered]

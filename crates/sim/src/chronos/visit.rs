@@ -8,7 +8,7 @@ use std::sync::Arc;
 use baton_core::scheduler::{Effect, Input};
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    Association, BootId, Epoch, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName,
+    Association, BootId, Epoch, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName,
 };
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
@@ -55,7 +55,7 @@ impl World {
                 worker: WorkerName::new(&format!("w{number}")),
                 incarnation: Incarnation {
                     lineage: Lineage(number),
-                    life: Life(1),
+                    number: IncarnationNo(1),
                 },
                 host: HostId(number),
                 boot: BootId(number),

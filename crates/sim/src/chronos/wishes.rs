@@ -4,7 +4,7 @@ use baton_core::scheduler::{
     DefineCommand, Input, Precondition, RemoveCommand, TriggerCommand, Trust,
 };
 use baton_model::ids::{InstanceId, RequestId};
-use baton_model::library::{By, IdempotencyKey};
+use baton_model::library::{IdempotencyKey, TriggerSource};
 
 use super::draw::{SECOND, name};
 use super::world::World;
@@ -60,7 +60,7 @@ impl World {
             command: TriggerCommand {
                 name,
                 bound: None,
-                by: By::Remote,
+                by: TriggerSource::Remote,
                 trust: Trust::Open,
                 secret_sha256: None,
                 key,

@@ -8,8 +8,8 @@ use baton_core::ledger::Range;
 use baton_core::scheduler::Input;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId};
-use baton_model::placement::Ask;
-use baton_model::spec::{Exclusive, InstanceSpec, Rest, RetryBudget, Scale};
+use baton_model::placement::ResourceRequest;
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
 use baton_model::time::Millis;
 
@@ -48,7 +48,7 @@ impl Client {
                 let strict = rng.chance(mix.strict);
                 let spec = InstanceSpec {
                     owner: format!("owner{}", rng.below(3)),
-                    ask: ask(rng),
+                    request: ask(rng),
                     exclusive: if strict {
                         Exclusive::Strict
                     } else {
@@ -57,7 +57,7 @@ impl Client {
                     retry: RetryBudget {
                         failures_max: 2,
                         losses_max: 1_000,
-                        backoff: Rest {
+                        backoff: RetryBackoff {
                             first: Millis(rng.below(2_000)),
                             max: Millis(3_000),
                         },
@@ -119,14 +119,14 @@ impl Client {
 }
 
 /// Some ask for nothing, some for all that the smallest worker has.
-fn ask(rng: &mut Rng) -> Ask {
+fn ask(rng: &mut Rng) -> ResourceRequest {
     let request = Resources {
         cpu_milli: 250 * rng.below(5),
         ..Resources::default()
     };
-    Ask {
-        request,
-        ..Ask::default()
+    ResourceRequest {
+        resources: request,
+        ..ResourceRequest::default()
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::ids::{AttemptNo, LeaseId};
-use baton_model::outcome::{KillCause, Outcome, Ran, Report};
+use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Mono, Wall};
 
@@ -211,7 +211,7 @@ impl World {
         let now = self.hosts[index].clock.mono(self.now);
         if let Some(record) = self.hosts[index].records.get_mut(&lease) {
             // Walls are for people; nobody looks at them here.
-            let ran = Ran {
+            let ran = AttemptStats {
                 started: Wall(0),
                 ended: Wall(0),
                 elapsed: now.since(record.began),
@@ -220,7 +220,7 @@ impl World {
             };
             let report = Report {
                 outcome,
-                ran: Some(ran),
+                stats: Some(ran),
                 outputs: outputs_of(lease.attempt.instance, outcome),
             };
             record.ended = Some(report.clone());

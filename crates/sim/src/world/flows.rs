@@ -12,7 +12,7 @@ use std::sync::Arc;
 use baton_core::scheduler::{Input, Resume, RunCommand, RunError};
 use baton_model::ids::{Generation, RequestId, RunId};
 use baton_model::state::UniversalState;
-use baton_model::workflow::{Halt, Plan};
+use baton_model::workflow::{HaltMode, Plan};
 
 use super::{Event, SAFETY_PHASE, World};
 use crate::checkers::{Asked, Row};
@@ -156,7 +156,7 @@ impl World {
         let (generation, over) = (row.generation, row.over);
         match over {
             None if !self.calm && self.flows.rng.chance(self.flows.halting) => {
-                let how = self.flows.rng.pick(&[Halt::Drain, Halt::Kill]);
+                let how = self.flows.rng.pick(&[HaltMode::Drain, HaltMode::Kill]);
                 let generation = self.flows.rng.chance(700).then_some(generation);
                 let command = RunCommand::Halt {
                     run,

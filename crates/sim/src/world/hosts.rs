@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_core::protocol::worker::Worker;
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
-use baton_model::ids::{BootId, HostId, Incarnation, Life, Lineage, WorkerName};
+use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::placement::{Capacity, Offer};
@@ -40,7 +40,7 @@ pub(super) struct Host {
     pub(super) boot: BootId,
     /// The state directory.
     pub(super) lineage: Lineage,
-    pub(super) life: Life,
+    pub(super) life: IncarnationNo,
     pub(super) records: BTreeMap<LeaseId, DiskRecord>,
     pub(super) coordinator: Option<Coordinator>,
     pub(super) children: BTreeMap<LeaseId, Child>,
@@ -60,7 +60,7 @@ impl Host {
             worker: self.name.clone(),
             incarnation: Incarnation {
                 lineage: self.lineage,
-                life: self.life,
+                number: self.life,
             },
             host: self.id,
             boot: self.boot,
@@ -84,7 +84,7 @@ impl World {
             clock,
             boot: BootId(index as u64 * 1_000),
             lineage,
-            life: Life(0),
+            life: IncarnationNo(0),
             records: BTreeMap::new(),
             coordinator: None,
             children: BTreeMap::new(),
@@ -332,7 +332,7 @@ impl World {
         host.records.retain(|_, record| record.ended.is_some());
         if wipe {
             host.lineage = lineage;
-            host.life = Life(0);
+            host.life = IncarnationNo(0);
             host.records.clear();
             self.by_lineage.insert(lineage, index);
         }

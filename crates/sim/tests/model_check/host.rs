@@ -14,7 +14,7 @@ use baton_core::protocol::worker::Worker;
 use baton_core::protocol::worker::guard::DeadMan;
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
-use baton_model::ids::{BootId, HostId, Incarnation, LeaseId, Life, Lineage, WorkerName};
+use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
 use baton_model::message::{Heartbeat, Launch, ToScheduler};
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::spec::InstanceSpec;
@@ -100,7 +100,7 @@ impl Host {
             worker: WorkerName::new(name),
             incarnation: Incarnation {
                 lineage: Lineage(number),
-                life: Life(1),
+                number: IncarnationNo(1),
             },
             host: HostId(number),
             boot: BootId(1),
@@ -204,7 +204,7 @@ impl Host {
         self.clock += RESTART_PAUSE;
         self.processes.retain(|_, process| !process.lives());
         let mut me = self.worker.me().clone();
-        me.incarnation.life = me.incarnation.life.next();
+        me.incarnation.number = me.incarnation.number.next();
         let obeyed = self.guard.order().map(|order| order.epoch);
         self.guard = DeadMan::default();
         self.guard_fired = false;

@@ -56,7 +56,7 @@ pub(crate) const ALWAYS: &[Named] = &[
     (
         "an attempt lost with its worker's life has left no end on record",
         |_, cluster| {
-            let lost = AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::NewerLife));
+            let lost = AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::NewerIncarnation));
             cluster
                 .store
                 .closed
@@ -158,7 +158,7 @@ pub(crate) const READOPTED: Named = (
 pub(crate) const NEWER_LIFE: Named = ("an attempt is lost with its worker's life", |_, cluster| {
     any_closed(
         cluster,
-        AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::NewerLife)),
+        AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::NewerIncarnation)),
     )
 });
 
@@ -170,7 +170,7 @@ pub(crate) const TOLD_BY_NEXT_LIFE: Named = (
         Message::ToScheduler(ToScheduler::UpdateStatus { association, statuses }) => {
             statuses.iter().any(|(lease, status)| {
                 let recorded = cluster.store.closed.get(lease).map(|closed| closed.end);
-                association.incarnation.life.0 > 1
+                association.incarnation.number.0 > 1
                     && matches!(status, Status::Ended(end) if recorded == Some(AttemptEnd::Real(end.outcome)))
             })
         }

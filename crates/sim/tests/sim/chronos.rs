@@ -2,7 +2,7 @@
 //! noticed. Many more seeds are run by `baton-sim --schedules`.
 
 use baton_core::bugs::{Bug, Bugs};
-use baton_core::clock::{Dst, Fold, Gap, Schedule, SkipReason, Verdict, Zone};
+use baton_core::clock::{Dst, Fold, Gap, Schedule, SkipReason, TickVerdict, Zone};
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::time::Wall;
@@ -66,9 +66,13 @@ fn spoilt(fact: &Fact, how: u64) -> Option<Vec<Fact>> {
         5 => *instance = instance.xor(Some(InstanceId(1 << 60))),
         6 => {
             *verdict = match verdict {
-                Verdict::Skip(SkipReason::Replaced) => Verdict::Skip(SkipReason::LaunchRate),
-                Verdict::Skip(_) => Verdict::Skip(SkipReason::Replaced),
-                Verdict::Launch | Verdict::Late { .. } => Verdict::Skip(SkipReason::Missed),
+                TickVerdict::Skip(SkipReason::Replaced) => {
+                    TickVerdict::Skip(SkipReason::LaunchRate)
+                }
+                TickVerdict::Skip(_) => TickVerdict::Skip(SkipReason::Replaced),
+                TickVerdict::Launch | TickVerdict::Late { .. } => {
+                    TickVerdict::Skip(SkipReason::Missed)
+                }
             }
         }
         _ => (first.0, last.0) = (first.0 - 1_000, last.0 - 1_000),

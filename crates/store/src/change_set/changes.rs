@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::ledger::Instance;
-use baton_model::ids::{Incarnation, Life, Lineage, WorkerName};
+use baton_model::ids::{Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
@@ -131,18 +131,18 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         let Some(before) = &self.condemned_before else {
             return (Vec::new(), Vec::new());
         };
-        let before: BTreeMap<Lineage, Life> = by_lineage(before.iter().copied());
-        let after: BTreeMap<Lineage, Life> = by_lineage(self.ledger.condemned());
+        let before: BTreeMap<Lineage, IncarnationNo> = by_lineage(before.iter().copied());
+        let after: BTreeMap<Lineage, IncarnationNo> = by_lineage(self.ledger.condemned());
         let gone = before.keys().filter(|lineage| !after.contains_key(lineage));
         let gone = gone.copied().collect();
         let new = self
             .ledger
             .condemned()
-            .filter(|it| before.get(&it.lineage) != Some(&it.life));
+            .filter(|it| before.get(&it.lineage) != Some(&it.number));
         (new.collect(), gone)
     }
 }
 
-fn by_lineage(incarnations: impl Iterator<Item = Incarnation>) -> BTreeMap<Lineage, Life> {
-    incarnations.map(|it| (it.lineage, it.life)).collect()
+fn by_lineage(incarnations: impl Iterator<Item = Incarnation>) -> BTreeMap<Lineage, IncarnationNo> {
+    incarnations.map(|it| (it.lineage, it.number)).collect()
 }

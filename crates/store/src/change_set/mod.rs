@@ -220,7 +220,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::AttemptEnded {
                 lease,
                 end,
-                ran,
+                stats: ran,
                 verdict,
                 outputs,
                 ..

@@ -10,7 +10,7 @@ use baton_core::ledger::{LedgerError, RunHead};
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::time::Wall;
-use baton_model::workflow::{Carried, ItemEnd, ItemSpan, Part, Plan};
+use baton_model::workflow::{CarriedItems, ItemEnd, ItemSpan, Part, Plan};
 
 use super::StoredRows;
 use crate::StoreError;
@@ -46,7 +46,7 @@ pub(crate) enum RunChange {
         run: RunId,
         from: Generation,
         to: Generation,
-        carried: Vec<Carried>,
+        carried: Vec<CarriedItems>,
     },
 }
 
@@ -98,7 +98,12 @@ impl RunChanges {
                 plan: Arc::clone(plan),
             });
         }
-        if let Fact::RunResumed { carried, again, .. } = fact {
+        if let Fact::RunResumed {
+            carried,
+            rerun: again,
+            ..
+        } = fact
+        {
             let from = before.map_or(head.plan, |before| before.plan);
             self.changes.push(RunChange::Invalidate {
                 run,

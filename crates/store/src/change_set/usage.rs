@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::InstanceId;
-use baton_model::outcome::Ran;
+use baton_model::outcome::AttemptStats;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
@@ -32,8 +32,8 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     ) -> Result<(), StoreError> {
         match fact {
             Fact::LeaseGranted { .. } => self.count_wait(stored, at, id),
-            Fact::AttemptEnded { verdict, ran, .. } => {
-                self.count_attempt(stored, at, id, *verdict, ran.as_ref())
+            Fact::AttemptEnded { verdict, stats, .. } => {
+                self.count_attempt(stored, at, id, *verdict, stats.as_ref())
             }
             Fact::InstancesHalted { .. } => self.count_halt(stored, at, id),
             _ => Ok(()),
@@ -69,7 +69,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         at: Wall,
         id: InstanceId,
         verdict: Verdict,
-        ran: Option<&Ran>,
+        ran: Option<&AttemptStats>,
     ) -> Result<(), StoreError> {
         let Some(touched) = self.touched.get_mut(&id) else {
             return Ok(());

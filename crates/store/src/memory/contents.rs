@@ -8,7 +8,9 @@ use baton_core::leader::Row as Leadership;
 use baton_core::ledger::{IdSet, Ledger, Parts, Range, RunHead};
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, Incarnation, InstanceId, Life, Lineage, RunId, TaskNo, WorkerName};
+use baton_model::ids::{
+    Epoch, Incarnation, IncarnationNo, InstanceId, Lineage, RunId, TaskNo, WorkerName,
+};
 use baton_model::library::TaskName;
 use baton_model::outcome::AttemptEnd;
 use baton_model::spec::InstanceSpec;
@@ -44,7 +46,7 @@ pub(super) struct Contents {
     pub(super) last: Seq,
     lease_time: Millis,
     known: IdSet,
-    condemned: BTreeMap<Lineage, Life>,
+    condemned: BTreeMap<Lineage, IncarnationNo>,
     drained: BTreeSet<WorkerName>,
     pub(super) rows: BTreeMap<InstanceId, Row>,
     /// By their last id.
@@ -176,7 +178,7 @@ impl Contents {
     fn condemned_incarnations(&self) -> impl Iterator<Item = Incarnation> + '_ {
         self.condemned.iter().map(|(lineage, life)| Incarnation {
             lineage: *lineage,
-            life: *life,
+            number: *life,
         })
     }
 
@@ -199,7 +201,7 @@ impl Contents {
         self.lease_time = change_set.lease_time().unwrap_or(self.lease_time);
         let (new, gone) = change_set.condemned();
         self.condemned
-            .extend(new.into_iter().map(|it| (it.lineage, it.life)));
+            .extend(new.into_iter().map(|it| (it.lineage, it.number)));
         gone.iter().for_each(|lineage| {
             self.condemned.remove(lineage);
         });

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use baton_core::leader::Row as Leadership;
 use baton_core::ledger::{Instance, Lease};
-use baton_model::fact::{Again, Holder};
+use baton_model::fact::{Holder, NextAttempt};
 use baton_model::ids::{
-    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage,
-    WorkerName,
+    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
+    Lineage, WorkerName,
 };
-use baton_model::outcome::{AttemptEnd, Ran};
+use baton_model::outcome::{AttemptEnd, AttemptStats};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -150,7 +150,7 @@ pub(super) fn condemned(db: &Connection) -> Result<Vec<Incarnation>, rusqlite::E
         .query_map([], |row| {
             Ok(Incarnation {
                 lineage: Lineage(unsigned(row, 0)?),
-                life: Life(unsigned(row, 1)?),
+                number: IncarnationNo(unsigned(row, 1)?),
             })
         })?
         .collect()
@@ -202,7 +202,7 @@ pub(super) fn instance_row(
             failures: row.get(8)?,
             losses: row.get(9)?,
             stop_requested: row.get(10)?,
-            next_attempt: json::<Again>(row, 19)?.map(Box::new),
+            next_attempt: json::<NextAttempt>(row, 19)?.map(Box::new),
         },
         lifecycle: lifecycle(row)?,
         last: last_end(row, id)?,
@@ -243,7 +243,13 @@ fn lifecycle(row: &Row<'_>) -> Result<Lifecycle<SpecId>, rusqlite::Error> {
 }
 
 /// The JSON in the column `last_end`.
-type End = (AttemptNo, Epoch, WorkerName, AttemptEnd, Option<Ran>);
+type End = (
+    AttemptNo,
+    Epoch,
+    WorkerName,
+    AttemptEnd,
+    Option<AttemptStats>,
+);
 
 /// Encodes the end of the last attempt. `runs` groups by its fourth element.
 pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
@@ -296,7 +302,7 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite:
             worker: WorkerName::new(row.get_ref(14)?.as_str()?),
             incarnation: Incarnation {
                 lineage: Lineage(unsigned(row, 15)?),
-                life: Life(unsigned(row, 16)?),
+                number: IncarnationNo(unsigned(row, 16)?),
             },
             host: HostId(unsigned(row, 17)?),
             boot: BootId(unsigned(row, 18)?),

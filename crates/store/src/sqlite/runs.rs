@@ -6,7 +6,7 @@ use baton_core::ledger::{RunHead, StoredRun};
 use baton_core::workflow::ItemResult;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::time::Wall;
-use baton_model::workflow::{Carried, Halt, HaltCause, ItemEnd, Plan};
+use baton_model::workflow::{CarriedItems, HaltCause, HaltMode, ItemEnd, Plan};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
@@ -150,7 +150,7 @@ fn carry_over(
     run: RunId,
     from: Generation,
     to: Generation,
-    carried: &[Carried],
+    carried: &[CarriedItems],
 ) -> Result<(), rusqlite::Error> {
     let run = run.0.cast_signed();
     let mut copy = db.prepare_cached(
@@ -377,7 +377,7 @@ fn item_cursor(record: &ItemRecord) -> (u32, u32) {
 }
 
 fn record(row: &Row<'_>) -> Result<RunRecord, rusqlite::Error> {
-    let halt: Option<Halt> = optional(row, 6)?;
+    let halt: Option<HaltMode> = optional(row, 6)?;
     let cause: Option<HaltCause> = optional(row, 7)?;
     Ok(RunRecord {
         head: RunHead {

@@ -157,7 +157,7 @@ fn write_instance(
         lease.map(|it| it.confirmed),
         holder.map(|it| &*it.worker.0),
         holder.map(|it| it.incarnation.lineage.0.cast_signed()),
-        holder.map(|it| it.incarnation.life.0.cast_signed()),
+        holder.map(|it| it.incarnation.number.0.cast_signed()),
         holder.map(|it| it.host.0.cast_signed()),
         holder.map(|it| it.boot.0.cast_signed()),
         again,
@@ -194,7 +194,7 @@ fn write_workers(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), 
     let mut remember =
         db.prepare_cached("INSERT OR REPLACE INTO condemned (lineage, life) VALUES (?1, ?2)")?;
     for it in new {
-        remember.execute([it.lineage.0.cast_signed(), it.life.0.cast_signed()])?;
+        remember.execute([it.lineage.0.cast_signed(), it.number.0.cast_signed()])?;
     }
     let mut forget = db.prepare_cached("DELETE FROM condemned WHERE lineage = ?1")?;
     for lineage in gone {

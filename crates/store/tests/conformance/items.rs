@@ -148,8 +148,8 @@ pub(crate) fn items_that_come_and_go_in_one_batch_end(open: Open<'_>) {
         lease,
         end: exited(1),
         verdict: baton_model::fact::Verdict::Requeued,
-        ran: None,
-        again: None,
+        stats: None,
+        next: None,
         outputs: None,
     });
     facts.push(halted(first.0, first.0 + 2));

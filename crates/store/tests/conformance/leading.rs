@@ -6,7 +6,7 @@ use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Outbox, Step};
 use baton_model::fact::{Condemnation, Fact, Holder};
 use baton_model::ids::{
-    BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage, WorkerName,
+    BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId, Lineage, WorkerName,
 };
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
@@ -146,8 +146,8 @@ pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
         lease,
         end,
         verdict: instance.expect("just submitted").verdict(end),
-        ran: None,
-        again: None,
+        stats: None,
+        next: None,
         outputs: None,
     }
 }
@@ -157,9 +157,9 @@ pub(crate) fn condemned(lineage: u64, life: u64) -> Fact {
         worker: WorkerName::new("w"),
         incarnation: Incarnation {
             lineage: Lineage(lineage),
-            life: Life(life),
+            number: IncarnationNo(life),
         },
-        why: Condemnation::Unhealthy,
+        reason: Condemnation::Unhealthy,
     }
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn holder(n: u64) -> Holder {
         worker: WorkerName::new(&format!("würker \"{n}\"")),
         incarnation: Incarnation {
             lineage: Lineage(u64::MAX - n),
-            life: Life(n),
+            number: IncarnationNo(n),
         },
         host: HostId(n << 60),
         boot: BootId(n.wrapping_mul(u64::MAX / 3)),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{By, Definition, IdempotencyKey, TaskName, Trigger};
+use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
-use baton_model::schedule::{SkipReason, Verdict};
+use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{InstanceSpec, Origin};
 use baton_model::time::{Millis, Wall};
 use baton_store::view::{Seq, TaskQuery, TickQuery};
@@ -63,7 +63,7 @@ pub(crate) fn ticked(task: u64, first: u64, last: u64) -> Fact {
         first: Wall(first),
         last: Wall(last),
         count: last - first + 1,
-        verdict: Verdict::Skip(SkipReason::Missed),
+        verdict: TickVerdict::Skip(SkipReason::Missed),
         instance: None,
         after: None,
     }
@@ -73,7 +73,7 @@ pub(crate) fn triggered(instance: u64, task: u64, key: u64) -> Fact {
     Fact::InstanceTriggered {
         instance: InstanceId(instance),
         task: TaskNo(task),
-        by: By::Remote,
+        source: TriggerSource::Remote,
         key: Some(IdempotencyKey {
             key: (key, !key),
             request: key ^ 7,

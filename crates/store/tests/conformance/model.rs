@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use baton_core::ledger::{Ledger, Run};
 use baton_core::workflow::{Dag, bind, compare, invalidate};
-use baton_model::fact::{Again, Fact, Verdict};
+use baton_model::fact::{Fact, NextAttempt, Verdict};
 use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
 };
-use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Ran, Synthetic};
+use baton_model::outcome::{AttemptEnd, AttemptStats, KillCause, LossProof, Outcome, Synthetic};
 use baton_model::placement::{Constraint, Rule};
 use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
-use baton_model::workflow::{Condition, Halt, HaltCause, Part, Plan};
+use baton_model::workflow::{Condition, HaltCause, HaltMode, Part, Plan};
 use baton_store::view::LastEnd;
 
 use crate::leading::{Rng, condemned, halted, holder};
@@ -75,7 +75,10 @@ impl Model {
             return;
         };
         if let Fact::AttemptEnded {
-            lease, end, ran, ..
+            lease,
+            end,
+            stats: ran,
+            ..
         } = fact
             && let Some(open) = self.ledger.open_lease(*lease)
         {
@@ -274,7 +277,7 @@ impl Model {
             }
             _ => Fact::RunHalting {
                 run,
-                how: [Halt::Drain, Halt::Kill][rng.below(2) as usize],
+                mode: [HaltMode::Drain, HaltMode::Kill][rng.below(2) as usize],
                 cause: HaltCause::Requested,
             },
         }
@@ -288,7 +291,7 @@ impl Model {
             _ => end(rng),
         };
         let verdict = instance.map_or(Verdict::Done, |it| it.verdict(end));
-        let again = (verdict == Verdict::Requeued && rng.below(2) == 0).then(|| Again {
+        let again = (verdict == Verdict::Requeued && rng.below(2) == 0).then(|| NextAttempt {
             not_before: (rng.below(2) == 0).then_some(Wall(rng.below(1 << 40))),
             allowance: (rng.below(2) == 0).then(|| Allowance {
                 memory_min: rng.below(1 << 40),
@@ -308,14 +311,14 @@ impl Model {
             lease,
             end,
             verdict,
-            ran: (rng.below(2) == 0).then(|| Ran {
+            stats: (rng.below(2) == 0).then(|| AttemptStats {
                 started: Wall(rng.below(1 << 40)),
                 ended: Wall(rng.below(1 << 40)),
                 elapsed: Millis(rng.below(1 << 30)),
                 cpu: Millis(rng.below(1 << 30)),
                 memory_peak: rng.below(1 << 40),
             }),
-            again: again.map(Box::new),
+            next: again.map(Box::new),
             outputs: (verdict == Verdict::Done).then(|| outputs(rng)),
         }
     }
@@ -384,7 +387,7 @@ fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
         at,
         plan,
         carried,
-        again: spans,
+        rerun: spans,
     }
 }
 

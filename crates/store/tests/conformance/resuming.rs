@@ -9,7 +9,7 @@ use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::state::UniversalState as S;
 use baton_model::time::{Millis, Wall};
 use baton_model::workflow::{
-    After, Carried, Condition, Edges, Halt, HaltCause, ItemEnd, ItemSpan, Items,
+    CarriedItems, Condition, Edges, HaltCause, HaltMode, ItemEnd, ItemSpan, Items, Upstream,
 };
 use baton_store::limits::PRUNE_STEP_ITEMS;
 use baton_store::view::RunQuery;
@@ -36,7 +36,7 @@ fn half_done(open: Open<'_>) -> Running {
     running.commit(vec![
         Fact::RunHalting {
             run: running.run,
-            how: Halt::Drain,
+            mode: HaltMode::Drain,
             cause: HaltCause::Requested,
         },
         halted(id.0, id.0),
@@ -83,7 +83,7 @@ pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>
         mapped("each", 1),
     ]);
     another.params.clear();
-    let carried = |from, task, first| Carried { from, task, first };
+    let carried = |from, task, first| CarriedItems { from, task, first };
     let moves = vec![
         carried(span(0, 0, 0), 1, 0),
         carried(span(1, 1, 3), 2, 4),
@@ -114,7 +114,7 @@ pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>
     running = running.takeover(open);
     running.commit(vec![Fact::RunHalting {
         run: running.run,
-        how: Halt::Kill,
+        mode: HaltMode::Kill,
         cause: HaltCause::TimedOut,
     }]);
     running.over(S::Failed);
@@ -154,7 +154,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     running.commit(vec![registered(RunId(1), at, first, true)]);
     // Nothing has started; then some are leased, wait, and wait again; some items wait for others.
     let mut by_item = many("b", &[], 5);
-    by_item.after.push(After {
+    by_item.after.push(Upstream {
         task: 0,
         condition: Condition::Success,
         edges: Edges::Same,
@@ -217,7 +217,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     // It is being halted.
     running.commit(vec![Fact::RunHalting {
         run: running.run,
-        how: Halt::Drain,
+        mode: HaltMode::Drain,
         cause: HaltCause::Requested,
     }]);
     running = running.takeover(open);

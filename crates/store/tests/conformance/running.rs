@@ -13,7 +13,7 @@ use baton_model::spec::{InstanceSpec, Work};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::{
-    After, Carried, Condition, Edges, ItemEnd, ItemSpan, Items, Part, Plan, PlanTask,
+    CarriedItems, Condition, Edges, ItemEnd, ItemSpan, Items, Part, Plan, PlanTask, Upstream,
 };
 use baton_store::Store;
 use baton_store::view::{ItemQuery, ItemRecord};
@@ -122,8 +122,8 @@ impl Running {
             lease,
             end,
             verdict: instance.verdict(end),
-            ran: None,
-            again: None,
+            stats: None,
+            next: None,
             outputs: outputs.map(Arc::from),
         }]);
     }
@@ -161,7 +161,7 @@ impl Running {
     pub(crate) fn resume(
         &mut self,
         plan: Option<Plan>,
-        carried: Vec<Carried>,
+        carried: Vec<CarriedItems>,
         again: Vec<ItemSpan>,
     ) {
         let stored = self.store.stored_run(self.run).expect("readable");
@@ -175,7 +175,7 @@ impl Running {
             at: self.at,
             plan: plan.map(Arc::new),
             carried,
-            again,
+            rerun: again,
         }]);
     }
 
@@ -224,7 +224,7 @@ pub(crate) fn advanced(run: RunId, running: bool) -> Fact {
 
 /// A task of one item, downstream of others.
 pub(crate) fn task(name: &str, after: &[u32]) -> PlanTask {
-    let edge = |task: &u32| After {
+    let edge = |task: &u32| Upstream {
         task: *task,
         condition: Condition::Success,
         edges: Edges::All,

@@ -8,7 +8,7 @@ use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
-use baton_model::workflow::{Halt, HaltCause, ItemEnd, ItemSpan, Plan, Pool};
+use baton_model::workflow::{HaltCause, HaltMode, ItemEnd, ItemSpan, Plan, Pool};
 use baton_store::facts::FactQuery;
 use baton_store::usage::{Hour, UsageQuery};
 use baton_store::view::{Query, RunQuery, RunRecord, View};
@@ -35,8 +35,12 @@ fn extended(run: RunId, at: Wall, plan: Plan) -> Fact {
     }
 }
 
-fn halting(run: RunId, how: Halt, cause: HaltCause) -> Fact {
-    Fact::RunHalting { run, how, cause }
+fn halting(run: RunId, how: HaltMode, cause: HaltCause) -> Fact {
+    Fact::RunHalting {
+        run,
+        mode: how,
+        cause,
+    }
 }
 
 fn over(run: RunId, generation: u32, state: S) -> Fact {
@@ -54,7 +58,7 @@ fn resumed(run: RunId, generation: u32, at: Wall, plan: Option<Plan>) -> Fact {
         at,
         plan: plan.map(Arc::new),
         carried: Vec::new(),
-        again: Vec::new(),
+        rerun: Vec::new(),
     }
 }
 
@@ -74,8 +78,8 @@ pub(crate) fn a_run_stands_where_its_facts_have_left_it(open: Open<'_>) {
         begun: Wall(5),
     };
     let first = plan(vec![task("a", &[])]);
-    let kill = (Halt::Kill, HaltCause::TimedOut);
-    let drain = (Halt::Drain, HaltCause::Requested);
+    let kill = (HaltMode::Kill, HaltCause::TimedOut);
+    let drain = (HaltMode::Drain, HaltCause::Requested);
     type Then = fn(&mut RunHead);
     let steps: [(Fact, Then); 10] = [
         (registered(R1, Wall(5), first.clone(), true), |_| {}),
@@ -95,10 +99,10 @@ pub(crate) fn a_run_stands_where_its_facts_have_left_it(open: Open<'_>) {
         (advanced(R1, false), |it| it.state = S::Launched),
         (advanced(R1, true), |it| it.state = S::Running),
         (halting(R1, drain.0, drain.1), |it| {
-            it.halting = Some((Halt::Drain, HaltCause::Requested));
+            it.halting = Some((HaltMode::Drain, HaltCause::Requested));
         }),
         (halting(R1, kill.0, kill.1), |it| {
-            it.halting = Some((Halt::Kill, HaltCause::TimedOut));
+            it.halting = Some((HaltMode::Kill, HaltCause::TimedOut));
         }),
         (over(R1, 1, S::Halted), |it| it.state = S::Halted),
         (resumed(R1, 2, Wall(9), None), |it| {
@@ -270,8 +274,8 @@ pub(crate) fn a_fact_that_does_not_fit_a_run_is_refused_with_its_batch(open: Ope
             run: live,
             to: S::Done,
         },
-        halting(unknown, Halt::Kill, HaltCause::Requested),
-        halting(R1, Halt::Kill, HaltCause::Requested),
+        halting(unknown, HaltMode::Kill, HaltCause::Requested),
+        halting(R1, HaltMode::Kill, HaltCause::Requested),
         over(unknown, 1, S::Done),
         over(live, 2, S::Done),
         over(live, 1, S::Running),
@@ -320,7 +324,7 @@ pub(crate) fn the_history_tells_of_runs_in_order_and_does_not_repeat_their_plans
     running.run = R1;
     let id = running.begin(0, 0);
     running.lease(id);
-    running.commit(vec![halting(R1, Halt::Drain, HaltCause::Requested)]);
+    running.commit(vec![halting(R1, HaltMode::Drain, HaltCause::Requested)]);
     running.end(id, AttemptEnd::Real(Outcome::Exited(0)), None);
     running.over(S::Halted);
     let again = ItemSpan {
@@ -343,7 +347,7 @@ pub(crate) fn the_history_tells_of_runs_in_order_and_does_not_repeat_their_plans
         Fact::RunDefined { run: R1, at },
         advanced(R1, false),
         advanced(R1, true),
-        halting(R1, Halt::Drain, HaltCause::Requested),
+        halting(R1, HaltMode::Drain, HaltCause::Requested),
         over(R1, 1, S::Halted),
         resumed(R1, 2, at, Some(bare)),
     ];

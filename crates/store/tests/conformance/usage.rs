@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::{Again, Fact, Verdict};
+use baton_model::fact::{Fact, NextAttempt, Verdict};
 use baton_model::ids::{InstanceId, LeaseId};
-use baton_model::outcome::{AttemptEnd, Outcome, Ran};
+use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Wall};
 use baton_store::limits::USAGE_HOURS_KEPT;
@@ -22,8 +22,8 @@ fn submitted(owner: &str, first: u64, last: u64) -> Fact {
         owner: owner.to_owned(),
         ..InstanceSpec::default()
     };
-    spec.ask.request.cpu_milli = 500;
-    spec.ask.request.memory_min = 4 << 20;
+    spec.request.resources.cpu_milli = 500;
+    spec.request.resources.memory_min = 4 << 20;
     Fact::InstancesSubmitted {
         first: InstanceId(first),
         last: InstanceId(last),
@@ -31,19 +31,19 @@ fn submitted(owner: &str, first: u64, last: u64) -> Fact {
     }
 }
 
-fn ended(lease: LeaseId, code: i32, verdict: Verdict, again: Option<Again>) -> Fact {
+fn ended(lease: LeaseId, code: i32, verdict: Verdict, again: Option<NextAttempt>) -> Fact {
     Fact::AttemptEnded {
         lease,
         end: AttemptEnd::Real(Outcome::Exited(code)),
         verdict,
-        ran: Some(Ran {
+        stats: Some(AttemptStats {
             started: Wall(0),
             ended: Wall(0),
             elapsed: Millis(1),
             cpu: Millis(70),
             memory_peak: 1,
         }),
-        again: again.map(Box::new),
+        next: again.map(Box::new),
         outputs: None,
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn a_second_attempt_waits_from_its_backoff_on_and_claims_its_allowanc
     leader.commit_at(&*store, Wall(0), vec![submitted("a", 1, 1)]);
     let first = next(&leader, 1);
     leader.commit_at(&*store, Wall(0), vec![granted(first)]);
-    let again = Again {
+    let again = NextAttempt {
         not_before: Some(Wall(9_000)),
         allowance: Some(Allowance {
             memory_min: 8 << 20,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo};
 use baton_model::library::{Definition, TaskName, Trigger};
-use baton_model::schedule::{SkipReason, Verdict};
+use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use baton_store::facts::FactQuery;
@@ -172,7 +172,7 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
         first: Wall(5),
         last: Wall(9),
         count: 3,
-        verdict: Verdict::Skip(SkipReason::Missed),
+        verdict: TickVerdict::Skip(SkipReason::Missed),
         instance: None,
         after: None,
     };

@@ -7,7 +7,7 @@ use baton_files::{Param, Policy};
 use baton_model::placement::{Constraint, Rule};
 use baton_model::spec::Exclusive;
 use baton_model::task::{
-    Backoff, Check, Probe, ProcessName, ProcessSpec, Resources, Run, TaskSpec,
+    Backoff, Check, CommandLine, Probe, ProcessName, ProcessSpec, Resources, TaskSpec,
 };
 
 use super::super::words::arrow;
@@ -255,7 +255,7 @@ fn tiers(members: &[&ProcessSpec]) -> Vec<usize> {
 
 /// What is not as usual.
 fn details(process: &ProcessSpec) -> Vec<String> {
-    let usual = ProcessSpec::new("", Run::Exec(Vec::new()));
+    let usual = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
     let mut details = Vec::new();
     if !process.after.is_empty() {
         let after = process.after.iter();
@@ -334,10 +334,10 @@ fn backoff(backoff: &Backoff) -> String {
     )
 }
 
-fn command(run: &Run) -> String {
+fn command(run: &CommandLine) -> String {
     let whole = match run {
-        Run::Shell(script) => script.trim().to_owned(),
-        Run::Exec(words) => {
+        CommandLine::Shell(script) => script.trim().to_owned(),
+        CommandLine::Exec(words) => {
             let quoted = words.iter().map(|word| quoted(word));
             quoted.collect::<Vec<_>>().join(" ")
         }

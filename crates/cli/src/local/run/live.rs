@@ -6,7 +6,7 @@
 
 use baton_core::plan::{Plan, ProcessView, Wait};
 use baton_model::state::{AttemptState, ProcessState};
-use baton_model::task::{Fate, PlanChange, PlanEvent};
+use baton_model::task::{Disposition, PlanChange, PlanEvent};
 use baton_model::time::{Millis, Now};
 use baton_runner::record::Header;
 use baton_runner::root::Root;
@@ -140,9 +140,9 @@ impl Live {
 
     fn glyph(&self, view: &ProcessView<'_>) -> (&'static str, Style) {
         let progress = view.progress;
-        match (progress.state, progress.fate) {
-            (_, Fate::Failed) => ("✗", Style::Bad),
-            (_, Fate::Blocked) => ("⊘", Style::Faint),
+        match (progress.state, progress.disposition) {
+            (_, Disposition::Failed) => ("✗", Style::Bad),
+            (_, Disposition::Blocked) => ("⊘", Style::Faint),
             (ProcessState::Running | ProcessState::Forked, _) => {
                 (SPINNER[self.frame % SPINNER.len()], Style::Busy)
             }
@@ -157,7 +157,7 @@ impl Live {
     fn bar(&self, plan: &Plan, views: &[ProcessView<'_>], now: Now) -> Row {
         let done = views
             .iter()
-            .filter(|view| view.progress.fate != Fate::Open)
+            .filter(|view| view.progress.disposition != Disposition::Open)
             .count();
         let filled = done * BAR_WIDTH / views.len().max(1);
         let elapsed = time::between(self.header.began.wall, now.wall);
@@ -258,11 +258,11 @@ impl Watcher for Live {
 /// What is shown first where not everything can be.
 fn rank(view: &ProcessView<'_>) -> u8 {
     let progress = view.progress;
-    match (progress.state, progress.fate) {
-        (_, Fate::Failed) => 0,
+    match (progress.state, progress.disposition) {
+        (_, Disposition::Failed) => 0,
         (ProcessState::Running | ProcessState::Forked, _) => 1,
-        (ProcessState::Waiting, Fate::Open) if progress.last.is_some() => 2,
-        (ProcessState::Waiting, Fate::Open) => 3,
+        (ProcessState::Waiting, Disposition::Open) if progress.last.is_some() => 2,
+        (ProcessState::Waiting, Disposition::Open) => 3,
         _ => 4,
     }
 }
@@ -294,7 +294,7 @@ fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
         let short = !matches!(wait, Wait::Launch);
         parts.extend(short.then(|| words::wait(plan, wait, now)));
     }
-    let finished = progress.fate == Fate::Finished;
+    let finished = progress.disposition == Disposition::Finished;
     if let Some(last) = progress.last.as_ref().filter(|_| !finished) {
         let before = if progress.live.is_some() || view.wait.is_some() {
             "before: "

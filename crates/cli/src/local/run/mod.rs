@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use baton_files::{Binding, Policy, Trigger};
 use baton_model::state::AttemptState;
-use baton_model::task::{LogDestination, Logger, ProcessSpec, Resources, Run as Command, TaskSpec};
+use baton_model::task::{CommandLine, LogDestination, Logger, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 use baton_runner::root::{Root, TaskId};
 use baton_runner::sys::random;
@@ -139,8 +139,8 @@ pub(super) fn simplerun(command: &SimpleRun, root: &Root) -> Ended {
         None => made_up(&command.name),
     };
     let run = match &command.command[..] {
-        [line] => Command::Shell(line.clone()),
-        words => Command::Exec(words.to_vec()),
+        [line] => CommandLine::Shell(line.clone()),
+        words => CommandLine::Exec(words.to_vec()),
     };
     let mut process = ProcessSpec::new(&command.name, run);
     process.logger = Some(Logger {

@@ -2,7 +2,7 @@
 
 use baton_core::plan::Plan;
 use baton_model::state::AttemptState;
-use baton_model::task::{Fate, ProcessName};
+use baton_model::task::{Disposition, ProcessName};
 use baton_model::time::Millis;
 use baton_runner::record::Header;
 use baton_runner::root::{Stream, log_dir, run_dirs};
@@ -46,7 +46,7 @@ fn what_failed(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
     let snapshot = plan.snapshot();
     let processes = plan.spec().processes.iter().zip(&snapshot.processes);
     let failed: Vec<_> = processes
-        .filter(|(_, progress)| progress.fate == Fate::Failed)
+        .filter(|(_, progress)| progress.disposition == Disposition::Failed)
         .collect();
     let mut lines = Vec::new();
     for (spec, progress) in failed.iter().take(FAILED_MAX) {

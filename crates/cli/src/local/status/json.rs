@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use baton_core::plan::ProcessView;
 use baton_model::outcome::Outcome;
 use baton_model::state::{AttemptState, ProcessState};
-use baton_model::task::{Fate, LastRun, RunEnd, RunNo};
+use baton_model::task::{Disposition, LastRun, RunEnd, RunNo};
 use baton_model::time::Wall;
 use baton_runner::root::{Phase, TaskView};
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub(super) struct Task<'a> {
 struct Process {
     name: String,
     state: ProcessState,
-    fate: Fate,
+    fate: Disposition,
     runs: u64,
     successes: u64,
     failures: u64,
@@ -68,11 +68,11 @@ impl From<&LastRun> for Last {
         Self {
             run: last.run,
             exit_code: match last.end {
-                RunEnd::Seen(Outcome::Exited(code)) => Some(code),
+                RunEnd::Observed(Outcome::Exited(code)) => Some(code),
                 _ => None,
             },
             signal: match last.end {
-                RunEnd::Seen(Outcome::Signaled(signal)) => Some(signal),
+                RunEnd::Observed(Outcome::Signaled(signal)) => Some(signal),
                 _ => None,
             },
             started_ms: last.started.map(|at| at.wall.0),
@@ -113,7 +113,7 @@ fn processes(view: &TaskView, now: Wall) -> Vec<Process> {
     let shape = |process: ProcessView<'_>| Process {
         name: process.spec.name.0.clone(),
         state: process.progress.state,
-        fate: process.progress.fate,
+        fate: process.progress.disposition,
         runs: process.progress.runs,
         successes: process.progress.successes,
         failures: process.progress.failures,

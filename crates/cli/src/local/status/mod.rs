@@ -8,7 +8,7 @@ use std::io::Write;
 
 use baton_core::plan::Plan;
 use baton_model::state::AttemptState;
-use baton_model::task::Fate;
+use baton_model::task::Disposition;
 use baton_model::time::Wall;
 use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError};
 use clap::{Args, ValueEnum};
@@ -169,13 +169,13 @@ fn counts(plan: &Plan) -> String {
     let over = plan.outcome().is_some();
     let (mut done, mut running, mut failed, mut never, mut waiting) = (0, 0, 0, 0, 0);
     for process in &progress {
-        match process.fate {
-            Fate::Finished => done += 1,
-            Fate::Failed => failed += 1,
-            Fate::Blocked => never += 1,
-            Fate::Open if process.live.is_some() => running += 1,
-            Fate::Open if !over && plan.state() == AttemptState::Active => waiting += 1,
-            Fate::Open | Fate::Dropped => {}
+        match process.disposition {
+            Disposition::Finished => done += 1,
+            Disposition::Failed => failed += 1,
+            Disposition::Blocked => never += 1,
+            Disposition::Open if process.live.is_some() => running += 1,
+            Disposition::Open if !over && plan.state() == AttemptState::Active => waiting += 1,
+            Disposition::Open | Disposition::Dropped => {}
         }
     }
     let mut text = format!("{done}/{} done", progress.len());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use baton_client::{Client, ClientError, Condition};
 use baton_files::TaskFile;
-use baton_model::api::TaskDefined;
+use baton_model::api::DefineReply;
 use baton_model::library::TaskName;
 use clap::Args;
 use serde_json::Value;
@@ -94,7 +94,7 @@ async fn put_one(
     client: &Client,
     name: &TaskName,
     file: &Value,
-) -> Result<TaskDefined, Failure> {
+) -> Result<DefineReply, Failure> {
     let condition = match command.if_revision {
         Some(0) => Condition::Absent,
         Some(revision) => Condition::Revision(revision),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use baton_client::{Client, ResumeRequest};
 use baton_model::api::{HaltRun, ResumePreview, ResumeRun, RetryRun};
 use baton_model::ids::RunId;
-use baton_model::workflow::Halt;
+use baton_model::workflow::HaltMode;
 use clap::Args;
 
 use super::super::{ids, refused, submit::line};
@@ -108,9 +108,9 @@ pub(in super::super) struct Again {
 
 pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> Ended {
     let halt = HaltRun {
-        how: match command.kill {
-            true => Halt::Kill,
-            false => Halt::Drain,
+        mode: match command.kill {
+            true => HaltMode::Kill,
+            false => HaltMode::Drain,
         },
         generation: command.generation,
     };

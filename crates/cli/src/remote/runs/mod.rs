@@ -18,7 +18,7 @@ pub(super) mod list;
 pub(super) mod show;
 pub(crate) mod submit;
 
-use baton_model::api::RunAccepted;
+use baton_model::api::RunReply;
 use baton_model::ids::RunId;
 
 use crate::output::{Failure, clean};
@@ -37,7 +37,7 @@ pub(crate) fn id(text: &str) -> Result<RunId, String> {
 }
 
 /// The run that an answer speaks of.
-pub(crate) fn accepted(accepted: &RunAccepted) -> Result<RunId, Failure> {
+pub(crate) fn accepted(accepted: &RunReply) -> Result<RunId, Failure> {
     id(&accepted.id).map_err(|_| {
         let id = clean(&accepted.id);
         Failure::Told(INTERNAL, format!("the scheduler calls it `{id}`"))

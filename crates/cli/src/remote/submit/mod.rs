@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use baton_client::{Client, Span};
 use baton_files::{AnyFile, WorkflowFile};
-use baton_model::api::{self, Indices, Submitted};
+use baton_model::api::{self, Indices, SubmitReply};
 use clap::{Args, ValueEnum};
 
 use super::runs::submit::Then;
@@ -161,7 +161,7 @@ pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
     out.done()
 }
 
-fn span(submitted: &Submitted) -> Result<Span, Failure> {
+fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
     let id = |text: &str| {
         ids::one(text).map_err(|_| {
             let text = clean(text);

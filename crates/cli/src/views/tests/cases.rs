@@ -3,7 +3,7 @@
 use baton_client::RunItem;
 use baton_model::api::RunProblem;
 use baton_model::state::UniversalState;
-use baton_model::workflow::{Condition, Halt};
+use baton_model::workflow::{Condition, HaltMode};
 
 use super::build::{Case, counts, error, item, reason, task};
 
@@ -331,7 +331,7 @@ pub(super) fn draining() -> Case {
         ),
     ];
     let mut case = Case::new("etl", tasks);
-    case.run.halting = Some(Halt::Drain);
+    case.run.halting = Some(HaltMode::Drain);
     case.totals()
 }
 

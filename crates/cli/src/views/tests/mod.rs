@@ -12,7 +12,7 @@ use std::path::Path;
 use baton_client::RunItem;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
-use baton_model::workflow::Halt;
+use baton_model::workflow::HaltMode;
 
 use self::build::{BEGUN, Case, counts, task};
 use super::explain::{self, Explained};
@@ -350,7 +350,7 @@ fn a_pipe_is_told_that_a_run_is_being_halted() {
         plain.lines(&case.frame())[0],
         "12:01:05 r1 RUNNING, draining"
     );
-    case.run.halting = Some(Halt::Kill);
+    case.run.halting = Some(HaltMode::Kill);
     assert_eq!(
         plain.lines(&case.frame()),
         ["12:01:05 r1 RUNNING, being killed"]

@@ -7,7 +7,7 @@ use baton_model::time::{Millis, Wall};
 
 use super::{Rng, schedule, utc};
 use crate::clock::{
-    CatchUp, Clock, Dst, Fold, Gap, Key, Policy, Schedule, SkipReason, Tick, Verdict,
+    CatchUp, Clock, Dst, Fold, Gap, Key, Policy, Schedule, SkipReason, Tick, TickVerdict,
 };
 
 const TEXTS: &[&str] = &[
@@ -71,16 +71,18 @@ impl Account {
         let slack = self.policy.slack.max(Millis(1_000));
         let age = now.since(tick.last);
         match tick.verdict {
-            Verdict::Launch => {
+            TickVerdict::Launch => {
                 assert!(tick.count == 1 && age <= self.policy.jitter + Millis(1_000))
             }
-            Verdict::Late { by } => {
+            TickVerdict::Late { by } => {
                 assert!(tick.count == 1 && by <= slack && by > Millis(1_000));
                 assert_ne!(self.policy.catch_up, CatchUp::None);
             }
-            Verdict::Skip(SkipReason::Missed) => assert!(age > slack),
-            Verdict::Skip(SkipReason::CatchUp) => assert_ne!(self.policy.catch_up, CatchUp::All),
-            Verdict::Skip(reason) => panic!("{reason:?} is not the clock's to say"),
+            TickVerdict::Skip(SkipReason::Missed) => assert!(age > slack),
+            TickVerdict::Skip(SkipReason::CatchUp) => {
+                assert_ne!(self.policy.catch_up, CatchUp::All)
+            }
+            TickVerdict::Skip(reason) => panic!("{reason:?} is not the clock's to say"),
         }
     }
 
@@ -129,7 +131,7 @@ fn every_due_time_falls_into_exactly_one_record() {
                 clock.due(now, &mut |tick| {
                     accounts.get_mut(&tick.key).expect("known").take(&tick, now);
                     match tick.verdict {
-                        Verdict::Skip(_) => skipped += tick.count,
+                        TickVerdict::Skip(_) => skipped += tick.count,
                         _ => launched += 1,
                     }
                     ranges += u64::from(tick.count > 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_model::time::{Millis, Wall};
 
 use super::{schedule, utc};
-use crate::clock::{CatchUp, Clock, Dst, Key, Policy, Schedule, SkipReason, Tick, Verdict};
+use crate::clock::{CatchUp, Clock, Dst, Key, Policy, Schedule, SkipReason, Tick, TickVerdict};
 
 const KEY: Key = Key(1);
 
@@ -34,7 +34,7 @@ fn due(clock: &mut Clock, now: Wall) -> Vec<Tick> {
 }
 
 /// Minutes past twelve, how many, and what becomes of them.
-fn told(ticks: &[Tick]) -> Vec<(u64, u64, u64, Verdict)> {
+fn told(ticks: &[Tick]) -> Vec<(u64, u64, u64, TickVerdict)> {
     let noon = utc("2026-01-01 12:00");
     let minute = |at: Wall| at.since(noon).0 / 60_000;
     ticks
@@ -50,11 +50,11 @@ fn told(ticks: &[Tick]) -> Vec<(u64, u64, u64, Verdict)> {
         .collect()
 }
 
-const MISSED: Verdict = Verdict::Skip(SkipReason::Missed);
-const CATCH_UP: Verdict = Verdict::Skip(SkipReason::CatchUp);
+const MISSED: TickVerdict = TickVerdict::Skip(SkipReason::Missed);
+const CATCH_UP: TickVerdict = TickVerdict::Skip(SkipReason::CatchUp);
 
-const fn late(minutes: u64) -> Verdict {
-    Verdict::Late {
+const fn late(minutes: u64) -> TickVerdict {
+    TickVerdict::Late {
         by: Millis(minutes * 60_000),
     }
 }
@@ -65,7 +65,7 @@ fn on_time_is_launched_and_nothing_before() {
     assert_eq!(clock.next_due(), Some(utc("2026-01-01 12:05")));
     assert_eq!(due(&mut clock, Wall(utc("2026-01-01 12:05").0 - 1)), []);
     let ticks = due(&mut clock, Wall(utc("2026-01-01 12:05").0 + 999));
-    assert_eq!(told(&ticks), [(5, 5, 1, Verdict::Launch)]);
+    assert_eq!(told(&ticks), [(5, 5, 1, TickVerdict::Launch)]);
     assert_eq!(clock.next_of(KEY), Some(utc("2026-01-01 12:10")));
 }
 
@@ -112,7 +112,7 @@ fn the_last_one_is_not_made_up_for_when_a_newer_one_is_on_time() {
         [
             (5, 15, 3, MISSED),
             (20, 25, 2, CATCH_UP),
-            (30, 30, 1, Verdict::Launch)
+            (30, 30, 1, TickVerdict::Launch)
         ]
     );
 }
@@ -122,7 +122,7 @@ fn a_year_forward_is_one_record_and_not_a_storm() {
     let mut clock = clock("* * * * * *", policy(10, CatchUp::Last), "2026-01-01 12:00");
     let now = utc("2027-01-01 12:00");
     let ticks = due(&mut clock, now);
-    let counts: Vec<(u64, Verdict)> = ticks
+    let counts: Vec<(u64, TickVerdict)> = ticks
         .iter()
         .map(|tick| (tick.count, tick.verdict))
         .collect();
@@ -132,8 +132,8 @@ fn a_year_forward_is_one_record_and_not_a_storm() {
         [
             (year - 11, MISSED),
             (9, CATCH_UP),
-            (1, Verdict::Launch),
-            (1, Verdict::Launch)
+            (1, TickVerdict::Launch),
+            (1, TickVerdict::Launch)
         ]
     );
     assert_eq!(ticks[3].last, now);
@@ -169,7 +169,7 @@ fn a_clock_that_is_set_back_repeats_nothing() {
     assert_eq!(due(&mut clock, utc("2026-01-01 11:00")), []);
     assert_eq!(due(&mut clock, utc("2026-01-01 12:05")), []);
     let ticks = due(&mut clock, utc("2026-01-01 12:10"));
-    assert_eq!(told(&ticks), [(10, 10, 1, Verdict::Launch)]);
+    assert_eq!(told(&ticks), [(10, 10, 1, TickVerdict::Launch)]);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn jitter_delays_by_the_same_part_for_ever_and_keeps_the_nominal_time() {
             assert_eq!(due(&mut clock, Wall(planned.0 - 1)), []);
             let ticks = due(&mut clock, planned);
             assert_eq!(ticks[0].first, utc("2026-01-02 00:00"));
-            assert_eq!(ticks[0].verdict, Verdict::Launch);
+            assert_eq!(ticks[0].verdict, TickVerdict::Launch);
             planned.since(ticks[0].first).0
         })
         .collect();
@@ -263,7 +263,7 @@ fn closed(clock: &mut Clock, now: Wall) -> Vec<Tick> {
 
 #[test]
 fn closing_gives_everything_that_is_due_one_record_and_the_rest_goes_on() {
-    let replaced = Verdict::Skip(SkipReason::Replaced);
+    let replaced = TickVerdict::Skip(SkipReason::Replaced);
     let policy = policy(3_600, CatchUp::All);
     let mut clock = clock("*/5 * * * *", policy, "2026-01-01 12:00");
     assert_eq!(closed(&mut clock, utc("2026-01-01 12:04:59")), []);
@@ -273,7 +273,7 @@ fn closing_gives_everything_that_is_due_one_record_and_the_rest_goes_on() {
     assert_eq!(closed(&mut clock, utc("2026-01-01 12:15")), []);
     assert_eq!(clock.next_due(), Some(utc("2026-01-01 12:20")));
     let ticks = due(&mut clock, utc("2026-01-01 12:20"));
-    assert_eq!(told(&ticks), [(20, 20, 1, Verdict::Launch)]);
+    assert_eq!(told(&ticks), [(20, 20, 1, TickVerdict::Launch)]);
     // Back before what has a record, or of a schedule that nobody knows: nothing.
     assert_eq!(closed(&mut clock, utc("2026-01-01 11:00")), []);
     clock.remove(KEY);
@@ -295,7 +295,7 @@ fn closing_takes_what_jitter_has_put_off_and_the_last_there_is() {
     let ticks = closed(&mut clock, nominal);
     assert_eq!(
         told(&ticks),
-        [(30, 30, 1, Verdict::Skip(SkipReason::Replaced))]
+        [(30, 30, 1, TickVerdict::Skip(SkipReason::Replaced))]
     );
     assert_eq!((clock.next_due(), clock.next_of(KEY)), (None, None));
     assert_eq!(due(&mut clock, utc("2027-01-01 12:00")), []);

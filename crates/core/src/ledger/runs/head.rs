@@ -5,7 +5,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RunId};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
-use baton_model::workflow::{Halt, HaltCause};
+use baton_model::workflow::{HaltCause, HaltMode};
 
 use crate::fsm::{Transition, Universal, UniversalEvent, transition};
 use crate::ledger::LedgerError;
@@ -24,7 +24,7 @@ pub struct RunHead {
     /// Which generation brought the plan that is in force.
     pub plan: Generation,
     /// How it is being stopped, and why.
-    pub halting: Option<(Halt, HaltCause)>,
+    pub halting: Option<(HaltMode, HaltCause)>,
     pub submitted: Wall,
     /// When its present generation began, or the last part of its plan came.
     pub begun: Wall,
@@ -87,8 +87,8 @@ impl RunHead {
                 UniversalState::Running => self.step(E::Confirmed),
                 _ => Err(self.wrong("goes to a state that it does not pass by itself")),
             },
-            Fact::RunHalting { how, cause, .. } if !self.state.is_terminal() => {
-                self.halting = Some((*how, *cause));
+            Fact::RunHalting { mode, cause, .. } if !self.state.is_terminal() => {
+                self.halting = Some((*mode, *cause));
                 Ok(())
             }
             Fact::RunEnded {

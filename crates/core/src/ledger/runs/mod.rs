@@ -22,7 +22,7 @@ use baton_model::ids::{InstanceId, RunId};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
-use baton_model::workflow::{Carried, Halt, ItemEnd, ItemSpan, Part, Plan};
+use baton_model::workflow::{CarriedItems, HaltMode, ItemEnd, ItemSpan, Part, Plan};
 
 use super::LedgerError;
 use crate::workflow::{Dag, ItemResult, Progress, compare, invalidate};
@@ -322,7 +322,7 @@ impl Runs {
         let failing = run.progress.is_failing();
         run.progress.ended(&run.dag, &ended);
         if run.progress.is_failing() && !failing {
-            run.stops.sweep = Some(Halt::Drain);
+            run.stops.sweep = Some(HaltMode::Drain);
         }
         self.dirty.0.insert(part.run);
     }
@@ -350,7 +350,7 @@ impl Runs {
                 run.progress = Progress::new(&run.dag, [], []);
             }
             Fact::RunAdvanced { .. } => run.has_begun = false,
-            Fact::RunHalting { how, .. } => run.stops.sweep = Some(*how),
+            Fact::RunHalting { mode, .. } => run.stops.sweep = Some(*mode),
             Fact::RunEnded { .. } if !run.progress.is_still() => {
                 return Err(LedgerError::Run(
                     id,
@@ -361,9 +361,9 @@ impl Runs {
             Fact::RunResumed {
                 plan,
                 carried,
-                again,
+                rerun,
                 ..
-            } => run.resume(plan.as_ref(), carried, again),
+            } => run.resume(plan.as_ref(), carried, rerun),
             _ => {}
         }
         run.head = head.clone();
@@ -435,7 +435,7 @@ impl Run {
     }
 
     /// Begins again with what stays DONE.
-    fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[Carried], again: &[ItemSpan]) {
+    fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[CarriedItems], again: &[ItemSpan]) {
         // There may be a million of them, and they are needed no more.
         let kept = self.done.take();
         let done = kept.unwrap_or_else(|| self.progress.done().collect());

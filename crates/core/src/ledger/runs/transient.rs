@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::Millis;
-use baton_model::workflow::Halt;
+use baton_model::workflow::HaltMode;
 
 /// By task how many instances are DONE, and how long they took together: for show.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Times(pub(super) BTreeMap<u32, (u64, Millis)>);
 #[derive(Clone, Debug, Default)]
 pub struct Stops {
     /// Everything that is on its way, or what of it has no worker.
-    pub sweep: Option<Halt>,
+    pub sweep: Option<HaltMode>,
     /// These, which are to be tried again.
     pub retried: BTreeSet<InstanceId>,
 }

@@ -1,7 +1,7 @@
 //! Facts about the library, and those that do not fit.
 
 use baton_model::ids::Revision;
-use baton_model::library::{By, Definition, IdempotencyKey, TaskName, Trigger};
+use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::schedule;
 use baton_model::spec::Origin;
@@ -48,7 +48,7 @@ fn ticked(task: u64, first: u64, last: u64) -> Fact {
         first: Wall(first),
         last: Wall(last),
         count: 1,
-        verdict: schedule::Verdict::Launch,
+        verdict: schedule::TickVerdict::Launch,
         instance: None,
         after: None,
     }
@@ -146,7 +146,7 @@ fn only_so_many_keys_are_remembered_and_the_oldest_go() {
         let fact = Fact::InstanceTriggered {
             instance: InstanceId(number),
             task: K1,
-            by: By::Hand,
+            source: TriggerSource::Manual,
             key: Some(key(number)),
         };
         ledger.apply(&fact).expect("fits");

@@ -1,6 +1,6 @@
 //! Ranges: how instances leave them, and what stays known of what has ended.
 
-use baton_model::fact::Again;
+use baton_model::fact::NextAttempt;
 use baton_model::spec::Allowance;
 use baton_model::time::Wall;
 
@@ -112,8 +112,8 @@ fn what_is_different_for_the_next_attempt_is_kept_until_it_starts() {
         lease,
         end: AttemptEnd::Real(Outcome::Exited(1)),
         verdict: Verdict::Requeued,
-        ran: None,
-        again: Some(Box::new(Again {
+        stats: None,
+        next: Some(Box::new(NextAttempt {
             not_before: Some(Wall(99)),
             allowance: Some(Allowance {
                 memory_max: 7,

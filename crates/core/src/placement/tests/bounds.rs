@@ -43,10 +43,10 @@ fn the_extremes_of_ids_and_amounts_are_no_trouble() {
     join(&mut p, "w", huge);
     p.set_limit("y", Some(u64::MAX)).expect("few limits");
     let mut all = with_named(with_named(ask(0, 0), "x", u64::MAX), "y", u64::MAX);
-    all.request.cpu_milli = u64::MAX;
-    all.request.memory_min = u64::MAX;
-    all.request.disk = u64::MAX;
-    all.request.gpu = u32::MAX;
+    all.resources.cpu_milli = u64::MAX;
+    all.resources.memory_min = u64::MAX;
+    all.resources.disk = u64::MAX;
+    all.resources.gpu = u32::MAX;
     for id in [3, 4, 5] {
         p.adopt(&name("w"), InstanceId(id), &all).expect("new");
     }

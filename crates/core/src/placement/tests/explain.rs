@@ -66,7 +66,7 @@ fn the_nearest_worker_and_what_it_is_short_of() {
     join(&mut p, "small", offer(1, 1, 0));
     for (worker, id) in [("w1", 10), ("w2", 11)] {
         let mut taken = ask(1, 3);
-        taken.request.memory_min += GIB / 2;
+        taken.resources.memory_min += GIB / 2;
         p.adopt(&name(worker), InstanceId(id), &taken).expect("new");
     }
     wait(&mut p, 1, &ask(2, 3));

@@ -53,7 +53,7 @@ fn a_device_is_taken_where_the_fewest_are_left() {
     join(&mut p, "a", offer(8, 32, 4));
     join(&mut p, "b", offer(8, 32, 2));
     let mut wanted = ask(1, 1);
-    wanted.request.gpu = 1;
+    wanted.resources.gpu = 1;
     wait_range(&mut p, (1, 6), &wanted, "me", 0, 1);
     let workers: String = drain(&mut p).into_iter().map(|(_, w)| w).collect();
     assert_eq!(workers, "bbaaaa");
@@ -65,9 +65,9 @@ fn every_kind_of_resource_is_counted() {
     whole.capacity.named.insert("licence".to_owned(), 3);
     let mut kinds = vec![ask(1, 0), ask(0, 1), with_named(ask(0, 0), "licence", 1)];
     let mut disk = ask(0, 0);
-    disk.request.disk = 50 * GIB;
+    disk.resources.disk = 50 * GIB;
     let mut gpu = ask(0, 0);
-    gpu.request.gpu = 1;
+    gpu.resources.gpu = 1;
     kinds.extend([disk, gpu]);
     for (kind, count) in kinds.iter().zip([4, 4, 3, 2, 2]) {
         let mut p = Placement::default();
@@ -84,7 +84,7 @@ fn memory_is_placed_by_its_minimum_and_the_maximum_makes_no_class() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(8, 4, 0));
     let mut tall = ask(1, 2);
-    tall.request.memory_max = 64 * GIB;
+    tall.resources.memory_max = 64 * GIB;
     let class = wait(&mut p, 1, &tall);
     assert_eq!(wait(&mut p, 2, &ask(1, 2)), class);
     assert_eq!(placed(&mut p), [1, 2]);

@@ -13,7 +13,7 @@ mod workers;
 mod world;
 
 use baton_model::ids::{InstanceId, WorkerName};
-use baton_model::placement::{Ask, Capacity, Constraint, Offer, Rule};
+use baton_model::placement::{Capacity, Constraint, Offer, ResourceRequest, Rule};
 use baton_model::task::Resources;
 
 use super::{Arrival, ClassId, Placement};
@@ -21,9 +21,9 @@ use super::{Arrival, ClassId, Placement};
 const GIB: u64 = 1 << 30;
 
 /// An ask for whole cores and GiB.
-fn ask(cpu: u64, gib: u64) -> Ask {
-    Ask {
-        request: Resources {
+fn ask(cpu: u64, gib: u64) -> ResourceRequest {
+    ResourceRequest {
+        resources: Resources {
             cpu_milli: cpu * 1_000,
             memory_min: gib * GIB,
             ..Resources::default()
@@ -32,12 +32,12 @@ fn ask(cpu: u64, gib: u64) -> Ask {
     }
 }
 
-fn with_named(mut ask: Ask, name: &str, amount: u64) -> Ask {
-    ask.request.named.insert(name.to_owned(), amount);
+fn with_named(mut ask: ResourceRequest, name: &str, amount: u64) -> ResourceRequest {
+    ask.resources.named.insert(name.to_owned(), amount);
     ask
 }
 
-fn with_label(mut ask: Ask, label: &str, value: &str) -> Ask {
+fn with_label(mut ask: ResourceRequest, label: &str, value: &str) -> ResourceRequest {
     ask.constraints.push(Constraint {
         label: label.to_owned(),
         rule: Rule::OneOf([value.to_owned()].into()),
@@ -69,18 +69,24 @@ fn join(placement: &mut Placement, worker: &str, offer: Offer) {
 }
 
 /// A single instance of the owner `me`, whose id is its sequence.
-fn wait(placement: &mut Placement, id: u64, ask: &Ask) -> ClassId {
+fn wait(placement: &mut Placement, id: u64, ask: &ResourceRequest) -> ClassId {
     wait_as(placement, id, ask, "me", 0)
 }
 
-fn wait_as(placement: &mut Placement, id: u64, ask: &Ask, owner: &str, priority: i32) -> ClassId {
+fn wait_as(
+    placement: &mut Placement,
+    id: u64,
+    ask: &ResourceRequest,
+    owner: &str,
+    priority: i32,
+) -> ClassId {
     wait_range(placement, (id, id), ask, owner, priority, id)
 }
 
 fn wait_range(
     placement: &mut Placement,
     (first, last): (u64, u64),
-    ask: &Ask,
+    ask: &ResourceRequest,
     owner: &str,
     priority: i32,
     sequence: u64,

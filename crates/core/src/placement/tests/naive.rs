@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::placement::{Ask, Offer};
+use baton_model::placement::{Offer, ResourceRequest};
 
 use crate::placement::need::holds;
 
@@ -19,7 +19,7 @@ pub(super) struct Item {
 /// What is known, and nothing derived from it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Naive {
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<ResourceRequest>,
     pub(super) workers: BTreeMap<String, Offer>,
     pub(super) limits: BTreeMap<String, u64>,
     pub(super) waiting: BTreeMap<u64, Item>,
@@ -42,8 +42,8 @@ fn amounts(plain: [u64; 4], named: &BTreeMap<String, u64>) -> Amounts {
     plain.chain(named).collect()
 }
 
-fn asked(ask: &Ask) -> Amounts {
-    let r = &ask.request;
+fn asked(ask: &ResourceRequest) -> Amounts {
+    let r = &ask.resources;
     amounts(
         [r.cpu_milli, r.memory_min, r.disk, u64::from(r.gpu)],
         &r.named,

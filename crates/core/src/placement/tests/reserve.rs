@@ -13,13 +13,13 @@ const BIG: u64 = 1_000_000;
 /// An endless stream of small ones keeps the workers full; the oldest ends first.
 struct Stream {
     p: Placement,
-    small: Ask,
+    small: ResourceRequest,
     running: VecDeque<(u64, String)>,
     next: u64,
 }
 
 impl Stream {
-    fn new(p: Placement, small: Ask) -> Self {
+    fn new(p: Placement, small: ResourceRequest) -> Self {
         Self {
             p,
             small,
@@ -181,7 +181,7 @@ fn who_waits_for_something_else_than_the_passers_take_does_not_reserve() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(8, 64, 1));
     let mut device = ask(1, 1);
-    device.request.gpu = 1;
+    device.resources.gpu = 1;
     p.adopt(&name("w"), InstanceId(BIG * 9), &device)
         .expect("new");
     wait(&mut p, BIG, &device);

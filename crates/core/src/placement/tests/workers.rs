@@ -131,7 +131,7 @@ fn releasing_what_is_not_there_changes_nothing() {
 }
 
 /// Instances of this class are known to be short.
-fn run_short(p: &mut Placement, id: u64, ask: &Ask) {
+fn run_short(p: &mut Placement, id: u64, ask: &ResourceRequest) {
     wait(p, id, ask);
     let decision = p.next().expect("there is room");
     p.finished(decision.class, Millis(1));

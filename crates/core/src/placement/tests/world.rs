@@ -28,11 +28,11 @@ impl Rng {
 
 pub(super) const OWNERS: [&str; 4] = ["ann", "bob", "cid", "dee"];
 
-pub(super) fn asks() -> Vec<Ask> {
+pub(super) fn asks() -> Vec<ResourceRequest> {
     let mut gpu = ask(1, 1);
-    gpu.request.gpu = 1;
+    gpu.resources.gpu = 1;
     let mut disk = ask(1, 1);
-    disk.request.disk = 40 * GIB;
+    disk.resources.disk = 40 * GIB;
     vec![
         ask(1, 1),
         ask(2, 1),
@@ -289,9 +289,9 @@ impl World {
     /// What could be placed is kept back by a reservation alone.
     fn nothing_is_left(&self) {
         let reserved: Vec<_> = self.p.reservations().collect();
-        let limit_kept = |ask: &Ask| {
+        let limit_kept = |ask: &ResourceRequest| {
             let mut limits = reserved.iter().filter_map(|r| r.limit.as_ref());
-            limits.any(|limit| ask.request.named.contains_key(limit))
+            limits.any(|limit| ask.resources.named.contains_key(limit))
         };
         for item in self.naive.waiting.values() {
             let ask = &self.naive.asks[item.ask];

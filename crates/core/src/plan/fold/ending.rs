@@ -1,7 +1,7 @@
 //! Records about the attempt as a whole: its end, and its lives.
 
 use baton_model::state::AttemptState;
-use baton_model::task::{Ending, Next, RunEnd, StopCause};
+use baton_model::task::{Ending, NextStep, RunEnd, StopCause};
 use baton_model::time::{Millis, Mono};
 
 use super::Fold;
@@ -100,7 +100,7 @@ impl Fold {
     pub(super) fn attempt_lost(&mut self) -> Result<(), ApplyError> {
         self.kept.state = attempt_row(self.kept.state, AttemptEvent::ProofLost)?;
         for no in self.live() {
-            self.run_ended(no, self.kept.at, RunEnd::Lost, false, Next::Dropped)?;
+            self.run_ended(no, self.kept.at, RunEnd::Lost, false, NextStep::Dropped)?;
         }
         self.agenda.timers = Timers::default();
         Ok(())

@@ -15,8 +15,8 @@ mod run;
 use std::sync::Arc;
 
 use baton_model::task::{
-    Fate, PlanChange, PlanEvent, PlanSnapshot, ProcessNo, ProcessProgress, ProcessSpec, StopCause,
-    TaskSpec,
+    Disposition, PlanChange, PlanEvent, PlanSnapshot, ProcessNo, ProcessProgress, ProcessSpec,
+    StopCause, TaskSpec,
 };
 use baton_model::time::Mono;
 
@@ -161,17 +161,17 @@ impl Fold {
                 } else if !before.closed()
                     && after.closed()
                     && !after.meet(condition)
-                    && self.progress(other).fate == Fate::Open
+                    && self.progress(other).disposition == Disposition::Open
                 {
                     changed.push((other, self.milestones(other)));
-                    self.close(other, Fate::Blocked);
+                    self.close(other, Disposition::Blocked);
                 }
             }
         }
     }
 
-    fn close(&mut self, no: ProcessNo, fate: Fate) {
-        let from = std::mem::replace(&mut self.kept.processes[no.index()].fate, fate);
+    fn close(&mut self, no: ProcessNo, fate: Disposition) {
+        let from = std::mem::replace(&mut self.kept.processes[no.index()].disposition, fate);
         let spec = Arc::clone(&self.spec);
         self.agenda.recount(&spec.processes[no.index()], from, fate);
     }

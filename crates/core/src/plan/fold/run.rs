@@ -2,8 +2,8 @@
 
 use baton_model::state::ProcessState;
 use baton_model::task::{
-    Fate, Identity, LastRun, LiveRun, Moment, Next, ProcessNo, ProcessProgress, RunEnd, RunNo,
-    StopCause,
+    Disposition, Identity, LastRun, LiveRun, Moment, NextStep, ProcessNo, ProcessProgress, RunEnd,
+    RunNo, StopCause,
 };
 use baton_model::time::Mono;
 
@@ -23,7 +23,7 @@ impl Fold {
             });
         }
         let lane = Lane::of(self.spec_of(no));
-        if progress.fate != Fate::Open || self.lane() != Some(lane) {
+        if progress.disposition != Disposition::Open || self.lane() != Some(lane) {
             return Err(ApplyError::Misplaced("a run of what may not run any more"));
         }
         if self.agenda.unmet[no.index()] > 0 || progress.not_before > self.kept.at.mono {
@@ -112,7 +112,7 @@ impl Fold {
         ended: Moment,
         end: RunEnd,
         failure: bool,
-        next: Next,
+        next: NextStep,
     ) -> Result<(), ApplyError> {
         let Some(live) = self.progress(no).live else {
             return Err(ApplyError::Misplaced("an end of what was not ordered"));
@@ -146,9 +146,9 @@ impl Fold {
     }
 
     /// What comes after a run.
-    fn follow(&mut self, no: ProcessNo, next: Next) {
+    fn follow(&mut self, no: ProcessNo, next: NextStep) {
         let fate = match next {
-            Next::Again {
+            NextStep::Restart {
                 not_before,
                 backoff,
             } => {
@@ -159,9 +159,9 @@ impl Fold {
                 self.agenda.place(&self.spec, &self.kept, no);
                 return;
             }
-            Next::Finished => Fate::Finished,
-            Next::Failed => Fate::Failed,
-            Next::Dropped => Fate::Dropped,
+            NextStep::Finished => Disposition::Finished,
+            NextStep::Failed => Disposition::Failed,
+            NextStep::Dropped => Disposition::Dropped,
         };
         self.close(no, fate);
     }
@@ -175,7 +175,7 @@ impl Fold {
     }
 
     /// What follows when nobody knows what became of a run.
-    pub(in crate::plan) fn next_after_loss(&self, no: ProcessNo, at: Mono) -> Next {
+    pub(in crate::plan) fn next_after_loss(&self, no: ProcessNo, at: Mono) -> NextStep {
         let spec = self.spec_of(no);
         if self.goes_on(no) {
             judge::next(spec, judge::Judgement::Lost, 0, 0, at, 0)

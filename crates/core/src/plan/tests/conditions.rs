@@ -1,7 +1,7 @@
 //! The four things one process may wait for in another.
 
 use super::*;
-use baton_model::task::Fate;
+use baton_model::task::Disposition;
 
 fn pair(condition: Condition) -> TaskSpec {
     let mut b = process("b");
@@ -43,7 +43,7 @@ fn exit_of_what_never_ran_is_not_met() {
     let mut rig = Rig::new(spec);
     rig.exit("a", 1);
     rig.assert_finished(AttemptState::Failed);
-    assert_eq!(rig.at("c").fate, Fate::Blocked);
+    assert_eq!(rig.at("c").disposition, Disposition::Blocked);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_launch_that_fails_for_good_blocks_whoever_waits_for_the_start() {
     let mut rig = Rig::new(pair(Condition::Started));
     rig.launch_failed("a");
     rig.assert_finished(AttemptState::Failed);
-    assert_eq!(rig.at("b").fate, Fate::Blocked);
+    assert_eq!(rig.at("b").disposition, Disposition::Blocked);
 }
 
 #[test]

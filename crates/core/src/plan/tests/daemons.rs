@@ -1,7 +1,7 @@
 //! Processes that come back, and processes nobody waits for.
 
 use super::*;
-use baton_model::task::Fate;
+use baton_model::task::Disposition;
 
 fn daemon(name: &str) -> ProcessSpec {
     let mut process = process(name);
@@ -56,7 +56,7 @@ fn an_ephemeral_process_at_its_limit_has_finished_and_not_failed() {
     let mut rig = Rig::new(task(vec![process("main"), ephemeral("log"), follower]));
     rig.launched();
     rig.exit("log", 1);
-    assert_eq!(rig.at("log").fate, Fate::Finished);
+    assert_eq!(rig.at("log").disposition, Disposition::Finished);
     assert_eq!(rig.launched(), ["follower"]);
     assert_eq!(rig.state(), AttemptState::Active);
     rig.exit("follower", 0);

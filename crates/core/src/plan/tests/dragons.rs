@@ -1,7 +1,7 @@
 //! The dragons of the ancestor that lived in its planner; none of them lives here.
 
 use super::*;
-use baton_model::task::{Fate, RunEnd};
+use baton_model::task::{Disposition, RunEnd};
 
 #[test]
 fn dragon_1_a_failure_keeps_its_exit_code_and_its_time() {
@@ -11,7 +11,7 @@ fn dragon_1_a_failure_keeps_its_exit_code_and_its_time() {
     rig.end("a", Outcome::Exited(42));
     let last = rig.replayed().process(rig.no("a")).unwrap().last.unwrap();
     assert_eq!(last.state, ProcessState::Failed);
-    assert_eq!(last.end, RunEnd::Seen(Outcome::Exited(42)));
+    assert_eq!(last.end, RunEnd::Observed(Outcome::Exited(42)));
     assert_eq!(last.ended.mono, Mono(1_250));
     assert_eq!(last.ended.wall, Wall(1_250 + WALL_AHEAD));
 }
@@ -102,12 +102,12 @@ fn dragon_13_a_death_by_signal_is_the_same_failure_with_and_without_a_shell() {
         let mut rig = Rig::new(spec);
         rig.start("a");
         rig.end("a", outcome);
-        assert_eq!(rig.at("a").fate, Fate::Open);
+        assert_eq!(rig.at("a").disposition, Disposition::Open);
         rig.start("a");
         rig.end("a", outcome);
         let mut progress = *rig.at("a");
         let last = progress.last.take().unwrap();
-        assert_eq!(last.end, RunEnd::Seen(outcome), "what was seen is kept");
+        assert_eq!(last.end, RunEnd::Observed(outcome), "what was seen is kept");
         (progress, last.state, rig.state())
     });
     assert_eq!(plain, shell);

@@ -1,7 +1,7 @@
 //! What counts as a failure, and what follows from one.
 
 use super::*;
-use baton_model::task::{Fate, RunEnd, StopCause};
+use baton_model::task::{Disposition, RunEnd, StopCause};
 
 #[test]
 fn it_may_succeed_on_the_kth_try() {
@@ -41,7 +41,7 @@ fn without_a_limit_a_task_succeeds_despite_failures() {
     let mut rig = Rig::new(spec);
     rig.run_all(|name, _| i32::from(name != "c"));
     rig.assert_finished(AttemptState::Success);
-    assert_eq!(rig.at("a").fate, Fate::Failed);
+    assert_eq!(rig.at("a").disposition, Disposition::Failed);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_blocked_process_fails_the_task_even_without_a_limit() {
     let launched = rig.run_all(|name, _| i32::from(name == "a"));
     assert_eq!(launched, ["a", "other", "another"], "the rest still runs");
     rig.assert_finished(AttemptState::Failed);
-    assert_eq!(rig.at("c").fate, Fate::Blocked);
+    assert_eq!(rig.at("c").disposition, Disposition::Blocked);
 }
 
 #[test]
@@ -106,7 +106,11 @@ fn a_code_that_is_not_worth_another_run_fails_for_good_at_once() {
     rig.exit("a", 75);
     rig.start("a");
     rig.end("a", Outcome::Signaled(9));
-    assert_eq!(rig.at("a").fate, Fate::Open, "signal 9 is 137");
+    assert_eq!(
+        rig.at("a").disposition,
+        Disposition::Open,
+        "signal 9 is 137"
+    );
     rig.exit("a", 2);
     rig.assert_finished(AttemptState::Failed);
     assert_eq!(rig.at("a").failures, 3);
@@ -138,7 +142,7 @@ fn what_is_unhealthy_is_stopped_and_has_failed_however_it_exits() {
     let last = rig.at("a").last.unwrap();
     assert_eq!(last.state, ProcessState::Failed);
     assert_eq!(last.stopped, Some(StopCause::Unhealthy));
-    assert_eq!(last.end, RunEnd::Seen(Outcome::Exited(0)));
+    assert_eq!(last.end, RunEnd::Observed(Outcome::Exited(0)));
     assert_eq!(rig.at("a").failures, 1);
 }
 

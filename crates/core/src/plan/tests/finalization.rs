@@ -1,7 +1,7 @@
 //! The final processes: always their turn, never their verdict.
 
 use super::*;
-use baton_model::task::Fate;
+use baton_model::task::Disposition;
 
 #[test]
 fn final_processes_run_after_success_and_after_failure() {
@@ -39,7 +39,7 @@ fn a_failing_final_process_blocks_its_successor_but_not_success() {
     let mut rig = Rig::new(task(vec![process("a"), last("x", &[]), last("y", &["x"])]));
     assert_eq!(rig.run_all(|name, _| i32::from(name == "x")), ["a", "x"]);
     rig.assert_finished(AttemptState::Success);
-    assert_eq!(rig.at("y").fate, Fate::Blocked);
+    assert_eq!(rig.at("y").disposition, Disposition::Blocked);
 }
 
 #[test]

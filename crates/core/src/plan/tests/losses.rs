@@ -134,7 +134,7 @@ fn an_end_whose_beginning_was_never_reported_is_taken() {
     rig.now += 5;
     rig.end("a", Outcome::Exited(3));
     let last = rig.at("a").last.unwrap();
-    assert_eq!(last.end, RunEnd::Seen(Outcome::Exited(3)));
+    assert_eq!(last.end, RunEnd::Observed(Outcome::Exited(3)));
     assert_eq!(last.started.unwrap().mono, Mono(1_005));
     rig.assert_finished(AttemptState::Failed);
 }

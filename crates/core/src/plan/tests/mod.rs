@@ -23,8 +23,8 @@ use baton_model::ids::Epoch;
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{
-    Check, Condition, Dependency, PlanEvent, Probe, ProcessName, ProcessNo, ProcessProgress,
-    ProcessSpec, Resources, Run, RunNo, TaskSpec,
+    Check, CommandLine, Condition, Dependency, PlanEvent, Probe, ProcessName, ProcessNo,
+    ProcessProgress, ProcessSpec, Resources, RunNo, TaskSpec,
 };
 use baton_model::time::{Millis, Mono, Now, Wall};
 
@@ -43,7 +43,7 @@ fn now(mono: u64) -> Now {
 
 /// A process that may be run again at once.
 fn process(name: &str) -> ProcessSpec {
-    let mut process = ProcessSpec::new(name, Run::Shell("true".to_owned()));
+    let mut process = ProcessSpec::new(name, CommandLine::Shell("true".to_owned()));
     process.min_duration = Millis(0);
     process
 }

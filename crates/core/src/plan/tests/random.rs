@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::world::{Rng, World};
 use super::*;
-use baton_model::task::{Backoff, Fate};
+use baton_model::task::{Backoff, Disposition};
 
 const SEEDS: u64 = 1_500;
 
@@ -142,7 +142,7 @@ fn random_tasks_that_always_succeed_end_in_success_each_process_once() {
         for view in world.plan.processes(now(0)) {
             if !view.spec.ephemeral {
                 assert_eq!(view.progress.runs, 1, "seed {seed}: {}", view.spec.name);
-                assert_eq!(view.progress.fate, Fate::Finished);
+                assert_eq!(view.progress.disposition, Disposition::Finished);
             }
         }
     }

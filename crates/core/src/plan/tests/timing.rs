@@ -169,7 +169,7 @@ fn a_timeout_stops_the_run_and_counts_as_a_failure() {
     assert_eq!(last.stopped, Some(StopCause::TimedOut));
     assert_eq!(
         last.end,
-        RunEnd::Seen(Outcome::Killed(KillCause::Requested))
+        RunEnd::Observed(Outcome::Killed(KillCause::Requested))
     );
     assert_eq!((rig.at("a").failures, rig.at("a").kills), (1, 0));
     rig.exit("a", 0);

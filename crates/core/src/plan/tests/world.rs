@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
 use crate::step::Step;
-use baton_model::task::Fate;
+use baton_model::task::Disposition;
 
 /// splitmix64, so that a seed means the same for ever.
 pub(super) struct Rng(pub(super) u64);
@@ -326,10 +326,10 @@ impl World {
 
     fn is_met(&self, other: ProcessNo, condition: Condition) -> bool {
         let spec = &self.spec.processes[other.index()];
-        let fate = self.plan.process(other).unwrap().fate;
+        let fate = self.plan.process(other).unwrap().disposition;
         match condition {
             Condition::Success => spec.ephemeral || self.succeeded.contains(&other),
-            Condition::Exit => matches!(fate, Fate::Finished | Fate::Failed),
+            Condition::Exit => matches!(fate, Disposition::Finished | Disposition::Failed),
             Condition::Started => self.started.contains(&other),
             Condition::Healthy if spec.ready.is_some() => self.ready.contains(&other),
             Condition::Healthy => self.started.contains(&other),
@@ -362,9 +362,9 @@ impl World {
             if view.spec.is_final || view.spec.ephemeral {
                 continue;
             }
-            match view.progress.fate {
-                Fate::Finished => {}
-                Fate::Failed => failed += 1,
+            match view.progress.disposition {
+                Disposition::Finished => {}
+                Disposition::Failed => failed += 1,
                 other => panic!("success with {} {other:?}", view.spec.name),
             }
         }

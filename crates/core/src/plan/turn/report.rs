@@ -54,7 +54,7 @@ impl Turn<'_> {
         if live.started.is_some() {
             return self.plan.counts.notice("plan/launch-failure-after-start");
         }
-        let end = RunEnd::Seen(Outcome::LaunchFailed);
+        let end = RunEnd::Observed(Outcome::LaunchFailed);
         self.ended(process, &live, at, end, random);
     }
 
@@ -70,7 +70,7 @@ impl Turn<'_> {
         if outcome == Outcome::LaunchFailed {
             return self.launch_failed(process, run, at, random);
         }
-        let end = RunEnd::Seen(outcome);
+        let end = RunEnd::Observed(outcome);
         let Some(live) = self.live(process, run, judge::process_event(end, None)) else {
             return;
         };

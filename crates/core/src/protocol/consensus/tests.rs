@@ -5,7 +5,7 @@
 mod departed;
 mod restart;
 
-use baton_model::ids::{Epoch, Incarnation, Life, Lineage};
+use baton_model::ids::{Epoch, Incarnation, IncarnationNo, Lineage};
 use baton_model::worker_set::{SetVersion, WorkerSetHash, WorkerSetId};
 
 use super::Consensus;
@@ -17,7 +17,7 @@ const NEXT: Epoch = Epoch(3);
 fn life(lineage: u64, life: u64) -> Incarnation {
     Incarnation {
         lineage: Lineage(lineage),
-        life: Life(life),
+        number: IncarnationNo(life),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::*;
 use baton_model::ids::SessionId;
-use baton_model::ids::{AttemptId, AttemptNo, Epoch, Incarnation, InstanceId, Life, Lineage};
+use baton_model::ids::{
+    AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, Lineage,
+};
 use baton_model::spec::Work;
 use baton_model::time::Mono;
 
@@ -10,7 +12,7 @@ const ASSOCIATION: Association = Association {
     epoch: Epoch(3),
     incarnation: Incarnation {
         lineage: Lineage(u64::MAX),
-        life: Life(2),
+        number: IncarnationNo(2),
     },
     session: SessionId(9),
 };
@@ -78,7 +80,7 @@ fn a_worker_names_everything_that_it_holds_in_one_frame() {
             });
             let Launch { lease, spec, .. } = launch(id, &spec);
             let ended = None;
-            Held { lease, spec, ended }
+            HeldAttempt { lease, spec, ended }
         });
         ToScheduler::RunningTasks {
             association: ASSOCIATION,

@@ -116,7 +116,7 @@ impl Protocol {
             cx.commit(Fact::WorkerCondemned {
                 worker: name,
                 incarnation: heartbeat.worker.incarnation,
-                why: Condemnation::SeatTaken,
+                reason: Condemnation::SeatTaken,
             });
             self.bury_earlier_lives(cx, heartbeat.worker.incarnation);
             self.refuse(cx, heartbeat, Refusal::SeatTaken);
@@ -289,7 +289,7 @@ impl Protocol {
     fn bury_earlier_lives(&mut self, cx: &mut Cx<'_>, life: Incarnation) {
         for earlier in self.holdings.lineage_up_to(life) {
             if life.supersedes(earlier) {
-                self.lose_all(cx, earlier, LossProof::NewerLife);
+                self.lose_all(cx, earlier, LossProof::NewerIncarnation);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use baton_model::fact::{Fact, Holder};
-use baton_model::ids::{Incarnation, LeaseId, Life, Lineage};
+use baton_model::ids::{Incarnation, IncarnationNo, LeaseId, Lineage};
 use baton_model::time::Mono;
 
 use super::context::{Cx, StoreMode};
@@ -35,7 +35,7 @@ pub(crate) struct Holdings(pub(crate) BTreeMap<Incarnation, Holding>);
 pub(super) fn lives_of(lineage: Lineage) -> RangeInclusive<Incarnation> {
     let life = |life| Incarnation {
         lineage,
-        life: Life(life),
+        number: IncarnationNo(life),
     };
     life(0)..=life(u64::MAX)
 }
@@ -64,7 +64,7 @@ impl Holdings {
     /// The lives of the same state directory up to and including `life`.
     pub(crate) fn lineage_up_to(&self, life: Incarnation) -> Vec<Incarnation> {
         let from = Incarnation {
-            life: Life(0),
+            number: IncarnationNo(0),
             ..life
         };
         self.0

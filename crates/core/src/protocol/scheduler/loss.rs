@@ -40,7 +40,7 @@ impl Protocol {
             cx.commit(Fact::WorkerCondemned {
                 worker: name.clone(),
                 incarnation,
-                why,
+                reason: why,
             });
             self.update_offer(cx, name);
         }
@@ -114,7 +114,7 @@ impl Protocol {
                 cx.commit(Fact::WorkerCondemned {
                     worker,
                     incarnation: life,
-                    why,
+                    reason: why,
                 });
             }
             self.lose_all(cx, life, LossProof::Forgotten);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Association, LeaseId, WorkerName};
-use baton_model::message::Held;
+use baton_model::message::HeldAttempt;
 use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
 use baton_model::state::WorkerState;
 
@@ -24,7 +24,7 @@ impl Protocol {
         &mut self,
         cx: &mut Cx<'_>,
         association: Association,
-        held: &[Held],
+        held: &[HeldAttempt],
     ) {
         let heard = if cx.config.bugs.has(Bug::RunningListToSuccessor) {
             self.successor_of(association)
@@ -61,7 +61,7 @@ impl Protocol {
 
     /// The worker holds this attempt: note it, adopt it, or have it killed; and if
     /// it has ended meanwhile, take the result.
-    fn reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &Held) {
+    fn reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &HeldAttempt) {
         let lease = held.lease;
         let holder = self.seats[name].holder.clone();
         if cx.ledger.open_lease(lease).is_none() && self.may_adopt(cx, lease) {
@@ -98,7 +98,7 @@ impl Protocol {
     }
 
     /// Its lease is over, whatever it still does: it must not go on.
-    fn stale_reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &Held) {
+    fn stale_reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &HeldAttempt) {
         cx.counts.notice("stale-attempt-reported");
         if held.ended.is_none()
             && let Some(seat) = self.seats.get_mut(name)
@@ -141,14 +141,14 @@ impl Protocol {
             .insert(lease);
     }
 
-    fn close_unreported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &[Held]) {
+    fn close_unreported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &[HeldAttempt]) {
         let reporter = self.seats[name].holder.incarnation;
         let held: BTreeSet<LeaseId> = held.iter().map(|held| held.lease).collect();
         for life in self.holdings.lineage_up_to(reporter) {
             let end = if life == reporter {
                 Synthetic::WasNotRunning
             } else {
-                Synthetic::WorkerLost(LossProof::NewerLife)
+                Synthetic::WorkerLost(LossProof::NewerIncarnation)
             };
             for lease in self.holdings.leases(life) {
                 if !held.contains(&lease) {

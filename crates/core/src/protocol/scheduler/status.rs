@@ -105,11 +105,11 @@ impl Protocol {
         let verdict = instance.verdict(end);
         let origin = instance.spec.origin.filter(|_| verdict == Verdict::Done);
         cx.done.extend(origin.map(|origin| (id, origin)));
-        let again = match verdict {
+        let next = match verdict {
             Verdict::Requeued => instance.next_attempt(cx.now.wall, end).map(Box::new),
             Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
         };
-        let ran = report.and_then(|report| report.ran);
+        let stats = report.and_then(|report| report.stats);
         let outputs = match verdict {
             Verdict::Done => report.and_then(|report| report.outputs.clone()),
             Verdict::Requeued | Verdict::GaveUp | Verdict::Stopped => None,
@@ -120,13 +120,15 @@ impl Protocol {
             lease,
             end,
             verdict,
-            ran,
-            again,
+            stats,
+            next,
             outputs,
         });
         // Only what came to its own end says how long such things take.
         let took = match end {
-            AttemptEnd::Real(Outcome::Exited(_) | Outcome::BadOutput) => ran.map(|ran| ran.elapsed),
+            AttemptEnd::Real(Outcome::Exited(_) | Outcome::BadOutput) => {
+                stats.map(|stats| stats.elapsed)
+            }
             _ => None,
         };
         cx.bullpen.released(&worker, id, took);

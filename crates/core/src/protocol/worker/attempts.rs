@@ -8,7 +8,7 @@
 
 use baton_model::ids::{CheckId, LeaseId, NotifySeq};
 use baton_model::limits::TOMBSTONES_MAX;
-use baton_model::message::{Held, Launch, LaunchRefusal, LaunchVerdict, ToScheduler};
+use baton_model::message::{HeldAttempt, Launch, LaunchRefusal, LaunchVerdict, ToScheduler};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 
@@ -174,7 +174,7 @@ impl Worker {
         let held = self
             .attempts
             .iter()
-            .map(|(lease, entry)| Held {
+            .map(|(lease, entry)| HeldAttempt {
                 lease,
                 spec: entry.spec.clone(),
                 ended: match &entry.phase {

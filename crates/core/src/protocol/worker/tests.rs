@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    Association, AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId,
-    Life, Lineage, NotifySeq, SessionId, WorkerName,
+    Association, AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo,
+    InstanceId, LeaseId, Lineage, NotifySeq, SessionId, WorkerName,
 };
 use baton_model::message::{
     HeartbeatReply, Launch, LaunchRefusal, LaunchVerdict, Refusal, Status, ToScheduler, ToWorker,
@@ -21,7 +21,7 @@ use crate::bugs::Bugs;
 
 const ME: Incarnation = Incarnation {
     lineage: Lineage(7),
-    life: Life(1),
+    number: IncarnationNo(1),
 };
 
 fn lease(instance: u64) -> LeaseId {

@@ -6,7 +6,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RequestId, RunId};
 use baton_model::spec::Exclusive;
 use baton_model::state::UniversalState;
-use baton_model::workflow::{Halt, HaltCause, ItemSpan, Plan};
+use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 
 use super::Deadlines;
 use crate::bugs::Bug;
@@ -39,7 +39,7 @@ pub enum RunCommand {
     Halt {
         run: RunId,
         /// What becomes of what has begun.
-        how: Halt,
+        how: HaltMode,
         /// Only if this generation is the live one.
         generation: Option<Generation>,
     },
@@ -174,7 +174,7 @@ fn start(cx: &mut Cx<'_>, run: RunId) -> Answer {
     Ok((run, head.generation))
 }
 
-fn halt(cx: &mut Cx<'_>, run: RunId, how: Halt, generation: Option<Generation>) -> Answer {
+fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generation>) -> Answer {
     let head = known(cx, run, generation)?;
     match head.state {
         UniversalState::Registering => {
@@ -188,11 +188,11 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: Halt, generation: Option<Generation>) 
             return Err(RunError::State(run, state, "there is nothing to halt"));
         }
         // Once it is told to kill, it is not told to drain.
-        _ if matches!(head.halting, Some((Halt::Kill, _)))
+        _ if matches!(head.halting, Some((HaltMode::Kill, _)))
             || head.halting.map(|it| it.0) == Some(how) => {}
         _ => cx.commit(Fact::RunHalting {
             run,
-            how,
+            mode: how,
             cause: HaltCause::Requested,
         }),
     }
@@ -239,7 +239,7 @@ fn resume(cx: &mut Cx<'_>, mut command: Resume) -> Answer {
         at: cx.now.wall,
         plan: command.plan,
         carried: comparison.carried,
-        again,
+        rerun: again,
     });
     Ok((run, generation))
 }

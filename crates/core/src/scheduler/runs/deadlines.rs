@@ -5,7 +5,7 @@ use baton_model::ids::RunId;
 use baton_model::limits::REGISTERING_MS_MAX;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Mono, Now};
-use baton_model::workflow::{Halt, HaltCause};
+use baton_model::workflow::{HaltCause, HaltMode};
 
 use crate::ledger::{Ledger, RunHead};
 use crate::protocol::scheduler::context::Cx;
@@ -67,7 +67,7 @@ impl Deadlines {
                 let cause = run.head.halting.map_or(HaltCause::TimedOut, |it| it.1);
                 cx.commit(Fact::RunHalting {
                     run: id,
-                    how: Halt::Kill,
+                    mode: HaltMode::Kill,
                     cause,
                 });
             }

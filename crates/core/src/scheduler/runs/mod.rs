@@ -15,7 +15,7 @@ mod deadlines;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
-use baton_model::workflow::{Edges, Halt, HaltCause, Part};
+use baton_model::workflow::{Edges, HaltCause, HaltMode, Part};
 
 use super::{requests, timetable};
 use crate::bugs::Bug;
@@ -148,8 +148,8 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
     };
     let mut ids: Vec<_> = match stops.sweep {
         None => Vec::new(),
-        Some(Halt::Kill) => run.progress.live().map(|(_, _, it)| it).collect(),
-        Some(Halt::Drain) => {
+        Some(HaltMode::Kill) => run.progress.live().map(|(_, _, it)| it).collect(),
+        Some(HaltMode::Drain) => {
             // Where nobody wants it halted, something has failed, and what is there for that
             // goes on.
             let failed = run.head.halting.is_none();

@@ -3,7 +3,7 @@
 
 use baton_model::ids::Revision;
 use baton_model::library::{Definition, Schedule, TaskName, Trigger};
-use baton_model::schedule::{CatchUp, Dst, SkipReason, Verdict};
+use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 
 use super::*;
 
@@ -79,7 +79,7 @@ struct Tick {
     first: u64,
     last: u64,
     count: u64,
-    verdict: Verdict,
+    verdict: TickVerdict,
     instance: Option<u64>,
 }
 
@@ -107,11 +107,11 @@ fn ticks(facts: &[Fact]) -> Vec<Tick> {
 }
 
 /// What became of a leader's due times, in words.
-fn verdicts(facts: &[Fact]) -> Vec<Verdict> {
+fn verdicts(facts: &[Fact]) -> Vec<TickVerdict> {
     ticks(facts).iter().map(|tick| tick.verdict).collect()
 }
 
-const FULL: Verdict = Verdict::Skip(SkipReason::MaxInstances { limit: 1 });
+const FULL: TickVerdict = TickVerdict::Skip(SkipReason::MaxInstances { limit: 1 });
 
 impl Leader {
     /// One whose wall clock shows the first instant of 2026.

@@ -1,11 +1,11 @@
 //! What people ask for, and who gets it when: ranges, room, rests, retries, drains, and
 //! what is told to whoever asks why.
 
-use baton_model::fact::Again;
+use baton_model::fact::NextAttempt;
 use baton_model::message::{LaunchRefusal, LaunchVerdict, Status};
-use baton_model::outcome::{KillCause, Outcome, Ran, Report};
-use baton_model::placement::{Ask, Capacity, Constraint, Offer, Rule};
-use baton_model::spec::{Array, Rest, RetryBudget, Scale};
+use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
+use baton_model::placement::{Capacity, Constraint, Offer, ResourceRequest, Rule};
+use baton_model::spec::{Array, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
 
 use super::*;
@@ -14,19 +14,19 @@ use crate::placement::Waiting;
 /// Asks for cores and memory, and may fail twice.
 fn spec(cpu: u64, memory: u64) -> Arc<InstanceSpec> {
     Arc::new(InstanceSpec {
-        ask: Ask {
-            request: Resources {
+        request: ResourceRequest {
+            resources: Resources {
                 cpu_milli: 1_000 * cpu,
                 memory_min: memory,
                 memory_max: memory,
                 ..Resources::default()
             },
-            ..Ask::default()
+            ..ResourceRequest::default()
         },
         retry: RetryBudget {
             failures_max: 2,
             losses_max: 2,
-            backoff: Rest {
+            backoff: RetryBackoff {
                 first: Millis(100),
                 max: Millis(1_000),
             },
@@ -70,7 +70,7 @@ impl Leader {
     }
 
     pub(super) fn ends(&mut self, worker: &Remote, ids: &[u64], outcome: Outcome, elapsed: u64) {
-        let ran = Ran {
+        let ran = AttemptStats {
             started: Wall(0),
             ended: Wall(elapsed),
             elapsed: Millis(elapsed),
@@ -79,7 +79,7 @@ impl Leader {
         };
         let report = Report {
             outcome,
-            ran: Some(ran),
+            stats: Some(ran),
             outputs: None,
         };
         let statuses = ids
@@ -260,7 +260,7 @@ fn what_fails_goes_to_the_workers_of_its_fallback_and_begins_anew_by_hand() {
         }]
     };
     let mut spec = InstanceSpec::clone(&spec(1, 0));
-    spec.ask.constraints = pool(Rule::Absent);
+    spec.request.constraints = pool(Rule::Absent);
     spec.retry.fallback = vec![pool(Rule::OneOf(["big".to_owned()].into()))];
     leader.submit_range(1, 1, &Arc::new(spec));
     let holder = |leader: &Leader| {
@@ -388,7 +388,7 @@ fn short_instances_are_placed_ahead_and_given_back_without_a_charge() {
     let instance = leader.kept.find(InstanceId(last)).expect("submitted");
     assert_eq!(instance.state, UniversalState::Queued);
     assert_eq!((instance.failures, instance.losses), (0, 0));
-    assert_eq!(instance.next_attempt, None::<Box<Again>>);
+    assert_eq!(instance.next_attempt, None::<Box<NextAttempt>>);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use baton_model::ids::{Generation, RunId};
 use baton_model::message::Status;
 use baton_model::outcome::Outcome;
 use baton_model::spec::Work;
-use baton_model::workflow::{After, Condition, Edges, Halt, Items, Plan, PlanTask};
+use baton_model::workflow::{Condition, Edges, HaltMode, Items, Plan, PlanTask, Upstream};
 
 use super::*;
 use crate::ledger::{Parts, StoredRun};
@@ -20,7 +20,7 @@ struct Team {
 }
 
 fn task(name: &str, after: &[u32]) -> PlanTask {
-    let edge = |task: &u32| After {
+    let edge = |task: &u32| Upstream {
         task: *task,
         condition: Condition::Success,
         edges: Edges::All,
@@ -91,7 +91,7 @@ impl Team {
         assert_eq!(answer, Ok((R1, Generation(1))));
     }
 
-    fn halt(&mut self, how: Halt) -> Result<(RunId, Generation), RunError> {
+    fn halt(&mut self, how: HaltMode) -> Result<(RunId, Generation), RunError> {
         self.execute(RunCommand::Halt {
             run: R1,
             how,
@@ -280,7 +280,7 @@ fn a_drained_run_lets_what_began_end_and_goes_on_with_the_rest() {
     team.register(fork());
     team.done("a");
     team.done("b[1]");
-    assert_eq!(team.halt(Halt::Drain), Ok((R1, Generation(1))));
+    assert_eq!(team.halt(HaltMode::Drain), Ok((R1, Generation(1))));
     assert_eq!(team.state().0, UniversalState::Running);
     assert!(
         matches!(team.resume(None), Err(RunError::State(..))),
@@ -289,7 +289,10 @@ fn a_drained_run_lets_what_began_end_and_goes_on_with_the_rest() {
     team.done("b[0]");
     team.fails("b[2]");
     assert_eq!(team.state(), (UniversalState::Halted, 1));
-    assert!(matches!(team.halt(Halt::Kill), Err(RunError::State(..))));
+    assert!(matches!(
+        team.halt(HaltMode::Kill),
+        Err(RunError::State(..))
+    ));
     assert_eq!(team.resume(None), Ok((R1, Generation(2))));
     assert_eq!(team.names(), ["b[2]"], "what is DONE is not run again");
     team.done("b[2]");
@@ -302,7 +305,7 @@ fn a_killed_run_is_halted_when_its_last_instance_is_dead() {
     let mut team = Team::new();
     team.register(fork());
     team.done("a");
-    team.halt(Halt::Kill).expect("it runs");
+    team.halt(HaltMode::Kill).expect("it runs");
     assert_eq!(
         team.state().0,
         UniversalState::Running,
@@ -326,11 +329,11 @@ fn what_waits_for_a_worker_is_halted_at_once() {
     let mut team = Team::new();
     let mut plan = fork();
     let spec = Arc::make_mut(&mut plan.tasks[1].spec);
-    spec.ask.request.gpu = 1;
+    spec.request.resources.gpu = 1;
     team.register(plan);
     team.done("a");
     assert!(team.names().is_empty());
-    team.halt(Halt::Drain).expect("it runs");
+    team.halt(HaltMode::Drain).expect("it runs");
     assert_eq!(team.state().0, UniversalState::Halted);
     team.resume(None).expect("it is halted");
     assert_eq!(team.state().0, UniversalState::Launched);
@@ -374,7 +377,7 @@ fn whoever_speaks_of_a_generation_that_is_over_changes_nothing() {
     team.resume(None).expect("it failed");
     let stale = team.execute(RunCommand::Halt {
         run: R1,
-        how: Halt::Kill,
+        how: HaltMode::Kill,
         generation: Some(Generation(1)),
     });
     assert_eq!(stale, Err(RunError::Generation(R1, Generation(2))));
@@ -460,7 +463,7 @@ fn the_first_failure_stops_what_waits_and_spares_what_runs() {
     let mut plan = fork();
     plan.fail_fast = true;
     plan.tasks.insert(0, task("gpu", &[]));
-    Arc::make_mut(&mut plan.tasks[0].spec).ask.request.gpu = 1;
+    Arc::make_mut(&mut plan.tasks[0].spec).request.resources.gpu = 1;
     for task in &mut plan.tasks[1..] {
         task.after.iter_mut().for_each(|it| it.task += 1);
     }

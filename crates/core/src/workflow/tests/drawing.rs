@@ -52,7 +52,7 @@ fn drawn(dice: &mut Dice) -> Plan {
             let edges = match dice.below(3) {
                 0 if counted && theirs == mine => Edges::Same,
                 1 if counted => {
-                    let mut lists = Lists::default();
+                    let mut lists = EdgeLists::default();
                     for _ in 0..mine {
                         let length = dice.below(3);
                         let list: Vec<_> = (0..length)
@@ -69,7 +69,7 @@ fn drawn(dice: &mut Dice) -> Plan {
                 1 => Condition::End,
                 _ => Condition::Success,
             };
-            own.after.push(After {
+            own.after.push(Upstream {
                 task: place,
                 condition,
                 edges,

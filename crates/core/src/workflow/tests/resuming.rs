@@ -1,6 +1,6 @@
 //! What stays DONE when a run goes on, and what does not.
 
-use baton_model::workflow::{Carried, ItemSpan};
+use baton_model::workflow::{CarriedItems, ItemSpan};
 
 use super::*;
 
@@ -127,7 +127,7 @@ fn a_map_for_failures_has_its_items_also_after_a_takeover() {
 #[test]
 fn what_is_carried_to_another_plan_leaves_out_what_is_done_again() {
     let span = |task, first, last| ItemSpan { task, first, last };
-    let carried = vec![Carried {
+    let carried = vec![CarriedItems {
         from: span(0, 0, 9),
         task: 3,
         first: 5,

@@ -6,7 +6,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::{Change, DefineCommand, LibraryError, Precondition, RemoveCommand};
-use baton_model::api::{ProblemAt, TaskDefined};
+use baton_model::api::{DefineReply, FieldProblem};
 use baton_model::library::{Definition, TaskName};
 use serde_json::Value;
 
@@ -32,8 +32,8 @@ use crate::driver::mail::Ask;
         ("dryRun" = Option<bool>, Query, description = "Keep nothing; only say what would happen."),
     ),
     responses(
-        (status = 201, description = "It is durable.", body = TaskDefined, headers(("location" = String, description = "Where it is."), ("etag" = String, description = "Its revision."))),
-        (status = 200, description = "It would be, were this no dry run.", body = TaskDefined),
+        (status = 201, description = "It is durable.", body = DefineReply, headers(("location" = String, description = "Where it is."), ("etag" = String, description = "Its revision."))),
+        (status = 200, description = "It would be, were this no dry run.", body = DefineReply),
         (status = 409, description = "There is one of this name, or there are too many.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
         BadRequest,
@@ -80,8 +80,8 @@ pub(in super::super) async fn create(
         ("if-none-match" = Option<String>, Header, description = "`*`: only if there is no such task."),
     ),
     responses(
-        (status = 200, description = "It is durable, or was so before, or this was a dry run.", body = TaskDefined, headers(("etag" = String, description = "Its revision."))),
-        (status = 201, description = "It is new, and durable.", body = TaskDefined, headers(("etag" = String, description = "Its revision."))),
+        (status = 200, description = "It is durable, or was so before, or this was a dry run.", body = DefineReply, headers(("etag" = String, description = "Its revision."))),
+        (status = 201, description = "It is new, and durable.", body = DefineReply, headers(("etag" = String, description = "Its revision."))),
         (status = 409, description = "It comes from a file, or there are too many.", body = Problem, content_type = PROBLEM),
         (status = 412, description = "It has another revision by now, or is there already.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
@@ -160,7 +160,7 @@ async fn define(
     let defined = app.ask(|reply| Ask::Define { command, reply }).await?;
     let defined = defined.map_err(|error| fault(&error, &name))?;
     let path = path(&name);
-    let body = TaskDefined {
+    let body = DefineReply {
         owner: name.owner,
         name: name.name,
         revision: defined.revision.0,
@@ -218,7 +218,7 @@ fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskN
             let found = fields.entry(field).or_insert_with(|| wanted.into());
             if found.as_str().is_some_and(|found| found != wanted) {
                 let message = format!("the path says {wanted:?}");
-                let at = ProblemAt {
+                let at = FieldProblem {
                     field: field.to_owned(),
                     message: message.clone(),
                     hint: "say the same, or nothing".to_owned(),
@@ -246,7 +246,7 @@ fn fault(error: &LibraryError, name: &TaskName) -> Fault {
         LibraryError::NeedsDefaults => "params",
         LibraryError::StrictNeedsStore => "exclusive",
     };
-    let at = ProblemAt {
+    let at = FieldProblem {
         field: field.to_owned(),
         message: text.clone(),
         hint: "change it, and put the task again".to_owned(),

@@ -9,7 +9,7 @@ use baton_model::api::{List, Tick};
 use baton_model::fact::Fact;
 use baton_model::ids::{Revision, TaskNo};
 use baton_model::library::TaskName;
-use baton_model::schedule::{SkipReason, Verdict};
+use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_store::view::{RecordedFact, Seq, TickQuery};
 
 use super::super::conditional::tagged;
@@ -123,9 +123,9 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
         links.insert("instance".to_owned(), path);
     }
     let (late, reason) = match verdict {
-        Verdict::Launch => (None, None),
-        Verdict::Late { by } => (Some(shape::seconds(*by)), None),
-        Verdict::Skip(reason) => (None, Some(*reason)),
+        TickVerdict::Launch => (None, None),
+        TickVerdict::Late { by } => (Some(shape::seconds(*by)), None),
+        TickVerdict::Skip(reason) => (None, Some(*reason)),
     };
     Some(Tick {
         seq: entry.seq.0,

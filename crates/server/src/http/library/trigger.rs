@@ -5,9 +5,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use baton_core::scheduler::{TriggerCommand, TriggerError, TriggerReply, Trust};
 use baton_files::Binding;
-use baton_model::api::{TriggerTask, Triggered};
+use baton_model::api::{self, TriggerTask};
 use baton_model::ids::Revision;
-use baton_model::library::{By, IdempotencyKey, TaskName};
+use baton_model::library::{IdempotencyKey, TaskName, TriggerSource};
 use baton_model::spec::InstanceSpec;
 use baton_model::token::Role;
 use sha2::{Digest as _, Sha256};
@@ -51,7 +51,7 @@ const BINDINGS_MAX: usize = 3;
         ("baton-trigger-secret" = Option<String>, Header, description = "The secret of the task."),
     ),
     responses(
-        (status = 202, description = "It is durable.", body = Triggered, headers(("location" = String, description = "The instance: its control URL."))),
+        (status = 202, description = "It is durable.", body = api::TriggerReply, headers(("location" = String, description = "The instance: its control URL."))),
         (status = 409, description = "So many instances are on their way already, or the task is being replaced.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "A parameter is wrong or missing, or the key belongs to another request.", body = Problem, content_type = PROBLEM),
         (status = 429, description = "The launch rate of the task is used up.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds."))),
@@ -85,7 +85,15 @@ pub(in super::super) async fn remote(
             }
         }
     };
-    launch(&app, name(&owner, &task), By::Remote, trust, shown, request).await
+    launch(
+        &app,
+        name(&owner, &task),
+        TriggerSource::Remote,
+        trust,
+        shown,
+        request,
+    )
+    .await
 }
 
 /// Launch a task, by hand
@@ -101,7 +109,7 @@ pub(in super::super) async fn remote(
         ("idempotency-key" = Option<String>, Header, description = "A name for this request, at most 255 characters: sent again, it launches nothing more."),
     ),
     responses(
-        (status = 202, description = "It is durable.", body = Triggered, headers(("location" = String, description = "The instance: its control URL."))),
+        (status = 202, description = "It is durable.", body = api::TriggerReply, headers(("location" = String, description = "The instance: its control URL."))),
         (status = 409, description = "So many instances are on their way already, or the task is being replaced.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "A parameter is wrong or missing, or the key belongs to another request.", body = Problem, content_type = PROBLEM),
         (status = 429, description = "The launch rate of the task is used up.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds."))),
@@ -117,13 +125,21 @@ pub(in super::super) async fn by_hand(
     request: Request,
 ) -> Answer<Response> {
     let name = name(&owner, &task);
-    launch(&app, name, By::Hand, Trust::Known, None, request).await
+    launch(
+        &app,
+        name,
+        TriggerSource::Manual,
+        Trust::Known,
+        None,
+        request,
+    )
+    .await
 }
 
 async fn launch(
     app: &App,
     name: TaskName,
-    by: By,
+    by: TriggerSource,
     trust: Trust,
     secret_sha256: Option<String>,
     request: Request,
@@ -195,7 +211,7 @@ async fn missing(app: &App, name: &TaskName) -> Fault {
 
 fn launched(name: &TaskName, reply: TriggerReply) -> Response {
     let control = shape::path(reply.instance, reply.instance);
-    let body = Triggered {
+    let body = api::TriggerReply {
         id: reply.instance.to_string(),
         again: reply.repeated,
         links: shape::links([("control", control.clone()), ("task", path(name))]),

@@ -4,7 +4,7 @@
 //! What holds for all of them is added here, once: the media types, and the refusals that no
 //! handler sees. Only the tests of this feature call it: the server serves the committed file.
 
-use baton_model::api::{Event, Lost, MEDIA_TYPE, Problem};
+use baton_model::api::{Event, EventGap, MEDIA_TYPE, Problem};
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{IntoResponses, OpenApi as _};
@@ -80,7 +80,7 @@ const JSON: &str = "application/json";
         tokens::create,
         tokens::revoke,
     ),
-    components(schemas(Problem, Event, Lost)),
+    components(schemas(Problem, Event, EventGap)),
     tags(
         (name = "instances", description = "Requested executions of tasks."),
         (name = "runs", description = "Executions of workflows, each of many instances."),

@@ -5,16 +5,16 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use baton_core::scheduler::{RunCommand, RunError};
 use baton_files::{Errors, Format, WorkflowFile};
-use baton_model::api::{HaltRun, ProblemAt, SubmitRun};
+use baton_model::api::{FieldProblem, HaltRun, SubmitRun};
 use baton_model::ids::{Generation, RunId};
 use baton_model::state::UniversalState;
-use baton_model::workflow::Halt;
+use baton_model::workflow::HaltMode;
 use serde_json::value::RawValue;
 
 use super::super::given;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
-    BadBody, BadRequest, NotFound, OfRun, PROBLEM, Problem, RunAccepted, Unavailable, Value,
+    BadBody, BadRequest, NotFound, OfRun, PROBLEM, Problem, RunReply, Unavailable, Value,
 };
 use super::super::problem::{Answer, Fault};
 use super::super::{App, owners, shown};
@@ -33,7 +33,7 @@ use crate::driver::mail::Ask;
     operation_id = "submit-run",
     request_body = SubmitRun<Value>,
     responses(
-        (status = 201, description = "It is durable.", body = RunAccepted, headers(("location" = String, description = "Where it is."))),
+        (status = 201, description = "It is durable.", body = RunReply, headers(("location" = String, description = "Where it is."))),
         (status = 422, description = "The workflow cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
@@ -69,7 +69,7 @@ pub(in super::super) async fn submit(
     params(OfRun),
     request_body(content = Object, description = "`{\"tasks\": {…}}`, as in a workflow file."),
     responses(
-        (status = 200, description = "It is durable.", body = RunAccepted),
+        (status = 200, description = "It is durable.", body = RunReply),
         (status = 409, description = "The run is defined, or over.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "The tasks cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
         BadRequest,
@@ -110,7 +110,7 @@ pub(in super::super) async fn extend(
     operation_id = "start-run",
     params(OfRun),
     responses(
-        (status = 200, description = "It is durable.", body = RunAccepted),
+        (status = 200, description = "It is durable.", body = RunReply),
         (status = 409, description = "The run has begun, or is over.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
@@ -137,7 +137,7 @@ pub(in super::super) async fn start(
     params(OfRun),
     request_body = HaltRun,
     responses(
-        (status = 202, description = "It is durable that it shall stop.", body = RunAccepted),
+        (status = 202, description = "It is durable that it shall stop.", body = RunReply),
         (status = 409, description = "It is over, or another generation lives.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
@@ -153,7 +153,7 @@ pub(in super::super) async fn halt(
     let run = id(&run)?;
     let asked: HaltRun = given::body(request).await?;
     let generation = asked.generation.map(Generation);
-    stop(&app, run, asked.how, generation).await
+    stop(&app, run, asked.mode, generation).await
 }
 
 /// Kill a run
@@ -164,7 +164,7 @@ pub(in super::super) async fn halt(
     operation_id = "kill-run",
     params(OfRun),
     responses(
-        (status = 202, description = "It is durable that it shall stop.", body = RunAccepted),
+        (status = 202, description = "It is durable that it shall stop.", body = RunReply),
         (status = 409, description = "It is over.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
@@ -175,13 +175,13 @@ pub(in super::super) async fn kill(
     State(app): State<App>,
     Path(run): Path<String>,
 ) -> Answer<Response> {
-    stop(&app, id(&run)?, Halt::Kill, None).await
+    stop(&app, id(&run)?, HaltMode::Kill, None).await
 }
 
 async fn stop(
     app: &App,
     run: RunId,
-    how: Halt,
+    how: HaltMode,
     generation: Option<Generation>,
 ) -> Answer<Response> {
     let halt = RunCommand::Halt {
@@ -248,7 +248,7 @@ pub(super) fn fault(error: &RunError) -> Fault {
                 RunError::Plan(_) => "tasks",
                 _ => "exclusive",
             };
-            let at = ProblemAt {
+            let at = FieldProblem {
                 field: field.to_owned(),
                 message: text.clone(),
                 hint: "hint the workflow, and send it again".to_owned(),
@@ -259,7 +259,7 @@ pub(super) fn fault(error: &RunError) -> Fault {
 }
 
 pub(super) fn no_task(text: &str) -> Fault {
-    let at = ProblemAt {
+    let at = FieldProblem {
         field: "task".to_owned(),
         message: text.to_owned(),
         hint: "`baton show RUN` lists its tasks".to_owned(),

@@ -10,7 +10,7 @@ use baton_core::ledger::{RunHead, StoredRun};
 use baton_core::scheduler::{Resume, RunCommand, RunError};
 use baton_core::workflow::preview;
 use baton_files::WorkflowFile;
-use baton_model::api::{ProblemAt, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunAccepted};
+use baton_model::api::{FieldProblem, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunReply};
 use baton_model::ids::{Generation, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::Plan;
@@ -65,7 +65,7 @@ pub(in super::super) async fn resume(
     let file = match asked.file {
         None if asked.params.is_empty() => None,
         None => {
-            let at = ProblemAt {
+            let at = FieldProblem {
                 field: "params".to_owned(),
                 message: "parameters are filled into a file, and none is given".to_owned(),
                 hint: "give the workflow as `file`".to_owned(),
@@ -121,7 +121,7 @@ pub(in super::super) async fn retry(
     let asked: Option<RetryRun> = given::optional_body(request).await?;
     let asked = asked.unwrap_or_default();
     if asked.downstream && asked.task.is_none() {
-        let at = ProblemAt {
+        let at = FieldProblem {
             field: "downstream".to_owned(),
             message: "downstream of which task is not said".to_owned(),
             hint: "name it as `task`".to_owned(),
@@ -142,7 +142,7 @@ pub(in super::super) async fn retry(
 #[serde(untagged)]
 enum ResumedOrPreview {
     /// It goes on.
-    Resumed(RunAccepted),
+    Resumed(RunReply),
     Preview(ResumePreview),
 }
 
@@ -228,8 +228,8 @@ fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
         ("owner", &head.owner, &plan.owner),
     ];
     let other = fields.iter().filter(|(_, is, given)| is != given);
-    let other: Vec<ProblemAt> = other
-        .map(|(field, is, given)| ProblemAt {
+    let other: Vec<FieldProblem> = other
+        .map(|(field, is, given)| FieldProblem {
             field: (*field).to_owned(),
             message: format!("it is `{is}` in the run, and `{given}` in this file"),
             hint: "write it as it was; or submit the file, to begin a run of it".to_owned(),

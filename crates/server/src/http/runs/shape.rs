@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_core::ledger::RunHead;
 use baton_core::workflow::{Dag, ItemState, Tally};
-use baton_model::api::{ItemCounts, Links, Run, RunAccepted, RunEdge, RunItem, RunTask};
+use baton_model::api::{ItemCounts, Links, Run, RunEdge, RunItem, RunReply, RunTask};
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::super::shape;
 use super::path;
 
-pub(super) fn accepted(run: RunId, generation: Generation) -> RunAccepted {
-    RunAccepted {
+pub(super) fn accepted(run: RunId, generation: Generation) -> RunReply {
+    RunReply {
         id: run.to_string(),
         generation: generation.0,
         links: shape::links([("control", path(run))]),

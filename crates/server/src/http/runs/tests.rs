@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use baton_core::scheduler::RunCommand;
-use baton_model::workflow::{Halt, Plan, PlanTask};
+use baton_model::workflow::{HaltMode, Plan, PlanTask};
 
 use super::super::{READERS_MAX, testing};
 use super::*;
@@ -29,7 +29,7 @@ async fn over(app: &App) -> RunRecord {
     let run = command(RunCommand::Register { plan, open: true }).await;
     command(RunCommand::Halt {
         run,
-        how: Halt::Kill,
+        how: HaltMode::Kill,
         generation: None,
     })
     .await;

@@ -29,7 +29,7 @@ use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::spec::Exclusive;
 use baton_model::state::UniversalState;
-use baton_model::workflow::{Halt, HaltCause, ItemEnd, Part, Plan};
+use baton_model::workflow::{HaltCause, HaltMode, ItemEnd, Part, Plan};
 
 use super::{Truth, Violation};
 use oracle::Fate;
@@ -243,7 +243,7 @@ impl RunChecks {
         };
         let halting = self.row(part)?.halting;
         let checked = match (end, halting) {
-            (ItemEnd::Halted, Some((Halt::Kill, _))) | (ItemEnd::Done | ItemEnd::Failed, _) => {
+            (ItemEnd::Halted, Some((HaltMode::Kill, _))) | (ItemEnd::Done | ItemEnd::Failed, _) => {
                 Ok(())
             }
             _ => broken("halt-broken", format!("{id}, {part:?}, was killed unasked")),

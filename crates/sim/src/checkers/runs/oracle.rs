@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::workflow::{After, Condition, Edges, ItemEnd, Plan};
+use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, Upstream};
 
 use super::Place;
 use crate::plans::{UNWANTED, count};
@@ -120,7 +120,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// What an edge says to one item, once for each that it names.
-    fn words(&mut self, after: &After, item: u32) -> Vec<Word> {
+    fn words(&mut self, after: &Upstream, item: u32) -> Vec<Word> {
         let before = after.task;
         match &after.edges {
             Edges::Same => vec![one(after.condition, self.fate((before, item)))],

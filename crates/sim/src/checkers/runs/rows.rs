@@ -9,7 +9,9 @@ use baton_core::workflow::ItemResult;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
-use baton_model::workflow::{Carried, Edges, Halt, HaltCause, ItemEnd, ItemSpan, Part, Plan};
+use baton_model::workflow::{
+    CarriedItems, Edges, HaltCause, HaltMode, ItemEnd, ItemSpan, Part, Plan,
+};
 
 use super::Place;
 use super::oracle::Oracle;
@@ -25,7 +27,7 @@ pub struct Row {
     /// How often it was begun.
     pub generation: Generation,
     /// How it is being stopped, and why.
-    pub halting: Option<(Halt, HaltCause)>,
+    pub halting: Option<(HaltMode, HaltCause)>,
     /// Where it ended, if it has.
     pub over: Option<UniversalState>,
     /// What has ended of it in this generation, or is DONE from before.
@@ -92,7 +94,7 @@ impl Row {
     pub(super) fn resume(
         &mut self,
         plan: Option<&Arc<Plan>>,
-        carried: &[Carried],
+        carried: &[CarriedItems],
         again: &[ItemSpan],
     ) {
         let within = |span: &ItemSpan, it: Place| {
@@ -213,14 +215,14 @@ impl Rows {
                 whole.pools.extend_from_slice(&plan.pools);
             }
             Fact::RunDefined { .. } => row.open = false,
-            Fact::RunHalting { how, cause, .. } => row.halting = Some((*how, *cause)),
+            Fact::RunHalting { mode, cause, .. } => row.halting = Some((*mode, *cause)),
             Fact::RunEnded { state, .. } => row.over = Some(*state),
             Fact::RunResumed {
                 plan,
                 carried,
-                again,
+                rerun,
                 ..
-            } => row.resume(plan.as_ref(), carried, again),
+            } => row.resume(plan.as_ref(), carried, rerun),
             _ => {}
         }
     }

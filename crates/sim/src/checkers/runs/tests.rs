@@ -6,7 +6,7 @@ use baton_model::ids::{AttemptId, AttemptNo, Epoch, LeaseId};
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
-use baton_model::workflow::{After, Condition, Edges, PlanTask};
+use baton_model::workflow::{Condition, Edges, PlanTask, Upstream};
 
 use super::*;
 use crate::plans;
@@ -128,12 +128,12 @@ fn what_the_core_carries_over_is_what_stays_done() {
 
 /// Two tasks, the second after the first.
 fn pair() -> Arc<Plan> {
-    let task = |name: &str, after: Vec<After>| PlanTask {
+    let task = |name: &str, after: Vec<Upstream>| PlanTask {
         name: name.to_owned(),
         after,
         ..PlanTask::default()
     };
-    let after = After {
+    let after = Upstream {
         task: 0,
         condition: Condition::Success,
         edges: Edges::All,
@@ -182,8 +182,8 @@ fn ends(id: u64, verdict: Verdict) -> Fact {
         },
         end: AttemptEnd::Real(Outcome::Exited(0)),
         verdict,
-        ran: None,
-        again: None,
+        stats: None,
+        next: None,
         outputs: None,
     }
 }
@@ -203,7 +203,7 @@ fn goes_on() -> Fact {
         at: Wall(0),
         plan: None,
         carried: Vec::new(),
-        again: Vec::new(),
+        rerun: Vec::new(),
     }
 }
 
@@ -221,7 +221,7 @@ fn each_checker_notices_what_it_is_there_for() {
     use Verdict as V;
     let halting = Fact::RunHalting {
         run: R1,
-        how: Halt::Drain,
+        mode: HaltMode::Drain,
         cause: HaltCause::Requested,
     };
     let stories: &[(&[Fact], Option<&str>)] = &[

@@ -33,8 +33,8 @@ use baton_core::ledger::{Ledger, Range};
 use baton_core::scheduler::{Config, Input, StoreMode};
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, InstanceId, LeaseId, Life, Lineage,
-    RequestId, WorkerName,
+    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
+    Lineage, RequestId, WorkerName,
 };
 use baton_model::message::{LogQuery, LogStream, WorkerAddress};
 use baton_model::outcome::Outcome;
@@ -184,7 +184,7 @@ fn worker(world: &mut World, name: &str, words: &[&str]) -> Done {
         worker: WorkerName::new(seat),
         incarnation: Incarnation {
             lineage: Lineage(lineage),
-            life: Life(options.number("life", 1)?),
+            number: IncarnationNo(options.number("life", 1)?),
         },
         host: HostId(options.number("host", lineage)?),
         boot: BootId(options.number("boot", 1)?),

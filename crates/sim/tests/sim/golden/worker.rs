@@ -131,7 +131,7 @@ impl Party {
             .retain(|_, kept| kept.ended.is_some());
         self.coordinator.guard = DeadMan::default();
         self.coordinator.queue.clear();
-        self.me.incarnation.life = self.me.incarnation.life.next();
+        self.me.incarnation.number = self.me.incarnation.number.next();
         self.begin();
         if let Some(epoch) = epoch {
             self.remember_epoch(epoch);

@@ -28,7 +28,7 @@ fn with_followers(followers: &[(&str, Definition)]) -> (Leader, Remote) {
 }
 
 /// Whose launches and skips were recorded, and the end of which instance they followed.
-fn followed(facts: &[Fact]) -> Vec<(u64, Option<u64>, Verdict)> {
+fn followed(facts: &[Fact]) -> Vec<(u64, Option<u64>, TickVerdict)> {
     let one = |fact: &Fact| match fact {
         Fact::TickRecorded {
             task,
@@ -48,7 +48,7 @@ fn each_done_instance_launches_its_followers_in_the_same_step() {
     leader.at(NEW_YEAR + HOUR);
     let facts = leader.facts_of(|leader| leader.ends(&worker, &[1], Outcome::Exited(0), 1));
     let (b, c) = (2, 3);
-    let launch = |task, of| (task, Some(of), Verdict::Launch);
+    let launch = |task, of| (task, Some(of), TickVerdict::Launch);
     assert_eq!(followed(&facts), [launch(b, 1), launch(c, 1)]);
     let specs: Vec<_> = facts
         .iter()
@@ -77,7 +77,7 @@ fn several_that_end_at_once_are_followed_each() {
     let (mut leader, worker) = with_followers(&[("b", after(&["a"])), ("a", many)]);
     leader.at(NEW_YEAR + 30 * MINUTE);
     let facts = leader.facts_of(|leader| leader.ends(&worker, &[1, 2, 3], Outcome::Exited(0), 1));
-    let launch = |of| (2, Some(of), Verdict::Launch);
+    let launch = |of| (2, Some(of), TickVerdict::Launch);
     assert_eq!(followed(&facts), [launch(1), launch(2), launch(3)]);
 }
 
@@ -125,7 +125,7 @@ fn the_next_leader_knows_who_follows_whom_and_repeats_nothing() {
     next.heartbeat(&mut worker, WorkerState::Healthy);
     next.report(&worker, &[lease]);
     let facts = next.facts_of(|next| next.ends(&worker, &[1], Outcome::Exited(0), 1));
-    assert_eq!(followed(&facts), [(2, Some(1), Verdict::Launch)]);
+    assert_eq!(followed(&facts), [(2, Some(1), TickVerdict::Launch)]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_follower_with_a_schedule_of_its_own_keeps_its_times() {
     // The wall clock is set back: the record of the end is older than that of the schedule.
     leader.set_wall(NEW_YEAR + 2 * MINUTE);
     let facts = leader.facts_of(|leader| leader.ends(&worker, &[1], Outcome::Exited(0), 1));
-    assert_eq!(followed(&facts), [(2, Some(1), Verdict::Launch)]);
+    assert_eq!(followed(&facts), [(2, Some(1), TickVerdict::Launch)]);
     // And forward, without a look at the schedule: it does not count as accounted for.
     leader.set_wall(NEW_YEAR + 2 * HOUR + MINUTE);
     leader.remove("a").expect("is there");

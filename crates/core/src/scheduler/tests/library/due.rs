@@ -23,7 +23,7 @@ fn a_due_time_becomes_a_record_and_an_instance_in_one_step() {
             first: Wall(NOON),
             last: Wall(NOON),
             count: 1,
-            verdict: Verdict::Launch,
+            verdict: TickVerdict::Launch,
             instance: Some(InstanceId(1)),
             after: None,
         },
@@ -60,12 +60,12 @@ fn what_is_late_says_by_how_much_and_what_is_too_late_is_skipped() {
     leader
         .define("a", scheduled("every day at 12:00"))
         .expect("taken");
-    let late = Verdict::Late {
+    let late = TickVerdict::Late {
         by: Millis(30 * MINUTE),
     };
     assert_eq!(verdicts(&leader.at(NOON + 30 * MINUTE)), [late]);
     let facts = leader.at(NOON + DAY + 2 * HOUR);
-    let missed = Verdict::Skip(SkipReason::Missed);
+    let missed = TickVerdict::Skip(SkipReason::Missed);
     assert_eq!(verdicts(&facts), [missed]);
     assert_eq!(facts.len(), 1, "nothing is launched: {facts:?}");
 }
@@ -118,7 +118,7 @@ fn takes_over(policy: CatchUp, pattern: u64) {
         "{policy:?} {pattern}: {told:?}"
     );
     for tick in &told {
-        let launched = !matches!(tick.verdict, Verdict::Skip(_));
+        let launched = !matches!(tick.verdict, TickVerdict::Skip(_));
         assert_eq!(tick.instance.is_some(), launched, "{tick:?}");
         if policy == CatchUp::All {
             assert!(launched && tick.count == 1, "{tick:?}");
@@ -141,7 +141,7 @@ fn a_year_forward_is_one_record_and_a_year_back_is_none() {
         first: NEW_YEAR + 5 * MINUTE,
         last: NEW_YEAR + year,
         count: 365 * 24 * 12,
-        verdict: Verdict::Skip(SkipReason::Missed),
+        verdict: TickVerdict::Skip(SkipReason::Missed),
         instance: None,
     };
     assert_eq!((ticks(&facts), facts.len()), (vec![all], 1));
@@ -154,7 +154,7 @@ fn a_year_forward_is_one_record_and_a_year_back_is_none() {
         assert_eq!(leader.successor().at(back), []);
     }
     let facts = leader.at(NEW_YEAR + year + 5 * MINUTE);
-    assert_eq!(verdicts(&facts), [Verdict::Launch]);
+    assert_eq!(verdicts(&facts), [TickVerdict::Launch]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn jitter_puts_a_launch_off_by_the_same_for_every_leader() {
         assert_eq!(due, Some(expected), "its slack begins when it was dag");
         let told = ticks(&facts);
         assert_eq!((told.len(), told[0].first), (1, NOON));
-        assert_eq!(told[0].verdict, Verdict::Launch);
+        assert_eq!(told[0].verdict, TickVerdict::Launch);
         dag.push(next - NOON);
     }
     assert_ne!(dag[0], dag[1], "two tasks wait for different times");

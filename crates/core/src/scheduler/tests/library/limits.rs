@@ -38,7 +38,7 @@ fn last(leader: &Leader) -> u64 {
 fn what_is_queued_counts_and_so_it_does_for_the_next_leader() {
     let mut leader = Leader::of_2026();
     leader.define("a", one_at_a_time()).expect("taken");
-    assert_eq!(verdicts(&leader.at(NEW_YEAR + HOUR)), [Verdict::Launch]);
+    assert_eq!(verdicts(&leader.at(NEW_YEAR + HOUR)), [TickVerdict::Launch]);
     assert_eq!(leader.state(1), UniversalState::Queued);
     assert_eq!(verdicts(&leader.at(NEW_YEAR + 2 * HOUR)), [FULL]);
     let mut next = leader.successor();
@@ -57,7 +57,10 @@ fn a_retry_counts_as_on_its_way_until_it_has_failed_for_good() {
     leader.ends(&worker, &[1], Outcome::Exited(1), 1);
     assert_eq!(leader.state(1), UniversalState::Failed);
     assert_eq!(leader.active(1), 0);
-    assert_eq!(verdicts(&leader.at(NEW_YEAR + 3 * HOUR)), [Verdict::Launch]);
+    assert_eq!(
+        verdicts(&leader.at(NEW_YEAR + 3 * HOUR)),
+        [TickVerdict::Launch]
+    );
 }
 
 /// Each way to an end, and the state that it ends in.
@@ -103,7 +106,7 @@ fn every_kind_of_end_makes_room() {
         assert_eq!(leader.active(1), 0, "end {index}");
         assert_eq!(leader.kept.library().active(TaskNo(1)), 0, "end {index}");
         let told = verdicts(&leader.at(NEW_YEAR + 2 * HOUR));
-        assert_eq!(told, [Verdict::Launch], "end {index}");
+        assert_eq!(told, [TickVerdict::Launch], "end {index}");
     }
 }
 
@@ -116,7 +119,7 @@ fn what_is_halted_while_it_waits_makes_room_alone_or_in_a_range() {
         assert_eq!(leader.cancel_range(first, last).halted, 1);
         assert_eq!(leader.active(1), 0);
         let told = verdicts(&leader.at(NEW_YEAR + 2 * HOUR));
-        assert_eq!(told, [Verdict::Launch]);
+        assert_eq!(told, [TickVerdict::Launch]);
         assert_eq!(leader.successor().active(1), 1);
     }
 }
@@ -134,7 +137,10 @@ fn a_retry_by_hand_counts_again_also_above_the_limit() {
     leader.ends(&worker, &[2], Outcome::Exited(0), 1);
     assert_eq!(verdicts(&leader.at(NEW_YEAR + 3 * HOUR)), [FULL]);
     leader.ends(&worker, &[1], Outcome::Exited(0), 1);
-    assert_eq!(verdicts(&leader.at(NEW_YEAR + 4 * HOUR)), [Verdict::Launch]);
+    assert_eq!(
+        verdicts(&leader.at(NEW_YEAR + 4 * HOUR)),
+        [TickVerdict::Launch]
+    );
 }
 
 #[test]
@@ -144,7 +150,7 @@ fn instances_of_others_do_not_count() {
     leader.define("b", one_at_a_time()).expect("taken");
     leader.submit(77, Exclusive::Timed);
     let told = verdicts(&leader.at(NEW_YEAR + HOUR));
-    assert_eq!(told, [Verdict::Launch, Verdict::Launch]);
+    assert_eq!(told, [TickVerdict::Launch, TickVerdict::Launch]);
     assert_eq!((leader.active(1), leader.active(2)), (1, 1));
 }
 
@@ -157,8 +163,8 @@ fn a_launch_rate_skips_what_is_too_much_and_goes_by_the_other_clock() {
         per: Millis(MINUTE),
     });
     leader.define("a", definition).expect("taken");
-    let rate = Verdict::Skip(SkipReason::LaunchRate);
-    let late = |by| Verdict::Late { by: Millis(by) };
+    let rate = TickVerdict::Skip(SkipReason::LaunchRate);
+    let late = |by| TickVerdict::Late { by: Millis(by) };
     // The wall clock alone fills no bucket.
     let told = verdicts(&leader.at(NEW_YEAR + 40 * SECOND));
     assert_eq!(told, [late(30 * SECOND), late(20 * SECOND), rate, rate]);

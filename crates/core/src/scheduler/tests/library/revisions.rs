@@ -3,7 +3,7 @@
 use super::*;
 
 const NOON: u64 = NEW_YEAR + 12 * HOUR;
-const REPLACED: Verdict = Verdict::Skip(SkipReason::Replaced);
+const REPLACED: TickVerdict = TickVerdict::Skip(SkipReason::Replaced);
 
 /// A task whose launch of noon still waits for its jitter.
 fn put_off() -> Leader {
@@ -36,7 +36,7 @@ fn a_new_revision_with_the_same_schedule_goes_on() {
         let [tick] = ticks(&facts)[..] else {
             panic!("{facts:?}");
         };
-        assert_eq!((tick.first, tick.verdict), (NOON, Verdict::Launch));
+        assert_eq!((tick.first, tick.verdict), (NOON, TickVerdict::Launch));
         let of = |it: &Fact| match it {
             Fact::TickRecorded { revision, .. } => Some(*revision),
             _ => None,
@@ -76,7 +76,7 @@ fn what_is_due_when_a_schedule_is_replaced_is_launched_first() {
     let facts = leader.facts_of(|leader| {
         leader.define("a", scheduled("every hour")).expect("taken");
     });
-    assert_eq!(verdicts(&facts), [Verdict::Launch]);
+    assert_eq!(verdicts(&facts), [TickVerdict::Launch]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What starts a task because somebody says so.
 
-use baton_model::library::{By, IdempotencyKey, Rate};
+use baton_model::library::{IdempotencyKey, Rate, TriggerSource};
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn by_hand(name: &str) -> TriggerCommand {
     TriggerCommand {
         name: named(name),
         bound: None,
-        by: By::Hand,
+        by: TriggerSource::Manual,
         trust: Trust::Open,
         secret_sha256: None,
         key: None,
@@ -17,7 +17,7 @@ fn by_hand(name: &str) -> TriggerCommand {
 
 fn by_remote(secret: Option<&str>) -> TriggerCommand {
     TriggerCommand {
-        by: By::Remote,
+        by: TriggerSource::Remote,
         trust: Trust::Open,
         secret_sha256: secret.map(str::to_owned),
         ..by_hand("a")
@@ -68,7 +68,7 @@ fn a_trigger_is_an_instance_of_the_revision_that_says_who_wanted_it() {
         Fact::InstanceTriggered {
             instance: InstanceId(1),
             task: TaskNo(1),
-            by: By::Hand,
+            source: TriggerSource::Manual,
             key: None,
         },
     ] = &*facts
@@ -168,7 +168,7 @@ fn over_http_it_must_be_allowed_and_the_secret_shown() {
     assert_eq!(leader.trigger(by_remote(Some("ab"))), new(3));
     assert_eq!(leader.trigger(by_hand("a")), new(4), "a person needs none");
     let keyed = TriggerCommand {
-        by: By::Remote,
+        by: TriggerSource::Remote,
         ..keyed(5, 1)
     };
     assert_eq!(
