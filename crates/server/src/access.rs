@@ -23,51 +23,51 @@ use tokio::time::sleep;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::clock;
-use crate::limits::{TOKEN_LOOK_PAUSE, TOKENS_RENEWED};
+use crate::limits::{TOKEN_CHECK_PAUSE, TOKENS_REFRESH_INTERVAL};
 
 /// Whoever has shown a token or a certificate, or need not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) role: Role,
-    pub(crate) who: Who,
+    pub(crate) identity: Identity,
     /// Whose things only, if not everybody's.
     pub(crate) owner: Option<Arc<str>>,
 }
 
 /// By what somebody is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Identity {
     Token(TokenId),
     /// The name in a certificate.
     Certificate(Arc<str>),
     /// The worker of this very process.
-    Own,
+    LocalWorker,
     /// Nobody has to say.
-    Anybody,
+    Anonymous,
 }
 
 impl Caller {
     /// Whoever comes where nobody has to show a token.
-    pub(crate) const ANYBODY: Self = Self {
+    pub(crate) const ANONYMOUS: Self = Self {
         role: Role::Admin,
-        who: Who::Anybody,
+        identity: Identity::Anonymous,
         owner: None,
     };
 }
 
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.who {
-            Who::Token(id) => id.fmt(f),
-            Who::Certificate(name) => write!(f, "the holder of the certificate {name:?}"),
-            Who::Own | Who::Anybody => f.write_str("somebody without a token"),
+        match &self.identity {
+            Identity::Token(id) => id.fmt(f),
+            Identity::Certificate(name) => write!(f, "the holder of the certificate {name:?}"),
+            Identity::LocalWorker | Identity::Anonymous => f.write_str("somebody without a token"),
         }
     }
 }
 
 /// Why a secret opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
+pub(crate) enum TokenError {
     /// No token has it.
     Unknown,
     /// Its time is over.
@@ -76,7 +76,7 @@ pub(crate) enum Denied {
     Revoked,
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "this token is not known here",
@@ -123,20 +123,20 @@ impl Certificate {
         let role = self.role(now)?.ok_or(CERTIFICATE_WITHOUT_ROLE)?;
         Ok(Caller {
             role,
-            who: Who::Certificate(Arc::clone(&self.name)),
+            identity: Identity::Certificate(Arc::clone(&self.name)),
             owner: None,
         })
     }
 
     /// Resolves when its time is over.
-    pub(crate) async fn until_denied(&self) -> &'static str {
+    pub(crate) async fn until_invalid(&self) -> &'static str {
         loop {
             let now = clock::now().wall;
             if now >= self.not_after {
                 return CERTIFICATE_EXPIRED;
             }
             let left = Duration::from_millis(self.not_after.0 - now.0);
-            sleep(left.min(TOKEN_LOOK_PAUSE)).await;
+            sleep(left.min(TOKEN_CHECK_PAUSE)).await;
         }
     }
 }
@@ -156,38 +156,41 @@ pub(crate) struct Access(Arc<Inner>);
 struct Inner {
     store: Arc<dyn Store>,
     /// The worker that belongs to this process, if it has one.
-    own: Option<SecretHash>,
+    local_worker: Option<SecretHash>,
     table: watch::Sender<Table>,
     /// Held from reading to installing, so that no older reading replaces a newer one.
-    turn: Mutex<()>,
+    refreshing: Mutex<()>,
 }
 
 impl Access {
     /// Reads the tokens of a store.
-    pub(crate) fn new(store: Arc<dyn Store>, own: Option<&Secret>) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        local_worker: Option<&Secret>,
+    ) -> Result<Self, StoreError> {
         let (table, _) = watch::channel(read(&*store)?);
         Ok(Self(Arc::new(Inner {
             store,
-            own: own.map(token::hash),
+            local_worker: local_worker.map(token::hash),
             table,
-            turn: Mutex::default(),
+            refreshing: Mutex::default(),
         })))
     }
 
     /// True if anybody's token is valid.
-    pub(crate) fn is_open(&self, now: Wall) -> bool {
+    pub(crate) fn has_valid_token(&self, now: Wall) -> bool {
         let table = self.0.table.borrow();
         table.values().any(|token| token.is_valid(now))
     }
 
-    pub(crate) fn caller(&self, secret: &Secret, now: Wall) -> Result<Caller, Denied> {
+    pub(crate) fn caller(&self, secret: &Secret, now: Wall) -> Result<Caller, TokenError> {
         self.find(&token::hash(secret), now)
             .map(|(caller, _)| caller)
     }
 
     /// Reads the tokens again.
-    pub(crate) async fn renew(&self) -> Result<(), StoreError> {
-        let _turn = self.0.turn.lock().await;
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let _turn = self.0.refreshing.lock().await;
         let store = Arc::clone(&self.0.store);
         let work = tokio::task::spawn_blocking(move || read(&*store));
         let table = work.await.unwrap_or(Err(StoreError::Closed))?;
@@ -202,11 +205,11 @@ impl Access {
     }
 
     /// Reads them again and again, until the server ends.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn refresh_periodically(self) {
         let mut failed = false;
         loop {
-            sleep(TOKENS_RENEWED).await;
-            match self.renew().await {
+            sleep(TOKENS_REFRESH_INTERVAL).await;
+            match self.refresh().await {
                 Ok(()) => failed = false,
                 // Said once, not with every try.
                 Err(error) if !failed => {
@@ -219,7 +222,7 @@ impl Access {
     }
 
     /// Resolves when this secret opens nothing any longer.
-    pub(crate) async fn until_denied(&self, secret: &Secret) -> Denied {
+    pub(crate) async fn until_invalid(&self, secret: &Secret) -> TokenError {
         let hash = token::hash(secret);
         let mut changes = self.0.table.subscribe();
         loop {
@@ -231,7 +234,7 @@ impl Access {
             };
             // Not all of a long time at once: the wall clock may be set.
             let left = expires_at.map(|end| Duration::from_millis(end.0.saturating_sub(now.0)));
-            let pause = left.map_or(TOKEN_LOOK_PAUSE, |left| left.min(TOKEN_LOOK_PAUSE));
+            let pause = left.map_or(TOKEN_CHECK_PAUSE, |left| left.min(TOKEN_CHECK_PAUSE));
             tokio::select! {
                 // The sender lives as long as we do.
                 _ = changes.changed() => {}
@@ -241,22 +244,29 @@ impl Access {
     }
 
     /// Who has a secret with this hash, and until when.
-    fn find(&self, hash: &SecretHash, now: Wall) -> Result<(Caller, Option<Wall>), Denied> {
-        if self.0.own.as_ref() == Some(hash) {
-            let (role, who, owner) = (Role::Worker, Who::Own, None);
-            return Ok((Caller { role, who, owner }, None));
+    fn find(&self, hash: &SecretHash, now: Wall) -> Result<(Caller, Option<Wall>), TokenError> {
+        if self.0.local_worker.as_ref() == Some(hash) {
+            let (role, identity, owner) = (Role::Worker, Identity::LocalWorker, None);
+            return Ok((
+                Caller {
+                    role,
+                    identity,
+                    owner,
+                },
+                None,
+            ));
         }
         let table = self.0.table.borrow();
-        let token = table.get(hash).ok_or(Denied::Unknown)?;
+        let token = table.get(hash).ok_or(TokenError::Unknown)?;
         if token.revoked {
-            return Err(Denied::Revoked);
+            return Err(TokenError::Revoked);
         }
         if !token.is_valid(now) {
-            return Err(Denied::Expired);
+            return Err(TokenError::Expired);
         }
         let caller = Caller {
             role: token.role,
-            who: Who::Token(token.id),
+            identity: Identity::Token(token.id),
             owner: token.owner.as_deref().map(Arc::from),
         };
         Ok((caller, token.expires_at))
@@ -322,7 +332,7 @@ mod tests {
             role: Some(Role::Worker),
             not_after: Wall(clock::now().wall.0 + 50),
         };
-        assert_eq!(certificate.until_denied().await, CERTIFICATE_EXPIRED);
+        assert_eq!(certificate.until_invalid().await, CERTIFICATE_EXPIRED);
         assert!(certificate.caller(clock::now().wall).is_err());
     }
 
@@ -330,19 +340,26 @@ mod tests {
     async fn what_another_process_changes_is_known_after_a_renewal() {
         let store = Arc::new(Faulty::default());
         let access = Access::new(Arc::clone(&store) as _, None).expect("readable");
-        assert!(!access.is_open(Wall(2)));
+        assert!(!access.has_valid_token(Wall(2)));
         let (id, secret) = made(&*store, Role::Viewer, Some(Wall(10)));
         let caller = |now| access.caller(&secret, Wall(now));
-        assert_eq!(caller(2), Err(Denied::Unknown));
-        access.renew().await.expect("readable");
-        let (role, who) = (Role::Viewer, Who::Token(id));
+        assert_eq!(caller(2), Err(TokenError::Unknown));
+        access.refresh().await.expect("readable");
+        let (role, identity) = (Role::Viewer, Identity::Token(id));
         let owner = None;
-        assert_eq!(caller(2), Ok(Caller { role, who, owner }));
-        assert!(access.is_open(Wall(2)) && !access.is_open(Wall(10)));
-        assert_eq!(caller(10), Err(Denied::Expired));
+        assert_eq!(
+            caller(2),
+            Ok(Caller {
+                role,
+                identity,
+                owner
+            })
+        );
+        assert!(access.has_valid_token(Wall(2)) && !access.has_valid_token(Wall(10)));
+        assert_eq!(caller(10), Err(TokenError::Expired));
         store.revoke_token(id).expect("there");
-        access.renew().await.expect("readable");
-        assert_eq!(caller(2), Err(Denied::Revoked));
+        access.refresh().await.expect("readable");
+        assert_eq!(caller(2), Err(TokenError::Revoked));
     }
 
     #[tokio::test]
@@ -352,19 +369,24 @@ mod tests {
         let access = Access::new(Arc::clone(&store) as _, None).expect("readable");
         let faults = &store.token_reads;
         faults.lock().expect("no panic").push_back(Fault::Fails);
-        access.renew().await.expect_err("as told");
+        access.refresh().await.expect_err("as told");
         assert!(access.caller(&secret, Wall(2)).is_ok());
     }
 
     #[tokio::test]
     async fn the_own_worker_needs_no_store_and_is_no_reason_to_open_the_ports() {
-        let own = token::generate().expect("random bits");
-        let access = Access::new(Arc::new(Faulty::default()), Some(&own)).expect("readable");
-        let (role, who) = (Role::Worker, Who::Own);
+        let local_worker = token::generate().expect("random bits");
+        let access =
+            Access::new(Arc::new(Faulty::default()), Some(&local_worker)).expect("readable");
+        let (role, identity) = (Role::Worker, Identity::LocalWorker);
         let owner = None;
-        let caller = Caller { role, who, owner };
-        assert_eq!(access.caller(&own, Wall(2)), Ok(caller));
-        assert!(!access.is_open(Wall(2)));
+        let caller = Caller {
+            role,
+            identity,
+            owner,
+        };
+        assert_eq!(access.caller(&local_worker, Wall(2)), Ok(caller));
+        assert!(!access.has_valid_token(Wall(2)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -372,11 +394,11 @@ mod tests {
         let store = Arc::new(Faulty::default());
         let (id, secret) = made(&*store, Role::Worker, None);
         let access = Access::new(Arc::clone(&store) as _, None).expect("readable");
-        let renewing = tokio::spawn(access.clone().run());
+        let renewing = tokio::spawn(access.clone().refresh_periodically());
         let waiting = access.clone();
-        let waiting = tokio::spawn(async move { waiting.until_denied(&secret).await });
+        let waiting = tokio::spawn(async move { waiting.until_invalid(&secret).await });
         store.revoke_token(id).expect("there");
-        assert_eq!(waiting.await.expect("no panic"), Denied::Revoked);
+        assert_eq!(waiting.await.expect("no panic"), TokenError::Revoked);
         renewing.abort();
     }
 }

@@ -44,27 +44,27 @@ impl DataLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let data = data.to_owned();
-                let pid = holder(&mut file);
+                let pid = read_pid(&mut file);
                 return Err(ServeError::Taken { data, pid });
             }
             Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
         }
         // The pid is there for people; a full disk must not keep the scheduler from its
         // work.
-        if let Err(error) = sign(&mut file) {
+        if let Err(error) = write_pid(&mut file) {
             tracing::warn!("cannot write {}: {error}", path.display());
         }
         Ok(Self { _file: file })
     }
 }
 
-fn holder(file: &mut File) -> Option<u32> {
+fn read_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
 }
 
-fn sign(file: &mut File) -> io::Result<()> {
+fn write_pid(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())

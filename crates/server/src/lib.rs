@@ -13,9 +13,9 @@
 //! | `driver` | the one thread that owns the leader, and life without a store |
 //! | `workers` | the port of the workers |
 //! | `http` | the port of the clients |
-//! | `entrance`, `tls`, `patient` | connections: how many, how they begin, how long they may stall |
+//! | `accept`, `tls`, `write_timeout` | connections: how many, how they begin, how long they may stall |
 //! | `access` | tokens and certificates, and who shows them |
-//! | `rates` | how often somebody may ask |
+//! | `rate_limit` | how often somebody may ask |
 //! | `metrics` | what is counted |
 //! | `library` | the directory that tasks are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
@@ -26,10 +26,10 @@
 //! while nothing can be written. It decides nothing about instances and workers: that is
 //! `baton_core`. What travels over HTTP is `baton_model::api`.
 
+mod accept;
 mod access;
 mod clock;
 mod driver;
-mod entrance;
 mod error;
 #[cfg(test)]
 mod faulty;
@@ -37,13 +37,13 @@ mod http;
 mod leadership;
 mod library;
 pub mod limits;
+mod log_throttle;
 mod metrics;
-mod patient;
 mod prune;
-mod rates;
-mod seldom;
+mod rate_limit;
 mod tls;
 mod workers;
+mod write_timeout;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -65,14 +65,14 @@ use tokio::time::timeout;
 pub use error::ServeError;
 pub use http::roles::{ROUTES, Route};
 
+use accept::Acceptor;
 use access::Access;
-use driver::mail::Mail;
+use driver::event::Event;
 use driver::{Handle, Setup};
-use entrance::Entrance;
 use leadership::{DataLock, EpochFile};
-use limits::{FAREWELL_WAIT, Traffic};
+use limits::{SHUTDOWN_WAIT, Traffic};
 use metrics::{Metrics, Port};
-use rates::Rates;
+use rate_limit::RateLimiter;
 use tls::Tls;
 
 /// The OpenAPI document that the annotations of the handlers come to.
@@ -179,7 +179,7 @@ pub struct Ready {
     pub epoch: Epoch,
 }
 
-/// Serves until `shutdown` resolves. `ready` is called once both ports are open and the
+/// Serves until `stop` resolves. `ready` is called once both ports are open and the
 /// store is taken.
 ///
 /// # Errors
@@ -187,7 +187,7 @@ pub struct Ready {
 pub async fn serve(
     config: Config,
     ready: impl FnOnce(Ready),
-    shutdown: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
     let tls = load_tls(&config)?;
@@ -204,75 +204,75 @@ pub async fn serve(
     let Handle {
         inbox,
         status,
-        landed,
+        committed,
         mut ended,
     } = handle;
-    let begun = Ready {
+    let started = Ready {
         clients: address(&clients, config.listen)?,
         workers: address(&workers, config.worker_listen)?,
         epoch,
     };
-    let (end, ending) = watch::channel(false);
+    let (shutdown_sender, shutdown) = watch::channel(false);
     let history = prune::HistoryLock::default();
     let problems = library::Problems::default();
-    let door = config.workers_need_tokens().then(|| access.clone());
+    let worker_access = config.workers_need_tokens().then(|| access.clone());
     let [for_clients, for_workers] = [Port::Clients, Port::Workers]
-        .map(|port| Entrance::new(port, config.traffic, tls.clone(), Arc::clone(&metrics)));
+        .map(|port| Acceptor::new(port, config.traffic, tls.clone(), Arc::clone(&metrics)));
     let app = http::App::new(http::Parts {
         store: Arc::clone(&store),
         inbox: inbox.clone(),
         status: status.clone(),
         history: Arc::clone(&history),
-        address: begun.clients,
+        address: started.clients,
         access: access.clone(),
-        demands: config.clients_need_tokens(),
-        rates: Rates::new(config.traffic.requests_per_second),
-        ending: ending.clone(),
-        landed,
+        requires_credentials: config.clients_need_tokens(),
+        rate_limit: RateLimiter::new(config.traffic.requests_per_second),
+        shutdown: shutdown.clone(),
+        committed,
         metrics,
         problems: problems.clone(),
     });
-    let keeper = config.library.map(|directory| library::Keeper {
+    let sync = config.library.map(|directory| library::LibrarySync {
         directory,
         store: Arc::clone(&store),
         inbox: inbox.clone(),
         problems,
     });
-    let keeping = keeper.map(|keeper| tokio::spawn(keeper.run(ending.clone())));
+    let syncing = sync.map(|sync| tokio::spawn(sync.run(shutdown.clone())));
     let workers = tokio::spawn(workers::listen(
         workers,
         for_workers,
         inbox.clone(),
-        door,
-        ending.clone(),
+        worker_access,
+        shutdown.clone(),
     ));
-    let http = tokio::spawn(http::listen(clients, for_clients, app, ending));
+    let http = tokio::spawn(http::listen(clients, for_clients, app, shutdown));
     let pruning = tokio::spawn(prune::run(store, config.retention, status, history));
-    let mut beside = vec![pruning, tokio::spawn(access.run())];
-    beside.extend(tls.map(|tls| tokio::spawn(tls.renew())));
-    beside.extend(keeping);
-    ready(begun);
-    let died = tokio::select! {
-        () = shutdown => None,
+    let mut background = vec![pruning, tokio::spawn(access.refresh_periodically())];
+    background.extend(tls.map(|tls| tokio::spawn(tls.reload_on_sighup())));
+    background.extend(syncing);
+    ready(started);
+    let failure = tokio::select! {
+        () = stop => None,
         end = &mut ended => Some(match end {
             Ok(Some(reason)) => ServeError::StoreDied(reason),
             Ok(None) | Err(_) => ServeError::DriverDied,
         }),
     };
     tracing::info!("ends");
-    beside.iter().for_each(JoinHandle::abort);
-    end.send_replace(true);
+    background.iter().for_each(JoinHandle::abort);
+    shutdown_sender.send_replace(true);
     // Requests that are under way are still answered, then the last commits land.
-    if timeout(FAREWELL_WAIT, http).await.is_err() {
+    if timeout(SHUTDOWN_WAIT, http).await.is_err() {
         tracing::warn!("some clients did not end their requests in time");
     }
     workers.abort();
-    inbox.put(Mail::Stop);
-    if died.is_none() && timeout(2 * FAREWELL_WAIT, ended).await.is_err() {
+    inbox.send(Event::Stop);
+    if failure.is_none() && timeout(2 * SHUTDOWN_WAIT, ended).await.is_err() {
         tracing::warn!("the store did not end its commits in time");
     }
     drop(lock);
-    died.map_or(Ok(()), Err)
+    failure.map_or(Ok(()), Err)
 }
 
 fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {
@@ -301,10 +301,13 @@ fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
         (config.listen, config.clients_need_tokens()),
         (config.worker_listen, config.workers_need_tokens()),
     ];
-    if config.takes_certificates() || access.is_open(clock::now().wall) {
+    if config.takes_certificates() || access.has_valid_token(clock::now().wall) {
         return Ok(());
     }
-    for (address, _) in ports.into_iter().filter(|(_, demands)| *demands) {
+    for (address, _) in ports
+        .into_iter()
+        .filter(|(_, requires_credentials)| *requires_credentials)
+    {
         let data = match config.backend {
             Backend::Sqlite => Some(config.data.clone()),
             Backend::Memory => None,
@@ -363,9 +366,9 @@ fn lead(
 }
 
 /// Resolves when the server ends.
-pub(crate) async fn ends(ending: &mut watch::Receiver<bool>) {
+pub(crate) async fn until_shutdown(shutdown: &mut watch::Receiver<bool>) {
     // Fails only if the server is gone altogether.
-    let _ = ending.wait_for(|ending| *ending).await;
+    let _ = shutdown.wait_for(|shutdown| *shutdown).await;
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {

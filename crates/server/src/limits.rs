@@ -71,12 +71,12 @@ pub const READ_BYTES: usize = 16 << 10;
 
 /// Mail that the driver handles before it sends what came of it: enough to share a
 /// write, little enough that nobody waits for long.
-pub const TURN_MAIL_MAX: usize = 1_024;
+pub const TURN_EVENTS_MAX: usize = 1_024;
 
 /// While workers have work ahead, commits begin no closer together than this: each costs the
 /// processor as much as several instances do, and nobody waits for it. A tenth of what is
 /// placed ahead of a worker (`AHEAD_SPAN` of the core), so that none runs dry meanwhile.
-pub const COMMIT_PACE_MS: u64 = 5;
+pub const COMMIT_INTERVAL_MS: u64 = 5;
 
 /// The longest that the driver sleeps.
 pub const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ pub const SLEEP_MAX: Duration = Duration::from_secs(1);
 pub const STOPPED_AFTER_MS: u64 = 1_000;
 
 /// For so long after it was stopped the driver only reads its mail.
-pub const READ_MAIL_FIRST_MS: u64 = 1_000;
+pub const INBOX_FIRST_MS: u64 = 1_000;
 
 /// Between two attempts to lead again after the store has failed.
 pub const RETAKE_PAUSE: Duration = Duration::from_secs(1);
@@ -118,7 +118,7 @@ pub const ARRAY_ELEMENTS_MAX: u64 = 10_000_000;
 pub const PAGE_ITEMS_DEFAULT: usize = 100;
 
 /// Items of a run on their way that the driver looks at for one question: a millisecond's work.
-pub const LIVE_LOOKED_MAX: usize = 10_000;
+pub const LIVE_ITEMS_SCANNED_MAX: usize = 10_000;
 
 /// Events of one timeline that are shown: one instance seldom has more than a few dozen,
 /// and what is cut off is said.
@@ -136,36 +136,36 @@ pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
 pub const EVENTS_PACE: Duration = Duration::from_millis(50);
 
 /// Between two looks at a log that somebody follows and that has not grown.
-pub const LOG_LOOK_PAUSE: Duration = Duration::from_millis(250);
+pub const LOG_POLL_PAUSE: Duration = Duration::from_millis(250);
 
 /// Between two looks for history that need not be kept.
 pub const PRUNE_PAUSE: Duration = Duration::from_secs(60);
 
 /// Between two goes at history when there is more than goes at a time.
-pub const PRUNE_BREATH: Duration = Duration::from_millis(100);
+pub const PRUNE_BATCH_PAUSE: Duration = Duration::from_millis(100);
 
 /// Instances that go at a time, so that commits pass in between.
 pub const PRUNE_BUDGET: usize = 10_000;
 
 /// How long a server that shall end waits for what it has begun.
-pub const FAREWELL_WAIT: Duration = Duration::from_secs(5);
+pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
 /// Between two readings of the tokens, which another process may have changed: so long a
 /// revoked one may still open something.
-pub const TOKENS_RENEWED: Duration = Duration::from_secs(2);
+pub const TOKENS_REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Between two looks at the wall clock for a token that expires.
-pub const TOKEN_LOOK_PAUSE: Duration = Duration::from_secs(60);
+pub const TOKEN_CHECK_PAUSE: Duration = Duration::from_secs(60);
 
 /// Refusals are logged no more often, for each reason: a worker that has no token comes back
 /// every other second.
-pub const REFUSALS_LOGGED: Duration = Duration::from_secs(60);
+pub const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long somebody who was refused may take to read why.
 pub const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
 /// Between two looks at the directory of the library.
-pub const LIBRARY_LOOK_PAUSE: Duration = Duration::from_secs(1);
+pub const LIBRARY_SCAN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Files of that directory: each is looked at every time.
 pub const LIBRARY_FILES_MAX: usize = 10_000;

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::clock;
 use crate::driver::Status;
-use crate::limits::{PRUNE_BREATH, PRUNE_BUDGET, PRUNE_PAUSE};
+use crate::limits::{PRUNE_BATCH_PAUSE, PRUNE_BUDGET, PRUNE_PAUSE};
 
 /// Held while history is removed, and by whoever brings an ended instance back from it: a
 /// retry of something that is just being removed, or has just been retried by somebody
@@ -25,7 +25,7 @@ pub(crate) async fn run(
 ) {
     let mut more = false;
     loop {
-        let pause = if more { PRUNE_BREATH } else { PRUNE_PAUSE };
+        let pause = if more { PRUNE_BATCH_PAUSE } else { PRUNE_PAUSE };
         sleep(pause).await;
         more = false;
         let Status::Leading(epoch) = *status.borrow() else {
@@ -71,7 +71,7 @@ mod tests {
         let held: Arc<dyn Store> = Arc::clone(&store) as _;
         let pruning = run(held, Retention::default(), status, HistoryLock::default());
         // By the clock of the test, which goes on when everybody waits for it.
-        let span = PRUNE_PAUSE + 2 * PRUNE_BREATH * (MORE as u32 + 1);
+        let span = PRUNE_PAUSE + 2 * PRUNE_BATCH_PAUSE * (MORE as u32 + 1);
         let ended = timeout(span, pruning).await;
         assert!(ended.is_err(), "it goes on until the server ends");
         assert!(begun.elapsed() < 2 * PRUNE_PAUSE);

@@ -20,7 +20,7 @@ use crate::access::Certificate;
 use crate::limits::{READ_BYTES, REFUSAL_WAIT};
 
 /// The first byte of whoever begins with TLS.
-const HANDSHAKE: u8 = 0x16;
+const HANDSHAKE_RECORD: u8 = 0x16;
 
 /// A server's certificate, its key, and whom it trusts.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) enum Channel {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-pub(crate) enum Missed {
+pub(crate) enum HandshakeError {
     /// It does not begin with TLS, so it can still be told that it should.
     Plain(TcpStream),
     Failed(String),
@@ -53,18 +53,18 @@ impl Tls {
     }
 
     /// Begins a connection.
-    pub(crate) async fn meet(&self, stream: TcpStream) -> Result<Channel, Missed> {
-        let failed = |error: io::Error| Missed::Failed(error.to_string());
+    pub(crate) async fn handshake(&self, stream: TcpStream) -> Result<Channel, HandshakeError> {
+        let failed = |error: io::Error| HandshakeError::Failed(error.to_string());
         let mut first = [0];
         let seen = stream.peek(&mut first).await.map_err(failed)?;
-        if seen > 0 && first[0] != HANDSHAKE {
-            return Err(Missed::Plain(stream));
+        if seen > 0 && first[0] != HANDSHAKE_RECORD {
+            return Err(HandshakeError::Plain(stream));
         }
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config.borrow()));
         match acceptor.accept(stream).into_fallible().await {
             Ok(stream) => Ok(Channel::Tls(Box::new(stream))),
             Err((error, stream)) => {
-                part(stream).await;
+                close_gracefully(stream).await;
                 Err(failed(error))
             }
         }
@@ -72,7 +72,7 @@ impl Tls {
 
     /// Reads the files again at every SIGHUP, until the server ends; from this call on it does not
     /// end the process. What cannot be used does not count, and what was read before goes on to.
-    pub(crate) fn renew(self: Arc<Self>) -> impl Future<Output = ()> {
+    pub(crate) fn reload_on_sighup(self: Arc<Self>) -> impl Future<Output = ()> {
         let hangups = signal(SignalKind::hangup());
         async move {
             let mut hangups = match hangups {
@@ -96,7 +96,7 @@ impl Tls {
 
 /// Closes a connection behind words that should be read. What has come meanwhile is read and
 /// dropped: otherwise the kernel might drop our words instead.
-pub(crate) async fn part(mut stream: TcpStream) {
+pub(crate) async fn close_gracefully(mut stream: TcpStream) {
     let farewell = async {
         stream.shutdown().await?;
         let mut dropped = vec![0; READ_BYTES];

@@ -2,10 +2,10 @@
 //!
 //! Nobody is trusted: what a peer costs is bounded by what it has really sent, its frames
 //! stay small until it has said who it is, and whoever sends something else than the
-//! protocol is cut off. Where credentials are demanded (`door`), whoever shows none, or a wrong one,
+//! protocol is cut off. Where credentials are demanded (`handshake`), whoever shows none, or a wrong one,
 //! is told so, and whoever has one that is revoked or expires is cut off.
 
-mod door;
+mod handshake;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::accept::Acceptor;
 use crate::access::{Access, Certificate};
+use crate::driver::event::{Event, Inbox};
 use crate::driver::links::{Link, LinkId};
-use crate::driver::mail::{Inbox, Mail};
-use crate::ends;
-use crate::entrance::Entrance;
 use crate::limits::{
-    FIRST_FRAME_BYTES_MAX, HEARTBEAT_WAIT, PREAMBLE_WAIT, READ_BYTES, REFUSAL_WAIT,
-    REFUSALS_LOGGED, UNREAD_INPUT_BYTES_MAX,
+    FIRST_FRAME_BYTES_MAX, HEARTBEAT_WAIT, PREAMBLE_WAIT, READ_BYTES, REFUSAL_LOG_INTERVAL,
+    REFUSAL_WAIT, UNREAD_INPUT_BYTES_MAX,
 };
-use crate::seldom::Seldom;
-use crate::tls::{Channel, Missed, Tls};
-use door::{Door, admit, until_denied};
+use crate::log_throttle::LogThrottle;
+use crate::tls::{Channel, HandshakeError, Tls};
+use crate::until_shutdown;
+use handshake::{Authenticator, authenticate, until_invalid};
 
 /// What a worker says and hears, with TLS or without.
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
@@ -41,59 +41,59 @@ type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 /// Accepts workers until the server ends.
 pub(crate) async fn listen(
     listener: TcpListener,
-    entrance: Entrance,
+    acceptor: Acceptor,
     inbox: Inbox,
-    door: Option<Access>,
-    mut ending: watch::Receiver<bool>,
+    access: Option<Access>,
+    mut shutdown: watch::Receiver<bool>,
 ) {
-    let tls = entrance.tls.as_deref();
-    let certificates = tls.is_some_and(Tls::takes_certificates);
+    let tls = acceptor.tls.as_deref();
+    let requires_certificate = tls.is_some_and(Tls::takes_certificates);
     let port = Arc::new(Port {
-        entrance,
-        door: door.map(|access| Door {
+        acceptor,
+        authenticator: access.map(|access| Authenticator {
             access,
-            certificates,
+            requires_certificate,
         }),
-        refusals: Seldom::new(REFUSALS_LOGGED),
+        refusals: LogThrottle::new(REFUSAL_LOG_INTERVAL),
     });
     let mut last = 0;
     loop {
-        let (stream, peer, place) = tokio::select! {
-            () = ends(&mut ending) => return,
-            next = port.entrance.next(&listener) => next,
+        let (stream, peer, slot) = tokio::select! {
+            () = until_shutdown(&mut shutdown) => return,
+            next = port.acceptor.next(&listener) => next,
         };
         last += 1;
         let (inbox, port) = (inbox.clone(), Arc::clone(&port));
-        let mut ending = ending.clone();
+        let mut shutdown = shutdown.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = ends(&mut ending) => {}
-                () = meet(stream, peer, LinkId(last), inbox, &port) => {}
+                () = until_shutdown(&mut shutdown) => {}
+                () = accept_worker(stream, peer, LinkId(last), inbox, &port) => {}
             }
-            drop(place);
+            drop(slot);
         });
     }
 }
 
 struct Port {
-    entrance: Entrance,
+    acceptor: Acceptor,
     /// If anybody has to say who they are.
-    door: Option<Door>,
-    refusals: Seldom,
+    authenticator: Option<Authenticator>,
+    refusals: LogThrottle,
 }
 
 /// Begins a connection, with TLS where that is spoken.
-async fn meet(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: Inbox, port: &Port) {
+async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: Inbox, port: &Port) {
     if let Err(error) = stream.set_nodelay(true) {
         // It only makes answers slower.
         tracing::debug!("{peer}: {error}");
     }
     let refused = |why: &str| {
-        if port.refusals.may_say() {
+        if port.refusals.allow() {
             tracing::warn!("the worker at {peer} is refused: {why}");
         }
     };
-    match port.entrance.meet(stream).await {
+    match port.acceptor.handshake(stream).await {
         Ok(channel) => {
             let certificate = channel.certificate();
             let (reader, writer): (Reader, Writer) = match channel {
@@ -110,8 +110,8 @@ async fn meet(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: Inbox, por
                 refused(&why);
             }
         }
-        Err(Missed::Failed(why)) => refused(&why),
-        Err(Missed::Plain(stream)) => {
+        Err(HandshakeError::Failed(why)) => refused(&why),
+        Err(HandshakeError::Plain(stream)) => {
             let why = "TLS is spoken here; name the CA's certificate with --ca";
             refused(why);
             let (reader, mut writer) = stream.into_split();
@@ -133,21 +133,23 @@ async fn serve(
     inbox: Inbox,
     port: &Port,
 ) -> Result<(), String> {
-    let greeted = timeout(PREAMBLE_WAIT, greet(&mut reader, &mut writer)).await;
-    let greeted = greeted.unwrap_or_else(|_| Err("it does not introduce itself".to_owned()));
-    if let Err(why) = greeted {
+    let preambles = timeout(PREAMBLE_WAIT, exchange_preambles(&mut reader, &mut writer)).await;
+    let preambles = preambles.unwrap_or_else(|_| Err("it does not introduce itself".to_owned()));
+    if let Err(why) = preambles {
         tracing::info!("{peer} is cut off: {why}");
         return Ok(());
     }
     let mut input = Input::default();
-    let credential = match &port.door {
-        Some(door) => match admit(&mut reader, &mut input, certificate, door).await {
-            Ok(credential) => Some((door, credential)),
-            Err(why) => {
-                refuse(reader, writer, &why).await;
-                return Err(why);
+    let credential = match &port.authenticator {
+        Some(authenticator) => {
+            match authenticate(&mut reader, &mut input, certificate, authenticator).await {
+                Ok(credential) => Some((authenticator, credential)),
+                Err(why) => {
+                    refuse(reader, writer, &why).await;
+                    return Err(why);
+                }
             }
-        },
+        }
         None => None,
     };
     let (out, frames) = mpsc::unbounded_channel();
@@ -156,20 +158,20 @@ async fn serve(
         out,
         unread: Arc::clone(&unread),
     };
-    inbox.put(Mail::Opened(id, link));
+    inbox.send(Event::Opened(id, link));
     let why = tokio::select! {
         why = read(reader, input, id, &inbox) => why,
         why = write(writer, frames, &unread) => why,
-        why = until_denied(credential) => Some(why),
+        why = until_invalid(credential) => Some(why),
     };
     if let Some(why) = why {
         tracing::info!("{peer} is cut off: {why}");
     }
-    inbox.put(Mail::Closed(id));
+    inbox.send(Event::Closed(id));
     Ok(())
 }
 
-async fn greet(reader: &mut Reader, writer: &mut Writer) -> Result<(), String> {
+async fn exchange_preambles(reader: &mut Reader, writer: &mut Writer) -> Result<(), String> {
     let sent = writer.write_all(&PREAMBLE).await;
     sent.map_err(|error| error.to_string())?;
     let sent = writer.flush().await;
@@ -183,19 +185,19 @@ async fn greet(reader: &mut Reader, writer: &mut Writer) -> Result<(), String> {
 /// Tells a worker why it is not let in. What it has sent meanwhile is read and dropped:
 /// otherwise the kernel might drop our words instead.
 async fn refuse(mut reader: Reader, mut writer: Writer, why: &str) {
-    let mut words = Vec::new();
-    if let Err(error) = encode_refusal(why, &mut words) {
+    let mut frame = Vec::new();
+    if let Err(error) = encode_refusal(why, &mut frame) {
         return tracing::error!("a refusal cannot be said: {error}");
     }
-    let farewell = async {
-        writer.write_all(&words).await?;
+    let sent = async {
+        writer.write_all(&frame).await?;
         writer.shutdown().await?;
         let mut dropped = vec![0; READ_BYTES];
         while reader.read(&mut dropped).await? > 0 {}
         Ok::<(), std::io::Error>(())
     };
     // If it does not want to know, it need not.
-    let _ = timeout(REFUSAL_WAIT, farewell).await;
+    let _ = timeout(REFUSAL_WAIT, sent).await;
 }
 
 /// Reads frames until the peer is gone, or why it is not listened to any longer.
@@ -213,7 +215,7 @@ async fn read(mut reader: Reader, mut input: Input, id: LinkId, inbox: &Inbox) -
                     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
                     // A semaphore that nobody closes gives permits.
                     let permit = Arc::clone(&credit).acquire_many_owned(bytes).await.ok()?;
-                    inbox.put(Mail::Message(id, Box::new(message), permit));
+                    inbox.send(Event::Message(id, Box::new(message), permit));
                 }
                 Ok(None) => break,
                 Err(error) => return Some(error.to_string()),
@@ -236,7 +238,7 @@ struct Input {
     bytes: Vec<u8>,
     taken: usize,
     /// It is known whether they began with a token.
-    begun: bool,
+    token_checked: bool,
     introduced: bool,
 }
 
@@ -244,7 +246,7 @@ impl Input {
     /// The next message, and how many bytes it took.
     fn take(&mut self) -> Result<Option<(ToScheduler, usize)>, FrameError> {
         // Where nobody demands a token, one that is shown all the same is passed over.
-        if !self.begun && self.opening()?.is_none() {
+        if !self.token_checked && self.take_token()?.is_none() {
             return Ok(None);
         }
         self.check_length()?;
@@ -258,13 +260,13 @@ impl Input {
 
     /// The token that they begin with, or that they begin with none, as soon as that is
     /// known.
-    fn opening(&mut self) -> Result<Option<Option<Secret>>, FrameError> {
+    fn take_token(&mut self) -> Result<Option<Option<Secret>>, FrameError> {
         self.check_length()?;
         let Some((secret, bytes)) = decode_token(&self.bytes[self.taken..])? else {
             return Ok(None);
         };
         self.taken += bytes;
-        self.begun = true;
+        self.token_checked = true;
         Ok(Some(secret))
     }
 
@@ -319,7 +321,7 @@ mod tests {
         input.bytes.extend_from_slice(&length.to_le_bytes());
         assert!(matches!(input.take(), Err(FrameError::TooLong(_))));
         let mut known = Input {
-            begun: true,
+            token_checked: true,
             introduced: true,
             ..Input::default()
         };
@@ -332,7 +334,7 @@ mod tests {
         let mut input = Input {
             bytes: vec![0; 1 << 20],
             taken: 1 << 20,
-            begun: true,
+            token_checked: true,
             introduced: true,
         };
         input.compact();

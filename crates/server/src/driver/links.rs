@@ -28,51 +28,55 @@ pub(crate) struct Link {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenLink {
     link: Link,
-    who: Option<WorkerAddress>,
+    worker: Option<WorkerAddress>,
     pending: Vec<u8>,
 }
 
 /// All connections.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    open: HashMap<LinkId, Open>,
-    of: HashMap<WorkerAddress, LinkId>,
+    open: HashMap<LinkId, OpenLink>,
+    by_worker: HashMap<WorkerAddress, LinkId>,
     /// Those with something to send.
-    stirred: Vec<LinkId>,
+    dirty: Vec<LinkId>,
 }
 
 impl Links {
     pub(super) fn opened(&mut self, id: LinkId, link: Link) {
-        let open = Open {
+        let open = OpenLink {
             link,
-            who: None,
+            worker: None,
             pending: Vec::new(),
         };
         self.open.insert(id, open);
     }
 
     /// Learns from a message whose connection it is. Returns who is thereby without one.
-    pub(super) fn heard(&mut self, id: LinkId, message: &ToScheduler) -> Option<WorkerAddress> {
+    pub(super) fn identify(&mut self, id: LinkId, message: &ToScheduler) -> Option<WorkerAddress> {
         let ToScheduler::ProcessHeartbeat(heartbeat) = message else {
             return None;
         };
-        let who = WorkerAddress {
+        let worker = WorkerAddress {
             worker: heartbeat.worker.worker.clone(),
             incarnation: heartbeat.worker.incarnation,
         };
         let open = self.open.get_mut(&id)?;
-        if open.who.as_ref() == Some(&who) {
+        if open.worker.as_ref() == Some(&worker) {
             return None;
         }
-        let left = open.who.replace(who.clone());
-        let left = left.filter(|left| self.of.get(left) == Some(&id));
+        let left = open.worker.replace(worker.clone());
+        let left = left.filter(|left| self.by_worker.get(left) == Some(&id));
         if let Some(left) = &left {
-            self.of.remove(left);
+            self.by_worker.remove(left);
         }
-        tracing::info!("worker {} ({}) is connected", who.worker, who.incarnation);
-        if let Some(earlier) = self.of.insert(who, id) {
+        tracing::info!(
+            "worker {} ({}) is connected",
+            worker.worker,
+            worker.incarnation
+        );
+        if let Some(earlier) = self.by_worker.insert(worker, id) {
             self.open.remove(&earlier);
         }
         left
@@ -80,30 +84,30 @@ impl Links {
 
     /// Forgets a connection. Returns who is thereby without one.
     pub(super) fn closed(&mut self, id: LinkId) -> Option<WorkerAddress> {
-        let who = self.open.remove(&id)?.who?;
-        if self.of.get(&who) != Some(&id) {
+        let worker = self.open.remove(&id)?.worker?;
+        if self.by_worker.get(&worker) != Some(&id) {
             return None;
         }
-        self.of.remove(&who);
+        self.by_worker.remove(&worker);
         tracing::info!(
             "worker {} ({}) is disconnected",
-            who.worker,
-            who.incarnation
+            worker.worker,
+            worker.incarnation
         );
-        Some(who)
+        Some(worker)
     }
 
     /// Adds a message to what leaves with this turn. To nobody, it is lost: the protocol
     /// is made for that.
     pub(super) fn send(&mut self, to: &WorkerAddress, message: &ToWorker) {
-        let Some(id) = self.of.get(to) else {
+        let Some(id) = self.by_worker.get(to) else {
             return;
         };
         let Some(open) = self.open.get_mut(id) else {
             return;
         };
         if open.pending.is_empty() {
-            self.stirred.push(*id);
+            self.dirty.push(*id);
         }
         if let Err(error) = encode(message, &mut open.pending) {
             tracing::error!("a message for worker {} cannot be sent: {error}", to.worker);
@@ -112,8 +116,8 @@ impl Links {
 
     /// Sends what has come together. Returns who does not read and was dropped.
     pub(super) fn flush(&mut self) -> Vec<WorkerAddress> {
-        let mut deaf = Vec::new();
-        for id in std::mem::take(&mut self.stirred) {
+        let mut stalled = Vec::new();
+        for id in std::mem::take(&mut self.dirty) {
             let Some(open) = self.open.get_mut(&id) else {
                 continue;
             };
@@ -126,10 +130,10 @@ impl Links {
                 let _ = open.link.out.send(bytes);
             } else {
                 tracing::warn!("a worker does not read: {unread} bytes wait for it");
-                deaf.extend(self.closed(id));
+                stalled.extend(self.closed(id));
             }
         }
-        deaf
+        stalled
     }
 }
 

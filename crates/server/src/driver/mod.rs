@@ -14,7 +14,7 @@
 //! * **Mail before the clock.** When a tick is due, the driver writes to itself, and ticks
 //!   when it reads that: everything that had arrived comes first. After the process was
 //!   stopped, what arrived is still in the kernel; then the driver only reads for a while.
-//! * **A failed commit ends the leader.** See [`failed`].
+//! * **A failed commit ends the leader.** See [`recovery`].
 //!
 //! Turns follow one another as fast as mail comes, and a commit costs the same for one fact as
 //! for fifty. So while workers have work ahead and no client waits, what was decided is gathered
@@ -22,18 +22,18 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`mail`] | what reaches the driver |
+//! | [`event`] | what reaches the driver |
 //! | [`links`] | the connections of workers |
-//! | `asks` | what clients want |
+//! | `requests` | what clients want |
 //! | `pending` | who waits for which answer |
 //! | `watch` | who waits for instances to end |
-//! | [`failed`] | life without a store |
+//! | [`recovery`] | life without a store |
 
-mod asks;
-mod failed;
+pub(crate) mod event;
 pub(crate) mod links;
-pub(crate) mod mail;
 mod pending;
+mod recovery;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -56,14 +56,14 @@ use tokio::sync::{oneshot, watch as latest};
 use crate::clock;
 use crate::leadership::EpochFile;
 use crate::limits::{
-    COMMIT_PACE_MS, EPOCHS_SKIPPED_MAX, FAREWELL_WAIT, READ_MAIL_FIRST_MS, SLEEP_MAX,
-    STOPPED_AFTER_MS, TURN_MAIL_MAX,
+    COMMIT_INTERVAL_MS, EPOCHS_SKIPPED_MAX, INBOX_FIRST_MS, SHUTDOWN_WAIT, SLEEP_MAX,
+    STOPPED_AFTER_MS, TURN_EVENTS_MAX,
 };
 use crate::metrics::{Kinds, Metrics};
-use failed::Failed;
+use event::{Event, Inbox};
 use links::Links;
-use mail::{Inbox, Mail};
 use pending::Pending;
+use recovery::Failed;
 use watch::Watch;
 
 /// Whether anything can be kept at the moment.
@@ -90,7 +90,7 @@ pub(crate) struct Handle {
     pub(crate) inbox: Inbox,
     pub(crate) status: latest::Receiver<Status>,
     /// Changes whenever facts have landed, or may have.
-    pub(crate) landed: latest::Receiver<()>,
+    pub(crate) committed: latest::Receiver<()>,
     /// Resolves when the driver has ended: with why it could not go on, if it could not; with
     /// an error if it has panicked.
     pub(crate) ended: oneshot::Receiver<Option<String>>,
@@ -104,7 +104,7 @@ struct Leading {
     /// When the last batch was handed to the store.
     committed: Mono,
     /// A client waits for what was decided.
-    awaited: bool,
+    client_waits: bool,
 }
 
 impl Leading {
@@ -118,9 +118,9 @@ impl Leading {
     }
 
     /// Until when what was decided may be gathered, if it may.
-    fn gathers_until(&self) -> Option<Mono> {
-        let until = self.committed + Millis(COMMIT_PACE_MS);
-        (self.core.is_ahead() && !self.awaited).then_some(until)
+    fn group_commit_until(&self) -> Option<Mono> {
+        let until = self.committed + Millis(COMMIT_INTERVAL_MS);
+        (self.core.is_ahead() && !self.client_waits).then_some(until)
     }
 }
 
@@ -132,9 +132,9 @@ enum State {
 struct Driver {
     setup: Arc<Setup>,
     inbox: Inbox,
-    mail: mpsc::Receiver<Mail>,
+    event: mpsc::Receiver<Event>,
     status: latest::Sender<Status>,
-    landed: latest::Sender<()>,
+    committed: latest::Sender<()>,
     state: State,
     links: Links,
     pending: Pending,
@@ -142,52 +142,52 @@ struct Driver {
     last_request: RequestId,
     /// The driver has written to itself that a tick is due.
     due: bool,
-    looked: Mono,
+    clock_read: Mono,
     /// Until then only mail is read.
-    mail_first_until: Mono,
+    inbox_first_until: Mono,
     overtaken: Option<Epoch>,
     stop_by: Option<Mono>,
     /// Why it cannot go on.
-    dead: Option<String>,
+    fatal: Option<String>,
 }
 
 /// Starts to lead under an epoch that was just taken.
 pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Handle> {
-    let (sender, mail) = mpsc::channel();
+    let (sender, event) = mpsc::channel();
     let inbox = Inbox(sender);
     let (status, seen) = latest::channel(Status::Leading(epoch));
-    let (landed, seen_landed) = latest::channel(());
-    let (tell, ended) = oneshot::channel();
+    let (committed, committed_receiver) = latest::channel(());
+    let (report, ended) = oneshot::channel();
     let leading = lead(&setup, epoch, ledger);
     let driver = Driver {
         setup: Arc::new(setup),
         inbox: inbox.clone(),
-        mail,
+        event,
         status,
-        landed,
+        committed,
         state: State::Leading(Box::new(leading)),
         links: Links::default(),
         pending: Pending::default(),
         watch: Watch::default(),
         last_request: RequestId(0),
         due: false,
-        looked: clock::now().mono,
-        mail_first_until: Mono(0),
+        clock_read: clock::now().mono,
+        inbox_first_until: Mono(0),
         overtaken: None,
         stop_by: None,
-        dead: None,
+        fatal: None,
     };
     thread::Builder::new()
         .name("driver".to_owned())
         .spawn(move || {
-            let dead = driver.run();
+            let fatal = driver.run();
             // Nobody may be left who wants to know.
-            let _ = tell.send(dead);
+            let _ = report.send(fatal);
         })?;
     Ok(Handle {
         inbox,
         status: seen,
-        landed: seen_landed,
+        committed: committed_receiver,
         ended,
     })
 }
@@ -201,112 +201,112 @@ fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
         outbox: Outbox::new(epoch),
         decided: Step::default(),
         committed: Mono(0),
-        awaited: false,
+        client_waits: false,
     }
 }
 
 impl Driver {
     fn run(mut self) -> Option<String> {
         while !self.is_finished() {
-            if let Some(first) = self.next_mail() {
+            if let Some(first) = self.next_event() {
                 self.handle(first);
-                for _ in 1..TURN_MAIL_MAX {
+                for _ in 1..TURN_EVENTS_MAX {
                     // That all senders are gone cannot be: the driver has one itself.
-                    let Ok(mail) = self.mail.try_recv() else {
+                    let Ok(event) = self.event.try_recv() else {
                         break;
                     };
-                    self.handle(mail);
+                    self.handle(event);
                 }
             }
             self.commit();
             self.perform();
             self.finish_turn();
         }
-        self.dead
+        self.fatal
     }
 
     /// Sleeps until there is mail, or something is due.
-    fn next_mail(&mut self) -> Option<Mail> {
-        let now = self.look();
+    fn next_event(&mut self) -> Option<Event> {
+        let now = self.read_clock();
         let mut sleep = SLEEP_MAX;
         if !self.due
             && let Some(due) = self.next_due()
         {
-            let due = due.max(self.mail_first_until);
+            let due = due.max(self.inbox_first_until);
             if due <= now {
                 self.due = true;
-                self.inbox.put(Mail::Due);
+                self.inbox.send(Event::Due);
             } else {
                 sleep = sleep.min(Duration::from_millis(due.since(now).0));
             }
         }
         if let State::Leading(leading) = &self.state
             && !leading.decided.is_empty()
-            && let Some(until) = leading.gathers_until()
+            && let Some(until) = leading.group_commit_until()
         {
             sleep = sleep.min(Duration::from_millis(until.since(now).0));
         }
-        match self.mail.recv_timeout(sleep) {
-            Ok(mail) => {
-                self.look();
-                Some(mail)
+        match self.event.recv_timeout(sleep) {
+            Ok(event) => {
+                self.read_clock();
+                Some(event)
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         }
     }
 
     /// Reads the clock, and notices if that was not done for suspiciously long.
-    fn look(&mut self) -> Mono {
+    fn read_clock(&mut self) -> Mono {
         let now = clock::now().mono;
         let sleep_max = u64::try_from(SLEEP_MAX.as_millis()).unwrap_or(u64::MAX);
-        if now.since(self.looked).0 > sleep_max.saturating_add(STOPPED_AFTER_MS) {
-            let gap = now.since(self.looked);
+        if now.since(self.clock_read).0 > sleep_max.saturating_add(STOPPED_AFTER_MS) {
+            let gap = now.since(self.clock_read);
             tracing::warn!("was stopped for {gap}; reads what arrived meanwhile first");
-            self.mail_first_until = now + Millis(READ_MAIL_FIRST_MS);
+            self.inbox_first_until = now + Millis(INBOX_FIRST_MS);
         }
-        self.looked = now;
+        self.clock_read = now;
         now
     }
 
     fn next_due(&self) -> Option<Mono> {
         match &self.state {
             State::Leading(leading) => leading.next_due(),
-            State::Failed(failed) => failed.next_due(),
+            State::Failed(recovery) => recovery.next_due(),
         }
     }
 
-    fn handle(&mut self, mail: Mail) {
+    fn handle(&mut self, event: Event) {
         // Also within a turn: it may have been stopped in the middle of one.
-        let now = self.look();
-        match mail {
-            Mail::Opened(id, link) => self.links.opened(id, link),
-            Mail::Message(id, message, _permit) => {
-                if let Some(left) = self.links.heard(id, &message) {
+        let now = self.read_clock();
+        match event {
+            Event::Opened(id, link) => self.links.opened(id, link),
+            Event::Message(id, message, _permit) => {
+                if let Some(left) = self.links.identify(id, &message) {
                     self.input(Input::Disconnected(left));
                 }
-                if let State::Failed(failed) = &mut self.state {
-                    if let Some((to, answer)) = failed.answer(&message) {
+                if let State::Failed(recovery) = &mut self.state {
+                    if let Some((to, answer)) = recovery.answer(&message) {
                         self.links.send(&to, &answer);
                     }
                 } else {
                     self.input(Input::Message(*message));
                 }
             }
-            Mail::Closed(id) => {
+            Event::Closed(id) => {
                 if let Some(who) = self.links.closed(id) {
                     self.input(Input::Disconnected(who));
                 }
             }
-            Mail::Stored(epoch, fate) => self.stored(epoch, fate),
-            Mail::Taken(taken) => self.taken(taken),
-            Mail::Ask(ask) => self.ask(ask),
-            Mail::Due => {
+            Event::CommitResult(epoch, result) => self.commit_done(epoch, result),
+            Event::TakeoverResult(takeover_done) => self.takeover_done(takeover_done),
+            Event::Request(request) => self.request(request),
+            Event::Due => {
                 self.due = false;
                 self.watch.sweep();
                 self.tick(now);
             }
-            Mail::Stop => {
-                let wait = u64::try_from(FAREWELL_WAIT.as_millis()).unwrap_or(u64::MAX);
+            Event::Stop => {
+                let wait = u64::try_from(SHUTDOWN_WAIT.as_millis()).unwrap_or(u64::MAX);
                 self.stop_by = Some(clock::now().mono + Millis(wait));
             }
         }
@@ -315,25 +315,25 @@ impl Driver {
     /// What was due when the driver wrote to itself may not be any longer: the leader it was
     /// written for is gone, or there is more mail to be read first.
     fn tick(&mut self, now: Mono) {
-        if now < self.mail_first_until || self.next_due().is_none_or(|due| due > now) {
+        if now < self.inbox_first_until || self.next_due().is_none_or(|due| due > now) {
             return;
         }
         match self.state {
             State::Leading(_) => self.input(Input::Tick),
-            State::Failed(_) => self.retake(),
+            State::Failed(_) => self.retry_takeover(),
         }
     }
 
     /// Lets the leader decide about something.
     fn input(&mut self, input: Input) {
         if let State::Leading(leading) = &mut self.state {
-            leading.awaited |= !matches!(
+            leading.client_waits |= !matches!(
                 input,
                 Input::Message(_) | Input::Disconnected(_) | Input::Tick
             );
             let step = leading.core.handle(clock::now(), input);
             self.setup.metrics.decided();
-            announce(step.facts());
+            log_facts(step.facts());
             self.watch.decided(step.facts());
             leading.decided.append(step);
         }
@@ -345,40 +345,40 @@ impl Driver {
             return;
         };
         let now = clock::now();
-        let gathers = leading
-            .gathers_until()
+        let groups = leading
+            .group_commit_until()
             .is_some_and(|until| now.mono < until);
-        if leading.decided.is_empty() || (gathers && self.stop_by.is_none()) {
+        if leading.decided.is_empty() || (groups && self.stop_by.is_none()) {
             return;
         }
-        (leading.committed, leading.awaited) = (now.mono, false);
+        (leading.committed, leading.client_waits) = (now.mono, false);
         let decided = std::mem::take(&mut leading.decided);
         if let Some(batch) = leading.outbox.accept(decided) {
             self.watch.submitted();
-            let fate = Fate {
+            let guard = CommitGuard {
                 inbox: self.inbox.clone(),
                 epoch: batch.epoch(),
                 metrics: Arc::clone(&self.setup.metrics),
                 kinds: Kinds::of(batch.facts()),
                 begun: Instant::now(),
-                told: false,
+                reported: false,
             };
-            let done = Box::new(move |result| fate.tell(result));
+            let done = Box::new(move |result| guard.report(result));
             self.setup.store.submit(batch, now.wall, done);
         }
     }
 
-    fn stored(&mut self, epoch: Epoch, fate: Result<Receipt, StoreError>) {
+    fn commit_done(&mut self, epoch: Epoch, result: Result<Receipt, StoreError>) {
         let State::Leading(leading) = &mut self.state else {
             return;
         };
         if leading.core.epoch() != epoch {
             return;
         }
-        match fate {
+        match result {
             Ok(receipt) => {
                 leading.outbox.release(receipt);
-                self.landed.send_replace(());
+                self.committed.send_replace(());
                 self.watch.confirmed(leading.core.ledger());
             }
             Err(error) => self.fail(error.to_string(), epoch),
@@ -400,18 +400,18 @@ impl Driver {
     }
 
     fn finish_turn(&mut self) {
-        for deaf in self.links.flush() {
-            self.input(Input::Disconnected(deaf));
+        for stalled in self.links.flush() {
+            self.input(Input::Disconnected(stalled));
         }
         self.commit();
         if let Some(seen) = self.overtaken.take() {
-            self.rise_above(seen);
+            self.take_higher_epoch(seen);
         }
     }
 
     /// A worker has obeyed an epoch that this store never had: the store came from a
     /// backup. The lock of the data directory says that nobody else leads.
-    fn rise_above(&mut self, seen: Epoch) {
+    fn take_higher_epoch(&mut self, seen: Epoch) {
         let State::Leading(leading) = &self.state else {
             return;
         };
@@ -428,11 +428,11 @@ impl Driver {
         }
         let reason = format!("a worker has obeyed {seen}; an epoch above it is being taken");
         self.fail(reason, seen);
-        self.retake();
+        self.retry_takeover();
     }
 
     fn is_finished(&self) -> bool {
-        if self.dead.is_some() {
+        if self.fatal.is_some() {
             return true;
         }
         let Some(stop_by) = self.stop_by else {
@@ -447,38 +447,38 @@ impl Driver {
 }
 
 /// Tells the driver what became of a batch, also if the store dies over it.
-struct Fate {
+struct CommitGuard {
     inbox: Inbox,
     epoch: Epoch,
     metrics: Arc<Metrics>,
     kinds: Kinds,
     begun: Instant,
-    told: bool,
+    reported: bool,
 }
 
-impl Fate {
-    fn tell(mut self, result: Result<Receipt, StoreError>) {
-        self.told = true;
+impl CommitGuard {
+    fn report(mut self, result: Result<Receipt, StoreError>) {
+        self.reported = true;
         match &result {
             Ok(_) => self.metrics.committed(&self.kinds, self.begun.elapsed()),
             Err(_) => self.metrics.store_failed(),
         }
-        self.inbox.put(Mail::Stored(self.epoch, result));
+        self.inbox.send(Event::CommitResult(self.epoch, result));
     }
 }
 
-impl Drop for Fate {
+impl Drop for CommitGuard {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.reported {
             self.metrics.store_failed();
-            let fate = Err(StoreError::Closed);
-            self.inbox.put(Mail::Stored(self.epoch, fate));
+            let result = Err(StoreError::Closed);
+            self.inbox.send(Event::CommitResult(self.epoch, result));
         }
     }
 }
 
 /// Says what an operator wants to know. Nothing about single instances.
-fn announce(facts: &[Fact]) {
+fn log_facts(facts: &[Fact]) {
     for fact in facts {
         match fact {
             Fact::WorkerCondemned {

@@ -9,10 +9,10 @@ use baton_core::scheduler::{
 use baton_model::ids::{Generation, InstanceId, RequestId, Revision, RunId};
 use baton_model::message::LogAnswer;
 
-use super::mail::{LiveItems, Reply, StoreFailed};
+use super::event::{LiveItems, Reply, StoreFailed};
 
 /// An answer that is awaited.
-pub(super) enum Awaited {
+pub(super) enum PendingReply {
     Submit {
         first: InstanceId,
         last: InstanceId,
@@ -34,10 +34,10 @@ pub(super) enum Awaited {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Pending(HashMap<RequestId, Awaited>);
+pub(super) struct Pending(HashMap<RequestId, PendingReply>);
 
 impl Pending {
-    pub(super) fn add(&mut self, request: RequestId, awaited: Awaited) {
+    pub(super) fn add(&mut self, request: RequestId, awaited: PendingReply) {
         self.0.insert(request, awaited);
     }
 
@@ -59,40 +59,40 @@ impl Pending {
             Effect::Send(..) | Effect::EpochOvertaken(_) => return,
         };
         match (self.0.remove(&request), effect) {
-            (Some(Awaited::Submit { first, last, reply }), Effect::Submitted(_)) => {
+            (Some(PendingReply::Submit { first, last, reply }), Effect::Submitted(_)) => {
                 let _ = reply.send(Ok(Ok((first, last))));
             }
-            (Some(Awaited::Submit { reply, .. }), Effect::SubmitRefused(_, error)) => {
+            (Some(PendingReply::Submit { reply, .. }), Effect::SubmitRefused(_, error)) => {
                 let _ = reply.send(Ok(Err(error)));
             }
-            (Some(Awaited::Cancel(reply)), Effect::Cancelled(_, cancelled)) => {
+            (Some(PendingReply::Cancel(reply)), Effect::Cancelled(_, cancelled)) => {
                 let _ = reply.send(Ok(cancelled));
             }
-            (Some(Awaited::Retry(reply)), Effect::Retried(_, result)) => {
+            (Some(PendingReply::Retry(reply)), Effect::Retried(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
-            (Some(Awaited::Drain(reply)), Effect::Drained(_)) => {
+            (Some(PendingReply::Drain(reply)), Effect::Drained(_)) => {
                 let _ = reply.send(Ok(()));
             }
-            (Some(Awaited::Forget(reply)), Effect::Synced(_)) => {
+            (Some(PendingReply::Forget(reply)), Effect::Synced(_)) => {
                 let _ = reply.send(Ok(true));
             }
-            (Some(Awaited::Live(live, reply)), Effect::Synced(_)) => {
+            (Some(PendingReply::Live(live, reply)), Effect::Synced(_)) => {
                 let _ = reply.send(Ok(live));
             }
-            (Some(Awaited::Define(reply)), Effect::Defined(_, result)) => {
+            (Some(PendingReply::Define(reply)), Effect::Defined(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
-            (Some(Awaited::Remove(reply)), Effect::Removed(_, result)) => {
+            (Some(PendingReply::Remove(reply)), Effect::Removed(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
-            (Some(Awaited::Trigger(reply)), Effect::Triggered(_, result)) => {
+            (Some(PendingReply::Trigger(reply)), Effect::Triggered(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
-            (Some(Awaited::Run(reply)), Effect::Run(_, result)) => {
+            (Some(PendingReply::Run(reply)), Effect::Run(_, result)) => {
                 let _ = reply.send(Ok(result));
             }
-            (Some(Awaited::Logs(reply)), Effect::Logs(_, answer)) => {
+            (Some(PendingReply::Logs(reply)), Effect::Logs(_, answer)) => {
                 let _ = reply.send(Ok(answer));
             }
             (awaited, effect) => {
@@ -106,17 +106,17 @@ impl Pending {
         for (_, awaited) in self.0.drain() {
             let why = why.clone();
             match awaited {
-                Awaited::Submit { reply, .. } => drop(reply.send(Err(why))),
-                Awaited::Cancel(reply) => drop(reply.send(Err(why))),
-                Awaited::Retry(reply) => drop(reply.send(Err(why))),
-                Awaited::Drain(reply) => drop(reply.send(Err(why))),
-                Awaited::Forget(reply) => drop(reply.send(Err(why))),
-                Awaited::Define(reply) => drop(reply.send(Err(why))),
-                Awaited::Remove(reply) => drop(reply.send(Err(why))),
-                Awaited::Trigger(reply) => drop(reply.send(Err(why))),
-                Awaited::Run(reply) => drop(reply.send(Err(why))),
-                Awaited::Live(_, reply) => drop(reply.send(Err(why))),
-                Awaited::Logs(reply) => drop(reply.send(Err(why))),
+                PendingReply::Submit { reply, .. } => drop(reply.send(Err(why))),
+                PendingReply::Cancel(reply) => drop(reply.send(Err(why))),
+                PendingReply::Retry(reply) => drop(reply.send(Err(why))),
+                PendingReply::Drain(reply) => drop(reply.send(Err(why))),
+                PendingReply::Forget(reply) => drop(reply.send(Err(why))),
+                PendingReply::Define(reply) => drop(reply.send(Err(why))),
+                PendingReply::Remove(reply) => drop(reply.send(Err(why))),
+                PendingReply::Trigger(reply) => drop(reply.send(Err(why))),
+                PendingReply::Run(reply) => drop(reply.send(Err(why))),
+                PendingReply::Live(_, reply) => drop(reply.send(Err(why))),
+                PendingReply::Logs(reply) => drop(reply.send(Err(why))),
             }
         }
     }

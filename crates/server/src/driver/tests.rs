@@ -6,7 +6,7 @@ use std::time::Instant;
 use baton_model::ids::WorkerName;
 
 use super::*;
-use crate::driver::mail::Ask;
+use crate::driver::event::LeaderRequest;
 use crate::faulty::{Fault, Faulty};
 use crate::leadership;
 
@@ -26,7 +26,7 @@ fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     let handle = start(setup, epoch, ledger).expect("a thread");
     let (reply, _) = oneshot::channel();
     // Something to be kept.
-    handle.inbox.put(Mail::Ask(Ask::Drain {
+    handle.inbox.send(Event::Request(LeaderRequest::Drain {
         worker: WorkerName::new("w"),
         drained: true,
         reply,
@@ -56,7 +56,7 @@ fn a_store_that_could_not_be_taken_is_taken_later_even_after_a_panic() {
     });
     let seen = format!("{seen:?}");
     assert!(seen.contains("has panicked"), "{seen}");
-    handle.inbox.put(Mail::Stop);
+    handle.inbox.send(Event::Stop);
     assert_eq!(handle.ended.blocking_recv(), Ok(None), "a good end");
 }
 

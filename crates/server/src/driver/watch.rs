@@ -13,7 +13,7 @@ type Span = (InstanceId, InstanceId);
 #[derive(Debug)]
 struct Watcher {
     span: Span,
-    tell: oneshot::Sender<()>,
+    notify: oneshot::Sender<()>,
 }
 
 /// Who waits for what, and what is over but not durable yet.
@@ -78,33 +78,33 @@ impl Watch {
 
     /// Somebody wants to know when none of `span` lives; without a leader, when one has
     /// begun.
-    pub(super) fn add(&mut self, ledger: Option<&Ledger>, span: Span, tell: oneshot::Sender<()>) {
+    pub(super) fn add(&mut self, ledger: Option<&Ledger>, span: Span, notify: oneshot::Sender<()>) {
         if ledger.is_some_and(|ledger| self.is_over(ledger, span)) {
             // Whoever has asked may be gone.
-            let _ = tell.send(());
+            let _ = notify.send(());
         } else if span.0 == span.1 {
-            let tellers = self.singles.entry(span.0).or_default();
-            tellers.retain(|tell| !tell.is_closed());
-            tellers.push(tell);
+            let waiters = self.singles.entry(span.0).or_default();
+            waiters.retain(|notify| !notify.is_closed());
+            waiters.push(notify);
         } else {
-            self.ranges.retain(|watcher| !watcher.tell.is_closed());
-            self.ranges.push(Watcher { span, tell });
+            self.ranges.retain(|watcher| !watcher.notify.is_closed());
+            self.ranges.push(Watcher { span, notify });
         }
     }
 
     /// Forgets those who have given up waiting.
     pub(super) fn sweep(&mut self) {
-        self.ranges.retain(|watcher| !watcher.tell.is_closed());
-        self.singles.retain(|_, tellers| {
-            tellers.retain(|tell| !tell.is_closed());
-            !tellers.is_empty()
+        self.ranges.retain(|watcher| !watcher.notify.is_closed());
+        self.singles.retain(|_, waiters| {
+            waiters.retain(|notify| !notify.is_closed());
+            !waiters.is_empty()
         });
     }
 
     fn settle_single(&mut self, ledger: &Ledger, id: InstanceId) {
         if self.singles.contains_key(&id) && self.is_over(ledger, (id, id)) {
-            for tell in self.singles.remove(&id).unwrap_or_default() {
-                let _ = tell.send(());
+            for notify in self.singles.remove(&id).unwrap_or_default() {
+                let _ = notify.send(());
             }
         }
     }
@@ -113,7 +113,7 @@ impl Watch {
         let touched = |span: Span| span.0 <= ended.1 && ended.0 <= span.1;
         for watcher in std::mem::take(&mut self.ranges) {
             if touched(watcher.span) && self.is_over(ledger, watcher.span) {
-                let _ = watcher.tell.send(());
+                let _ = watcher.notify.send(());
             } else {
                 self.ranges.push(watcher);
             }
@@ -162,9 +162,9 @@ mod tests {
     }
 
     fn wait(watch: &mut Watch, ledger: &Ledger, first: u64, last: u64) -> oneshot::Receiver<()> {
-        let (tell, told) = oneshot::channel();
-        watch.add(Some(ledger), (InstanceId(first), InstanceId(last)), tell);
-        told
+        let (notify, notified) = oneshot::channel();
+        watch.add(Some(ledger), (InstanceId(first), InstanceId(last)), notify);
+        notified
     }
 
     #[test]

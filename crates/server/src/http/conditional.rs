@@ -16,7 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::shown;
+use super::respond;
 
 /// A representation with its tag.
 pub(super) fn tagged(body: &impl Serialize) -> Response {
@@ -25,7 +25,7 @@ pub(super) fn tagged(body: &impl Serialize) -> Response {
 
 /// A representation with a tag of that part of it which matters.
 pub(super) fn tagged_by(body: &impl Serialize, matters: &impl Serialize) -> Response {
-    let mut response = shown(StatusCode::OK, body);
+    let mut response = respond(StatusCode::OK, body);
     // What cannot be written is answered with an error, and that has no tag.
     if response.status() == StatusCode::OK
         && let Ok(bytes) = serde_json::to_vec(matters)
@@ -69,11 +69,11 @@ fn is_known(headers: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
     let Some(tag) = tag.and_then(|tag| tag.to_str().ok()) else {
         return false;
     };
-    let given = headers.get_all(header::IF_NONE_MATCH).iter();
-    let given = given.filter_map(|value| value.to_str().ok());
+    let values = headers.get_all(header::IF_NONE_MATCH).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
     // Our own tags have no comma in them, and others cannot match.
-    let mut given = given.flat_map(|value| value.split(',')).map(str::trim);
-    given.any(|it| it == "*" || opaque(it) == opaque(tag))
+    let mut values = values.flat_map(|value| value.split(',')).map(str::trim);
+    values.any(|it| it == "*" || opaque(it) == opaque(tag))
 }
 
 /// Whether a tag is weak does not matter for reading.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::peer::Peer;
 use super::problem::PROBLEM;
-use crate::ends;
-use crate::entrance::Entrance;
+use crate::accept::Acceptor;
 use crate::limits::{HEAD_BYTES_MAX, REFUSAL_WAIT};
-use crate::metrics::Cut;
-use crate::patient::Patient;
-use crate::tls::{Channel, Missed, part};
+use crate::metrics::CloseReason;
+use crate::tls::{Channel, HandshakeError, close_gracefully};
+use crate::until_shutdown;
+use crate::write_timeout::WriteTimeout;
 use axum::Router;
 use baton_model::api::Problem;
 use hyper::Request;
@@ -27,37 +27,37 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Begins a connection, and serves it to its end.
-pub(super) async fn meet(
+pub(super) async fn accept_client(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
-    mut ending: watch::Receiver<bool>,
-    entrance: &Entrance,
+    mut shutdown: watch::Receiver<bool>,
+    acceptor: &Acceptor,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         // It only makes answers slower.
         tracing::debug!("{peer}: {error}");
     }
-    let met = tokio::select! {
-        () = ends(&mut ending) => return,
-        met = entrance.meet(stream) => met,
+    let handshake = tokio::select! {
+        () = until_shutdown(&mut shutdown) => return,
+        handshake = acceptor.handshake(stream) => handshake,
     };
-    let channel = match met {
+    let channel = match handshake {
         Ok(channel) => channel,
-        Err(Missed::Plain(stream)) => return refuse(stream).await,
-        Err(Missed::Failed(why)) => {
+        Err(HandshakeError::Plain(stream)) => return refuse(stream).await,
+        Err(HandshakeError::Failed(why)) => {
             return tracing::debug!("no TLS with the client at {peer}: {why}");
         }
     };
-    let known = Peer {
+    let peer = Peer {
         ip: peer.ip(),
         secure: matches!(channel, Channel::Tls(_)),
         certificate: channel.certificate().map(Arc::new),
-        body_wait: entrance.traffic.body_wait,
+        body_wait: acceptor.traffic.body_wait,
     };
     match channel {
-        Channel::Plain(stream) => serve(stream, known, router, ending, entrance).await,
-        Channel::Tls(stream) => serve(stream, known, router, ending, entrance).await,
+        Channel::Plain(stream) => serve(stream, peer, router, shutdown, acceptor).await,
+        Channel::Tls(stream) => serve(stream, peer, router, shutdown, acceptor).await,
     }
 }
 
@@ -65,10 +65,10 @@ pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
     router: Router,
-    mut ending: watch::Receiver<bool>,
-    entrance: &Entrance,
+    mut shutdown: watch::Receiver<bool>,
+    acceptor: &Acceptor,
 ) {
-    let traffic = &entrance.traffic;
+    let traffic = &acceptor.traffic;
     let mut protocol = http1::Builder::new();
     protocol
         .timer(TokioTimer::new())
@@ -79,19 +79,19 @@ pub(super) async fn serve(
         request.extensions_mut().insert(peer.clone());
         router.call(request)
     });
-    let stream = TokioIo::new(Patient::new(stream, traffic.write_wait));
+    let stream = TokioIo::new(WriteTimeout::new(stream, traffic.write_wait));
     let connection = protocol.serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = ends(&mut ending) => {
+        () = until_shutdown(&mut shutdown) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
     if let Err(error) = ended {
         if let Some(cut) = cut(&error) {
-            entrance.metrics.cut(entrance.port, cut);
+            acceptor.metrics.cut(acceptor.port, cut);
         }
         // Clients come and go as they like.
         tracing::debug!("a client's connection has ended: {error}");
@@ -99,12 +99,12 @@ pub(super) async fn serve(
 }
 
 /// Whether it was we who ended a connection.
-fn cut(error: &hyper::Error) -> Option<Cut> {
+fn cut(error: &hyper::Error) -> Option<CloseReason> {
     if error.is_timeout() {
-        return Some(Cut::Idle);
+        return Some(CloseReason::Idle);
     }
     let source: Option<&io::Error> = error.source()?.downcast_ref();
-    (source?.kind() == io::ErrorKind::TimedOut).then_some(Cut::Stalled)
+    (source?.kind() == io::ErrorKind::TimedOut).then_some(CloseReason::Stalled)
 }
 
 /// Tells a client that it should have begun with TLS, in a way that it understands.
@@ -126,6 +126,6 @@ async fn refuse(mut stream: TcpStream) {
     );
     // If it does not want to know, it need not.
     if let Ok(Ok(())) = timeout(REFUSAL_WAIT, stream.write_all(answer.as_bytes())).await {
-        part(stream).await;
+        close_gracefully(stream).await;
     }
 }

@@ -17,12 +17,12 @@ use baton_store::view::{RecordedFact, Seq};
 use baton_store::{Store, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::given::{self, Parameters};
+use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem};
 use super::problem::{Answer, Fault};
-use super::streams::{Asked, Pipe};
-use super::{App, instances, runs, shape, words};
+use super::streams::{Pipe, StreamRequest};
+use super::{App, instances, messages, runs, views};
 use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
 use crate::metrics;
 
@@ -58,14 +58,21 @@ const LAST_EVENT_ID: &str = "last-event-id";
             headers(("retry-after" = u64, description = "Seconds after which it makes sense to ask again.")))
     )
 ))]
-pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["after", "instance", "run", "owner", "follow"])?;
-    let seen = match last_event_id(&asked.headers)? {
+pub(super) async fn follow(
+    State(app): State<App>,
+    request: StreamRequest,
+    uri: Uri,
+) -> Answer<Response> {
+    let parameters = Parameters::of(&uri, &["after", "instance", "run", "owner", "follow"])?;
+    let seen = match last_event_id(&request.headers)? {
         Some(seen) => Some(seen),
-        None => given.number("after")?,
+        None => parameters.number("after")?,
     };
-    let instance = given.text("instance").map(given::instance).transpose()?;
-    let owner = given.text("owner").map(str::to_owned);
+    let instance = parameters
+        .text("instance")
+        .map(extract::instance)
+        .transpose()?;
+    let owner = parameters.text("owner").map(str::to_owned);
     if let Some(id) = instance {
         let record = app.record(id).await?;
         let its = &record.instance.spec.owner;
@@ -73,7 +80,7 @@ pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> An
             return Err(instances::unknown(id));
         }
     }
-    let run = given.text("run").map(runs::id).transpose()?;
+    let run = parameters.text("run").map(runs::id).transpose()?;
     if let Some(id) = run {
         if instance.is_some() {
             let wrong = "events are of one instance or of a run: name one of the two";
@@ -90,11 +97,13 @@ pub(super) async fn follow(State(app): State<App>, asked: Asked, uri: Uri) -> An
         instance,
         run,
         owner,
-        at: seen.map_or(last, Seq),
-        told: Seq(0),
-        goes_on: given.parsed("follow", "true or false")?.unwrap_or(true),
+        position: seen.map_or(last, Seq),
+        reported: Seq(0),
+        follow: parameters
+            .parsed("follow", "true or false")?
+            .unwrap_or(true),
     };
-    let body = app.stream(&asked, false, move |pipe| follower.run(last, pipe))?;
+    let body = app.stream(&request, false, move |pipe| follower.run(last, pipe))?;
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
@@ -130,36 +139,36 @@ struct Follower {
     instance: Option<InstanceId>,
     run: Option<RunId>,
     owner: Option<String>,
-    at: Seq,
+    position: Seq,
     /// Up to where it was told that there are gaps.
-    told: Seq,
-    goes_on: bool,
+    reported: Seq,
+    follow: bool,
 }
 
 impl Follower {
     async fn run(mut self, last: Seq, pipe: Pipe) {
         let mut text = String::new();
-        if self.at > last {
+        if self.position > last {
             let lost = EventGap {
-                after: self.at.0,
+                after: self.position.0,
                 through: last.0,
                 text: format!(
                     "there is no event {} here: the history has begun anew; all of it follows",
-                    self.at.0
+                    self.position.0
                 ),
             };
-            self.at = Seq(0);
-            write(&mut text, self.at, "lost", &lost);
+            self.position = Seq(0);
+            write(&mut text, self.position, "lost", &lost);
         }
         // Without data it is no event, but whoever is cut off before the first one knows
         // from where to go on.
-        text.push_str(&format!("retry: 1000\nid: {}\n\n", self.at.0));
+        text.push_str(&format!("retry: 1000\nid: {}\n\n", self.position.0));
         if !pipe.put(text).await {
             return;
         }
-        let mut landed = self.app.0.landed.clone();
+        let mut committed = self.app.0.committed.clone();
         loop {
-            landed.mark_unchanged();
+            committed.mark_unchanged();
             let paced = Instant::now() + EVENTS_PACE;
             // Whoever is cut off because the store cannot be read may come back, and hears why.
             let Ok((text, more)) = self.next().await else {
@@ -171,18 +180,18 @@ impl Follower {
             if more {
                 continue;
             }
-            if !self.goes_on {
+            if !self.follow {
                 return;
             }
             loop {
                 tokio::select! {
-                    changed = landed.changed() => match changed {
+                    changed = committed.changed() => match changed {
                         Ok(()) => break,
                         Err(_) => return,
                     },
                     () = sleep(EVENTS_HEARTBEAT) => {
                         // With how far it has come: what was left out need not be looked at again.
-                        let here = format!(": still here\nid: {}\n\n", self.at.0);
+                        let here = format!(": still here\nid: {}\n\n", self.position.0);
                         if !pipe.put(here).await {
                             return;
                         }
@@ -196,44 +205,44 @@ impl Follower {
     /// What comes next, and whether there is more.
     async fn next(&mut self) -> Answer<(String, bool)> {
         let query = FactQuery {
-            after: self.at,
+            after: self.position,
             owner: self.owner.clone(),
             run: self.run,
         };
         let instance = self.instance;
         let page = self.app.follow_read(move |store| match instance {
-            Some(id) => of_instance(store, id, query.after),
+            Some(id) => facts_of_instance(store, id, query.after),
             None => store.facts(&query).map(Some),
         });
         // Nothing will ever happen again to what is not kept.
         let gone = || Fault::not_found("the instance is not kept any more");
         let page = page.await?.ok_or_else(gone)?;
         let mut text = String::new();
-        if page.pruned > self.at.max(self.told) {
-            self.told = page.pruned;
+        if page.pruned > self.position.max(self.reported) {
+            self.reported = page.pruned;
             let lost = EventGap {
-                after: self.at.0,
+                after: self.position.0,
                 through: page.pruned.0,
                 text: format!(
                     "some of the events from {} to {} are not kept any more; what is left of them \
                      follows",
-                    self.at.0 + 1,
+                    self.position.0 + 1,
                     page.pruned.0
                 ),
             };
-            write(&mut text, self.at, "lost", &lost);
+            write(&mut text, self.position, "lost", &lost);
         }
         for entry in page.items {
-            let (seq, name) = (entry.seq, metrics::word(&entry.fact));
+            let (seq, name) = (entry.seq, metrics::fact_kind(&entry.fact));
             write(&mut text, seq, name, &event(entry));
         }
-        self.at = page.scanned_to;
+        self.position = page.scanned_to;
         Ok((text, page.more))
     }
 }
 
 /// What happened to one instance, if it is kept. Its facts are pruned together or not at all.
-fn of_instance(
+fn facts_of_instance(
     store: &dyn Store,
     id: InstanceId,
     after: Seq,
@@ -256,7 +265,7 @@ fn of_instance(
 fn event(entry: RecordedFact) -> Event {
     let about = entry.fact.instances();
     let mut links = about.map_or_else(Links::new, |(first, last)| {
-        shape::links([("instance", shape::path(first, last))])
+        views::links([("instance", views::path(first, last))])
     });
     let run = match &entry.fact {
         Fact::InstancesSubmitted { spec, .. } => spec.part.map(|part| part.run),
@@ -269,7 +278,7 @@ fn event(entry: RecordedFact) -> Event {
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.0,
-        text: words::fact(&entry.fact),
+        text: messages::fact(&entry.fact),
         fact: entry.fact,
         links,
     }

@@ -10,8 +10,8 @@ use super::conditional::tagged_by;
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadBody, BadRequest, NotFound, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, given, shape, shown};
-use crate::driver::mail::Ask;
+use super::{App, extract, respond, views};
+use crate::driver::event::LeaderRequest;
 
 /// Every worker that is known
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -25,11 +25,13 @@ use crate::driver::mail::Ask;
     )
 ))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
-    let workers = app.ask(|reply| Ask::Workers { name: None, reply }).await?;
+    let workers = app
+        .request(|reply| LeaderRequest::Workers { name: None, reply })
+        .await?;
     let list = List {
         total: Some(workers.len() as u64),
-        items: workers.into_iter().map(shape::worker).collect(),
-        links: shape::links([("self", "/workers/".to_owned())]),
+        items: workers.into_iter().map(views::worker).collect(),
+        links: views::links([("self", "/workers/".to_owned())]),
     };
     let matters: Vec<Worker> = list.items.iter().map(lasting).collect();
     Ok(tagged_by(&list, &matters))
@@ -78,17 +80,17 @@ pub(super) async fn drain(
     Path(name): Path<String>,
     request: Request,
 ) -> Answer<Response> {
-    let DrainRequest { drained } = given::body(request).await?;
+    let DrainRequest { drained } = extract::body(request).await?;
     app.worker(&name).await?;
     let worker = WorkerName::new(&name);
-    let done = app.ask(|reply| Ask::Drain {
+    let done = app.request(|reply| LeaderRequest::Drain {
         worker,
         drained,
         reply,
     });
     done.await?;
     let worker = app.worker(&name).await?;
-    Ok(shown(StatusCode::OK, &worker))
+    Ok(respond(StatusCode::OK, &worker))
 }
 
 /// Vouch that a worker is gone and nothing of it runs
@@ -108,14 +110,16 @@ pub(super) async fn drain(
 ))]
 pub(super) async fn forget(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
     let worker = WorkerName::new(&name);
-    let known = app.ask(|reply| Ask::Forget { worker, reply }).await?;
+    let known = app
+        .request(|reply| LeaderRequest::Forget { worker, reply })
+        .await?;
     if !known {
         return Err(no_worker(&name));
     }
     let accepted = AcceptReply {
-        links: shape::links([("workers", "/workers/".to_owned())]),
+        links: views::links([("workers", "/workers/".to_owned())]),
     };
-    Ok(shown(StatusCode::ACCEPTED, &accepted))
+    Ok(respond(StatusCode::ACCEPTED, &accepted))
 }
 
 /// What does not change from one heartbeat to the next.
@@ -136,11 +140,11 @@ fn no_worker(name: &str) -> Fault {
 impl App {
     async fn worker(&self, name: &str) -> Answer<Worker> {
         let wanted = Some(WorkerName::new(name));
-        let found = self.ask(|reply| Ask::Workers {
+        let found = self.request(|reply| LeaderRequest::Workers {
             name: wanted,
             reply,
         });
         let found = found.await?.into_iter().next();
-        found.map(shape::worker).ok_or_else(|| no_worker(name))
+        found.map(views::worker).ok_or_else(|| no_worker(name))
     }
 }

@@ -25,24 +25,27 @@ use tokio::time::timeout;
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
 use super::{App, other_method, owners, roles};
-use crate::access::{Caller, Who};
-use crate::rates::{Asker, one_address};
+use crate::access::{Caller, Identity};
+use crate::rate_limit::{RateKey, address_group};
 
 pub(super) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let peer = Peer::of(request.extensions());
-    let shown = match app.0.demands {
-        true => roles::shown(
+    let caller = match app.0.requires_credentials {
+        true => roles::identify(
             &app.0.access,
             request.headers(),
             peer.certificate.as_deref(),
         ),
-        false => Ok(Caller::ANYBODY),
+        false => Ok(Caller::ANONYMOUS),
     };
-    let taken = app.0.rates.take(asker(&shown, peer.ip), Instant::now());
+    let taken = app
+        .0
+        .rate_limit
+        .take(rate_key(&caller, peer.ip), Instant::now());
     if let Err(wait) = taken {
         return too_many(wait);
     }
-    if let Err(detail) = check_page(&request, &app, &shown, peer.secure) {
+    if let Err(detail) = check_origin(&request, &app, &caller, peer.secure) {
         return Fault::new(StatusCode::FORBIDDEN, "forbidden", detail).into_response();
     }
     if request.method() == Method::OPTIONS {
@@ -50,15 +53,15 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
     }
     // Where no route fits, there is nothing to keep anybody from.
     if let Some(path) = request.extensions().get::<MatchedPath>() {
-        let Some(line) = roles::line_of(request.method(), path.as_str()) else {
+        let Some(route) = roles::route_of(request.method(), path.as_str()) else {
             return other_method().await.into_response();
         };
-        let caller = match roles::admit(shown, line.least) {
+        let caller = match roles::authorize(caller, route.minimum_role) {
             Ok(caller) => caller,
             Err(fault) => return fault.into_response(),
         };
         if let Some(owner) = &caller.owner
-            && let Err(fault) = owners::check(&app, owner, line, &mut request).await
+            && let Err(fault) = owners::check(&app, owner, route, &mut request).await
         {
             return fault.into_response();
         }
@@ -68,11 +71,13 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
 }
 
 /// Whose requests these are, for the rate of them.
-fn asker(shown: &Answer<Caller>, ip: IpAddr) -> Asker {
-    match shown.as_ref().map(|caller| &caller.who) {
-        Ok(Who::Token(id)) => Asker::Token(*id),
-        Ok(Who::Certificate(name)) => Asker::Certificate(Arc::clone(name)),
-        Ok(Who::Own | Who::Anybody) | Err(_) => Asker::Address(one_address(ip)),
+fn rate_key(caller: &Answer<Caller>, ip: IpAddr) -> RateKey {
+    match caller.as_ref().map(|caller| &caller.identity) {
+        Ok(Identity::Token(id)) => RateKey::Token(*id),
+        Ok(Identity::Certificate(name)) => RateKey::Certificate(Arc::clone(name)),
+        Ok(Identity::LocalWorker | Identity::Anonymous) | Err(_) => {
+            RateKey::Address(address_group(ip))
+        }
     }
 }
 
@@ -91,28 +96,30 @@ fn too_many(wait: Duration) -> Response {
 }
 
 /// Keeps out web pages of other servers, or says why.
-fn check_page(
+fn check_origin(
     request: &Request,
     app: &App,
-    shown: &Answer<Caller>,
+    caller: &Answer<Caller>,
     secure: bool,
 ) -> Result<(), &'static str> {
     let headers = request.headers();
     let by_certificate = matches!(
-        shown,
+        caller,
         Ok(Caller {
-            who: Who::Certificate(_),
+            identity: Identity::Certificate(_),
             ..
         })
     );
-    if app.0.demands && !by_certificate {
+    if app.0.requires_credentials && !by_certificate {
         return Ok(());
     }
     let writes = !matches!(
         *request.method(),
         Method::GET | Method::HEAD | Method::OPTIONS
     );
-    if !app.0.demands && !is_our_host(headers, request.uri().authority(), app.0.address) {
+    if !app.0.requires_credentials
+        && !is_our_host(headers, request.uri().authority(), app.0.address)
+    {
         return Err("the header Host names another server; use the address it listens on");
     }
     if writes && !is_our_origin(headers, secure) {

@@ -15,18 +15,18 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::conditional::tagged;
-use super::given::{self, Parameters, Target};
+use super::extract::{self, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
     BadBody, BadRequest, Explanation, NotFound, PROBLEM, Problem, SubmitReply, Unavailable,
     Unchanged,
 };
 use super::problem::{Answer, Fault};
-use super::{App, owners, shape, shown, words};
+use super::{App, messages, owners, respond, views};
 use crate::access::Caller;
-use crate::driver::mail::{Ask, Mail};
-use crate::ends;
+use crate::driver::event::{Event, LeaderRequest};
 use crate::limits::ARRAY_ELEMENTS_MAX;
+use crate::until_shutdown;
 
 /// What a path of instances shows.
 #[derive(Serialize)]
@@ -62,7 +62,7 @@ pub(super) async fn submit(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answer<Response> {
-    let mut submit: Submit<Value> = given::body(request).await?;
+    let mut submit: Submit<Value> = extract::body(request).await?;
     if let Some(owner) = &caller.owner {
         owners::submit(owner, &mut submit.file)?;
     }
@@ -73,7 +73,7 @@ pub(super) async fn submit(
         ..Binding::default()
     };
     let spec = Box::new(file.instance(&binding)?);
-    let accepted = app.ask(|reply| Ask::Submit { spec, array, reply });
+    let accepted = app.request(|reply| LeaderRequest::Submit { spec, array, reply });
     let (first, last) = accepted.await?.map_err(|error| match error {
         SubmitError::StrictNeedsStore => {
             let hint = "use --store sqlite, or exclusive: timed".to_owned();
@@ -90,9 +90,9 @@ pub(super) async fn submit(
             format!("{error}; try again"),
         ),
     })?;
-    let submitted = shape::submitted(first, last);
-    let mut response = shown(StatusCode::CREATED, &submitted);
-    if let Ok(location) = HeaderValue::from_str(&shape::path(first, last)) {
+    let submitted = views::submitted(first, last);
+    let mut response = respond(StatusCode::CREATED, &submitted);
+    if let Ok(location) = HeaderValue::from_str(&views::path(first, last)) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
@@ -154,7 +154,7 @@ pub(super) async fn show(
                 app.wait(id, id, wait).await;
                 record = app.record(id).await?;
             }
-            let instance = Box::new(shape::instance(&record));
+            let instance = Box::new(views::instance(&record));
             Ok(tagged(&InstanceOrRange::One(instance)))
         }
         Target::Range(first, last) => {
@@ -193,12 +193,14 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
         }
         Target::Range(first, last) => (first, last),
     };
-    let cancelled = app.ask(|reply| Ask::Cancel { first, last, reply }).await?;
+    let cancelled = app
+        .request(|reply| LeaderRequest::Cancel { first, last, reply })
+        .await?;
     let cancelled = CancelReply {
         halted: cancelled.halted,
         stopping: cancelled.stopping,
     };
-    Ok(shown(StatusCode::ACCEPTED, &cancelled))
+    Ok(respond(StatusCode::ACCEPTED, &cancelled))
 }
 
 /// Try an instance again that has failed or was stopped
@@ -219,18 +221,20 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
     )
 ))]
 pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
-    let id = given::instance(&id)?;
+    let id = extract::instance(&id)?;
     // One at a time: what is read of the instance is what the leader goes by, and another
     // retry, with the attempt that follows it, must not come in between.
     let _history_stays = app.0.history.lock().await;
     let instance = Box::new(app.record(id).await?.instance);
-    let retried = app.ask(|reply| Ask::Retry { instance, reply }).await?;
+    let retried = app
+        .request(|reply| LeaderRequest::Retry { instance, reply })
+        .await?;
     retried.map_err(|error| {
         let detail = format!("{id} cannot be tried again: {error}");
         Fault::new(StatusCode::CONFLICT, "not-ended", detail)
     })?;
     let record = app.record(id).await?;
-    Ok(shown(StatusCode::ACCEPTED, &shape::instance(&record)))
+    Ok(respond(StatusCode::ACCEPTED, &views::instance(&record)))
 }
 
 /// Why an instance is where it is
@@ -250,19 +254,21 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
     )
 ))]
 pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
-    let id = given::instance(&id)?;
+    let id = extract::instance(&id)?;
     let record = app.record(id).await?;
     if record.instance.state.is_terminal() {
-        return Ok(shown(StatusCode::OK, &words::ended(&record)));
+        return Ok(respond(StatusCode::OK, &messages::ended(&record)));
     }
-    let reason = app.ask(|reply| Ask::Explain { id, reply }).await?;
+    let reason = app
+        .request(|reply| LeaderRequest::Explain { id, reply })
+        .await?;
     // It may have moved on since it was read.
     let record = app.record(id).await?;
     let explanation = match reason {
-        Some(reason) if !record.instance.state.is_terminal() => words::waiting(&record, &reason),
-        _ => words::ended(&record),
+        Some(reason) if !record.instance.state.is_terminal() => messages::waiting(&record, &reason),
+        _ => messages::ended(&record),
     };
-    Ok(shown(StatusCode::OK, &explanation).into_response())
+    Ok(respond(StatusCode::OK, &explanation).into_response())
 }
 
 /// What is said of an instance that is not there, or not for whoever asks: the same, so that
@@ -283,13 +289,13 @@ impl App {
     /// Waits until none of them lives, at most for so long, and not while the server ends.
     async fn wait(&self, first: InstanceId, last: InstanceId, wait: Duration) {
         let (reply, told) = oneshot::channel();
-        let watch = Ask::Watch { first, last, reply };
-        self.0.inbox.put(Mail::Ask(watch));
-        let mut ending = self.0.ending.clone();
+        let watch = LeaderRequest::Watch { first, last, reply };
+        self.0.inbox.send(Event::Request(watch));
+        let mut shutdown = self.0.shutdown.clone();
         tokio::select! {
             _ = told => {}
             () = tokio::time::sleep(wait) => {}
-            () = ends(&mut ending) => {}
+            () = until_shutdown(&mut shutdown) => {}
         }
     }
 
@@ -300,8 +306,8 @@ impl App {
                 "there is no instance from {first} to {last}"
             )));
         }
-        let path = shape::path(first, last);
-        let mut links = shape::links([("self", path.clone())]);
+        let path = views::path(first, last);
+        let mut links = views::links([("self", path.clone())]);
         if counts.keys().any(|state| !state.is_terminal()) {
             links.insert("cancel".to_owned(), format!("DELETE {path}"));
         }
@@ -338,6 +344,6 @@ mod tests {
         drop(before);
         let answer = asked.await.into_response();
         assert_eq!(answer.status(), StatusCode::NOT_FOUND, "it was let in");
-        app.0.inbox.put(Mail::Stop);
+        app.0.inbox.send(Event::Stop);
     }
 }

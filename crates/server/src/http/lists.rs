@@ -8,11 +8,11 @@ use baton_model::state::UniversalState;
 use baton_store::view::{Query, Seq, View};
 
 use super::conditional::tagged;
-use super::given::{self, Parameters};
+use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, shape, words};
+use super::{App, messages, views};
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
 /// Instances that are ready and have no lease, by id
@@ -77,16 +77,19 @@ pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response
 
 async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> {
     let known = ["cursor", "limit", "state", "owner", "name"];
-    let given = Parameters::of(uri, &known)?;
+    let parameters = Parameters::of(uri, &known)?;
     let query = Query {
-        state: given
+        state: parameters
             .text("state")
             .map(|word| state(word, view))
             .transpose()?,
-        after: given.parsed("cursor", "a cursor")?,
-        owner: given.text("owner").map(str::to_owned),
-        name: given.text("name").map(str::to_owned),
-        ..Query::first(view, given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT))
+        after: parameters.parsed("cursor", "a cursor")?,
+        owner: parameters.text("owner").map(str::to_owned),
+        name: parameters.text("name").map(str::to_owned),
+        ..Query::first(
+            view,
+            parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+        )
     };
     let filtered = query.owner.is_some() || query.name.is_some();
     let only = query.state;
@@ -97,9 +100,9 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     let in_view = in_view.filter(|state| only.is_none_or(|only| only == **state));
     let total: u64 = in_view.filter_map(|state| counts.states.get(state)).sum();
     let list = List::<Instance> {
-        items: page.items.iter().map(shape::instance).collect(),
+        items: page.items.iter().map(views::instance).collect(),
         total: (!filtered).then_some(total),
-        links: page_links(path, &given, page.next.map(|next| next.to_string())),
+        links: page_links(path, &parameters, page.next.map(|next| next.to_string())),
     };
     Ok(tagged(&list))
 }
@@ -128,10 +131,10 @@ pub(super) async fn timeline(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
-    let id = given::instance(&id)?;
-    let given = Parameters::of(&uri, &["cursor", "limit"])?;
-    let after = given.number("cursor")?.map(Seq);
-    let limit = given.number("limit")?.unwrap_or(TIMELINE_EVENTS_MAX);
+    let id = extract::instance(&id)?;
+    let parameters = Parameters::of(&uri, &["cursor", "limit"])?;
+    let after = parameters.number("cursor")?.map(Seq);
+    let limit = parameters.number("limit")?.unwrap_or(TIMELINE_EVENTS_MAX);
     app.record(id).await?;
     let page = app
         .read(move |store| store.timeline(id, after, limit))
@@ -143,15 +146,15 @@ pub(super) async fn timeline(
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.0,
-        text: words::fact(&entry.fact),
+        text: messages::fact(&entry.fact),
         fact: entry.fact,
         links: Links::new(),
     });
-    let path = format!("{}/timeline", shape::path(id, id));
+    let path = format!("{}/timeline", views::path(id, id));
     let list = List {
         items: events.collect(),
         total: None,
-        links: page_links(&path, &given, next),
+        links: page_links(&path, &parameters, next),
     };
     Ok(tagged(&list))
 }
@@ -168,10 +171,10 @@ fn state(word: &str, view: View) -> Answer<UniversalState> {
     })
 }
 
-pub(super) fn page_links(path: &str, given: &Parameters, next: Option<String>) -> Links {
-    let filters: Vec<String> = given
+pub(super) fn page_links(path: &str, parameters: &Parameters, next: Option<String>) -> Links {
+    let filters: Vec<String> = parameters
         .filters()
-        .map(|(name, value)| format!("{name}={}", shape::encoded(value)))
+        .map(|(name, value)| format!("{name}={}", views::encoded(value)))
         .collect();
     let with = |more: Option<String>| {
         let all: Vec<String> = filters.iter().cloned().chain(more).collect();
@@ -180,9 +183,9 @@ pub(super) fn page_links(path: &str, given: &Parameters, next: Option<String>) -
             false => format!("{path}?{}", all.join("&")),
         }
     };
-    let here = given.text("cursor");
-    let here = here.map(|cursor| format!("cursor={}", shape::encoded(cursor)));
-    let mut links = shape::links([("self", with(here))]);
+    let here = parameters.text("cursor");
+    let here = here.map(|cursor| format!("cursor={}", views::encoded(cursor)));
+    let mut links = views::links([("self", with(here))]);
     if let Some(next) = next {
         links.insert("next".to_owned(), with(Some(format!("cursor={next}"))));
     }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::App;
 use super::problem::Kind;
 use crate::driver::Status;
-use crate::driver::mail::Ask;
+use crate::driver::event::LeaderRequest;
 use crate::limits::SCRAPE_WAIT;
 use crate::metrics::{Text, table};
 
@@ -66,7 +66,7 @@ pub(super) async fn show(State(app): State<App>) -> Response {
     if let Ok(Ok(counts)) = timeout(SCRAPE_WAIT, app.read(|store| store.counts())).await {
         instances(&mut text, &counts);
     }
-    let workers = app.ask(|reply| Ask::Workers { name: None, reply });
+    let workers = app.request(|reply| LeaderRequest::Workers { name: None, reply });
     if let Ok(Ok(all)) = timeout(SCRAPE_WAIT, workers).await {
         fleet(&mut text, &all);
     }
@@ -106,7 +106,7 @@ mod tests {
 
     use super::super::testing;
     use super::*;
-    use crate::driver::mail::Mail;
+    use crate::driver::event::Event;
     use crate::faulty::{Fault, Faulty};
     use crate::prune::HistoryLock;
 
@@ -117,7 +117,7 @@ mod tests {
         let lasting = VecDeque::from([Fault::Fails; 1_000]);
         *store.takes.lock().expect("sound") = lasting;
         *store.commits.lock().expect("sound") = VecDeque::from([Fault::Fails]);
-        let drained = app.ask(|reply| Ask::Drain {
+        let drained = app.request(|reply| LeaderRequest::Drain {
             worker: WorkerName::new("w"),
             drained: true,
             reply,
@@ -139,7 +139,7 @@ mod tests {
         for missing in ["baton_leader_epoch", "baton_workers"] {
             assert!(!text.contains(missing), "{missing} in\n{text}");
         }
-        app.0.inbox.put(Mail::Stop);
+        app.0.inbox.send(Event::Stop);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | `roles` | which request needs which role |
 //! | `owners` | what tokens for one owner reach |
 //! | `problem` | errors |
-//! | `given` | paths, queries and bodies as they come in |
+//! | `extract` | paths, queries and bodies as they come in |
 //! | `instances` | submissions, single instances and ranges of them |
 //! | `library` | tasks of the library, and what launches them |
 //! | `runs` | runs of workflows |
@@ -19,8 +19,8 @@
 //! | `usage` | what was used, by owner and hour |
 //! | `fleet` | workers |
 //! | `tokens` | tokens |
-//! | `shape` | from the store's records to `baton_model::api` |
-//! | `words` | facts and reasons as sentences |
+//! | `views` | from the store's records to `baton_model::api` |
+//! | `messages` | facts and reasons as sentences |
 //! | `metrics` | for Prometheus, and the counting of requests |
 //! | `openapi` | the document that describes all this, and its page |
 //! | `routes` | a router that knows its paths |
@@ -31,13 +31,14 @@
 mod conditional;
 mod connection;
 mod events;
+mod extract;
 mod fleet;
-mod given;
 mod guard;
 mod instances;
 mod library;
 mod lists;
 mod logs;
+mod messages;
 mod metrics;
 pub(crate) mod openapi;
 mod owners;
@@ -46,13 +47,12 @@ mod problem;
 pub(crate) mod roles;
 mod routes;
 mod runs;
-mod shape;
 mod streams;
 #[cfg(test)]
 mod testing;
 mod tokens;
 mod usage;
-mod words;
+mod views;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -70,16 +70,16 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::accept::Acceptor;
 use crate::access::Access;
 use crate::driver::Status;
-use crate::driver::mail::{Ask, Inbox, Mail, Reply};
-use crate::ends;
-use crate::entrance::Entrance;
+use crate::driver::event::{Event, Inbox, LeaderRequest, Reply};
 use crate::library::Problems;
 use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, STREAMS_MAX, WORKFLOW_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
-use crate::rates::Rates;
+use crate::rate_limit::RateLimiter;
+use crate::until_shutdown;
 #[cfg(feature = "openapi")]
 use openapi::answers::Unchanged;
 use problem::{Answer, Fault};
@@ -101,7 +101,7 @@ struct Inner {
     follow_readers: Arc<Semaphore>,
     /// Places of those whose answers go on.
     streams: Arc<Semaphore>,
-    last_ended: runs::LastEnded,
+    ended_runs: runs::EndedRuns,
 }
 
 /// What an [`App`] is made of.
@@ -113,11 +113,11 @@ pub(crate) struct Parts {
     pub(crate) address: SocketAddr,
     pub(crate) access: Access,
     /// Whether clients have to show tokens or certificates.
-    pub(crate) demands: bool,
-    pub(crate) rates: Rates,
-    pub(crate) ending: watch::Receiver<bool>,
+    pub(crate) requires_credentials: bool,
+    pub(crate) rate_limit: RateLimiter,
+    pub(crate) shutdown: watch::Receiver<bool>,
     /// Changes whenever facts have landed.
-    pub(crate) landed: watch::Receiver<()>,
+    pub(crate) committed: watch::Receiver<()>,
     pub(crate) metrics: Arc<Metrics>,
     /// What is wrong with files of the library.
     pub(crate) problems: Problems,
@@ -138,15 +138,15 @@ impl App {
             readers: Arc::new(Semaphore::new(READERS_MAX)),
             follow_readers: Arc::new(Semaphore::new(FOLLOW_READERS_MAX)),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            last_ended: runs::LastEnded::default(),
+            ended_runs: runs::EndedRuns::default(),
         }))
     }
 
     /// Asks the driver, and waits for what it says.
-    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Answer<T> {
-        let (reply, told) = oneshot::channel();
-        self.0.inbox.put(Mail::Ask(ask(reply)));
-        match timeout(ANSWER_WAIT, told).await {
+    async fn request<T>(&self, request: impl FnOnce(Reply<T>) -> LeaderRequest) -> Answer<T> {
+        let (reply, answer_receiver) = oneshot::channel();
+        self.0.inbox.send(Event::Request(request(reply)));
+        match timeout(ANSWER_WAIT, answer_receiver).await {
             Ok(Ok(answer)) => Ok(answer?),
             Ok(Err(_)) | Err(_) => Err(Fault::no_answer()),
         }
@@ -157,7 +157,7 @@ impl App {
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
-        self.read_among(&self.0.readers, read).await
+        self.read_with(&self.0.readers, read).await
     }
 
     /// The same, for those who follow events.
@@ -165,10 +165,10 @@ impl App {
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
-        self.read_among(&self.0.follow_readers, read).await
+        self.read_with(&self.0.follow_readers, read).await
     }
 
-    async fn read_among<T: Send + 'static>(
+    async fn read_with<T: Send + 'static>(
         &self,
         readers: &Arc<Semaphore>,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
@@ -194,26 +194,26 @@ impl App {
 /// Serves clients until the server ends, and then those requests that are under way.
 pub(crate) async fn listen(
     listener: TcpListener,
-    entrance: Entrance,
+    acceptor: Acceptor,
     app: App,
-    mut ending: watch::Receiver<bool>,
+    mut shutdown: watch::Receiver<bool>,
 ) {
     let router = router(app);
-    let entrance = Arc::new(entrance);
+    let acceptor = Arc::new(acceptor);
     loop {
-        let (stream, peer, place) = tokio::select! {
-            () = ends(&mut ending) => break,
-            next = entrance.next(&listener) => next,
+        let (stream, peer, slot) = tokio::select! {
+            () = until_shutdown(&mut shutdown) => break,
+            next = acceptor.next(&listener) => next,
         };
-        let (router, ending) = (router.clone(), ending.clone());
-        let entrance = Arc::clone(&entrance);
+        let (router, shutdown) = (router.clone(), shutdown.clone());
+        let acceptor = Arc::clone(&acceptor);
         tokio::spawn(async move {
-            connection::meet(stream, peer, router, ending, &entrance).await;
-            drop(place);
+            connection::accept_client(stream, peer, router, shutdown, &acceptor).await;
+            drop(slot);
         });
     }
     drop(listener);
-    entrance.until_empty().await;
+    acceptor.until_idle().await;
 }
 
 fn router(app: App) -> Router {
@@ -246,7 +246,7 @@ fn routes() -> Routes {
     let run_tasks = get(runs::read::tasks)
         .post(runs::change::extend)
         .layer(large);
-    let resume = post(runs::go_on::resume).layer(large);
+    let resume = post(runs::resume::resume).layer(large);
     Routes::default()
         .route("/", get(root))
         .route("/healthz", get(health))
@@ -272,7 +272,7 @@ fn routes() -> Routes {
         .route("/runs/{run}/start", post(runs::change::start))
         .route("/runs/{run}/halt", post(runs::change::halt))
         .route("/runs/{run}/resume", resume)
-        .route("/runs/{run}/retry", post(runs::go_on::retry))
+        .route("/runs/{run}/retry", post(runs::resume::retry))
         .route("/bullpen", get(lists::bullpen))
         .route("/bullpen/", get(lists::bullpen))
         .route("/arena", get(lists::arena))
@@ -310,7 +310,7 @@ fn routes() -> Routes {
 }
 
 /// A representation, with the media type of the API.
-fn shown(status: StatusCode, body: &impl Serialize) -> Response {
+fn respond(status: StatusCode, body: &impl Serialize) -> Response {
     let mut response = (status, Json(body)).into_response();
     let media = HeaderValue::from_static(MEDIA_TYPE);
     response.headers_mut().insert(header::CONTENT_TYPE, media);
@@ -389,7 +389,7 @@ async fn ready(State(app): State<App>) -> Response {
                 epoch: Some(epoch.0),
                 reason: None,
             };
-            shown(StatusCode::OK, &ready)
+            respond(StatusCode::OK, &ready)
         }
         Status::Failed(reason) => {
             let ready = Readiness {
@@ -397,7 +397,7 @@ async fn ready(State(app): State<App>) -> Response {
                 epoch: None,
                 reason: Some(reason),
             };
-            shown(StatusCode::SERVICE_UNAVAILABLE, &ready)
+            respond(StatusCode::SERVICE_UNAVAILABLE, &ready)
         }
     }
 }

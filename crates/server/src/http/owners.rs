@@ -14,18 +14,18 @@ use baton_model::ids::InstanceId;
 use baton_store::view::Record;
 use serde_json::Value;
 
-use super::given::Target;
+use super::extract::Target;
 use super::problem::{Answer, Fault};
 use super::roles::Route;
-use super::{App, instances, runs, shape};
+use super::{App, instances, runs, views};
 
 /// Whose things a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum Scope {
     /// Nobody's: everybody who has the role may look.
-    Nobody,
+    Public,
     /// Those of the owner whom the path names.
-    Named,
+    OwnerInPath,
     /// An instance, or a range of them.
     Instance,
     /// A run.
@@ -38,18 +38,18 @@ enum Reach {
     Server,
 }
 
-fn reach(line: &Route) -> Reach {
-    let looks = line.method == "GET";
-    match line.path.trim_end_matches('/') {
-        "/healthz" | "/readyz" | "" | "/openapi.json" | "/docs" => Reach::Nobody,
-        "/workers" | "/workers/{name}" if looks => Reach::Nobody,
-        "/bullpen" | "/arena" | "/history" | "/library" | "/usage" | "/events" => Reach::List,
-        "/runs" if looks => Reach::List,
-        "/instances" | "/runs" => Reach::Submission,
-        path if path.starts_with("/runs/{run}") => Reach::Run,
-        path if path.starts_with("/instances/{id}") => Reach::Instance,
-        path if path.starts_with("/{owner}/tasks") => Reach::Named,
-        _ => Reach::Server,
+fn scope(route: &Route) -> Scope {
+    let looks = route.method == "GET";
+    match route.path.trim_end_matches('/') {
+        "/healthz" | "/readyz" | "" | "/openapi.json" | "/docs" => Scope::Public,
+        "/workers" | "/workers/{name}" if looks => Scope::Public,
+        "/bullpen" | "/arena" | "/history" | "/library" | "/usage" | "/events" => Scope::List,
+        "/runs" if looks => Scope::List,
+        "/instances" | "/runs" => Scope::Submission,
+        path if path.starts_with("/runs/{run}") => Scope::Run,
+        path if path.starts_with("/instances/{id}") => Scope::Instance,
+        path if path.starts_with("/{owner}/tasks") => Scope::OwnerInPath,
+        _ => Scope::Server,
     }
 }
 
@@ -58,27 +58,27 @@ fn reach(line: &Route) -> Reach {
 pub(super) async fn check(
     app: &App,
     owner: &str,
-    line: &Route,
+    route: &Route,
     request: &mut Request,
 ) -> Answer<()> {
-    match reach(line) {
-        Reach::Nobody | Reach::Submission => Ok(()),
-        Reach::Server => Err(foreign(owner)),
-        Reach::List => narrow(owner, request),
-        Reach::Named => match parameter(request, "owner").await? == owner {
+    match scope(route) {
+        Scope::Public | Scope::Submission => Ok(()),
+        Scope::Server => Err(wrong_owner(owner)),
+        Scope::List => narrow(owner, request),
+        Scope::OwnerInPath => match parameter(request, "owner").await? == owner {
             true => Ok(()),
-            false => Err(foreign(owner)),
+            false => Err(wrong_owner(owner)),
         },
-        Reach::Run => {
+        Scope::Run => {
             let run = runs::id(&parameter(request, "run").await?)?;
             match app.run_record(run).await?.head.owner == owner {
                 true => Ok(()),
                 false => Err(runs::unknown(run)),
             }
         }
-        Reach::Instance => {
+        Scope::Instance => {
             let target = Target::parse(&parameter(request, "id").await?)?;
-            own(app, owner, target).await
+            check_owned(app, owner, target).await
         }
     }
 }
@@ -92,12 +92,12 @@ pub(super) fn submit(owner: &str, file: &mut Value) -> Answer<()> {
     let said = fields.entry("owner").or_insert_with(|| owner.into());
     match said.as_str() == Some(owner) {
         true => Ok(()),
-        false => Err(foreign(owner)),
+        false => Err(wrong_owner(owner)),
     }
 }
 
 /// What is said of the things of others.
-pub(super) fn foreign(owner: &str) -> Fault {
+pub(super) fn wrong_owner(owner: &str) -> Fault {
     let detail = format!("this token is for what belongs to {owner:?}, and for nothing else");
     Fault::new(StatusCode::FORBIDDEN, "owner", detail)
 }
@@ -110,22 +110,22 @@ async fn parameter(request: &mut Request, name: &str) -> Answer<String> {
 }
 
 /// Checks that instances are this owner's. Others are not there, as far as it can see.
-async fn own(app: &App, owner: &str, target: Target) -> Answer<()> {
+async fn check_owned(app: &App, owner: &str, target: Target) -> Answer<()> {
     match target {
-        Target::One(id) => own_one(app, owner, id).await.map(drop),
+        Target::One(id) => check_owned_one(app, owner, id).await.map(drop),
         Target::Range(first, last) => {
-            let begins = own_one(app, owner, first).await?;
-            let ends = own_one(app, owner, last).await?;
+            let begins = check_owned_one(app, owner, first).await?;
+            let ends = check_owned_one(app, owner, last).await?;
             // Between two of one submission there is nothing else.
             match begins.submitted == ends.submitted {
                 true => Ok(()),
-                false => Err(foreign(owner)),
+                false => Err(wrong_owner(owner)),
             }
         }
     }
 }
 
-async fn own_one(app: &App, owner: &str, id: InstanceId) -> Answer<Record> {
+async fn check_owned_one(app: &App, owner: &str, id: InstanceId) -> Answer<Record> {
     let record = app.record(id).await?;
     match record.instance.spec.owner == owner {
         true => Ok(record),
@@ -135,20 +135,20 @@ async fn own_one(app: &App, owner: &str, id: InstanceId) -> Answer<Record> {
 
 /// Asks a list for the things of this owner only.
 fn narrow(owner: &str, request: &mut Request) -> Answer<()> {
-    let given = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
-    let Query(given) =
-        given.map_err(|error| Fault::bad_request(format!("the query cannot be read: {error}")))?;
-    let mut named = given.iter().filter(|(name, _)| name == "owner");
+    let values = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
+    let Query(values) =
+        values.map_err(|error| Fault::bad_request(format!("the query cannot be read: {error}")))?;
+    let mut named = values.iter().filter(|(name, _)| name == "owner");
     if let Some((_, other)) = named.next() {
         return match other == owner {
             true => Ok(()),
-            false => Err(foreign(owner)),
+            false => Err(wrong_owner(owner)),
         };
     }
     let uri = request.uri();
     let query = match uri.query().filter(|query| !query.is_empty()) {
-        Some(query) => format!("{query}&owner={}", shape::encoded(owner)),
-        None => format!("owner={}", shape::encoded(owner)),
+        Some(query) => format!("{query}&owner={}", views::encoded(owner)),
+        None => format!("owner={}", views::encoded(owner)),
     };
     let whole = format!("{}?{query}", uri.path());
     let unreadable = || Fault::bad_request("the path cannot be read");
@@ -170,10 +170,10 @@ mod tests {
     fn what_changes_the_server_is_closed() {
         let closed: Vec<_> = ROUTES
             .iter()
-            .filter(|line| reach(line) == Reach::Server)
-            .map(|line| (line.method, line.path.trim_end_matches('/')))
+            .filter(|route| scope(route) == Scope::Server)
+            .map(|route| (route.method, route.path.trim_end_matches('/')))
             .collect();
-        for line in [
+        for route in [
             ("PUT", "/workers/{name}/drained"),
             ("POST", "/workers/{name}/forget"),
             ("POST", "/tokens"),
@@ -181,7 +181,7 @@ mod tests {
             ("GET", "/metrics"),
             ("GET", "/history/ticks"),
         ] {
-            assert!(closed.contains(&line), "{line:?}");
+            assert!(closed.contains(&route), "{route:?}");
         }
     }
 
@@ -193,13 +193,16 @@ mod tests {
             let narrowed = narrow("a b", &mut request);
             narrowed.map(|()| request.uri().to_string()).ok()
         };
-        let own = |text: &str| Some(text.to_owned());
-        assert_eq!(narrowed("/arena/"), own("/arena/?owner=a%20b"));
+        let check_owned = |text: &str| Some(text.to_owned());
+        assert_eq!(narrowed("/arena/"), check_owned("/arena/?owner=a%20b"));
         assert_eq!(
             narrowed("/arena/?limit=3"),
-            own("/arena/?limit=3&owner=a%20b")
+            check_owned("/arena/?limit=3&owner=a%20b")
         );
-        assert_eq!(narrowed("/arena/?owner=a+b"), own("/arena/?owner=a+b"));
+        assert_eq!(
+            narrowed("/arena/?owner=a+b"),
+            check_owned("/arena/?owner=a+b")
+        );
         assert_eq!(narrowed("/arena/?owner=c"), None);
         assert_eq!(narrowed("/arena/?limit=3&owner="), None);
     }

@@ -1,6 +1,6 @@
 //! Errors as clients see them.
 
-use crate::driver::mail::StoreFailed;
+use crate::driver::event::StoreFailed;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use baton_model::token::{Role, Secret};
 
 use super::problem::{Answer, Fault};
-use crate::access::{Access, Caller, Certificate, Who};
+use crate::access::{Access, Caller, Certificate, Identity};
 use crate::clock;
 
 /// A request that is answered, and who may make it.
@@ -18,107 +18,107 @@ pub struct Route {
     /// Its path, with the names of what varies.
     pub path: &'static str,
     /// The least role that may; `None` if nobody has to say who they are.
-    pub least: Option<Role>,
+    pub minimum_role: Option<Role>,
 }
 
-const fn line(method: &'static str, path: &'static str, least: Option<Role>) -> Route {
+const fn route(method: &'static str, path: &'static str, minimum_role: Option<Role>) -> Route {
     Route {
         method,
         path,
-        least,
+        minimum_role,
     }
 }
 
-const ANYBODY: Option<Role> = None;
+const PUBLIC: Option<Role> = None;
 const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
 /// Every request that is answered.
 pub const ROUTES: &[Route] = &[
-    line("GET", "/healthz", ANYBODY),
-    line("GET", "/readyz", ANYBODY),
-    line("GET", "/", VIEWER),
-    line("GET", "/openapi.json", VIEWER),
-    line("GET", "/docs", VIEWER),
-    line("GET", "/metrics", VIEWER),
-    line("POST", "/instances", OPERATOR),
-    line("POST", "/instances/", OPERATOR),
-    line("GET", "/instances/{id}", VIEWER),
-    line("DELETE", "/instances/{id}", OPERATOR),
-    line("POST", "/instances/{id}/retry", OPERATOR),
-    line("GET", "/instances/{id}/timeline", VIEWER),
-    line("GET", "/instances/{id}/explain", VIEWER),
-    line("GET", "/instances/{id}/logs/{stream}", VIEWER),
-    line("GET", "/runs", VIEWER),
-    line("GET", "/runs/", VIEWER),
-    line("POST", "/runs", OPERATOR),
-    line("POST", "/runs/", OPERATOR),
-    line("GET", "/runs/{run}", VIEWER),
-    line("DELETE", "/runs/{run}", OPERATOR),
-    line("GET", "/runs/{run}/tasks", VIEWER),
-    line("GET", "/runs/{run}/tasks/", VIEWER),
-    line("POST", "/runs/{run}/tasks", OPERATOR),
-    line("POST", "/runs/{run}/tasks/", OPERATOR),
-    line("GET", "/runs/{run}/items", VIEWER),
-    line("GET", "/runs/{run}/items/", VIEWER),
-    line("GET", "/runs/{run}/errors", VIEWER),
-    line("POST", "/runs/{run}/start", OPERATOR),
-    line("POST", "/runs/{run}/halt", OPERATOR),
-    line("POST", "/runs/{run}/resume", OPERATOR),
-    line("POST", "/runs/{run}/retry", OPERATOR),
-    line("GET", "/bullpen", VIEWER),
-    line("GET", "/bullpen/", VIEWER),
-    line("GET", "/arena", VIEWER),
-    line("GET", "/arena/", VIEWER),
-    line("GET", "/history", VIEWER),
-    line("GET", "/history/", VIEWER),
-    line("GET", "/history/ticks", VIEWER),
-    line("GET", "/history/ticks/", VIEWER),
-    line("GET", "/library", VIEWER),
-    line("GET", "/library/", VIEWER),
-    line("GET", "/{owner}/tasks", VIEWER),
-    line("GET", "/{owner}/tasks/", VIEWER),
-    line("POST", "/{owner}/tasks", OPERATOR),
-    line("POST", "/{owner}/tasks/", OPERATOR),
-    line("GET", "/{owner}/tasks/{name}", VIEWER),
-    line("PUT", "/{owner}/tasks/{name}", OPERATOR),
-    line("DELETE", "/{owner}/tasks/{name}", OPERATOR),
-    line("GET", "/{owner}/tasks/{name}/due", VIEWER),
-    line("GET", "/{owner}/tasks/{name}/revisions", VIEWER),
-    line("GET", "/{owner}/tasks/{name}/revisions/", VIEWER),
-    line("GET", "/{owner}/tasks/{name}/ticks", VIEWER),
-    line("GET", "/{owner}/tasks/{name}/ticks/", VIEWER),
-    line("POST", "/{owner}/tasks/{name}/run", OPERATOR),
+    route("GET", "/healthz", PUBLIC),
+    route("GET", "/readyz", PUBLIC),
+    route("GET", "/", VIEWER),
+    route("GET", "/openapi.json", VIEWER),
+    route("GET", "/docs", VIEWER),
+    route("GET", "/metrics", VIEWER),
+    route("POST", "/instances", OPERATOR),
+    route("POST", "/instances/", OPERATOR),
+    route("GET", "/instances/{id}", VIEWER),
+    route("DELETE", "/instances/{id}", OPERATOR),
+    route("POST", "/instances/{id}/retry", OPERATOR),
+    route("GET", "/instances/{id}/timeline", VIEWER),
+    route("GET", "/instances/{id}/explain", VIEWER),
+    route("GET", "/instances/{id}/logs/{stream}", VIEWER),
+    route("GET", "/runs", VIEWER),
+    route("GET", "/runs/", VIEWER),
+    route("POST", "/runs", OPERATOR),
+    route("POST", "/runs/", OPERATOR),
+    route("GET", "/runs/{run}", VIEWER),
+    route("DELETE", "/runs/{run}", OPERATOR),
+    route("GET", "/runs/{run}/tasks", VIEWER),
+    route("GET", "/runs/{run}/tasks/", VIEWER),
+    route("POST", "/runs/{run}/tasks", OPERATOR),
+    route("POST", "/runs/{run}/tasks/", OPERATOR),
+    route("GET", "/runs/{run}/items", VIEWER),
+    route("GET", "/runs/{run}/items/", VIEWER),
+    route("GET", "/runs/{run}/errors", VIEWER),
+    route("POST", "/runs/{run}/start", OPERATOR),
+    route("POST", "/runs/{run}/halt", OPERATOR),
+    route("POST", "/runs/{run}/resume", OPERATOR),
+    route("POST", "/runs/{run}/retry", OPERATOR),
+    route("GET", "/bullpen", VIEWER),
+    route("GET", "/bullpen/", VIEWER),
+    route("GET", "/arena", VIEWER),
+    route("GET", "/arena/", VIEWER),
+    route("GET", "/history", VIEWER),
+    route("GET", "/history/", VIEWER),
+    route("GET", "/history/ticks", VIEWER),
+    route("GET", "/history/ticks/", VIEWER),
+    route("GET", "/library", VIEWER),
+    route("GET", "/library/", VIEWER),
+    route("GET", "/{owner}/tasks", VIEWER),
+    route("GET", "/{owner}/tasks/", VIEWER),
+    route("POST", "/{owner}/tasks", OPERATOR),
+    route("POST", "/{owner}/tasks/", OPERATOR),
+    route("GET", "/{owner}/tasks/{name}", VIEWER),
+    route("PUT", "/{owner}/tasks/{name}", OPERATOR),
+    route("DELETE", "/{owner}/tasks/{name}", OPERATOR),
+    route("GET", "/{owner}/tasks/{name}/due", VIEWER),
+    route("GET", "/{owner}/tasks/{name}/revisions", VIEWER),
+    route("GET", "/{owner}/tasks/{name}/revisions/", VIEWER),
+    route("GET", "/{owner}/tasks/{name}/ticks", VIEWER),
+    route("GET", "/{owner}/tasks/{name}/ticks/", VIEWER),
+    route("POST", "/{owner}/tasks/{name}/run", OPERATOR),
     // Its handler asks for an operator's token, or for the secret of the task.
-    line("POST", "/{owner}/tasks/{name}/trigger", ANYBODY),
-    line("GET", "/events", VIEWER),
-    line("GET", "/usage", VIEWER),
-    line("GET", "/usage/", VIEWER),
-    line("GET", "/workers", VIEWER),
-    line("GET", "/workers/", VIEWER),
-    line("GET", "/workers/{name}", VIEWER),
-    line("PUT", "/workers/{name}/drained", OPERATOR),
-    line("POST", "/workers/{name}/forget", ADMIN),
-    line("GET", "/tokens", ADMIN),
-    line("GET", "/tokens/", ADMIN),
-    line("POST", "/tokens", ADMIN),
-    line("POST", "/tokens/", ADMIN),
-    line("DELETE", "/tokens/{id}", ADMIN),
+    route("POST", "/{owner}/tasks/{name}/trigger", PUBLIC),
+    route("GET", "/events", VIEWER),
+    route("GET", "/usage", VIEWER),
+    route("GET", "/usage/", VIEWER),
+    route("GET", "/workers", VIEWER),
+    route("GET", "/workers/", VIEWER),
+    route("GET", "/workers/{name}", VIEWER),
+    route("PUT", "/workers/{name}/drained", OPERATOR),
+    route("POST", "/workers/{name}/forget", ADMIN),
+    route("GET", "/tokens", ADMIN),
+    route("GET", "/tokens/", ADMIN),
+    route("POST", "/tokens", ADMIN),
+    route("POST", "/tokens/", ADMIN),
+    route("DELETE", "/tokens/{id}", ADMIN),
 ];
 
 /// The line of a request, if it has one.
-pub(super) fn line_of(method: &Method, path: &str) -> Option<&'static Route> {
+pub(super) fn route_of(method: &Method, path: &str) -> Option<&'static Route> {
     let method = match *method {
         Method::HEAD => "GET",
         ref other => other.as_str(),
     };
-    let mut lines = ROUTES.iter();
-    lines.find(|line| line.method == method && line.path == path)
+    let mut routes = ROUTES.iter();
+    routes.find(|route| route.method == method && route.path == path)
 }
 
 /// Who makes a request, by their token or else by their certificate.
-pub(super) fn shown(
+pub(super) fn identify(
     access: &Access,
     headers: &HeaderMap,
     certificate: Option<&Certificate>,
@@ -140,20 +140,20 @@ pub(super) fn shown(
 }
 
 /// Whoever makes a request, if they may make it.
-pub(super) fn admit(shown: Answer<Caller>, least: Option<Role>) -> Answer<Caller> {
-    let Some(least) = least else {
-        return Ok(Caller::ANYBODY);
+pub(super) fn authorize(identify: Answer<Caller>, minimum_role: Option<Role>) -> Answer<Caller> {
+    let Some(minimum_role) = minimum_role else {
+        return Ok(Caller::ANONYMOUS);
     };
-    let caller = shown?;
-    if caller.role.covers(least) {
+    let caller = identify?;
+    if caller.role.covers(minimum_role) {
         return Ok(caller);
     }
-    let what = match caller.who {
-        Who::Certificate(_) => "certificate",
+    let what = match caller.identity {
+        Identity::Certificate(_) => "certificate",
         _ => "token",
     };
     let detail = format!(
-        "this needs a {what} of the role {least}, and yours has the role {}",
+        "this needs a {what} of the role {minimum_role}, and yours has the role {}",
         caller.role
     );
     Err(Fault::new(StatusCode::FORBIDDEN, "role", detail))
@@ -161,8 +161,8 @@ pub(super) fn admit(shown: Answer<Caller>, least: Option<Role>) -> Answer<Caller
 
 /// The secret that a request shows, if it shows one.
 pub(super) fn secret(headers: &HeaderMap) -> Answer<Option<Secret>> {
-    let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let (first, second) = (given.next(), given.next());
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (first, second) = (values.next(), values.next());
     let Some(first) = first else {
         return Ok(None);
     };
@@ -194,14 +194,14 @@ mod tests {
         for route in ROUTES {
             let same = |other: &&Route| (other.method, other.path) == (route.method, route.path);
             assert_eq!(ROUTES.iter().filter(same).count(), 1, "{route:?}");
-            let looks = route.least == VIEWER;
+            let looks = route.minimum_role == VIEWER;
             assert!(!looks || route.method == "GET", "{route:?}");
         }
-        let of = |method| line_of(&method, "/instances/{id}").map(|line| line.least);
+        let of = |method| route_of(&method, "/instances/{id}").map(|route| route.minimum_role);
         assert_eq!(of(Method::HEAD), Some(VIEWER));
         assert_eq!(of(Method::DELETE), Some(OPERATOR));
         assert_eq!(of(Method::PATCH), None);
-        assert_eq!(line_of(&Method::GET, "/nothing"), None);
+        assert_eq!(route_of(&Method::GET, "/nothing"), None);
     }
 
     #[test]

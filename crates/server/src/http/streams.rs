@@ -2,7 +2,7 @@
 //!
 //! The feeder is a task of its own. It is one piece ahead of the connection and no more, so a
 //! slow client costs one piece of memory, whatever happens meanwhile; one that takes nothing at
-//! all is cut off by `crate::patient`. The task ends with the client, with the server, or when the
+//! all is cut off by `crate::write_timeout`. The task ends with the client, with the server, or when the
 //! token or the certificate that was shown is worth nothing any longer.
 
 use std::convert::Infallible;
@@ -23,16 +23,16 @@ use tokio::sync::mpsc;
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
 use super::{App, roles};
-use crate::ends;
 use crate::limits::STREAMS_MAX;
+use crate::until_shutdown;
 
 /// How somebody has asked for an answer that goes on.
-pub(super) struct Asked {
+pub(super) struct StreamRequest {
     pub(super) headers: HeaderMap,
     peer: Peer,
 }
 
-impl<S: Sync> FromRequestParts<S> for Asked {
+impl<S: Sync> FromRequestParts<S> for StreamRequest {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -44,19 +44,19 @@ impl<S: Sync> FromRequestParts<S> for Asked {
 }
 
 /// Where a feeder puts its pieces.
-pub(super) struct Pipe(mpsc::Sender<Result<Bytes, Cut>>);
+pub(super) struct Pipe(mpsc::Sender<Result<Bytes, Truncated>>);
 
 /// The answer does not come to its end.
 #[derive(Debug)]
-pub(super) struct Cut;
+pub(super) struct Truncated;
 
-impl fmt::Display for Cut {
+impl fmt::Display for Truncated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the rest of the answer cannot be had")
     }
 }
 
-impl Error for Cut {}
+impl Error for Truncated {}
 
 impl Pipe {
     /// Puts a piece, as soon as the one before is taken; false if nobody reads any more.
@@ -65,23 +65,23 @@ impl Pipe {
     }
 
     /// Ends the answer in a way that cannot be taken for its end.
-    pub(super) async fn cut(&self) {
+    pub(super) async fn truncate(&self) {
         // If nobody reads any more, nobody has to be told.
-        let _ = self.0.send(Err(Cut)).await;
+        let _ = self.0.send(Err(Truncated)).await;
     }
 }
 
 /// The other end, as a connection reads it.
-struct Fed(mpsc::Receiver<Result<Bytes, Cut>>);
+struct StreamBody(mpsc::Receiver<Result<Bytes, Truncated>>);
 
-impl HttpBody for Fed {
+impl HttpBody for StreamBody {
     type Data = Bytes;
-    type Error = Cut;
+    type Error = Truncated;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {
         let piece = self.0.poll_recv(cx);
         piece.map(|piece| piece.map(|bytes| bytes.map(Frame::data)))
     }
@@ -92,51 +92,55 @@ impl App {
     /// if something else than its end ends it, so that nobody takes a part of it for the whole.
     pub(super) fn stream<F>(
         &self,
-        asked: &Asked,
+        request: &StreamRequest,
         has_end: bool,
         feed: impl FnOnce(Pipe) -> F,
     ) -> Answer<Body>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let place = Arc::clone(&self.0.streams).try_acquire_owned();
-        let place = place.map_err(|_| {
+        let permit = Arc::clone(&self.0.streams).try_acquire_owned();
+        let permit = permit.map_err(|_| {
             Fault::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too-many-streams",
                 format!("{STREAMS_MAX} clients follow something already; try again later"),
             )
         })?;
-        let demands = self.0.demands;
-        let secret = match demands {
-            true => roles::secret(&asked.headers)?,
+        let requires_credentials = self.0.requires_credentials;
+        let secret = match requires_credentials {
+            true => roles::secret(&request.headers)?,
             false => None,
         };
-        let certificate = asked.peer.certificate.clone().filter(|_| demands);
+        let certificate = request
+            .peer
+            .certificate
+            .clone()
+            .filter(|_| requires_credentials);
         let (sender, receiver) = mpsc::channel(1);
         let reader = sender.clone();
         let feed = feed(Pipe(sender));
-        let (access, mut ending) = (self.0.access.clone(), self.0.ending.clone());
+        let (access, mut shutdown) = (self.0.access.clone(), self.0.shutdown.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let denied = async {
                 // As `roles` has it: a token counts before a certificate.
                 match (&secret, &certificate) {
-                    (Some(secret), _) => drop(access.until_denied(secret).await),
-                    (None, Some(certificate)) => drop(certificate.until_denied().await),
+                    (Some(secret), _) => drop(access.until_invalid(secret).await),
+                    (None, Some(certificate)) => drop(certificate.until_invalid().await),
                     (None, None) => pending().await,
                 }
             };
             tokio::select! {
                 () = feed => return,
                 () = reader.closed() => return,
-                () = ends(&mut ending) => {}
+                () = until_shutdown(&mut shutdown) => {}
                 () = denied => {}
             }
             if has_end {
-                Pipe(reader).cut().await;
+                Pipe(reader).truncate().await;
             }
         });
-        Ok(Body::new(Fed(receiver)))
+        Ok(Body::new(StreamBody(receiver)))
     }
 }

@@ -14,7 +14,7 @@ use crate::faulty::Faulty;
 use crate::leadership;
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
-use crate::rates::Rates;
+use crate::rate_limit::RateLimiter;
 
 /// All that a router needs, over a store in memory. Its driver ends with the process of the tests.
 pub(super) fn app() -> App {
@@ -34,7 +34,7 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         metrics: Arc::clone(&metrics),
     };
     let driver = driver::start(setup, epoch, ledger).expect("a thread");
-    let (end, ending) = watch::channel(false);
+    let (end, shutdown) = watch::channel(false);
     // Without it the server would seem to end.
     std::mem::forget(end);
     App::new(Parts {
@@ -44,10 +44,10 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         status: driver.status,
         history,
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
-        demands: false,
-        rates: Rates::new(0),
-        ending,
-        landed: driver.landed,
+        requires_credentials: false,
+        rate_limit: RateLimiter::new(0),
+        shutdown,
+        committed: driver.committed,
         metrics,
         problems: crate::library::Problems::default(),
     })

@@ -15,10 +15,10 @@ use super::openapi::answers::{
     BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable, Unchanged,
 };
 use super::problem::{Answer, Fault};
-use super::{App, given, shape, shown};
+use super::{App, extract, respond, views};
 use crate::access::Caller;
 use crate::clock;
-use crate::driver::mail::StoreFailed;
+use crate::driver::event::StoreFailed;
 
 /// Tokens, without their secrets
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -32,8 +32,8 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     let tokens = app.read(|store| store.tokens()).await?;
     let list = List {
         total: Some(tokens.len() as u64),
-        items: tokens.into_iter().map(represented).collect(),
-        links: shape::links([
+        items: tokens.into_iter().map(token_view).collect(),
+        links: views::links([
             ("self", "/tokens/".to_owned()),
             ("create", "POST /tokens/".to_owned()),
         ]),
@@ -61,7 +61,7 @@ pub(super) async fn create(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answer<Response> {
-    let wanted: api::NewToken = given::body(request).await?;
+    let wanted: api::NewToken = extract::body(request).await?;
     let name = wanted.name.unwrap_or_else(|| wanted.role.to_string());
     check_name(&name).map_err(Fault::bad_request)?;
     if let Some(owner) = &wanted.owner {
@@ -95,10 +95,10 @@ pub(super) async fn create(
         revoked: false,
     };
     let created = CreatedToken {
-        token: represented(token),
+        token: token_view(token),
         secret: secret.expose().to_owned(),
     };
-    let mut response = shown(StatusCode::CREATED, &created);
+    let mut response = respond(StatusCode::CREATED, &created);
     let once = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, once);
     Ok(response)
@@ -130,15 +130,15 @@ pub(super) async fn revoke(
     let no_token = || Fault::not_found(format!("there is no token {id}; GET /tokens/ lists them"));
     let revoked = revoked.ok_or_else(no_token)?;
     tracing::info!("{caller} has revoked the token {id}");
-    Ok(shown(StatusCode::OK, &represented(revoked)))
+    Ok(respond(StatusCode::OK, &token_view(revoked)))
 }
 
-fn represented(token: Token) -> api::Token {
-    let mut shown = api::Token::from(token);
-    if !shown.revoked {
-        shown.links = shape::links([("revoke", format!("DELETE /tokens/{}", shown.id))]);
+fn token_view(token: Token) -> api::Token {
+    let mut view = api::Token::from(token);
+    if !view.revoked {
+        view.links = views::links([("revoke", format!("DELETE /tokens/{}", view.id))]);
     }
-    shown
+    view
 }
 
 impl App {
@@ -156,7 +156,7 @@ impl App {
             ),
             error => StoreFailed(error.to_string()).into(),
         })?;
-        if let Err(error) = self.0.access.renew().await {
+        if let Err(error) = self.0.access.refresh().await {
             // It is kept, and known as soon as the store can be read.
             tracing::warn!("cannot read the tokens: {error}");
         }

@@ -8,16 +8,16 @@ use baton_model::time::{Millis, Wall};
 use baton_store::usage::{self as kept, Hour, UsageCursor, UsageQuery};
 
 use super::conditional::tagged;
-use super::given::Parameters;
+use super::extract::Parameters;
 use super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, shape};
+use super::{App, views};
 use crate::clock;
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
-/// So much is shown if nobody says from when.
+/// So much is usage_view if nobody says from when.
 const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// What was used, by hour and owner
@@ -43,24 +43,24 @@ const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
     )
 ))]
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["owner", "from", "to", "limit", "cursor"])?;
-    let to = given.number("to")?.map_or(clock::now().wall, Wall);
+    let parameters = Parameters::of(&uri, &["owner", "from", "to", "limit", "cursor"])?;
+    let to = parameters.number("to")?.map_or(clock::now().wall, Wall);
     let day_before = Wall(to.0.saturating_sub(SPAN_DEFAULT.0));
-    let from = given.number("from")?.map_or(day_before, Wall);
+    let from = parameters.number("from")?.map_or(day_before, Wall);
     let query = UsageQuery {
-        owner: given.text("owner").map(str::to_owned),
+        owner: parameters.text("owner").map(str::to_owned),
         from: Hour::of(from),
         to: Hour::of(to),
-        after: given.text("cursor").map(place).transpose()?,
-        limit: given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+        after: parameters.text("cursor").map(place).transpose()?,
+        limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
     };
     let page = app.read(move |store| store.usage(&query)).await?;
     let next = page.next.map(|(hour, owner)| format!("{}.{owner}", hour.0));
-    let next = next.map(|next| shape::encoded(&next));
+    let next = next.map(|next| views::encoded(&next));
     let list = List {
-        items: page.items.into_iter().map(shown).collect(),
+        items: page.items.into_iter().map(usage_view).collect(),
         total: None,
-        links: page_links("/usage/", &given, next),
+        links: page_links("/usage/", &parameters, next),
     };
     Ok(tagged(&list))
 }
@@ -73,7 +73,7 @@ fn place(cursor: &str) -> Answer<UsageCursor> {
     place.ok_or_else(|| Fault::bad_request(wrong))
 }
 
-fn shown(row: kept::Usage) -> Usage {
+fn usage_view(row: kept::Usage) -> Usage {
     let used = row.used;
     let seconds = |ms: u64| ms as f64 / 1_000.0;
     Usage {

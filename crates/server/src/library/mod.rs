@@ -8,7 +8,7 @@
 //! Files are looked at every second, by their times and sizes: that works on every file system,
 //! and a thousand files cost some milliseconds.
 
-mod look;
+mod scan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ use baton_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
-use crate::driver::mail::{Ask, Inbox, Mail, Reply};
-use crate::ends;
-use crate::limits::LIBRARY_LOOK_PAUSE;
+use crate::driver::event::{Event, Inbox, LeaderRequest, Reply};
+use crate::limits::LIBRARY_SCAN_PAUSE;
+use crate::until_shutdown;
 
-use look::Seen;
+use scan::FileStamp;
 
 /// What is wrong with files, for whoever looks at the library.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ impl Problems {
 }
 
 /// Keeps the library as a directory says.
-pub(crate) struct Keeper {
+pub(crate) struct LibrarySync {
     pub(crate) directory: PathBuf,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) inbox: Inbox,
@@ -65,58 +65,58 @@ pub(crate) struct Keeper {
 }
 
 /// What each file said when it was last read.
-type Known = BTreeMap<String, (Seen, Result<(TaskName, Arc<Definition>), String>)>;
+type ParsedFiles = BTreeMap<String, (FileStamp, Result<(TaskName, Arc<Definition>), String>)>;
 
 /// What the scheduler has taken from the files so far.
 #[derive(Default)]
-struct Kept {
+struct AppliedFiles {
     /// By file.
     defined: BTreeMap<String, (TaskName, Arc<Definition>)>,
     /// The files, and who defines what, when the others were last removed.
     settled: Option<(BTreeSet<String>, BTreeMap<TaskName, String>)>,
 }
 
-impl Keeper {
+impl LibrarySync {
     /// Looks until the server ends.
-    pub(crate) async fn run(self, mut ending: watch::Receiver<bool>) {
-        let mut known = Known::new();
-        let mut kept = Kept::default();
+    pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        let mut known = ParsedFiles::new();
+        let mut applied = AppliedFiles::default();
         loop {
-            known = self.turn(known, &mut kept).await;
+            known = self.sync_once(known, &mut applied).await;
             tokio::select! {
-                () = ends(&mut ending) => return,
-                () = sleep(LIBRARY_LOOK_PAUSE) => {}
+                () = until_shutdown(&mut shutdown) => return,
+                () = sleep(LIBRARY_SCAN_PAUSE) => {}
             }
         }
     }
 
     /// Looks once.
-    async fn turn(&self, known: Known, kept: &mut Kept) -> Known {
+    async fn sync_once(&self, known: ParsedFiles, applied: &mut AppliedFiles) -> ParsedFiles {
         let directory = self.directory.clone();
         let looked = tokio::task::spawn_blocking(move || {
-            let found = look::files(&directory);
+            let found = scan::scan(&directory);
             (
-                found.map(|found| look::read(&directory, found, &known)),
+                found.map(|found| scan::read(&directory, found, &known)),
                 known,
             )
         });
         let (read, known) = match looked.await {
             Ok((Ok(read), _)) => (read, None),
-            Ok((Err(error), known)) => (Known::new(), Some((error, known))),
+            Ok((Err(error), known)) => (ParsedFiles::new(), Some((error, known))),
             // It has panicked, which was printed; the next turn begins anew.
-            Err(_) => return Known::new(),
+            Err(_) => return ParsedFiles::new(),
         };
         if let Some((error, known)) = known {
             // A directory that cannot be read is not an empty one: everything stays.
             let text = format!("the directory of the library cannot be read: {error}");
-            self.say(BTreeMap::from([(".".to_owned(), text)]));
+            self.report(BTreeMap::from([(".".to_owned(), text)]));
             return known;
         }
         let mut problems = BTreeMap::new();
         let mut owners: BTreeMap<TaskName, String> = BTreeMap::new();
-        for (file, (_, said)) in &read {
-            let (name, definition) = match said {
-                Ok(said) => said,
+        for (file, (_, parsed)) in &read {
+            let (name, definition) = match parsed {
+                Ok(parsed) => parsed,
                 Err(text) => {
                     problems.insert(file.clone(), text.clone());
                     continue;
@@ -128,33 +128,33 @@ impl Keeper {
                 continue;
             }
             owners.insert(name.clone(), file.clone());
-            let before = kept.defined.get(file);
+            let before = applied.defined.get(file);
             if before.is_some_and(|it| it.0 == *name && it.1 == *definition) {
                 continue;
             }
             match self.define(name, definition).await {
                 Ok(()) => {
                     let defined = (name.clone(), Arc::clone(definition));
-                    kept.defined.insert(file.clone(), defined);
+                    applied.defined.insert(file.clone(), defined);
                 }
                 Err(text) => drop(problems.insert(file.clone(), text)),
             }
         }
-        kept.defined.retain(|file, _| read.contains_key(file));
+        applied.defined.retain(|file, _| read.contains_key(file));
         let now = Some((read.keys().cloned().collect(), owners));
-        if kept.settled != now
+        if applied.settled != now
             && let Some((files, owners)) = &now
         {
             match self.remove_others(files, owners).await {
-                Ok(()) => kept.settled = now,
+                Ok(()) => applied.settled = now,
                 Err(text) => drop(problems.insert(".".to_owned(), text)),
             }
         }
-        self.say(problems);
+        self.report(problems);
         read
     }
 
-    fn say(&self, problems: BTreeMap<String, String>) {
+    fn report(&self, problems: BTreeMap<String, String>) {
         for (file, text) in self.problems.replace(problems) {
             tracing::error!("library: {file}: {text}");
         }
@@ -168,7 +168,9 @@ impl Keeper {
             by_file: true,
             dry: false,
         });
-        let defined = self.ask(|reply| Ask::Define { command, reply }).await?;
+        let defined = self
+            .request(|reply| LeaderRequest::Define { command, reply })
+            .await?;
         let defined = defined.map_err(|error| error.to_string())?;
         if defined.change != Change::Unchanged {
             let file = definition.file.as_deref().unwrap_or_default();
@@ -204,17 +206,22 @@ impl Keeper {
                 expected: None,
                 by_file: true,
             };
-            let removed = self.ask(|reply| Ask::Remove { command, reply }).await?;
+            let removed = self
+                .request(|reply| LeaderRequest::Remove { command, reply })
+                .await?;
             removed.map_err(|error| format!("{name}: {error}"))?;
             tracing::info!("library: {name} is removed: {file} no longer defines it");
         }
         Ok(())
     }
 
-    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, String> {
-        let (reply, told) = oneshot::channel();
-        self.inbox.put(Mail::Ask(ask(reply)));
-        match told.await {
+    async fn request<T>(
+        &self,
+        request: impl FnOnce(Reply<T>) -> LeaderRequest,
+    ) -> Result<T, String> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.send(Event::Request(request(reply)));
+        match answer.await {
             Ok(answer) => answer.map_err(|failed| failed.0),
             Err(_) => Err("the scheduler does not answer".to_owned()),
         }

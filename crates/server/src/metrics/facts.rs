@@ -3,7 +3,7 @@
 use baton_model::fact::Fact;
 
 /// The words for the kinds, as they are on the wire.
-pub(super) const WORDS: [&str; COUNT] = [
+pub(super) const NAMES: [&str; COUNT] = [
     "instances-submitted",
     "lease-granted",
     "attempt-adopted",
@@ -32,12 +32,12 @@ pub(super) const WORDS: [&str; COUNT] = [
 pub(super) const COUNT: usize = 22;
 
 /// The word for the kind of a fact.
-pub(crate) const fn word(fact: &Fact) -> &'static str {
-    WORDS[place(fact)]
+pub(crate) const fn fact_kind(fact: &Fact) -> &'static str {
+    NAMES[index(fact)]
 }
 
-/// The place of a fact's kind in [`WORDS`].
-const fn place(fact: &Fact) -> usize {
+/// The place of a fact's kind in [`NAMES`].
+const fn index(fact: &Fact) -> usize {
     match fact {
         Fact::InstancesSubmitted { .. } => 0,
         Fact::LeaseGranted { .. } => 1,
@@ -72,7 +72,7 @@ impl Kinds {
     pub(crate) fn of(facts: &[Fact]) -> Self {
         let mut counts = [0; COUNT];
         for fact in facts {
-            counts[place(fact)] += 1;
+            counts[index(fact)] += 1;
         }
         Self(counts)
     }
@@ -126,7 +126,7 @@ mod tests {
         ] {
             let json = serde_json::to_value(&fact).expect("a fact");
             let words = json.as_object().expect("one key").keys();
-            assert!(words.eq([WORDS[place(&fact)]]), "{fact}");
+            assert!(words.eq([NAMES[index(&fact)]]), "{fact}");
         }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub(crate) use facts::{Kinds, word};
+pub(crate) use facts::{Kinds, fact_kind};
 pub(crate) use text::Text;
 
 /// Upper bounds of the buckets of commits, in microseconds: from a disk that does not wait to one
@@ -45,7 +45,7 @@ pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Request, u64>>,
     refused: Mutex<BTreeMap<String, u64>>,
     connections: [AtomicU64; Port::ALL.len()],
-    cuts: [[AtomicU64; Cut::ALL.len()]; Port::ALL.len()],
+    cuts: [[AtomicU64; CloseReason::ALL.len()]; Port::ALL.len()],
 }
 
 /// One of the two ports.
@@ -68,7 +68,7 @@ impl Port {
 
 /// Why a connection was closed by us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum CloseReason {
     /// There was no room.
     Full,
     /// There was none for this address.
@@ -83,7 +83,7 @@ pub(crate) enum Cut {
     Stalled,
 }
 
-impl Cut {
+impl CloseReason {
     const ALL: [Self; 6] = [
         Self::Full,
         Self::Peer,
@@ -158,14 +158,14 @@ impl Metrics {
     }
 
     /// Somebody was turned away, or cut off.
-    pub(crate) fn cut(&self, port: Port, cut: Cut) {
+    pub(crate) fn cut(&self, port: Port, cut: CloseReason) {
         add(&self.cuts[port as usize][cut as usize], 1);
     }
 
     /// Writes what was counted.
     pub(crate) fn write(&self, text: &mut Text) {
         text.one(&table::DECISIONS, get(&self.decisions));
-        let facts = facts::WORDS.iter().zip(&self.facts);
+        let facts = facts::NAMES.iter().zip(&self.facts);
         text.family(&table::FACTS, facts.map(|(word, sum)| ([*word], get(sum))));
         let commits: Vec<u64> = self.commits.iter().map(get).collect();
         text.histogram(
@@ -188,7 +188,7 @@ impl Metrics {
         let rows = ports.map(|(port, count)| ([port.word()], get(count)));
         text.family(&table::CONNECTIONS, rows);
         let rows = Port::ALL.iter().zip(&self.cuts).flat_map(|(port, cuts)| {
-            let cuts = Cut::ALL.iter().zip(cuts);
+            let cuts = CloseReason::ALL.iter().zip(cuts);
             cuts.map(|(cut, count)| ([port.word(), cut.word()], get(count)))
         });
         text.family(&table::CONNECTIONS_CUT, rows);
@@ -247,7 +247,7 @@ mod tests {
         metrics.connected(Port::Workers);
         metrics.connected(Port::Workers);
         metrics.disconnected(Port::Workers);
-        metrics.cut(Port::Clients, Cut::Stalled);
+        metrics.cut(Port::Clients, CloseReason::Stalled);
         let text = written(&metrics);
         for line in [
             "baton_decisions_total 2",

@@ -190,24 +190,25 @@ async fn ask(server: &Server, method: &str, path: &str, shown: Option<&str>) -> 
 async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else() {
     // A trigger URL is open to strangers who show the secret of its task; to others it is as
     // closed as the rest.
-    let least = |it: &Route| match it.path.ends_with("/trigger") {
+    let minimum_role = |it: &Route| match it.path.ends_with("/trigger") {
         true => "operator",
-        false => it.least.map_or("anybody", Role::word),
+        false => it.minimum_role.map_or("anybody", Role::word),
     };
     let listed: Vec<_> = ROUTES
         .iter()
-        .map(|it| (it.method, it.path, least(it)))
+        .map(|it| (it.method, it.path, minimum_role(it)))
         .collect();
     assert_eq!(listed, WANTED);
     let dir = tempfile::tempdir().expect("a place");
     let credentials = credentials(&store(dir.path()));
     let server = Server::start(demanding(dir.path())).await;
-    for (method, path, least) in WANTED {
+    for (method, path, minimum_role) in WANTED {
         for shown in &credentials {
             let what = format!("{method} {path} with {}", shown.what);
             let answer = ask(&server, method, path, shown.header.as_deref()).await;
-            let least: Option<Role> = least.parse().ok();
-            let may = least.is_none_or(|least| shown.role.is_some_and(|it| it.covers(least)));
+            let minimum_role: Option<Role> = minimum_role.parse().ok();
+            let may = minimum_role
+                .is_none_or(|minimum_role| shown.role.is_some_and(|it| it.covers(minimum_role)));
             let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
             if may {
                 assert!(!refused.contains(&answer.status), "{what}: {answer:?}");
@@ -220,8 +221,8 @@ async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else()
                 assert_eq!(answer.headers["www-authenticate"], "Bearer", "{what}");
             } else {
                 answer.is_problem(StatusCode::FORBIDDEN, "role");
-                let least = least.expect("anybody may").word();
-                assert!(answer.detail().contains(least), "{what}: {answer:?}");
+                let minimum_role = minimum_role.expect("anybody may").word();
+                assert!(answer.detail().contains(minimum_role), "{what}: {answer:?}");
             }
             if *method == "GET" {
                 let head = ask(&server, "HEAD", path, shown.header.as_deref()).await;
@@ -513,8 +514,8 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
         assert_eq!(added.status, StatusCode::CREATED);
     }
     let bearer = format!("Bearer {}", secret.expose());
-    for (method, path, least) in WANTED {
-        if *least == "admin" {
+    for (method, path, minimum_role) in WANTED {
+        if *minimum_role == "admin" {
             continue;
         }
         // The second instance is somebody's, and so is the second run.

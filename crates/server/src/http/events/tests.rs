@@ -14,8 +14,8 @@ use super::super::connection::serve;
 use super::super::peer::Peer;
 use super::super::{router, testing};
 use super::*;
-use crate::driver::mail::Mail;
-use crate::entrance::Entrance;
+use crate::accept::Acceptor;
+use crate::driver::event::Event;
 use crate::faulty::Faulty;
 use crate::limits::{STREAMS_MAX, Traffic};
 use crate::metrics::Port;
@@ -45,14 +45,14 @@ async fn who_does_not_read_costs_a_page_and_is_cut_off() {
     fill(&store);
     assert_ne!(store.read_row().map(|row| row.epoch), Ok(Epoch(0)));
     let (near, mut far) = duplex(1_024);
-    let (_end, ending) = watch::channel(false);
+    let (_end, shutdown) = watch::channel(false);
     let traffic = Traffic::default();
     let metrics = Arc::clone(&app.0.metrics);
-    let entrance = Entrance::new(Port::Clients, traffic, None, metrics);
+    let acceptor = Acceptor::new(Port::Clients, traffic, None, metrics);
     let peer = Peer::of(&axum::http::Extensions::new());
     let begun = Instant::now();
     let router = router(app.clone());
-    let serving = tokio::spawn(async move { serve(near, peer, router, ending, &entrance).await });
+    let serving = tokio::spawn(async move { serve(near, peer, router, shutdown, &acceptor).await });
     let request = b"GET /events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     far.write_all(request).await.expect("taken");
     let mut head = [0; 12];
@@ -70,5 +70,5 @@ async fn who_does_not_read_costs_a_page_and_is_cut_off() {
     // And its place is free again.
     let all = u32::try_from(STREAMS_MAX).expect("few");
     drop(app.0.streams.acquire_many(all).await.expect("open"));
-    app.0.inbox.put(Mail::Stop);
+    app.0.inbox.send(Event::Stop);
 }

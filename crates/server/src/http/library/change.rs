@@ -10,15 +10,15 @@ use baton_model::api::{DefineReply, FieldProblem};
 use baton_model::library::{Definition, TaskName};
 use serde_json::Value;
 
-use super::super::given::{self, Parameters};
+use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
     BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
 };
 use super::super::problem::{Answer, Fault};
-use super::super::{App, shape};
-use super::{name, path, revision_in, tagged};
-use crate::driver::mail::Ask;
+use super::super::{App, views};
+use super::{name, path, revision_in, with_revision};
+use crate::driver::event::LeaderRequest;
 
 /// Add a task to the library
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -48,7 +48,7 @@ pub(in super::super) async fn create(
     request: Request,
 ) -> Answer<Response> {
     let dry = dry_run(&uri)?;
-    let file: Value = given::body(request).await?;
+    let file: Value = extract::body(request).await?;
     let (name, definition) = definition(file, &owner, None)?;
     let wanted = name.to_string();
     let made = define(&app, name, definition, Precondition::Absent, dry).await;
@@ -100,7 +100,7 @@ pub(in super::super) async fn replace(
 ) -> Answer<Response> {
     let dry = dry_run(&uri)?;
     let expected = expected(request.headers())?;
-    let file: Value = given::body(request).await?;
+    let file: Value = extract::body(request).await?;
     let (name, definition) = definition(file, &owner, Some(&task))?;
     define(&app, name, definition, expected, dry).await
 }
@@ -138,7 +138,9 @@ pub(in super::super) async fn remove(
         by_file: false,
     };
     let name = command.name.clone();
-    let removed = app.ask(|reply| Ask::Remove { command, reply }).await?;
+    let removed = app
+        .request(|reply| LeaderRequest::Remove { command, reply })
+        .await?;
     removed.map_err(|error| fault(&error, &name))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -157,7 +159,9 @@ async fn define(
         by_file: false,
         dry,
     });
-    let defined = app.ask(|reply| Ask::Define { command, reply }).await?;
+    let defined = app
+        .request(|reply| LeaderRequest::Define { command, reply })
+        .await?;
     let defined = defined.map_err(|error| fault(&error, &name))?;
     let path = path(&name);
     let body = DefineReply {
@@ -171,25 +175,27 @@ async fn define(
         }
         .to_owned(),
         dry_run: dry,
-        links: shape::links([("task", path.clone())]),
+        links: views::links([("task", path.clone())]),
     };
     let status = match (defined.change, dry) {
         (Change::Created, false) => StatusCode::CREATED,
         _ => StatusCode::OK,
     };
-    let mut response = super::super::shown(status, &body);
+    let mut response = super::super::respond(status, &body);
     if let Ok(location) = HeaderValue::from_str(&path) {
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(match dry {
         true => response,
-        false => tagged(response, defined.revision),
+        false => with_revision(response, defined.revision),
     })
 }
 
 fn dry_run(uri: &Uri) -> Answer<bool> {
-    let given = Parameters::of(uri, &["dryRun"])?;
-    Ok(given.parsed("dryRun", "true or false")?.unwrap_or(false))
+    let parameters = Parameters::of(uri, &["dryRun"])?;
+    Ok(parameters
+        .parsed("dryRun", "true or false")?
+        .unwrap_or(false))
 }
 
 fn expected(headers: &HeaderMap) -> Answer<Precondition> {

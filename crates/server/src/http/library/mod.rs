@@ -26,7 +26,7 @@ use baton_store::view::TaskRecord;
 use serde_json::Value;
 
 use super::problem::{Answer, Fault};
-use super::{App, shape};
+use super::{App, views};
 
 fn name(owner: &str, name: &str) -> TaskName {
     TaskName {
@@ -36,11 +36,11 @@ fn name(owner: &str, name: &str) -> TaskName {
 }
 
 fn path(name: &TaskName) -> String {
-    shape::task_path(&name.owner, &name.name)
+    views::task_path(&name.owner, &name.name)
 }
 
 /// A task as it is shown.
-fn shown(record: &TaskRecord) -> Task<Value> {
+fn task_view(record: &TaskRecord) -> Task<Value> {
     let trigger = &record.definition.trigger;
     let schedule = trigger.schedule.as_ref().and_then(parsed);
     Task {
@@ -59,19 +59,19 @@ fn shown(record: &TaskRecord) -> Task<Value> {
 }
 
 /// The same in a list.
-fn listed(record: &TaskRecord, now: Wall) -> Task<Value> {
+fn listed_view(record: &TaskRecord, now: Wall) -> Task<Value> {
     let schedule = record.definition.trigger.schedule.as_ref();
     let next = schedule.and_then(parsed).and_then(|it| it.after(now));
     Task {
         next_at: next.map(|occurrence| occurrence.at.0),
         definition: None,
-        ..shown(record)
+        ..task_view(record)
     }
 }
 
 fn links(record: &TaskRecord) -> Links {
     let path = path(&record.name);
-    let mut links = shape::links([
+    let mut links = views::links([
         ("self", path.clone()),
         ("revisions", format!("{path}/revisions/")),
         ("ticks", format!("{path}/ticks/")),
@@ -79,8 +79,8 @@ fn links(record: &TaskRecord) -> Links {
             "history",
             format!(
                 "/history/?owner={}&name={}",
-                shape::encoded(&record.name.owner),
-                shape::encoded(&record.name.name)
+                views::encoded(&record.name.owner),
+                views::encoded(&record.name.name)
             ),
         ),
     ]);
@@ -112,7 +112,7 @@ fn parsed(schedule: &library::Schedule) -> Option<Schedule> {
 }
 
 /// Says with an answer which revision it shows.
-fn tagged(mut response: Response, revision: Revision) -> Response {
+fn with_revision(mut response: Response, revision: Revision) -> Response {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"r{}\"", revision.0)) {
         response.headers_mut().insert(header::ETAG, tag);
     }

@@ -11,13 +11,13 @@ use baton_store::view::TaskQuery;
 use serde_json::Value;
 
 use super::super::conditional::tagged;
-use super::super::given::Parameters;
+use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Task, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
-use super::super::{App, shape};
-use super::{listed, name, parsed, path};
+use super::super::{App, views};
+use super::{listed_view, name, parsed, path};
 use crate::clock;
 use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
 
@@ -40,9 +40,9 @@ use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
     )
 ))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["cursor", "limit", "owner"])?;
-    let owner = given.text("owner").map(str::to_owned);
-    page(&app, owner, &given, "/library/").await
+    let parameters = Parameters::of(&uri, &["cursor", "limit", "owner"])?;
+    let owner = parameters.text("owner").map(str::to_owned);
+    page(&app, owner, &parameters, "/library/").await
 }
 
 /// The tasks of one owner, by name
@@ -68,33 +68,33 @@ pub(in super::super) async fn of_owner(
     Path(owner): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["cursor", "limit"])?;
-    let path = format!("/{}/tasks/", shape::encoded(&owner));
-    page(&app, Some(owner), &given, &path).await
+    let parameters = Parameters::of(&uri, &["cursor", "limit"])?;
+    let path = format!("/{}/tasks/", views::encoded(&owner));
+    page(&app, Some(owner), &parameters, &path).await
 }
 
 async fn page(
     app: &App,
     owner: Option<String>,
-    given: &Parameters,
+    parameters: &Parameters,
     path: &str,
 ) -> Answer<Response> {
-    let cursor = given.text("cursor").map(|text| {
+    let cursor = parameters.text("cursor").map(|text| {
         let wrong = || Fault::bad_request("cursor must be one that an earlier page gave");
         text.parse::<TaskName>().map_err(|_| wrong())
     });
     let query = TaskQuery {
         owner,
         after: cursor.transpose()?,
-        limit: given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+        limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
     };
     let page = app.read(move |store| store.tasks(&query)).await?;
     let now = clock::now().wall;
-    let next = page.next.map(|name| shape::encoded(&name.to_string()));
+    let next = page.next.map(|name| views::encoded(&name.to_string()));
     let library = LibraryPage::<Value> {
-        items: page.items.iter().map(|it| listed(it, now)).collect(),
+        items: page.items.iter().map(|it| listed_view(it, now)).collect(),
         problems: app.0.problems.all(),
-        links: page_links(path, given, next),
+        links: page_links(path, parameters, next),
     };
     Ok(tagged(&library))
 }
@@ -123,11 +123,11 @@ pub(in super::super) async fn show(
     Path((owner, task)): Path<(String, String)>,
     uri: Uri,
 ) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["revision"])?;
-    let revision = given.number("revision")?.map(Revision);
+    let parameters = Parameters::of(&uri, &["revision"])?;
+    let revision = parameters.number("revision")?.map(Revision);
     let record = app.task(&name(&owner, &task), revision).await?;
-    let response = super::super::shown(StatusCode::OK, &super::shown(&record));
-    Ok(super::tagged(response, record.revision))
+    let response = super::super::respond(StatusCode::OK, &super::task_view(&record));
+    Ok(super::with_revision(response, record.revision))
 }
 
 /// The revisions of a task, the latest first
@@ -155,9 +155,9 @@ pub(in super::super) async fn revisions(
     Path((owner, task)): Path<(String, String)>,
     uri: Uri,
 ) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["cursor", "limit"])?;
-    let before = given.number("cursor")?.map(Revision);
-    let limit = given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT);
+    let parameters = Parameters::of(&uri, &["cursor", "limit"])?;
+    let before = parameters.number("cursor")?.map(Revision);
+    let limit = parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT);
     let name = name(&owner, &task);
     // Of a task that was removed the first revision is there all the same.
     let any = app.task(&name, Some(Revision(1))).await?;
@@ -170,7 +170,7 @@ pub(in super::super) async fn revisions(
         .await?;
     let current = now.map(|record| record.revision);
     let items = page.items.into_iter().map(|it| {
-        super::shown(&baton_store::view::TaskRecord {
+        super::task_view(&baton_store::view::TaskRecord {
             number: any.number,
             name: name.clone(),
             revision: it.revision,
@@ -183,7 +183,7 @@ pub(in super::super) async fn revisions(
     let list = List {
         items: items.collect(),
         total: None,
-        links: page_links(&path, &given, page.next.map(|next| next.0.to_string())),
+        links: page_links(&path, &parameters, page.next.map(|next| next.0.to_string())),
     };
     Ok(tagged(&list))
 }
@@ -213,9 +213,9 @@ pub(in super::super) async fn due(
     Path((owner, task)): Path<(String, String)>,
     uri: Uri,
 ) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["limit", "after"])?;
-    let limit: usize = given.number("limit")?.unwrap_or(DUE_TIMES_DEFAULT);
-    let after = given.number("after")?.map_or(clock::now().wall, Wall);
+    let parameters = Parameters::of(&uri, &["limit", "after"])?;
+    let limit: usize = parameters.number("limit")?.unwrap_or(DUE_TIMES_DEFAULT);
+    let after = parameters.number("after")?.map_or(clock::now().wall, Wall);
     let name = name(&owner, &task);
     let record = app.task(&name, None).await?;
     let schedule = record.definition.trigger.schedule.as_ref();
@@ -233,6 +233,6 @@ pub(in super::super) async fn due(
     Ok(tagged(&DueTimes {
         at: times.unwrap_or_default(),
         zone,
-        links: shape::links([("self", format!("{path}/due")), ("task", path)]),
+        links: views::links([("self", format!("{path}/due")), ("task", path)]),
     }))
 }

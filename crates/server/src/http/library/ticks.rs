@@ -13,12 +13,12 @@ use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_store::view::{RecordedFact, Seq, TickQuery};
 
 use super::super::conditional::tagged;
-use super::super::given::Parameters;
+use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
 use super::super::problem::Answer;
-use super::super::{App, shape, words};
+use super::super::{App, messages, views};
 use super::{name, path};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
@@ -76,11 +76,11 @@ pub(in super::super) async fn of_task(
 }
 
 async fn page(app: &App, task: Option<TaskNo>, path: &str, uri: &Uri) -> Answer<Response> {
-    let given = Parameters::of(uri, &["cursor", "limit"])?;
+    let parameters = Parameters::of(uri, &["cursor", "limit"])?;
     let query = TickQuery {
         task,
-        before: given.number("cursor")?.map(Seq),
-        limit: given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+        before: parameters.number("cursor")?.map(Seq),
+        limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
     };
     let (page, names) = app
         .read(move |store| {
@@ -98,7 +98,7 @@ async fn page(app: &App, task: Option<TaskNo>, path: &str, uri: &Uri) -> Answer<
     let list = List {
         items: ticks.collect(),
         total: None,
-        links: page_links(path, &given, page.next.map(|next| next.0.to_string())),
+        links: page_links(path, &parameters, page.next.map(|next| next.0.to_string())),
     };
     Ok(tagged(&list))
 }
@@ -117,14 +117,14 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
     else {
         return None;
     };
-    let mut links = shape::links([("task", path(name))]);
+    let mut links = views::links([("task", path(name))]);
     if let Some(instance) = instance {
-        let path = shape::path(*instance, *instance);
+        let path = views::path(*instance, *instance);
         links.insert("instance".to_owned(), path);
     }
     let (late, reason) = match verdict {
         TickVerdict::Launch => (None, None),
-        TickVerdict::Late { by } => (Some(shape::seconds(*by)), None),
+        TickVerdict::Late { by } => (Some(views::seconds(*by)), None),
         TickVerdict::Skip(reason) => (None, Some(*reason)),
     };
     Some(Tick {
@@ -139,7 +139,7 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
         verdict: verdict.word().to_owned(),
         late_seconds: late,
         reason: reason.map(|reason| word(reason).to_owned()),
-        text: words::tick(*verdict, *count),
+        text: messages::tick(*verdict, *count),
         instance: instance.map(|it| it.to_string()),
         after: after.map(|it| it.to_string()),
         links,

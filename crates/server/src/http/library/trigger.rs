@@ -12,16 +12,16 @@ use baton_model::spec::InstanceSpec;
 use baton_model::token::Role;
 use sha2::{Digest as _, Sha256};
 
-use super::super::given;
+use super::super::extract;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
     BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
 };
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
-use super::super::{App, owners, roles, shape};
+use super::super::{App, owners, roles, views};
 use super::{name, path, unknown};
-use crate::driver::mail::Ask;
+use crate::driver::event::LeaderRequest;
 use crate::limits::IDEMPOTENCY_KEY_CHARS_MAX;
 
 /// In which the secret of a task is shown.
@@ -69,16 +69,16 @@ pub(in super::super) async fn remote(
     let headers = request.headers();
     let shown = headers.get(SECRET);
     let shown = shown.map(|secret| hex(&Sha256::digest(secret.as_bytes())));
-    let trust = match app.0.demands {
+    let trust = match app.0.requires_credentials {
         false => Trust::Open,
         true => {
             let certificate = Peer::of(request.extensions()).certificate;
-            let caller = roles::shown(&app.0.access, headers, certificate.as_deref());
-            match roles::admit(caller, Some(Role::Operator)) {
+            let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
+            match roles::authorize(caller, Some(Role::Operator)) {
                 Ok(caller) => match caller.owner.filter(|its| **its != *owner) {
                     None => Trust::Known,
                     Some(_) if shown.is_some() => Trust::Stranger,
-                    Some(its) => return Err(owners::foreign(&its)),
+                    Some(its) => return Err(owners::wrong_owner(&its)),
                 },
                 Err(_) if shown.is_some() => Trust::Stranger,
                 Err(fault) => return Err(fault),
@@ -145,7 +145,7 @@ async fn launch(
     request: Request,
 ) -> Answer<Response> {
     let key = key(request.headers())?;
-    let wanted: TriggerTask = given::optional_body(request).await?.unwrap_or_default();
+    let wanted: TriggerTask = extract::optional_body(request).await?.unwrap_or_default();
     let key = key.map(|key| IdempotencyKey {
         key,
         request: digest(&wanted),
@@ -161,7 +161,10 @@ async fn launch(
             secret_sha256: secret_sha256.clone(),
             key,
         };
-        match app.ask(|reply| Ask::Trigger { command, reply }).await? {
+        match app
+            .request(|reply| LeaderRequest::Trigger { command, reply })
+            .await?
+        {
             Err(TriggerError::Revised(_)) if tried < BINDINGS_MAX => {}
             Err(TriggerError::NeedsParameters) => return Err(missing(app, &name).await),
             other => break other.map_err(|error| fault(error, &name))?,
@@ -210,13 +213,13 @@ async fn missing(app: &App, name: &TaskName) -> Fault {
 }
 
 fn launched(name: &TaskName, reply: TriggerReply) -> Response {
-    let control = shape::path(reply.instance, reply.instance);
+    let control = views::path(reply.instance, reply.instance);
     let body = api::TriggerReply {
         id: reply.instance.to_string(),
         again: reply.repeated,
-        links: shape::links([("control", control.clone()), ("task", path(name))]),
+        links: views::links([("control", control.clone()), ("task", path(name))]),
     };
-    let mut response = super::super::shown(StatusCode::ACCEPTED, &body);
+    let mut response = super::super::respond(StatusCode::ACCEPTED, &body);
     if let Ok(location) = HeaderValue::from_str(&control) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -240,8 +243,8 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
 
 /// What a client calls its request, as the first half of a hash of it.
 fn key(headers: &HeaderMap) -> Answer<Option<(u64, u64)>> {
-    let mut given = headers.get_all(KEY).iter();
-    let (Some(first), second) = (given.next(), given.next()) else {
+    let mut values = headers.get_all(KEY).iter();
+    let (Some(first), second) = (values.next(), values.next()) else {
         return Ok(None);
     };
     let text = first.to_str().unwrap_or_default();

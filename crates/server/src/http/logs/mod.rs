@@ -19,14 +19,14 @@ use baton_model::message::{LogAnswer, LogChunk, LogQuery, LogStream};
 use baton_store::view::Record;
 
 use super::App;
-use super::given::{self, Parameters};
+use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem, Unavailable};
 use super::problem::{Answer, Fault};
-use super::streams::Asked;
-use crate::driver::mail::Ask;
+use super::streams::StreamRequest;
+use crate::driver::event::LeaderRequest;
 use crate::limits::TIMELINE_EVENTS_MAX;
-use follow::Rest;
+use follow::LogTail;
 use range::Range;
 
 /// Bytes of one piece if the client names no number.
@@ -43,7 +43,7 @@ struct Source {
 }
 
 /// Which log of an instance.
-struct Wanted {
+struct LogSelector {
     attempt: Option<u32>,
     process: Option<String>,
     run: Option<u32>,
@@ -93,43 +93,45 @@ struct Wanted {
 pub(super) async fn read(
     State(app): State<App>,
     Path((id, stream)): Path<(String, String)>,
-    asked: Asked,
+    request: StreamRequest,
     uri: Uri,
 ) -> Answer<Response> {
-    let id = given::instance(&id)?;
+    let id = extract::instance(&id)?;
     let stream = match stream.as_str() {
         "stdout" => LogStream::Stdout,
         "stderr" => LogStream::Stderr,
         _ => return Err(Fault::not_found("there are two logs: stdout and stderr")),
     };
     let known = ["attempt", "offset", "limit", "process", "run", "follow"];
-    let given = Parameters::of(&uri, &known)?;
-    let offset = given.number("offset")?;
-    let limit = given.number("limit")?;
-    let follows = given.parsed("follow", "true or false")?.unwrap_or(false);
-    let wanted = Wanted {
-        attempt: given.number("attempt")?,
-        process: given.text("process").map(str::to_owned),
-        run: given.number("run")?,
+    let parameters = Parameters::of(&uri, &known)?;
+    let offset = parameters.number("offset")?;
+    let limit = parameters.number("limit")?;
+    let follows = parameters
+        .parsed("follow", "true or false")?
+        .unwrap_or(false);
+    let selector = LogSelector {
+        attempt: parameters.number("attempt")?,
+        process: parameters.text("process").map(str::to_owned),
+        run: parameters.number("run")?,
         stream,
     };
     let plain = offset.is_none() && limit.is_none() && !follows;
-    if let Some(range) = Range::of(&asked.headers).filter(|_| plain) {
-        return app.range(&asked, id, wanted, range).await;
+    if let Some(range) = Range::of(&request.headers).filter(|_| plain) {
+        return app.range(&request, id, selector, range).await;
     }
     let offset = offset.unwrap_or(0);
     let bytes_max = limit.unwrap_or(PIECE_BYTES_DEFAULT);
     let bytes_max = bytes_max.clamp(1, LOG_CHUNK_BYTES_MAX);
-    let (source, answer) = app.piece(id, &wanted, offset, bytes_max).await?;
-    let found = found(&source, &wanted, answer)?;
-    if follows && !matches!(found, Found::Gone) {
-        let mut rest = app.rest(id, &source, wanted, &found);
-        rest.at = offset;
-        return app.streamed(&asked, &source, &found, rest);
+    let (source, answer) = app.piece(id, &selector, offset, bytes_max).await?;
+    let lookup = lookup(&source, &selector, answer)?;
+    if follows && !matches!(lookup, Lookup::Gone) {
+        let mut tail = app.tail(id, &source, selector, &lookup);
+        tail.position = offset;
+        return app.stream_tail(&request, &source, &lookup, tail);
     }
-    let mut response = shown(&source, &found);
-    let is_gone = matches!(found, Found::Gone);
-    let chunk = found.into_chunk();
+    let mut response = head(&source, &lookup);
+    let is_gone = matches!(lookup, Lookup::Gone);
+    let chunk = lookup.into_chunk();
     let short = chunk.bytes.len() < bytes_max as usize;
     let is_end = short && (source.is_over || chunk.next_run.is_some());
     *response.body_mut() = Bytes::from(chunk.bytes).into();
@@ -148,7 +150,7 @@ fn word(is_so: bool) -> HeaderValue {
 }
 
 /// What a worker has of a log.
-enum Found {
+enum Lookup {
     Piece(LogChunk),
     /// It may not have come so far as to write anything.
     NotYet,
@@ -156,7 +158,7 @@ enum Found {
     Gone,
 }
 
-impl Found {
+impl Lookup {
     fn into_chunk(self) -> LogChunk {
         match self {
             Self::Piece(chunk) => chunk,
@@ -165,13 +167,13 @@ impl Found {
     }
 }
 
-fn found(source: &Source, wanted: &Wanted, answer: LogAnswer) -> Answer<Found> {
+fn lookup(source: &Source, selector: &LogSelector, answer: LogAnswer) -> Answer<Lookup> {
     let Source { lease, worker, .. } = source;
-    let whole = wanted.process.is_none() && wanted.run.unwrap_or(0) == 0;
+    let whole = selector.process.is_none() && selector.run.unwrap_or(0) == 0;
     match answer {
-        LogAnswer::Chunk(chunk) => Ok(Found::Piece(chunk)),
-        LogAnswer::NotFound if !source.is_over => Ok(Found::NotYet),
-        LogAnswer::NotFound if source.has_run && whole => Ok(Found::Gone),
+        LogAnswer::Chunk(chunk) => Ok(Lookup::Piece(chunk)),
+        LogAnswer::NotFound if !source.is_over => Ok(Lookup::NotYet),
+        LogAnswer::NotFound if source.has_run && whole => Ok(Lookup::Gone),
         LogAnswer::NotFound => Err(Fault::not_found(format!(
             "worker {worker} has no such log of attempt {}; it never started, was cleared away, or \
              has no process or run of that name",
@@ -186,7 +188,7 @@ fn found(source: &Source, wanted: &Wanted, answer: LogAnswer) -> Answer<Found> {
 }
 
 /// An answer without its bytes: whose they are.
-fn shown(source: &Source, found: &Found) -> Response {
+fn head(source: &Source, lookup: &Lookup) -> Response {
     let mut response = Body::empty().into_response();
     let headers = response.headers_mut();
     let media = HeaderValue::from_static("application/octet-stream");
@@ -194,7 +196,7 @@ fn shown(source: &Source, found: &Found) -> Response {
     let ranges = HeaderValue::from_static("bytes");
     headers.insert(header::ACCEPT_RANGES, ranges);
     headers.insert("baton-attempt", source.lease.attempt.number.0.into());
-    if let Found::Piece(chunk) = found {
+    if let Lookup::Piece(chunk) = lookup {
         headers.insert("baton-run", chunk.run.into());
         if let Some(next) = chunk.next_run {
             headers.insert("baton-next-run", next.into());
@@ -216,23 +218,23 @@ impl App {
     async fn piece(
         &self,
         id: InstanceId,
-        wanted: &Wanted,
+        selector: &LogSelector,
         offset: u64,
         bytes_max: u32,
     ) -> Answer<(Source, LogAnswer)> {
         // Read before the log is: what is over by then has written everything.
         let record = self.record(id).await?;
-        let source = self.source(&record, wanted.attempt).await?;
+        let source = self.source(&record, selector.attempt).await?;
         let query = LogQuery {
             lease: source.lease,
-            process: wanted.process.clone(),
-            run: wanted.run,
-            stream: wanted.stream,
+            process: selector.process.clone(),
+            run: selector.run,
+            stream: selector.stream,
             offset,
             bytes_max,
         };
         let worker = source.worker.clone();
-        let answer = self.ask(|reply| Ask::Logs {
+        let answer = self.request(|reply| LeaderRequest::Logs {
             worker,
             query,
             reply,
@@ -242,34 +244,40 @@ impl App {
     }
 
     /// What follows what was found, of the very same log.
-    fn rest(&self, id: InstanceId, source: &Source, wanted: Wanted, found: &Found) -> Rest {
-        let run = match found {
-            Found::Piece(chunk) => Some(chunk.run),
-            Found::NotYet | Found::Gone => wanted.run,
+    fn tail(
+        &self,
+        id: InstanceId,
+        source: &Source,
+        selector: LogSelector,
+        lookup: &Lookup,
+    ) -> LogTail {
+        let run = match lookup {
+            Lookup::Piece(chunk) => Some(chunk.run),
+            Lookup::NotYet | Lookup::Gone => selector.run,
         };
-        Rest {
+        LogTail {
             app: self.clone(),
             id,
-            wanted: Wanted {
+            selector: LogSelector {
                 attempt: Some(source.lease.attempt.number.0),
                 run,
-                ..wanted
+                ..selector
             },
-            at: 0,
+            position: 0,
             end: None,
         }
     }
 
     /// All that is left, as it comes.
-    fn streamed(
+    fn stream_tail(
         &self,
-        asked: &Asked,
+        request: &StreamRequest,
         source: &Source,
-        found: &Found,
-        rest: Rest,
+        lookup: &Lookup,
+        tail: LogTail,
     ) -> Answer<Response> {
-        let mut response = shown(source, found);
-        *response.body_mut() = self.stream(asked, true, |pipe| rest.run(pipe))?;
+        let mut response = head(source, lookup);
+        *response.body_mut() = self.stream(request, true, |pipe| tail.run(pipe))?;
         // Proxies that gather answers would hold it back.
         let at_once = HeaderValue::from_static("no");
         response.headers_mut().insert("x-accel-buffering", at_once);
@@ -278,17 +286,17 @@ impl App {
 
     async fn range(
         &self,
-        asked: &Asked,
+        request: &StreamRequest,
         id: InstanceId,
-        wanted: Wanted,
+        selector: LogSelector,
         range: Range,
     ) -> Answer<Response> {
         // How long it is, and which run it is of, has to be known first.
-        let (source, answer) = self.piece(id, &wanted, 0, 1).await?;
-        let found = found(&source, &wanted, answer)?;
-        let size = match &found {
-            Found::Piece(chunk) => chunk.size,
-            Found::NotYet | Found::Gone => 0,
+        let (source, answer) = self.piece(id, &selector, 0, 1).await?;
+        let lookup = lookup(&source, &selector, answer)?;
+        let size = match &lookup {
+            Lookup::Piece(chunk) => chunk.size,
+            Lookup::NotYet | Lookup::Gone => 0,
         };
         let Some((first, last)) = range.within(size) else {
             let fault = Fault::new(
@@ -298,14 +306,14 @@ impl App {
             );
             return Ok(with_range(fault.into_response(), format!("bytes */{size}")));
         };
-        let rest = Rest {
-            at: first,
+        let tail = LogTail {
+            position: first,
             end: Some(last.saturating_add(1)),
-            ..self.rest(id, &source, wanted, &found)
+            ..self.tail(id, &source, selector, &lookup)
         };
-        let followed = matches!(&found, Found::Piece(chunk) if chunk.next_run.is_some());
+        let followed = matches!(&lookup, Lookup::Piece(chunk) if chunk.next_run.is_some());
         let is_whole = source.is_over || followed;
-        let mut response = self.streamed(asked, &source, &found, rest)?;
+        let mut response = self.stream_tail(request, &source, &lookup, tail)?;
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         let length = HeaderValue::from(last - first + 1);
         response
@@ -341,7 +349,7 @@ impl App {
         }
         let id = record.instance.id;
         match number {
-            Some(number) => self.earlier(id, number).await,
+            Some(number) => self.source_from_timeline(id, number).await,
             None => Err(Fault::not_found(format!(
                 "{id} has no log: it has not been started yet"
             ))),
@@ -349,7 +357,7 @@ impl App {
     }
 
     /// An attempt of which only the timeline knows.
-    async fn earlier(&self, id: InstanceId, number: u32) -> Answer<Source> {
+    async fn source_from_timeline(&self, id: InstanceId, number: u32) -> Answer<Source> {
         let page = self
             .read(move |store| store.timeline(id, None, TIMELINE_EVENTS_MAX))
             .await?;

@@ -21,8 +21,8 @@ impl Range {
         if headers.contains_key(header::IF_RANGE) {
             return None;
         }
-        let mut given = headers.get_all(header::RANGE).iter();
-        let (first, second) = (given.next()?, given.next());
+        let mut values = headers.get_all(header::RANGE).iter();
+        let (first, second) = (values.next()?, values.next());
         let text = first.to_str().ok().filter(|_| second.is_none())?;
         Self::parse(text)
     }

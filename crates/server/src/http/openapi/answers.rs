@@ -52,7 +52,7 @@ problems! {
         415: "The body is in another media type.",
     }
     /// Of whatever lets a run go on.
-    CannotGoOn {
+    NotResumable {
         409: "It is not HALTED or FAILED, or another generation lives.",
     }
     /// Of whatever the store or the scheduler is asked for.

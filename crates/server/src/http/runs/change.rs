@@ -11,16 +11,16 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::HaltMode;
 use serde_json::value::RawValue;
 
-use super::super::given;
+use super::super::extract;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
     BadBody, BadRequest, NotFound, OfRun, PROBLEM, Problem, RunReply, Unavailable, Value,
 };
 use super::super::problem::{Answer, Fault};
-use super::super::{App, owners, shown};
-use super::{id, path, shape, unknown};
+use super::super::{App, owners, respond};
+use super::{id, path, unknown, views};
 use crate::access::Caller;
-use crate::driver::mail::Ask;
+use crate::driver::event::LeaderRequest;
 
 /// Submit a workflow
 ///
@@ -45,7 +45,7 @@ pub(in super::super) async fn submit(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answer<Response> {
-    let submit: SubmitRun<Box<RawValue>> = given::body(request).await?;
+    let submit: SubmitRun<Box<RawValue>> = extract::body(request).await?;
     let open = submit.open;
     let plan = compiled(move || {
         let file = workflow(&submit.file, caller.owner.as_deref())?;
@@ -53,7 +53,7 @@ pub(in super::super) async fn submit(
     });
     let plan = plan.await?;
     let (run, generation) = run_command(&app, RunCommand::Register { plan, open }).await?;
-    let mut response = shown(StatusCode::CREATED, &shape::accepted(run, generation));
+    let mut response = respond(StatusCode::CREATED, &views::accepted(run, generation));
     if let Ok(location) = HeaderValue::from_str(&path(run)) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -84,7 +84,7 @@ pub(in super::super) async fn extend(
     request: Request,
 ) -> Answer<Response> {
     let run = id(&run)?;
-    let part: Box<RawValue> = given::body(request).await?;
+    let part: Box<RawValue> = extract::body(request).await?;
     // One at a time: what a part refers to are the parts before it.
     let _one_at_a_time = app.0.history.lock().await;
     let state = app.run_record(run).await?.head.state;
@@ -99,7 +99,7 @@ pub(in super::super) async fn extend(
     });
     let plan = plan.await?;
     let done = run_command(&app, RunCommand::Extend { run, plan }).await?;
-    Ok(shown(StatusCode::OK, &shape::accepted(done.0, done.1)))
+    Ok(respond(StatusCode::OK, &views::accepted(done.0, done.1)))
 }
 
 /// Let a run begin that was defined in parts
@@ -122,7 +122,7 @@ pub(in super::super) async fn start(
     Path(run): Path<String>,
 ) -> Answer<Response> {
     let done = run_command(&app, RunCommand::Start(id(&run)?)).await?;
-    Ok(shown(StatusCode::OK, &shape::accepted(done.0, done.1)))
+    Ok(respond(StatusCode::OK, &views::accepted(done.0, done.1)))
 }
 
 /// Stop a run
@@ -151,7 +151,7 @@ pub(in super::super) async fn halt(
     request: Request,
 ) -> Answer<Response> {
     let run = id(&run)?;
-    let asked: HaltRun = given::body(request).await?;
+    let asked: HaltRun = extract::body(request).await?;
     let generation = asked.generation.map(Generation);
     stop(&app, run, asked.mode, generation).await
 }
@@ -190,9 +190,9 @@ async fn stop(
         generation,
     };
     let (run, generation) = run_command(app, halt).await?;
-    Ok(shown(
+    Ok(respond(
         StatusCode::ACCEPTED,
-        &shape::accepted(run, generation),
+        &views::accepted(run, generation),
     ))
 }
 
@@ -206,7 +206,7 @@ pub(super) fn workflow(file: &RawValue, owner: Option<&str>) -> Answer<WorkflowF
     let file = file.or_owner(owner);
     match file.owner() == Some(owner) {
         true => Ok(file),
-        false => Err(owners::foreign(owner)),
+        false => Err(owners::wrong_owner(owner)),
     }
 }
 
@@ -232,7 +232,9 @@ where
 
 pub(super) async fn run_command(app: &App, command: RunCommand) -> Answer<(RunId, Generation)> {
     let command = Box::new(command);
-    let done = app.ask(|reply| Ask::Run { command, reply }).await?;
+    let done = app
+        .request(|reply| LeaderRequest::Run { command, reply })
+        .await?;
     done.map_err(|error| fault(&error))
 }
 

@@ -22,14 +22,14 @@ use serde_json::Value;
 
 use super::super::App;
 use super::super::conditional::tagged;
-use super::super::given::Parameters;
+use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::read::PAGE_MAX;
-use super::{id, path, shape};
-use crate::driver::mail::{Ask, LiveItems, LiveQuery};
+use super::{id, path, views};
+use crate::driver::event::{LeaderRequest, LiveItems, LiveQuery};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
 /// The states that an item can be asked for in.
@@ -46,7 +46,7 @@ const STATES: [UniversalState; 6] = [
 const ITEM_BYTES: usize = 512;
 
 /// A task and one of its items, by their places.
-type Place = (u32, u32);
+type Position = (u32, u32);
 
 /// Items of a run that have ended or are on their way, by task
 ///
@@ -78,18 +78,18 @@ pub(in super::super) async fn list(
     uri: Uri,
 ) -> Answer<Response> {
     let run = id(&run)?;
-    let given = Parameters::of(&uri, &["task", "item", "state", "cursor", "limit"])?;
-    let limit = given
+    let parameters = Parameters::of(&uri, &["task", "item", "state", "cursor", "limit"])?;
+    let limit = parameters
         .number("limit")?
         .unwrap_or(PAGE_ITEMS_DEFAULT)
         .clamp(1, PAGE_MAX);
-    let state = given.text("state").map(state).transpose()?;
-    let after = given.text("cursor").map(place).transpose()?;
-    let only: Option<u32> = given.number("item")?;
+    let state = parameters.text("state").map(state).transpose()?;
+    let after = parameters.text("cursor").map(place).transpose()?;
+    let only: Option<u32> = parameters.number("item")?;
     let record = app.run_record(run).await?;
-    let dag = app.seen(&record, 0, 0).await?.dag;
-    let task = given.text("task").map(|name| task(&dag, name));
-    let mut window = Window {
+    let dag = app.run_progress(&record, 0, 0).await?.dag;
+    let task = parameters.text("task").map(|name| task(&dag, name));
+    let mut selection = ItemSelection {
         record,
         task: task.transpose()?,
         state,
@@ -97,18 +97,18 @@ pub(in super::super) async fn list(
         limit,
         dag,
     };
-    let (items, next) = match (only, window.task) {
-        (None, _) => app.window(window).await?,
+    let (items, next) = match (only, selection.task) {
+        (None, _) => app.selection(selection).await?,
         (Some(_), None) => {
             let wrong = "item says which of a task's items: name the task, too";
             return Err(Fault::bad_request(wrong));
         }
         (Some(item), Some(task)) => {
             // Whatever its state: otherwise the next one in that state would be looked for.
-            window.state = None;
-            window.after = item.checked_sub(1).map(|before| (task, before));
-            window.limit = 1;
-            let (mut found, _) = app.window(window).await?;
+            selection.state = None;
+            selection.after = item.checked_sub(1).map(|before| (task, before));
+            selection.limit = 1;
+            let (mut found, _) = app.selection(selection).await?;
             found.retain(|it| it.item == item && state.is_none_or(|state| state == it.state));
             (found, None)
         }
@@ -117,7 +117,7 @@ pub(in super::super) async fn list(
     let list = List::<RunItem<Value>> {
         items,
         total: None,
-        links: page_links(&format!("{}/items/", path(run)), &given, next),
+        links: page_links(&format!("{}/items/", path(run)), &parameters, next),
     };
     Ok(tagged(&list))
 }
@@ -138,7 +138,7 @@ fn state(word: &str) -> Answer<UniversalState> {
 }
 
 /// `task.item`, as links have it.
-fn place(text: &str) -> Answer<Place> {
+fn place(text: &str) -> Answer<Position> {
     let parsed = text
         .split_once('.')
         .and_then(|(task, item)| Some((task.parse().ok()?, item.parse().ok()?)));
@@ -146,16 +146,16 @@ fn place(text: &str) -> Answer<Place> {
 }
 
 /// Which items are asked for.
-struct Window {
+struct ItemSelection {
     record: RunRecord,
     dag: Arc<Dag>,
     task: Option<u32>,
     state: Option<UniversalState>,
-    after: Option<Place>,
+    after: Option<Position>,
     limit: usize,
 }
 
-impl Window {
+impl ItemSelection {
     const fn run(&self) -> RunId {
         self.record.head.id
     }
@@ -173,50 +173,53 @@ impl Window {
 }
 
 /// Some items by their places, and behind which one to go on.
-type Look = (Vec<(Place, RunItem<Value>)>, Option<Place>);
+type ItemBatch = (Vec<(Position, RunItem<Value>)>, Option<Position>);
 
 impl App {
     /// A page of items, and where the next one begins.
-    async fn window(&self, mut window: Window) -> Answer<(Vec<RunItem<Value>>, Option<Place>)> {
+    async fn selection(
+        &self,
+        mut selection: ItemSelection,
+    ) -> Answer<(Vec<RunItem<Value>>, Option<Position>)> {
         let (mut page, mut bytes) = (Vec::new(), 0);
         loop {
-            let (found, next) = self.look(&window).await?;
-            let places: Vec<Place> = found.iter().map(|(place, _)| *place).collect();
-            let values = self.values(&window, places).await?;
+            let (found, next) = self.next_items(&selection).await?;
+            let places: Vec<Position> = found.iter().map(|(place, _)| *place).collect();
+            let values = self.values(&selection, places).await?;
             for ((place, mut item), value) in found.into_iter().zip(values) {
-                if page.len() >= window.limit || bytes >= ITEMS_PAGE_BYTES_MAX {
-                    return Ok((page, window.after));
+                if page.len() >= selection.limit || bytes >= ITEMS_PAGE_BYTES_MAX {
+                    return Ok((page, selection.after));
                 }
                 item.value = value;
                 bytes += length(&item);
                 page.push(item);
-                window.after = Some(place);
+                selection.after = Some(place);
             }
-            let full = page.len() >= window.limit || bytes >= ITEMS_PAGE_BYTES_MAX;
+            let full = page.len() >= selection.limit || bytes >= ITEMS_PAGE_BYTES_MAX;
             if full || next.is_none() {
                 return Ok((page, next));
             }
-            window.after = next;
+            selection.after = next;
         }
     }
 
     /// The next items, at most as many as a page has; there may be none before the end.
-    async fn look(&self, window: &Window) -> Answer<Look> {
-        let live = self.on_their_way(window).await?;
+    async fn next_items(&self, selection: &ItemSelection) -> Answer<ItemBatch> {
+        let live = self.live_items(selection).await?;
         let mut found = Vec::new();
         let mut stopped = live.next;
-        if let Some(end) = window.end() {
+        if let Some(end) = selection.end() {
             let query = ItemQuery {
-                run: window.run(),
-                task: window.task,
+                run: selection.run(),
+                task: selection.task,
                 end,
-                after: window.after,
-                limit: window.limit,
+                after: selection.after,
+                limit: selection.limit,
             };
             let page = self.read(move |store| store.run_items(&query)).await?;
             stopped = stopped.into_iter().chain(page.next).min();
             let ended = page.items.iter();
-            let shown = ended.map(|it| ((it.task, it.item), shape::ended(&window.dag, it)));
+            let shown = ended.map(|it| ((it.task, it.item), views::ended(&selection.dag, it)));
             found.extend(shown);
         }
         let read = self.read(move |store| {
@@ -231,8 +234,8 @@ impl App {
         for (place, record) in read.await? {
             // The leader may know more than is durable.
             let state = record.instance.state;
-            if window.state.is_none_or(|wanted| wanted == state) {
-                found.push((place, shape::live(&window.dag, place, &record)));
+            if selection.state.is_none_or(|wanted| wanted == state) {
+                found.push((place, views::live(&selection.dag, place, &record)));
             }
         }
         // Stable, so what has ended meanwhile stands before what was on its way.
@@ -244,39 +247,44 @@ impl App {
         Ok((found, stopped))
     }
 
-    async fn on_their_way(&self, window: &Window) -> Answer<LiveItems> {
-        if window.state.is_some_and(UniversalState::is_terminal) {
+    async fn live_items(&self, selection: &ItemSelection) -> Answer<LiveItems> {
+        if selection.state.is_some_and(UniversalState::is_terminal) {
             return Ok(LiveItems::default());
         }
         let query = LiveQuery {
-            run: window.run(),
-            task: window.task,
-            state: window.state,
-            after: window.after,
-            limit: window.limit,
+            run: selection.run(),
+            task: selection.task,
+            state: selection.state,
+            after: selection.after,
+            limit: selection.limit,
         };
-        self.ask(|reply| Ask::RunLive { query, reply }).await
+        self.request(|reply| LeaderRequest::RunLive { query, reply })
+            .await
     }
 
     /// The values of these items. A plan has most of them; those that a task has put out, the
     /// leader knows, or they follow from what is kept of a run that is over.
-    async fn values(&self, window: &Window, places: Vec<Place>) -> Answer<Vec<Option<Value>>> {
-        let tasks = &window.dag.plan.tasks;
-        let items = |place: &Place| tasks.get(place.0 as usize).map(|task| &task.items);
-        let put_out = |place: &Place| matches!(items(place), Some(Items::Output { .. }));
-        if !places.iter().any(put_out) {
+    async fn values(
+        &self,
+        selection: &ItemSelection,
+        places: Vec<Position>,
+    ) -> Answer<Vec<Option<Value>>> {
+        let tasks = &selection.dag.plan.tasks;
+        let items = |place: &Position| tasks.get(place.0 as usize).map(|task| &task.items);
+        let from_outputs = |place: &Position| matches!(items(place), Some(Items::Output { .. }));
+        if !places.iter().any(from_outputs) {
             let of = |place| plain_items::value(items(place)?, place.1);
             return Ok(places.iter().map(of).collect());
         }
-        let run = window.run();
-        if !window.record.head.state.is_terminal() {
+        let run = selection.run();
+        if !selection.record.head.state.is_terminal() {
             let places = places.clone();
-            let ask = |reply| Ask::RunValues { run, places, reply };
-            if let Some(values) = self.ask(ask).await? {
+            let ask = |reply| LeaderRequest::RunValues { run, places, reply };
+            if let Some(values) = self.request(ask).await? {
                 return Ok(values);
             }
         }
-        let ended = self.ended_run(&window.record).await?;
+        let ended = self.ended_run(&selection.record).await?;
         let (dag, progress) = &*ended;
         let of = |(task, item)| progress.value(dag, task, item);
         Ok(places.into_iter().map(of).collect())

@@ -3,19 +3,19 @@
 //! | file | holds |
 //! |---|---|
 //! | `change` | submissions, and how runs are stopped |
-//! | `go_on` | how they go on |
+//! | `resume` | how they go on |
 //! | `read` | runs, their tasks, and what has failed |
 //! | `items` | items, page by page |
-//! | `shape` | from the store's and the leader's words to `baton_model::api` |
+//! | `views` | from the store's and the leader's words to `baton_model::api` |
 //!
 //! A run that is not over is in the leader's memory, and the leader is asked how far it is. How
 //! far one was that is over follows from what the store has kept of it.
 
 pub(super) mod change;
-pub(super) mod go_on;
 pub(super) mod items;
 pub(super) mod read;
-mod shape;
+pub(super) mod resume;
+mod views;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -52,51 +52,50 @@ pub(super) fn path(run: RunId) -> String {
 }
 
 /// A run that is over, worked out.
-type Ended = Arc<(Arc<Dag>, Progress)>;
+type EndedRun = Arc<(Arc<Dag>, Progress)>;
 
 /// Where one comes to be. Whoever works it out may be cut off; then another of those who wait
 /// for it does.
-type Working = OnceCell<Ended>;
+type RunCell = OnceCell<EndedRun>;
 
 /// The last run that is over and was looked at: people page through one. Of many who look at
 /// the same one at once, one works it out.
 #[derive(Default)]
-pub(crate) struct LastEnded(Mutex<Held>);
+pub(crate) struct EndedRuns(Mutex<CachedRuns>);
 
 #[derive(Default)]
-struct Held {
-    last: Option<(RunRecord, Arc<Working>)>,
+struct CachedRuns {
+    last: Option<(RunRecord, Arc<RunCell>)>,
     /// Those that somebody waits for.
-    awaited: Vec<(RunRecord, Weak<Working>)>,
+    computing: Vec<(RunRecord, Weak<RunCell>)>,
 }
 
-impl LastEnded {
+impl EndedRuns {
     /// Where this one is, or comes to be.
-    fn of(&self, record: &RunRecord) -> Arc<Working> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, working)) = &held.last
+    fn of(&self, record: &RunRecord) -> Arc<RunCell> {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, cell)) = &cached.last
             && of == record
         {
-            return Arc::clone(working);
+            return Arc::clone(cell);
         }
-        held.awaited
-            .retain(|(_, working)| working.strong_count() > 0);
-        let mut awaited = held.awaited.iter();
-        let found = awaited.find_map(|(of, working)| match of == record {
-            true => working.upgrade(),
+        cached.computing.retain(|(_, cell)| cell.strong_count() > 0);
+        let mut computing = cached.computing.iter();
+        let found = computing.find_map(|(of, cell)| match of == record {
+            true => cell.upgrade(),
             false => None,
         });
         found.unwrap_or_else(|| {
-            let working = Arc::default();
-            let awaited = (record.clone(), Arc::downgrade(&working));
-            held.awaited.push(awaited);
-            working
+            let cell = Arc::default();
+            let computing = (record.clone(), Arc::downgrade(&cell));
+            cached.computing.push(computing);
+            cell
         })
     }
 
-    fn put(&self, record: RunRecord, working: Arc<Working>) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.last = Some((record, working));
+    fn put(&self, record: RunRecord, cell: Arc<RunCell>) {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.last = Some((record, cell));
     }
 }
 
@@ -108,9 +107,9 @@ impl App {
     }
 
     /// How far a run was, by what is kept of it.
-    async fn ended_run(&self, record: &RunRecord) -> Answer<Ended> {
+    async fn ended_run(&self, record: &RunRecord) -> Answer<EndedRun> {
         let run = record.head.id;
-        let working = self.0.last_ended.of(record);
+        let cell = self.0.ended_runs.of(record);
         let work = async || {
             let ended = self.read(move |store| {
                 Ok(store.stored_run(run)?.map(|kept| {
@@ -121,9 +120,9 @@ impl App {
             });
             ended.await?.ok_or_else(|| unknown(run))
         };
-        let ended = Arc::clone(working.get_or_try_init(work).await?);
+        let ended = Arc::clone(cell.get_or_try_init(work).await?);
         if record.head.state.is_terminal() {
-            self.0.last_ended.put(record.clone(), working);
+            self.0.ended_runs.put(record.clone(), cell);
         }
         Ok(ended)
     }

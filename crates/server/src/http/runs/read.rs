@@ -15,16 +15,16 @@ use baton_store::view::{RunQuery, RunRecord};
 use tokio::time::Instant;
 
 use super::super::conditional::tagged;
-use super::super::given::Parameters;
+use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
-use super::super::{App, shape as shapes, words};
-use super::{id, path, shape};
-use crate::driver::mail::Ask;
-use crate::ends;
+use super::super::{App, messages, views as shapes};
+use super::{id, path, views};
+use crate::driver::event::LeaderRequest;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
+use crate::until_shutdown;
 
 /// Tasks or items of one page.
 pub(super) const PAGE_MAX: usize = 1_000;
@@ -50,20 +50,20 @@ pub(super) const PAGE_MAX: usize = 1_000;
     )
 ))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
-    let given = Parameters::of(&uri, &["state", "owner", "name", "cursor", "limit"])?;
+    let parameters = Parameters::of(&uri, &["state", "owner", "name", "cursor", "limit"])?;
     let query = RunQuery {
-        state: given.text("state").map(state).transpose()?,
-        owner: given.text("owner").map(str::to_owned),
-        name: given.text("name").map(str::to_owned),
-        before: given.number("cursor")?.map(RunId),
-        limit: given.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+        state: parameters.text("state").map(state).transpose()?,
+        owner: parameters.text("owner").map(str::to_owned),
+        name: parameters.text("name").map(str::to_owned),
+        before: parameters.number("cursor")?.map(RunId),
+        limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
     };
     let page = app.read(move |store| store.runs(&query)).await?;
     let next = page.next.map(|run| run.0.to_string());
-    let mut links = page_links("/runs/", &given, next);
+    let mut links = page_links("/runs/", &parameters, next);
     links.insert("submit".to_owned(), "POST /runs/".to_owned());
     let list = List::<Run> {
-        items: page.items.iter().map(|it| shape::run(it, None)).collect(),
+        items: page.items.iter().map(|it| views::run(it, None)).collect(),
         total: None,
         links,
     };
@@ -106,12 +106,12 @@ pub(in super::super) async fn show(
     let wait = Parameters::of(&uri, &["wait"])?.wait()?;
     let mut record = app.run_record(run).await?;
     if let Some(wait) = wait {
-        record = app.run_over(record, wait).await?;
+        record = app.until_run_ended(record, wait).await?;
     }
-    let seen = app.seen(&record, 0, 0).await?;
-    let mut shown = shape::run(&record, Some(&seen.dag));
-    shown.items = Some(seen.items);
-    shown.problems = seen.problems;
+    let run_progress = app.run_progress(&record, 0, 0).await?;
+    let mut shown = views::run(&record, Some(&run_progress.dag));
+    shown.items = Some(run_progress.items);
+    shown.problems = run_progress.problems;
     Ok(tagged(&shown))
 }
 
@@ -140,22 +140,22 @@ pub(in super::super) async fn tasks(
     uri: Uri,
 ) -> Answer<Response> {
     let run = id(&run)?;
-    let given = Parameters::of(&uri, &["cursor", "limit"])?;
-    let from = given.number("cursor")?.unwrap_or(0);
-    let limit = given
+    let parameters = Parameters::of(&uri, &["cursor", "limit"])?;
+    let from = parameters.number("cursor")?.unwrap_or(0);
+    let limit = parameters
         .number("limit")?
         .unwrap_or(PAGE_ITEMS_DEFAULT)
         .clamp(1, PAGE_MAX);
     let record = app.run_record(run).await?;
-    let seen = app.seen(&record, from, limit).await?;
-    let total = seen.dag.plan.tasks.len();
-    let next = u64::from(from).saturating_add(seen.tasks.len() as u64);
-    let more = !seen.tasks.is_empty() && next < total as u64;
+    let run_progress = app.run_progress(&record, from, limit).await?;
+    let total = run_progress.dag.plan.tasks.len();
+    let next = u64::from(from).saturating_add(run_progress.tasks.len() as u64);
+    let more = !run_progress.tasks.is_empty() && next < total as u64;
     let tasks = format!("{}/tasks/", path(run));
     let list = List::<RunTask> {
-        items: seen.tasks,
+        items: run_progress.tasks,
         total: Some(total as u64),
-        links: page_links(&tasks, &given, more.then(|| next.to_string())),
+        links: page_links(&tasks, &parameters, more.then(|| next.to_string())),
     };
     Ok(tagged(&list))
 }
@@ -183,16 +183,16 @@ pub(in super::super) async fn errors(
 ) -> Answer<Response> {
     let run = id(&run)?;
     let record = app.run_record(run).await?;
-    let dag = app.seen(&record, 0, 0).await?.dag;
+    let dag = app.run_progress(&record, 0, 0).await?.dag;
     let counted = app.read(move |store| store.run_errors(run)).await?;
     let failed = counted.iter().any(|it| it.item == ItemEnd::Failed);
     // What `fail_fast` has stopped has not failed the run.
-    let told = match dag.plan.fail_fast && failed {
+    let shown_end = match dag.plan.fail_fast && failed {
         true => ItemEnd::Failed,
         false => ItemEnd::Halted,
     };
     let counted = counted.into_iter();
-    let counted = counted.filter(|it| matches!(it.item, ItemEnd::Failed) || it.item == told);
+    let counted = counted.filter(|it| matches!(it.item, ItemEnd::Failed) || it.item == shown_end);
     let groups = counted.map(|it| {
         let named = dag.plan.tasks.get(it.task as usize);
         let example = shapes::path(it.example, it.example);
@@ -220,7 +220,7 @@ pub(in super::super) async fn errors(
 }
 
 /// How far a run is.
-pub(super) struct Seen {
+pub(super) struct RunProgress {
     pub(super) dag: std::sync::Arc<Dag>,
     items: baton_model::api::ItemCounts,
     problems: Vec<RunProblem>,
@@ -229,22 +229,27 @@ pub(super) struct Seen {
 
 impl App {
     /// How far a run is, with `limit` of its tasks.
-    pub(super) async fn seen(&self, record: &RunRecord, from: u32, limit: usize) -> Answer<Seen> {
+    pub(super) async fn run_progress(
+        &self,
+        record: &RunRecord,
+        from: u32,
+        limit: usize,
+    ) -> Answer<RunProgress> {
         let run = record.head.id;
         if !record.head.state.is_terminal() {
-            let ask = |reply| Ask::RunView {
+            let ask = |reply| LeaderRequest::RunView {
                 run,
                 from,
                 limit,
                 reply,
             };
-            if let Some(view) = self.ask(ask).await? {
+            if let Some(view) = self.request(ask).await? {
                 let mut tasks = Vec::with_capacity(view.tasks.len());
                 for task in &view.tasks {
                     tasks.push(self.live_task(&view.dag, task).await?);
                 }
-                return Ok(Seen {
-                    items: shape::counts(&view.total, view.leased),
+                return Ok(RunProgress {
+                    items: views::counts(&view.total, view.leased),
                     problems: problems(&view.dag, view.problems),
                     dag: view.dag,
                     tasks,
@@ -255,13 +260,13 @@ impl App {
         let (dag, progress) = &*ended;
         let count = u32::try_from(dag.plan.tasks.len()).unwrap_or(u32::MAX);
         let tasks = (from..count).take(limit).map(|at| {
-            let counts = shape::counts(&progress.tally(at), 0);
-            shape::task(dag, at, counts, progress.is_mapped(at))
+            let counts = views::counts(&progress.tally(at), 0);
+            views::task(dag, at, counts, progress.is_mapped(at))
         });
         let why = progress.problems();
         let why = why.map(|(task, item, why)| (task, item, why.to_owned()));
-        Ok(Seen {
-            items: shape::counts(progress.total(), 0),
+        Ok(RunProgress {
+            items: views::counts(progress.total(), 0),
             problems: problems(dag, why.collect()),
             tasks: tasks.collect(),
             dag: std::sync::Arc::clone(dag),
@@ -269,14 +274,14 @@ impl App {
     }
 
     async fn live_task(&self, dag: &Dag, view: &TaskView) -> Answer<RunTask> {
-        let counts = shape::counts(&view.tally, view.leased);
-        let mut task = shape::task(dag, view.task, counts, view.mapped);
+        let counts = views::counts(&view.tally, view.leased);
+        let mut task = views::task(dag, view.task, counts, view.mapped);
         task.mean_seconds = view.mean.map(|mean| mean.0 as f64 / 1_000.0);
         task.reason = match &view.reason {
             Some((instance, reason)) => {
                 let id = *instance;
                 let record = self.read(move |store| store.instance(id)).await?;
-                record.map(|record| words::waiting(&record, reason).text)
+                record.map(|record| messages::waiting(&record, reason).text)
             }
             None if counts.ready > 0 => {
                 Some("held back: as many are on their way as the limits allow".to_owned())
@@ -290,16 +295,16 @@ impl App {
     }
 
     /// Waits until a run is over, at most for so long, and not while the server ends.
-    async fn run_over(&self, mut record: RunRecord, wait: Duration) -> Answer<RunRecord> {
+    async fn until_run_ended(&self, mut record: RunRecord, wait: Duration) -> Answer<RunRecord> {
         let deadline = Instant::now() + wait;
-        let mut landed = self.0.landed.clone();
-        let mut ending = self.0.ending.clone();
+        let mut committed = self.0.committed.clone();
+        let mut shutdown = self.0.shutdown.clone();
         while !record.head.state.is_terminal() {
-            landed.mark_unchanged();
+            committed.mark_unchanged();
             tokio::select! {
-                changed = landed.changed() => if changed.is_err() { break },
+                changed = committed.changed() => if changed.is_err() { break },
                 () = tokio::time::sleep_until(deadline) => break,
-                () = ends(&mut ending) => break,
+                () = until_shutdown(&mut shutdown) => break,
             }
             record = self.run_record(record.head.id).await?;
             if !record.head.state.is_terminal() {

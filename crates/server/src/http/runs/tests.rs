@@ -7,7 +7,7 @@ use baton_model::workflow::{HaltMode, Plan, PlanTask};
 
 use super::super::{READERS_MAX, testing};
 use super::*;
-use crate::driver::mail::{Ask, Mail};
+use crate::driver::event::{Event, LeaderRequest};
 use crate::faulty::Faulty;
 use crate::prune::HistoryLock;
 
@@ -23,7 +23,9 @@ async fn over(app: &App) -> RunRecord {
     });
     let command = async |command| {
         let command = Box::new(command);
-        let done = app.ask(|reply| Ask::Run { command, reply }).await;
+        let done = app
+            .request(|reply| LeaderRequest::Run { command, reply })
+            .await;
         done.expect("an answer").expect("it can be done").0
     };
     let run = command(RunCommand::Register { plan, open: true }).await;
@@ -73,5 +75,5 @@ async fn of_many_who_look_at_a_run_that_is_over_one_works_it_out() {
     let gives_up = tokio::time::timeout(std::time::Duration::ZERO, look(&third));
     let (_, stays) = tokio::join!(gives_up, look(&third));
     assert!(stays.is_ok());
-    app.0.inbox.put(Mail::Stop);
+    app.0.inbox.send(Event::Stop);
 }

@@ -13,13 +13,13 @@ use tokio::time::{Sleep, sleep};
 
 /// Gives a peer so long to take the next bytes.
 #[derive(Debug)]
-pub(crate) struct Patient<I> {
+pub(crate) struct WriteTimeout<I> {
     io: I,
     wait: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<I> Patient<I> {
+impl<I> WriteTimeout<I> {
     pub(crate) const fn new(io: I, wait: Duration) -> Self {
         Self {
             io,
@@ -50,7 +50,7 @@ impl<I> Patient<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Patient<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for WriteTimeout<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -60,7 +60,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Patient<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Patient<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -103,7 +103,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_peer_that_does_not_read_runs_out_of_time() {
         let (near, mut far) = duplex(4);
-        let mut near = Patient::new(near, Duration::from_secs(10));
+        let mut near = WriteTimeout::new(near, Duration::from_secs(10));
         sleep(Duration::from_secs(60)).await;
         for _ in 0..3 {
             let slow = async {

@@ -12,14 +12,14 @@ use baton_model::workflow::{Edges, HaltCause, ItemEnd};
 use baton_store::view::{ItemRecord, Record, RunRecord};
 use serde_json::Value;
 
-use super::super::shape;
+use super::super::views;
 use super::path;
 
 pub(super) fn accepted(run: RunId, generation: Generation) -> RunReply {
     RunReply {
         id: run.to_string(),
         generation: generation.0,
-        links: shape::links([("control", path(run))]),
+        links: views::links([("control", path(run))]),
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
 
 fn links(head: &RunHead) -> Links {
     let path = path(head.id);
-    let mut links = shape::links([
+    let mut links = views::links([
         ("self", path.clone()),
         ("tasks", format!("{path}/tasks/")),
         ("items", format!("{path}/items/")),
@@ -140,7 +140,7 @@ fn row(
     record: Option<&Record>,
 ) -> RunItem<Value> {
     let named = dag.plan.tasks.get(task as usize);
-    let it = record.map(shape::instance);
+    let it = record.map(views::instance);
     // While an attempt is open, when the one before it ran is not how it stands.
     let open = record.is_some_and(|record| record.instance.lease.is_some());
     let last = record.and_then(|record| record.last.as_ref());
@@ -158,7 +158,7 @@ fn row(
         worker: it.as_ref().and_then(|it| it.worker.clone()),
         end_text: it.and_then(|it| it.end_text),
         outputs: None,
-        links: shape::links([("instance", shape::path(instance, instance))]),
+        links: views::links([("instance", views::path(instance, instance))]),
     }
 }
 

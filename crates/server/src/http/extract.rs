@@ -57,11 +57,11 @@ pub(super) struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
     pub(super) fn of(uri: &Uri, known: &[&str]) -> Answer<Self> {
-        let given = Query::<Vec<(String, String)>>::try_from_uri(uri);
-        let Query(given) = given
+        let values = Query::<Vec<(String, String)>>::try_from_uri(uri);
+        let Query(values) = values
             .map_err(|error| Fault::bad_request(format!("the query cannot be read: {error}")))?;
         let mut parameters = BTreeMap::new();
-        for (name, value) in given {
+        for (name, value) in values {
             if !known.contains(&name.as_str()) {
                 return Err(Fault::bad_request(format!(
                     "there is no parameter {:?} here; there are: {}",

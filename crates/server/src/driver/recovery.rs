@@ -22,7 +22,7 @@ use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::time::{Millis, Mono};
 use baton_store::StoreError;
 
-use super::mail::{Inbox, Mail, StoreFailed, Untaken};
+use super::event::{Event, Inbox, StoreFailed, TakeoverFailed};
 use super::{Driver, Setup, State, Status, lead};
 use crate::clock;
 use crate::leadership;
@@ -35,12 +35,12 @@ pub(super) struct Failed {
     above: Epoch,
     reason: String,
     /// When to try again; nothing while a try is under way.
-    next_try: Option<Mono>,
+    next_attempt: Option<Mono>,
 }
 
 impl Failed {
     pub(super) fn next_due(&self) -> Option<Mono> {
-        self.next_try
+        self.next_attempt
     }
 
     pub(super) fn reason(&self) -> StoreFailed {
@@ -70,90 +70,90 @@ impl Driver {
             caretaker,
             above: above.max(epoch),
             reason,
-            next_try: Some(clock::now().mono + pause()),
+            next_attempt: Some(clock::now().mono + pause()),
         });
     }
 
     /// Tries to lead again.
-    pub(super) fn retake(&mut self) {
+    pub(super) fn retry_takeover(&mut self) {
         let State::Failed(failed) = &mut self.state else {
             return;
         };
-        failed.next_try = None;
+        failed.next_attempt = None;
         let above = failed.above;
         let setup = Arc::clone(&self.setup);
-        let mut attempt = Attempt(Some(self.inbox.clone()));
-        let tried = thread::Builder::new()
+        let mut guard = TakeoverGuard(Some(self.inbox.clone()));
+        let spawned = thread::Builder::new()
             .name("store-take".to_owned())
             .spawn(move || {
-                let taken = take(&setup, above);
-                attempt.tell(taken);
+                let takeover = take(&setup, above);
+                guard.report(takeover);
             });
-        if let Err(error) = tried {
+        if let Err(error) = spawned {
             tracing::error!("cannot start a thread to take the store: {error}");
-            failed.next_try = Some(clock::now().mono + pause());
+            failed.next_attempt = Some(clock::now().mono + pause());
         }
     }
 
-    pub(super) fn taken(&mut self, taken: Result<(Epoch, Box<Ledger>), Untaken>) {
+    pub(super) fn takeover_done(&mut self, takeover: Result<(Epoch, Box<Ledger>), TakeoverFailed>) {
         let State::Failed(failed) = &mut self.state else {
             return;
         };
-        match taken {
+        match takeover {
             Ok((epoch, ledger)) => {
                 let leading = lead(&self.setup, epoch, *ledger);
                 self.watch.begun(leading.core.ledger());
                 self.state = State::Leading(Box::new(leading));
                 self.status.send_replace(Status::Leading(epoch));
                 // What had failed may have landed all the same.
-                self.landed.send_replace(());
+                self.committed.send_replace(());
             }
-            Err(Untaken {
+            Err(TakeoverFailed {
                 reason,
-                for_good: true,
-            }) => self.dead = Some(reason),
-            Err(Untaken { reason, .. }) => {
+                permanent: true,
+            }) => self.fatal = Some(reason),
+            Err(TakeoverFailed { reason, .. }) => {
                 if reason != failed.reason {
                     tracing::error!("still cannot keep anything: {reason}");
                     failed.reason.clone_from(&reason);
                     self.status.send_replace(Status::Failed(reason));
                 }
-                failed.next_try = Some(clock::now().mono + pause());
+                failed.next_attempt = Some(clock::now().mono + pause());
             }
         }
     }
 }
 
 /// Tells the driver what came of an attempt to take the store, also if that has panicked.
-struct Attempt(Option<Inbox>);
+struct TakeoverGuard(Option<Inbox>);
 
-impl Attempt {
-    fn tell(&mut self, taken: Result<(Epoch, Box<Ledger>), Untaken>) {
+impl TakeoverGuard {
+    fn report(&mut self, takeover: Result<(Epoch, Box<Ledger>), TakeoverFailed>) {
         if let Some(inbox) = self.0.take() {
-            inbox.put(Mail::Taken(taken));
+            inbox.send(Event::TakeoverResult(takeover));
         }
     }
 }
 
-impl Drop for Attempt {
+impl Drop for TakeoverGuard {
     fn drop(&mut self) {
-        self.tell(Err(Untaken {
+        self.report(Err(TakeoverFailed {
             reason: "taking the store has panicked".to_owned(),
-            for_good: false,
+            permanent: false,
         }));
     }
 }
 
-fn take(setup: &Setup, above: Epoch) -> Result<(Epoch, Box<Ledger>), Untaken> {
-    let taken = leadership::take(&*setup.store, above);
-    let (epoch, ledger) = taken.map_err(|error| Untaken {
+fn take(setup: &Setup, above: Epoch) -> Result<(Epoch, Box<Ledger>), TakeoverFailed> {
+    let takeover = leadership::take(&*setup.store, above);
+    let (epoch, ledger) = takeover.map_err(|error| TakeoverFailed {
         reason: error.to_string(),
-        for_good: error == StoreError::Closed,
+        permanent: error == StoreError::Closed,
     })?;
     if let Some(epochs) = &setup.epochs {
-        epochs.write(epoch).map_err(|error| Untaken {
+        epochs.write(epoch).map_err(|error| TakeoverFailed {
             reason: error.to_string(),
-            for_good: false,
+            permanent: false,
         })?;
     }
     Ok((epoch, Box::new(ledger)))

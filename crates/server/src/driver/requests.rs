@@ -12,103 +12,105 @@ use baton_model::spec::{Array, InstanceSpec};
 use baton_model::state::UniversalState;
 use baton_model::time::Mono;
 
-use super::mail::{Ask, LiveItems, LiveQuery, Reply, StoreFailed};
-use super::pending::Awaited;
+use super::event::{LeaderRequest, LiveItems, LiveQuery, Reply, StoreFailed};
+use super::pending::PendingReply;
 use super::{Driver, Leading, State};
 use crate::clock;
-use crate::limits::LIVE_LOOKED_MAX;
+use crate::limits::LIVE_ITEMS_SCANNED_MAX;
 
 impl Driver {
-    pub(super) fn ask(&mut self, ask: Ask) {
+    pub(super) fn request(&mut self, request: LeaderRequest) {
         match &self.state {
             State::Failed(failed) => {
                 let why = failed.reason();
-                self.refuse(ask, why);
+                self.reject(request, why);
             }
-            State::Leading(_) => self.ask_leader(ask),
+            State::Leading(_) => self.dispatch(request),
         }
     }
 
-    fn ask_leader(&mut self, ask: Ask) {
+    fn dispatch(&mut self, command: LeaderRequest) {
         let request = self.last_request.next();
         self.last_request = request;
-        match ask {
-            Ask::Submit { spec, array, reply } => self.submit(request, *spec, array, reply),
-            Ask::Cancel { first, last, reply } => {
-                self.pending.add(request, Awaited::Cancel(reply));
+        match command {
+            LeaderRequest::Submit { spec, array, reply } => {
+                self.submit(request, *spec, array, reply)
+            }
+            LeaderRequest::Cancel { first, last, reply } => {
+                self.pending.add(request, PendingReply::Cancel(reply));
                 self.input(Input::Cancel {
                     request,
                     first,
                     last,
                 });
             }
-            Ask::Retry { instance, reply } => {
-                self.pending.add(request, Awaited::Retry(reply));
+            LeaderRequest::Retry { instance, reply } => {
+                self.pending.add(request, PendingReply::Retry(reply));
                 self.input(Input::Retry { request, instance });
             }
-            Ask::Drain {
+            LeaderRequest::Drain {
                 worker,
                 drained,
                 reply,
             } => {
-                self.pending.add(request, Awaited::Drain(reply));
+                self.pending.add(request, PendingReply::Drain(reply));
                 self.input(Input::Drain {
                     request,
                     worker,
                     drained,
                 });
             }
-            Ask::Forget { worker, reply } => self.forget(request, worker, reply),
-            Ask::Define { command, reply } => {
-                self.pending.add(request, Awaited::Define(reply));
+            LeaderRequest::Forget { worker, reply } => self.forget(request, worker, reply),
+            LeaderRequest::Define { command, reply } => {
+                self.pending.add(request, PendingReply::Define(reply));
                 self.input(Input::Define { request, command });
             }
-            Ask::Remove { command, reply } => {
-                self.pending.add(request, Awaited::Remove(reply));
+            LeaderRequest::Remove { command, reply } => {
+                self.pending.add(request, PendingReply::Remove(reply));
                 self.input(Input::Remove { request, command });
             }
-            Ask::Trigger { command, reply } => {
-                self.pending.add(request, Awaited::Trigger(reply));
+            LeaderRequest::Trigger { command, reply } => {
+                self.pending.add(request, PendingReply::Trigger(reply));
                 self.input(Input::Trigger { request, command });
             }
-            Ask::Run { command, reply } => {
-                self.pending.add(request, Awaited::Run(reply));
+            LeaderRequest::Run { command, reply } => {
+                self.pending.add(request, PendingReply::Run(reply));
                 self.input(Input::Run { request, command });
             }
-            Ask::Logs {
+            LeaderRequest::Logs {
                 worker,
                 query,
                 reply,
             } => {
-                self.pending.add(request, Awaited::Logs(reply));
+                self.pending.add(request, PendingReply::Logs(reply));
                 self.input(Input::ReadLogs {
                     request,
                     worker,
                     query,
                 });
             }
-            Ask::RunLive { query, reply } => self.live(request, &query, reply),
-            Ask::Explain { .. }
-            | Ask::Workers { .. }
-            | Ask::Watch { .. }
-            | Ask::RunView { .. }
-            | Ask::RunValues { .. } => self.look_up(ask),
+            LeaderRequest::RunLive { query, reply } => self.live(request, &query, reply),
+            LeaderRequest::Explain { .. }
+            | LeaderRequest::Workers { .. }
+            | LeaderRequest::Watch { .. }
+            | LeaderRequest::RunView { .. }
+            | LeaderRequest::RunValues { .. } => self.query(command),
         }
     }
 
     /// Questions that change nothing. Whoever has asked may be gone.
-    fn look_up(&mut self, ask: Ask) {
+    fn query(&mut self, request: LeaderRequest) {
         let State::Leading(leading) = &self.state else {
             return;
         };
-        match ask {
-            Ask::Explain { id, reply } => {
+        match request {
+            LeaderRequest::Explain { id, reply } => {
                 let _ = reply.send(Ok(leading.core.explain(id, clock::now())));
             }
-            Ask::Workers { name, reply } => {
+            LeaderRequest::Workers { name, reply } => {
                 let _ = reply.send(Ok(leading.workers(name.as_ref())));
             }
-            Ask::RunView {
+            LeaderRequest::RunView {
                 run,
                 from,
                 limit,
@@ -117,14 +119,14 @@ impl Driver {
                 let view = leading.core.run_view(run, from, limit, clock::now());
                 let _ = reply.send(Ok(view));
             }
-            Ask::RunValues { run, places, reply } => {
+            LeaderRequest::RunValues { run, places, reply } => {
                 let values = leading.core.ledger().runs().run(run).map(|run| {
                     let of = |(task, item)| run.progress.value(&run.dag, task, item);
                     places.into_iter().map(of).collect()
                 });
                 let _ = reply.send(Ok(values));
             }
-            Ask::Watch { first, last, reply } => {
+            LeaderRequest::Watch { first, last, reply } => {
                 let ledger = leading.core.ledger();
                 self.watch.add(Some(ledger), (first, last), reply);
             }
@@ -137,7 +139,7 @@ impl Driver {
             return;
         };
         let live = leading.live(query);
-        self.pending.add(request, Awaited::Live(live, reply));
+        self.pending.add(request, PendingReply::Live(live, reply));
         self.input(Input::Sync { request });
     }
 
@@ -155,7 +157,7 @@ impl Driver {
         let (count, from) = array.unwrap_or((1, 0));
         let last = InstanceId(first.0 + (count.max(1) - 1));
         spec.array = array.map(|_| Array { first, from });
-        let awaited = Awaited::Submit { first, last, reply };
+        let awaited = PendingReply::Submit { first, last, reply };
         self.pending.add(request, awaited);
         let spec = Arc::new(spec);
         let ranges = vec![Range { first, last, spec }];
@@ -171,29 +173,31 @@ impl Driver {
             return;
         };
         self.input(Input::Forget(lineage));
-        self.pending.add(request, Awaited::Forget(reply));
+        self.pending.add(request, PendingReply::Forget(reply));
         self.input(Input::Sync { request });
     }
 
     /// Without a leader nobody is answered but those who can wait for one.
-    fn refuse(&mut self, ask: Ask, why: StoreFailed) {
-        match ask {
-            Ask::Submit { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Cancel { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Retry { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Drain { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Forget { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Define { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Remove { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Trigger { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Run { reply, .. } => drop(reply.send(Err(why))),
-            Ask::RunView { reply, .. } => drop(reply.send(Err(why))),
-            Ask::RunLive { reply, .. } => drop(reply.send(Err(why))),
-            Ask::RunValues { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Logs { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Explain { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Workers { reply, .. } => drop(reply.send(Err(why))),
-            Ask::Watch { first, last, reply } => self.watch.add(None, (first, last), reply),
+    fn reject(&mut self, request: LeaderRequest, why: StoreFailed) {
+        match request {
+            LeaderRequest::Submit { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Cancel { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Retry { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Drain { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Forget { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Define { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Remove { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Trigger { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Run { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::RunView { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::RunLive { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::RunValues { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Logs { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Explain { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Workers { reply, .. } => drop(reply.send(Err(why))),
+            LeaderRequest::Watch { first, last, reply } => {
+                self.watch.add(None, (first, last), reply)
+            }
         }
     }
 }
@@ -212,7 +216,7 @@ impl Leading {
         };
         let (mut found, mut last) = (LiveItems::default(), None);
         for (looked, (task, item, id)) in live.enumerate() {
-            if looked >= LIVE_LOOKED_MAX || found.items.len() >= query.limit {
+            if looked >= LIVE_ITEMS_SCANNED_MAX || found.items.len() >= query.limit {
                 found.next = last;
                 break;
             }

@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 /// Lets something be said at most once in a while.
 #[derive(Debug)]
-pub(crate) struct Seldom {
+pub(crate) struct LogThrottle {
     every: Duration,
     last: Mutex<Option<Instant>>,
 }
 
-impl Seldom {
+impl LogThrottle {
     pub(crate) const fn new(every: Duration) -> Self {
         Self {
             every,
@@ -21,7 +21,7 @@ impl Seldom {
     }
 
     /// True if it was not said for that long.
-    pub(crate) fn may_say(&self) -> bool {
+    pub(crate) fn allow(&self) -> bool {
         // Nothing under the lock can panic.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -41,11 +41,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn something_is_said_at_most_once_in_a_while() {
-        let seldom = Seldom::new(Duration::from_secs(60));
-        assert!(seldom.may_say());
-        assert!(!seldom.may_say());
+        let log_throttle = LogThrottle::new(Duration::from_secs(60));
+        assert!(log_throttle.allow());
+        assert!(!log_throttle.allow());
         sleep(Duration::from_secs(60)).await;
-        assert!(seldom.may_say());
-        assert!(!seldom.may_say());
+        assert!(log_throttle.allow());
+        assert!(!log_throttle.allow());
     }
 }

@@ -10,28 +10,28 @@ use std::time::SystemTime;
 use baton_files::Format;
 use baton_model::library::{Definition, TaskName};
 
-use super::Known;
+use super::ParsedFiles;
 use crate::limits::{LIBRARY_DEPTH_MAX, LIBRARY_FILES_MAX};
 
 /// By what a file is known to have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct FileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
 }
 
 /// Files by their path within the directory.
-pub(super) type Found = BTreeMap<String, Seen>;
+pub(super) type FileStamps = BTreeMap<String, FileStamp>;
 
 /// Every file that may define a task, in the directory and below it. Names that begin with a dot
 /// are left out: editors and others keep things there.
-pub(super) fn files(directory: &Path) -> io::Result<Found> {
-    let mut found = Found::new();
+pub(super) fn scan(directory: &Path) -> io::Result<FileStamps> {
+    let mut found = FileStamps::new();
     walk(directory, "", 0, &mut found)?;
     Ok(found)
 }
 
-fn walk(directory: &Path, above: &str, depth: usize, found: &mut Found) -> io::Result<()> {
+fn walk(directory: &Path, above: &str, depth: usize, found: &mut FileStamps) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         // What is no text can be no name of ours.
@@ -55,25 +55,25 @@ fn walk(directory: &Path, above: &str, depth: usize, found: &mut Found) -> io::R
                 let text = format!("it has more than {LIBRARY_FILES_MAX} files");
                 return Err(io::Error::other(text));
             }
-            let seen = Seen {
+            let stamp = FileStamp {
                 modified: about.modified().ok(),
                 bytes: about.len(),
             };
-            found.insert(format!("{above}{name}"), seen);
+            found.insert(format!("{above}{name}"), stamp);
         }
     }
     Ok(())
 }
 
 /// What the files say; those that have not changed are not read again.
-pub(super) fn read(directory: &Path, found: Found, known: &Known) -> Known {
-    let mut read = Known::new();
-    for (file, seen) in found {
-        let said = match known.get(&file) {
-            Some((before, said)) if *before == seen => said.clone(),
+pub(super) fn read(directory: &Path, found: FileStamps, known: &ParsedFiles) -> ParsedFiles {
+    let mut read = ParsedFiles::new();
+    for (file, stamp) in found {
+        let parsed = match known.get(&file) {
+            Some((before, parsed)) if *before == stamp => parsed.clone(),
             _ => definition(directory, &file),
         };
-        read.insert(file, (seen, said));
+        read.insert(file, (stamp, parsed));
     }
     read
 }

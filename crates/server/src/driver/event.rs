@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::links::{Link, LinkId};
 
 /// Something for the driver.
-pub(crate) enum Mail {
+pub(crate) enum Event {
     /// A peer speaks the protocol.
     Opened(LinkId, Link),
     /// It says something. The permit is its right to have so much unread.
@@ -32,11 +32,11 @@ pub(crate) enum Mail {
     /// It is gone.
     Closed(LinkId),
     /// The store has dealt with a batch of that leader.
-    Stored(Epoch, Result<Receipt, StoreError>),
+    CommitResult(Epoch, Result<Receipt, StoreError>),
     /// What came of an attempt to lead again.
-    Taken(Result<(Epoch, Box<Ledger>), Untaken>),
+    TakeoverResult(Result<(Epoch, Box<Ledger>), TakeoverFailed>),
     /// A client wants something.
-    Ask(Ask),
+    Request(LeaderRequest),
     /// What had arrived when the time was up has been read.
     Due,
     /// Come to an end.
@@ -45,10 +45,10 @@ pub(crate) enum Mail {
 
 /// Why the store could not be led again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Untaken {
+pub(crate) struct TakeoverFailed {
     pub(crate) reason: String,
     /// It never will be, by this process.
-    pub(crate) for_good: bool,
+    pub(crate) permanent: bool,
 }
 
 /// Why a client gets no answer: the scheduler cannot keep anything, and this is why.
@@ -57,7 +57,7 @@ pub(crate) struct StoreFailed(pub(crate) String);
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreFailed>>;
 
-pub(crate) enum Ask {
+pub(crate) enum LeaderRequest {
     /// New instances.
     Submit {
         spec: Box<InstanceSpec>,
@@ -173,12 +173,12 @@ pub(crate) struct LiveItems {
 
 /// The way to the driver.
 #[derive(Clone, Debug)]
-pub(crate) struct Inbox(pub(super) mpsc::Sender<Mail>);
+pub(crate) struct Inbox(pub(super) mpsc::Sender<Event>);
 
 impl Inbox {
     /// Puts mail into the inbox. If the driver is gone the whole server ends, and nobody
     /// has to be told.
-    pub(crate) fn put(&self, mail: Mail) {
-        let _ = self.0.send(mail);
+    pub(crate) fn send(&self, event: Event) {
+        let _ = self.0.send(event);
     }
 }

@@ -17,7 +17,7 @@ use crate::limits::{BURST_SECONDS, RATE_BUCKETS_MAX};
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Asker {
+pub(crate) enum RateKey {
     Token(TokenId),
     /// The name in a certificate.
     Certificate(Arc<str>),
@@ -28,7 +28,7 @@ pub(crate) enum Asker {
 }
 
 /// What counts as one address: of IPv6, the network that one host commonly has to itself.
-pub(crate) fn one_address(ip: IpAddr) -> IpAddr {
+pub(crate) fn address_group(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64))),
         v4 => v4,
@@ -37,7 +37,7 @@ pub(crate) fn one_address(ip: IpAddr) -> IpAddr {
 
 /// The buckets.
 #[derive(Debug)]
-pub(crate) struct Rates {
+pub(crate) struct RateLimiter {
     /// Until the next permit; `None` if there is no limit.
     pause: Option<Duration>,
     table: Mutex<Table>,
@@ -45,11 +45,11 @@ pub(crate) struct Rates {
 
 #[derive(Debug, Default)]
 struct Table {
-    full_at: HashMap<Asker, Instant>,
+    full_at: HashMap<RateKey, Instant>,
     swept: Option<Instant>,
 }
 
-impl Rates {
+impl RateLimiter {
     /// So many requests in a second, of each; 0 for any number.
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
@@ -59,20 +59,20 @@ impl Rates {
     }
 
     /// Takes a permit, or says how long there is none.
-    pub(crate) fn take(&self, asker: Asker, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn take(&self, key: RateKey, now: Instant) -> Result<(), Duration> {
         let Some(pause) = self.pause else {
             return Ok(());
         };
         // Nothing under the lock can panic.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let asker = table.place(asker, now);
-        let full_at = table.full_at.get(&asker).copied();
+        let key = table.bucket_key(key, now);
+        let full_at = table.full_at.get(&key).copied();
         let next = full_at.map_or(now, |full_at| full_at.max(now)) + pause;
         let late = next - now;
         match late.checked_sub(BURST_SECONDS) {
             Some(wait) if !wait.is_zero() => Err(wait),
             _ => {
-                table.full_at.insert(asker, next);
+                table.full_at.insert(key, next);
                 Ok(())
             }
         }
@@ -81,9 +81,9 @@ impl Rates {
 
 impl Table {
     /// Where somebody's permits are counted.
-    fn place(&mut self, asker: Asker, now: Instant) -> Asker {
-        if self.full_at.len() < RATE_BUCKETS_MAX || self.full_at.contains_key(&asker) {
-            return asker;
+    fn bucket_key(&mut self, key: RateKey, now: Instant) -> RateKey {
+        if self.full_at.len() < RATE_BUCKETS_MAX || self.full_at.contains_key(&key) {
+            return key;
         }
         let due = self.swept.is_none_or(|swept| now - swept >= SWEEP_PAUSE);
         if due {
@@ -91,8 +91,8 @@ impl Table {
             self.full_at.retain(|_, full_at| *full_at > now);
         }
         match self.full_at.len() < RATE_BUCKETS_MAX {
-            true => asker,
-            false => Asker::Others,
+            true => key,
+            false => RateKey::Others,
         }
     }
 }
@@ -101,54 +101,62 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn of(number: u32) -> Asker {
-        Asker::Address(IpAddr::from(number.to_be_bytes()))
+    fn of(number: u32) -> RateKey {
+        RateKey::Address(IpAddr::from(number.to_be_bytes()))
     }
 
     #[test]
     fn a_burst_passes_then_a_steady_rate_and_each_has_its_own() {
-        let rates = Rates::new(100);
+        let rate_limit = RateLimiter::new(100);
         let begun = Instant::now();
-        let burst = (0..1_000).take_while(|_| rates.take(of(1), begun).is_ok());
+        let burst = (0..1_000).take_while(|_| rate_limit.take(of(1), begun).is_ok());
         assert_eq!(burst.count(), 200, "two seconds' worth");
-        assert_eq!(rates.take(of(1), begun), Err(Duration::from_millis(10)));
-        assert_eq!(rates.take(of(2), begun), Ok(()));
+        assert_eq!(
+            rate_limit.take(of(1), begun),
+            Err(Duration::from_millis(10))
+        );
+        assert_eq!(rate_limit.take(of(2), begun), Ok(()));
         let later = begun + Duration::from_millis(30);
-        let more = (0..10).take_while(|_| rates.take(of(1), later).is_ok());
+        let more = (0..10).take_while(|_| rate_limit.take(of(1), later).is_ok());
         assert_eq!(more.count(), 3);
     }
 
     #[test]
     fn no_limit_is_none() {
-        let rates = Rates::new(0);
+        let rate_limit = RateLimiter::new(0);
         let now = Instant::now();
-        assert!((0..100_000).all(|_| rates.take(of(1), now).is_ok()));
+        assert!((0..100_000).all(|_| rate_limit.take(of(1), now).is_ok()));
     }
 
     #[test]
     fn the_table_is_bounded_and_who_finds_no_room_shares() {
-        let rates = Rates::new(1);
+        let rate_limit = RateLimiter::new(1);
         let now = Instant::now();
         let many = u32::try_from(RATE_BUCKETS_MAX).expect("small");
         for number in 0..many {
-            assert_eq!(rates.take(of(number), now), Ok(()));
+            assert_eq!(rate_limit.take(of(number), now), Ok(()));
         }
-        assert!(rates.take(of(many), now).is_ok() && rates.take(of(many + 1), now).is_ok());
-        assert!(rates.take(of(many + 2), now).is_err(), "two between them");
         assert!(
-            rates.take(of(0), now).is_ok(),
+            rate_limit.take(of(many), now).is_ok() && rate_limit.take(of(many + 1), now).is_ok()
+        );
+        assert!(
+            rate_limit.take(of(many + 2), now).is_err(),
+            "two between them"
+        );
+        assert!(
+            rate_limit.take(of(0), now).is_ok(),
             "who was there is not touched"
         );
-        let kept = || rates.table.lock().expect("sound").full_at.len();
+        let kept = || rate_limit.table.lock().expect("sound").full_at.len();
         assert!(kept() <= RATE_BUCKETS_MAX + 1);
         let later = now + Duration::from_secs(10);
-        assert_eq!(rates.take(of(many + 2), later), Ok(()));
+        assert_eq!(rate_limit.take(of(many + 2), later), Ok(()));
         assert_eq!(kept(), 1, "who was quiet is forgotten");
     }
 
     #[test]
     fn a_network_of_one_host_is_one_address() {
-        let ip = |text: &str| one_address(text.parse().expect("an address"));
+        let ip = |text: &str| address_group(text.parse().expect("an address"));
         assert_eq!(ip("2001:db8::1"), ip("2001:db8::ffff:2"));
         assert_ne!(ip("2001:db8::1"), ip("2001:db8:0:1::1"));
         assert_eq!(ip("::ffff:10.0.0.1"), ip("10.0.0.1"));

@@ -12,7 +12,7 @@ use baton_model::time::Millis;
 use baton_model::workflow::{HaltCause, HaltMode};
 use baton_store::view::Record;
 
-use super::shape;
+use super::views;
 use crate::clock;
 
 /// What happened, as one line.
@@ -123,7 +123,7 @@ const fn given_up_for(why: Condemnation) -> &'static str {
 
 fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
     let it = &record.instance;
-    let path = shape::path(it.id, it.id);
+    let path = views::path(it.id, it.id);
     Explanation {
         id: it.id.to_string(),
         state: it.state,
@@ -133,7 +133,7 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
         resource: None,
         short: None,
         until: None,
-        links: shape::links([("self", format!("{path}/explain")), ("instance", path)]),
+        links: views::links([("self", format!("{path}/explain")), ("instance", path)]),
     }
 }
 

@@ -16,15 +16,15 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::Plan;
 use serde_json::value::RawValue;
 
-use super::super::given::{self, Parameters};
+use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
-    BadBody, BadRequest, CannotGoOn, NotFound, OfRun, PROBLEM, Problem, Unavailable, Value,
+    BadBody, BadRequest, NotFound, NotResumable, OfRun, PROBLEM, Problem, Unavailable, Value,
 };
 use super::super::problem::{Answer, Fault};
-use super::super::{App, shown};
+use super::super::{App, respond};
 use super::change::{compiled, fault, no_task, run_command, workflow, wrong};
-use super::{id, shape, unknown};
+use super::{id, unknown, views};
 use crate::access::Caller;
 
 /// Let a run go on with what is not DONE
@@ -47,7 +47,7 @@ use crate::access::Caller;
         BadRequest,
         BadBody,
         NotFound,
-        CannotGoOn,
+        NotResumable,
         Unavailable
     )
 ))]
@@ -59,8 +59,8 @@ pub(in super::super) async fn resume(
     request: Request,
 ) -> Answer<Response> {
     let run = id(&run)?;
-    let dry = dry(&uri)?;
-    let asked: Option<ResumeRun<Box<RawValue>>> = given::optional_body(request).await?;
+    let dry_run = dry_run(&uri)?;
+    let asked: Option<ResumeRun<Box<RawValue>>> = extract::optional_body(request).await?;
     let asked = asked.unwrap_or_default();
     let file = match asked.file {
         None if asked.params.is_empty() => None,
@@ -80,13 +80,13 @@ pub(in super::super) async fn resume(
             Some((file.await?, asked.params))
         }
     };
-    let how = GoOn {
+    let options = ResumeOptions {
         file,
         rerun: None,
         generation: asked.generation.map(Generation),
-        dry,
+        dry_run,
     };
-    go_on(&app, run, how).await
+    resume_run(&app, run, options).await
 }
 
 /// Do a part of a run again, or what has failed of it
@@ -106,7 +106,7 @@ pub(in super::super) async fn resume(
         BadRequest,
         BadBody,
         NotFound,
-        CannotGoOn,
+        NotResumable,
         Unavailable
     )
 ))]
@@ -117,8 +117,8 @@ pub(in super::super) async fn retry(
     request: Request,
 ) -> Answer<Response> {
     let run = id(&run)?;
-    let dry = dry(&uri)?;
-    let asked: Option<RetryRun> = given::optional_body(request).await?;
+    let dry_run = dry_run(&uri)?;
+    let asked: Option<RetryRun> = extract::optional_body(request).await?;
     let asked = asked.unwrap_or_default();
     if asked.downstream && asked.task.is_none() {
         let at = FieldProblem {
@@ -128,13 +128,13 @@ pub(in super::super) async fn retry(
         };
         return Err(Fault::unusable("downstream of nothing", vec![at]));
     }
-    let how = GoOn {
+    let options = ResumeOptions {
         file: None,
         rerun: asked.task.map(|task| (task, asked.downstream)),
         generation: asked.generation.map(Generation),
-        dry,
+        dry_run,
     };
-    go_on(&app, run, how).await
+    resume_run(&app, run, options).await
 }
 
 #[derive(serde::Serialize)]
@@ -146,13 +146,15 @@ enum ResumedOrPreview {
     Preview(ResumePreview),
 }
 
-fn dry(uri: &Uri) -> Answer<bool> {
-    let given = Parameters::of(uri, &["dryRun"])?;
-    Ok(given.parsed("dryRun", "true or false")?.unwrap_or(false))
+fn dry_run(uri: &Uri) -> Answer<bool> {
+    let parameters = Parameters::of(uri, &["dryRun"])?;
+    Ok(parameters
+        .parsed("dryRun", "true or false")?
+        .unwrap_or(false))
 }
 
 /// How a run goes on.
-struct GoOn {
+struct ResumeOptions {
     /// Another workflow, and parameters for it.
     file: Option<(WorkflowFile, BTreeMap<String, String>)>,
     /// A task that is done again; and whether whatever comes after it is.
@@ -160,25 +162,25 @@ struct GoOn {
     /// Only if this generation is the last one.
     generation: Option<Generation>,
     /// Only to see what would be done.
-    dry: bool,
+    dry_run: bool,
 }
 
-async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
+async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Response> {
     // One at a time, and not while history is removed: what is read here is what the leader
     // goes by.
     let _history_stays = app.0.history.lock().await;
     let kept = app.read(move |store| store.stored_run(run)).await?;
     let kept = kept.ok_or_else(|| unknown(run))?;
     let last = kept.head.generation;
-    if how.generation.is_some_and(|wanted| wanted != last) {
+    if options.generation.is_some_and(|wanted| wanted != last) {
         return Err(fault(&RunError::Generation(run, last)));
     }
-    let plan = match how.file {
+    let plan = match options.file {
         None => None,
-        Some((file, params)) => Some(changed(&kept, file, params).await?),
+        Some((file, params)) => Some(changed_plan(&kept, file, params).await?),
     };
-    let rerun = how.rerun;
-    if how.dry {
+    let rerun = options.rerun;
+    if options.dry_run {
         let state = kept.head.state;
         if !matches!(state, UniversalState::Halted | UniversalState::Failed) {
             return Err(fault(&RunError::State(
@@ -192,31 +194,31 @@ async fn go_on(app: &App, run: RunId, how: GoOn) -> Answer<Response> {
             let seen = preview::preview(&kept.plan, &kept.ended, plan.as_ref(), rerun);
             seen.map_err(|why| no_task(&why))
         });
-        let preview = ResumedOrPreview::Preview(shaped(preview.await?));
-        return Ok(shown(StatusCode::OK, &preview));
+        let preview = ResumedOrPreview::Preview(preview_view(preview.await?));
+        return Ok(respond(StatusCode::OK, &preview));
     }
     let resume = Resume {
         run: kept,
         plan,
         rerun,
-        generation: how.generation,
+        generation: options.generation,
     };
     let (run, generation) = run_command(app, RunCommand::Resume(resume)).await?;
-    let resumed = ResumedOrPreview::Resumed(shape::accepted(run, generation));
-    Ok(shown(StatusCode::OK, &resumed))
+    let resumed = ResumedOrPreview::Resumed(views::accepted(run, generation));
+    Ok(respond(StatusCode::OK, &resumed))
 }
 
 /// The plan with which a run goes on: what was given for it before is given again, where the
 /// file still has that parameter and nothing else is given.
-async fn changed(
+async fn changed_plan(
     kept: &StoredRun,
     file: WorkflowFile,
     params: BTreeMap<String, String>,
 ) -> Answer<Arc<Plan>> {
-    let mut given = kept.plan.params.clone();
-    given.retain(|name, _| file.params.contains_key(name));
-    given.extend(params);
-    let plan: Arc<Plan> = compiled(move || file.plan(&given).map_err(wrong)).await?;
+    let mut merged = kept.plan.params.clone();
+    merged.retain(|name, _| file.params.contains_key(name));
+    merged.extend(params);
+    let plan: Arc<Plan> = compiled(move || file.plan(&merged).map_err(wrong)).await?;
     same_workflow(&kept.head, &plan)?;
     Ok(plan)
 }
@@ -227,11 +229,11 @@ fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
         ("workflow", &head.name, &plan.name),
         ("owner", &head.owner, &plan.owner),
     ];
-    let other = fields.iter().filter(|(_, is, given)| is != given);
+    let other = fields.iter().filter(|(_, is, other)| is != other);
     let other: Vec<FieldProblem> = other
-        .map(|(field, is, given)| FieldProblem {
+        .map(|(field, is, other)| FieldProblem {
             field: (*field).to_owned(),
-            message: format!("it is `{is}` in the run, and `{given}` in this file"),
+            message: format!("it is `{is}` in the run, and `{other}` in this file"),
             hint: "write it as it was; or submit the file, to begin a run of it".to_owned(),
         })
         .collect();
@@ -244,7 +246,7 @@ fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
     }
 }
 
-fn shaped(preview: preview::Preview) -> ResumePreview {
+fn preview_view(preview: preview::Preview) -> ResumePreview {
     let tasks = preview.tasks.into_iter().map(|task| ResumeTask {
         name: task.name,
         kept: u64::from(task.kept),

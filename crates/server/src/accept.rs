@@ -14,64 +14,67 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use crate::limits::{REFUSALS_LOGGED, Traffic};
-use crate::metrics::{Cut, Metrics, Port};
-use crate::rates::one_address;
-use crate::seldom::Seldom;
-use crate::tls::{Channel, Missed, Tls};
+use crate::limits::{REFUSAL_LOG_INTERVAL, Traffic};
+use crate::log_throttle::LogThrottle;
+use crate::metrics::{CloseReason, Metrics, Port};
+use crate::rate_limit::address_group;
+use crate::tls::{Channel, HandshakeError, Tls};
 
 /// One port.
-pub(crate) struct Entrance {
+pub(crate) struct Acceptor {
     pub(crate) port: Port,
     pub(crate) traffic: Traffic,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) metrics: Arc<Metrics>,
-    most: usize,
-    room: Arc<Semaphore>,
-    peers: Arc<Peers>,
-    turned_away: Seldom,
+    connections_max: usize,
+    permits: Arc<Semaphore>,
+    peers: Arc<PeerCounts>,
+    refusal_log: LogThrottle,
 }
 
 /// How many connections each address has.
 #[derive(Debug, Default)]
-struct Peers(Mutex<HashMap<IpAddr, usize>>);
+struct PeerCounts(Mutex<HashMap<IpAddr, usize>>);
 
 /// Somebody's place, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
-    peers: Arc<Peers>,
+    peers: Arc<PeerCounts>,
     address: IpAddr,
     metrics: Arc<Metrics>,
     port: Port,
 }
 
-impl Entrance {
+impl Acceptor {
     pub(crate) fn new(
         port: Port,
         traffic: Traffic,
         tls: Option<Arc<Tls>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let most = match port {
+        let connections_max = match port {
             Port::Clients => traffic.client_connections_max,
             Port::Workers => traffic.worker_connections_max,
         };
         // So many fit into a semaphore; nobody has as many descriptors.
-        let most = most.clamp(1, u32::MAX as usize >> 4);
+        let connections_max = connections_max.clamp(1, u32::MAX as usize >> 4);
         Self {
             port,
             traffic,
             tls,
             metrics,
-            most,
-            room: Arc::new(Semaphore::new(most)),
+            connections_max,
+            permits: Arc::new(Semaphore::new(connections_max)),
             peers: Arc::default(),
-            turned_away: Seldom::new(REFUSALS_LOGGED),
+            refusal_log: LogThrottle::new(REFUSAL_LOG_INTERVAL),
         }
     }
 
     /// The next connection for which there is room.
-    pub(crate) async fn next(&self, listener: &TcpListener) -> (TcpStream, SocketAddr, Place) {
+    pub(crate) async fn next(
+        &self,
+        listener: &TcpListener,
+    ) -> (TcpStream, SocketAddr, ConnectionSlot) {
         loop {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
@@ -82,15 +85,15 @@ impl Entrance {
                     continue;
                 }
             };
-            match self.place(peer.ip()) {
-                Ok(place) => return (stream, peer, place),
-                Err(cut) => {
-                    self.metrics.cut(self.port, cut);
-                    if self.turned_away.may_say() {
+            match self.admit(peer.ip()) {
+                Ok(admit) => return (stream, peer, admit),
+                Err(reason) => {
+                    self.metrics.cut(self.port, reason);
+                    if self.refusal_log.allow() {
                         tracing::warn!(
                             "{peer} is turned away: {} connections are the most for {}, and half \
                              of them for one address",
-                            self.most,
+                            self.connections_max,
                             self.port.word()
                         );
                     }
@@ -100,38 +103,42 @@ impl Entrance {
     }
 
     /// How a connection begins: with a handshake where there is TLS, within its time.
-    pub(crate) async fn meet(&self, stream: TcpStream) -> Result<Channel, Missed> {
+    pub(crate) async fn handshake(&self, stream: TcpStream) -> Result<Channel, HandshakeError> {
         let Some(tls) = &self.tls else {
             return Ok(Channel::Plain(stream));
         };
-        let met = timeout(self.traffic.handshake_wait, tls.meet(stream)).await;
-        let met = met.unwrap_or_else(|_| Err(Missed::Failed("it is too slow".to_owned())));
-        if let Err(missed) = &met {
-            let cut = match missed {
-                Missed::Plain(_) => Cut::Plain,
-                Missed::Failed(_) => Cut::Tls,
+        let result = timeout(self.traffic.handshake_wait, tls.handshake(stream)).await;
+        let result =
+            result.unwrap_or_else(|_| Err(HandshakeError::Failed("it is too slow".to_owned())));
+        if let Err(error) = &result {
+            let reason = match error {
+                HandshakeError::Plain(_) => CloseReason::Plain,
+                HandshakeError::Failed(_) => CloseReason::Tls,
             };
-            self.metrics.cut(self.port, cut);
+            self.metrics.cut(self.port, reason);
         }
-        met
+        result
     }
 
     /// Resolves when nobody is inside; nobody may be let in any longer.
-    pub(crate) async fn until_empty(&self) {
-        let all = u32::try_from(self.most).unwrap_or(u32::MAX);
+    pub(crate) async fn until_idle(&self) {
+        let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
         // Fails only if somebody had closed it, which nobody does.
-        let _everything = self.room.acquire_many(all).await;
+        let _everything = self.permits.acquire_many(all).await;
     }
 
-    fn place(&self, ip: IpAddr) -> Result<Place, Cut> {
-        let address = one_address(ip);
-        let permit = Arc::clone(&self.room).try_acquire_owned();
-        let permit = permit.map_err(|_| Cut::Full)?;
-        if !self.peers.enter(address, self.most.div_ceil(2)) {
-            return Err(Cut::Peer);
+    fn admit(&self, ip: IpAddr) -> Result<ConnectionSlot, CloseReason> {
+        let address = address_group(ip);
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| CloseReason::Full)?;
+        if !self
+            .peers
+            .try_add(address, self.connections_max.div_ceil(2))
+        {
+            return Err(CloseReason::Peer);
         }
         self.metrics.connected(self.port);
-        Ok(Place {
+        Ok(ConnectionSlot {
             _permit: permit,
             peers: Arc::clone(&self.peers),
             address,
@@ -141,17 +148,17 @@ impl Entrance {
     }
 }
 
-impl Peers {
-    fn enter(&self, address: IpAddr, most: usize) -> bool {
+impl PeerCounts {
+    fn try_add(&self, address: IpAddr, connections_max: usize) -> bool {
         // Nothing under the lock can panic.
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = peers.entry(address).or_default();
-        let fits = *count < most;
+        let fits = *count < connections_max;
         *count += usize::from(fits);
         fits
     }
 
-    fn leave(&self, address: IpAddr) {
+    fn remove(&self, address: IpAddr) {
         let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Occupied(mut count) = peers.entry(address) {
             match *count.get() {
@@ -164,9 +171,9 @@ impl Peers {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.peers.leave(self.address);
+        self.peers.remove(self.address);
         self.metrics.disconnected(self.port);
     }
 }
@@ -177,14 +184,14 @@ mod tests {
 
     #[test]
     fn an_address_that_has_left_is_forgotten() {
-        let peers = Peers::default();
+        let peers = PeerCounts::default();
         let address = IpAddr::from([10, 0, 0, 1]);
-        assert!(peers.enter(address, 2) && peers.enter(address, 2));
-        assert!(!peers.enter(address, 2));
-        peers.leave(address);
-        assert!(peers.enter(address, 2));
-        peers.leave(address);
-        peers.leave(address);
+        assert!(peers.try_add(address, 2) && peers.try_add(address, 2));
+        assert!(!peers.try_add(address, 2));
+        peers.remove(address);
+        assert!(peers.try_add(address, 2));
+        peers.remove(address);
+        peers.remove(address);
         assert!(peers.0.lock().expect("sound").is_empty());
     }
 }

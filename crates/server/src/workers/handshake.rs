@@ -9,15 +9,15 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
 use super::{Input, Reader};
-use crate::access::{Access, CERTIFICATE_WITHOUT_ROLE, Certificate, Who};
+use crate::access::{Access, CERTIFICATE_WITHOUT_ROLE, Certificate, Identity};
 use crate::clock;
 use crate::limits::{PREAMBLE_WAIT, READ_BYTES};
 
 /// Who decides whether a worker is let in.
-pub(super) struct Door {
+pub(super) struct Authenticator {
     pub(super) access: Access,
     /// Whether a worker has to have a certificate, whatever else it shows.
-    pub(super) certificates: bool,
+    pub(super) requires_certificate: bool,
 }
 
 /// What has let a worker in, and has to stay good.
@@ -28,18 +28,18 @@ pub(super) struct Credential {
 
 /// Lets a worker in that shows a good certificate or token; what it has said behind that stays
 /// in `input`.
-pub(super) async fn admit(
+pub(super) async fn authenticate(
     reader: &mut Reader,
     input: &mut Input,
     certificate: Option<Certificate>,
-    door: &Door,
+    authenticator: &Authenticator,
 ) -> Result<Credential, String> {
     const NO_TOKEN: &str = "it shows no token; give it one with --token-file or BATON_TOKEN, made \
                             by `baton token create --role worker`";
     const NO_CERTIFICATE: &str = "it shows no certificate; give it one with --cert and --key, \
                                   signed by the CA of the scheduler's --client-ca";
     let now = clock::now().wall;
-    let lacking = match &certificate {
+    let missing = match &certificate {
         Some(shown) => match shown.role(now)? {
             Some(role) if role.covers(Role::Worker) => {
                 return Ok(Credential {
@@ -47,23 +47,23 @@ pub(super) async fn admit(
                     secret: None,
                 });
             }
-            Some(role) => other_role("certificate", role),
+            Some(role) => wrong_role("certificate", role),
             None => CERTIFICATE_WITHOUT_ROLE.to_owned(),
         },
-        None if door.certificates => NO_CERTIFICATE.to_owned(),
+        None if authenticator.requires_certificate => NO_CERTIFICATE.to_owned(),
         None => NO_TOKEN.to_owned(),
     };
-    let opening = timeout(PREAMBLE_WAIT, opening(reader, input)).await;
-    let secret = match opening {
+    let read_token = timeout(PREAMBLE_WAIT, read_token(reader, input)).await;
+    let secret = match read_token {
         Ok(Ok(Some(secret))) => secret,
         Ok(Err(why)) => return Err(why),
-        Ok(Ok(None)) | Err(_) => return Err(lacking),
+        Ok(Ok(None)) | Err(_) => return Err(missing),
     };
-    let caller = door.access.caller(&secret, now);
+    let caller = authenticator.access.caller(&secret, now);
     // The worker of this very process needs nothing beside its token.
-    let own = matches!(&caller, Ok(caller) if caller.who == Who::Own);
-    if door.certificates && certificate.is_none() && !own {
-        return Err(lacking);
+    let own = matches!(&caller, Ok(caller) if caller.identity == Identity::LocalWorker);
+    if authenticator.requires_certificate && certificate.is_none() && !own {
+        return Err(missing);
     }
     let caller = caller.map_err(|denied| denied.to_string())?;
     match caller.role.covers(Role::Worker) {
@@ -71,18 +71,18 @@ pub(super) async fn admit(
             certificate,
             secret: Some(secret),
         }),
-        false => Err(other_role("token", caller.role)),
+        false => Err(wrong_role("token", caller.role)),
     }
 }
 
-fn other_role(what: &str, role: Role) -> String {
+fn wrong_role(what: &str, role: Role) -> String {
     format!("its {what} has the role {role}, and a worker needs the role worker")
 }
 
 /// The token that a worker begins with, if it begins with one.
-async fn opening(reader: &mut Reader, input: &mut Input) -> Result<Option<Secret>, String> {
+async fn read_token(reader: &mut Reader, input: &mut Input) -> Result<Option<Secret>, String> {
     loop {
-        if let Some(secret) = input.opening().map_err(|error| error.to_string())? {
+        if let Some(secret) = input.take_token().map_err(|error| error.to_string())? {
             return Ok(secret);
         }
         input.bytes.reserve(READ_BYTES);
@@ -95,19 +95,19 @@ async fn opening(reader: &mut Reader, input: &mut Input) -> Result<Option<Secret
 }
 
 /// Resolves when what has let a worker in is not good any longer.
-pub(super) async fn until_denied(credential: Option<(&Door, Credential)>) -> String {
-    let Some((door, credential)) = credential else {
+pub(super) async fn until_invalid(credential: Option<(&Authenticator, Credential)>) -> String {
+    let Some((authenticator, credential)) = credential else {
         return std::future::pending().await;
     };
     let token = async {
         match &credential.secret {
-            Some(secret) => door.access.until_denied(secret).await.to_string(),
+            Some(secret) => authenticator.access.until_invalid(secret).await.to_string(),
             None => std::future::pending().await,
         }
     };
     let certificate = async {
         match &credential.certificate {
-            Some(certificate) => certificate.until_denied().await.to_owned(),
+            Some(certificate) => certificate.until_invalid().await.to_owned(),
             None => std::future::pending().await,
         }
     };
