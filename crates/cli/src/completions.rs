@@ -5,7 +5,7 @@ use std::io::Write as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::output::{Ended, Output};
+use crate::output::{CommandResult, Output};
 
 /// Print a script that teaches a shell to complete baton's commands and options
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-pub(crate) fn run(command: &Completions, mut cli: Command) -> Ended {
+pub(crate) fn run(command: &Completions, mut cli: Command) -> CommandResult {
     let mut out = Output::new();
     out.write_all(&script(command.shell, &mut cli))?;
     out.done()

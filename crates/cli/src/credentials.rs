@@ -21,7 +21,7 @@ const KEY_VARIABLE: &str = "BATON_KEY";
 
 /// What commands are given for the way to a scheduler.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Given {
+pub(crate) struct CredentialArgs {
     /// The file with the token to show to the scheduler [default: $BATON_TOKEN itself]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub(crate) struct Given {
     key: Option<PathBuf>,
 }
 
-impl Given {
+impl CredentialArgs {
     /// The token, if there is one.
     pub(crate) fn token(&self) -> Result<Option<Secret>, Failure> {
         token(self.token_file.as_deref())
@@ -72,14 +72,15 @@ impl Given {
     }
 
     /// Refuses what is not for servers, where somebody may have meant something else.
-    pub(crate) fn none_for_server(&self) -> Result<(), Failure> {
+    pub(crate) fn reject_for_server(&self) -> Result<(), Failure> {
         let given = self.ca.is_some() || self.cert.is_some() || self.key.is_some();
-        match given {
-            false => Ok(()),
-            true => Err(Failure::usage(
+        if !given {
+            Ok(())
+        } else {
+            Err(Failure::usage(
                 "--ca, --cert and --key are for clients and workers; a server takes --tls-cert, \
                  --tls-key and --client-ca",
-            )),
+            ))
         }
     }
 }
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn a_certificate_has_a_key_and_a_worker_knows_whom_it_trusts() {
         let path = |name: &str| Some(PathBuf::from(name));
-        let given = |ca, cert, key| Given {
+        let given = |ca, cert, key| CredentialArgs {
             token_file: None,
             ca,
             cert,
@@ -150,10 +151,10 @@ mod tests {
         };
         assert!(matches!(whole.worker_files(), Ok(Some(files)) if files == wanted));
         assert!(matches!(whole.client_files(), Ok(files) if files == wanted));
-        assert!(whole.none_for_server().is_err());
-        let none = Given::default();
+        assert!(whole.reject_for_server().is_err());
+        let none = CredentialArgs::default();
         assert!(matches!(none.worker_files(), Ok(None)));
-        assert!(none.none_for_server().is_ok());
+        assert!(none.reject_for_server().is_ok());
         for half in [
             given(path("ca"), path("cert"), None),
             given(path("ca"), None, path("key")),
@@ -171,7 +172,7 @@ mod tests {
         std::fs::write(&path, format!("{}\n", good.expose())).expect("written");
         assert!(matches!(token(Some(&path)), Ok(Some(read)) if read == good));
         std::fs::write(&path, "baton_slip").expect("written");
-        let Err(Failure::Told(2, text)) = token(Some(&path)) else {
+        let Err(Failure::Message(2, text)) = token(Some(&path)) else {
             panic!("it must be wrong usage");
         };
         assert!(!text.contains("slip"), "{text}");

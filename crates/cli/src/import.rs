@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use baton_files::wfcommons::{self, Work as Burn};
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::output::{Ended, Failure, Output, clean, note};
+use crate::output::{CommandResult, Failure, Output, clean, note};
 
 /// Make a workflow of what others have recorded
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ enum Work {
     Cpu,
 }
 
-pub(crate) fn run(command: &Import) -> Ended {
+pub(crate) fn run(command: &Import) -> CommandResult {
     let From::Wfcommons(command) = &command.from;
     let wrong = |path: &Path, error: &dyn std::fmt::Display| {
         Failure::usage(format!("{}: {error}", clean(&path.display().to_string())))

@@ -14,7 +14,7 @@
 //! | [`completions`] | what shells complete |
 //! | [`mod@bench`] | what Baton costs on this machine |
 //! | [`attempt`], [`fetch`] | hidden: the work of a worker's attempt |
-//! | [`diary`] | what servers tell their operators |
+//! | [`logging`] | what servers tell their operators |
 //! | [`output`] | what a command prints, and how it ends |
 //! | [`table`] | columns |
 //! | [`time`] | the clock, and times as people read them |
@@ -29,10 +29,10 @@ mod attempt;
 mod bench;
 mod completions;
 mod credentials;
-mod diary;
 mod fetch;
 mod import;
 mod local;
+mod logging;
 mod output;
 mod remote;
 mod run;
@@ -59,7 +59,7 @@ struct Cli {
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
     #[command(flatten)]
-    given: credentials::Given,
+    credentials: credentials::CredentialArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -86,14 +86,14 @@ fn main() -> ExitCode {
         std::process::exit(code);
     }
     let cli = Cli::parse();
-    let (url, given) = (cli.url.as_deref(), &cli.given);
+    let (url, credentials) = (cli.url.as_deref(), &cli.credentials);
     let ended = match cli.command {
         Command::Run(command) => run::run(&command),
-        Command::Up(command) => up::run(&command, given),
-        Command::Scheduler(command) => scheduler::run(&command, given),
-        Command::Worker(command) => worker::run(&command, given),
-        Command::Remote(command) => remote::run(&command, url, given),
-        Command::Token(command) => token::run(&command, url, given),
+        Command::Up(command) => up::run(&command, credentials),
+        Command::Scheduler(command) => scheduler::run(&command, credentials),
+        Command::Worker(command) => worker::run(&command, credentials),
+        Command::Remote(command) => remote::run(&command, url, credentials),
+        Command::Token(command) => token::run(&command, url, credentials),
         Command::Local(command) => local::run(&command),
         Command::Schedule(command) => schedule::run(&command),
         Command::Import(command) => import::run(&command),

@@ -24,7 +24,7 @@ const INTERNAL: u8 = 5;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// With this code and message.
-    Told(u8, String),
+    Message(u8, String),
     /// With this code; what there is to say has been said.
     Silent(u8),
     /// Nobody reads any more.
@@ -32,15 +32,15 @@ pub(crate) enum Failure {
 }
 
 /// How a command ends.
-pub(crate) type Ended = Result<(), Failure>;
+pub(crate) type CommandResult = Result<(), Failure>;
 
 impl Failure {
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
-        Self::Told(FAILED, message.to_string())
+        Self::Message(FAILED, message.to_string())
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self::Told(USAGE, message.to_string())
+        Self::Message(USAGE, message.to_string())
     }
 }
 
@@ -49,7 +49,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Told(INTERNAL, format!("cannot write the answer: {error}")),
+            _ => Self::Message(INTERNAL, format!("cannot write the answer: {error}")),
         }
     }
 }
@@ -70,11 +70,11 @@ impl From<serde_json::Error> for Failure {
 }
 
 /// Says what is to be said, and gives the code to exit with.
-pub(crate) fn exit_code(ended: Ended) -> ExitCode {
+pub(crate) fn exit_code(ended: CommandResult) -> ExitCode {
     match ended {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Silent(code)) => code.into(),
-        Err(Failure::Told(code, message)) => {
+        Err(Failure::Message(code, message)) => {
             note(&message);
             code.into()
         }
@@ -116,14 +116,14 @@ impl Output {
     }
 
     /// One value for programs, over several lines.
-    pub(crate) fn json(&mut self, value: &impl Serialize) -> Ended {
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> CommandResult {
         serde_json::to_writer_pretty(&mut self.out, value)?;
         writeln!(self.out)?;
         Ok(())
     }
 
     /// To be called at the end: what is still held back may not be writable.
-    pub(crate) fn done(mut self) -> Ended {
+    pub(crate) fn done(mut self) -> CommandResult {
         Ok(self.out.flush()?)
     }
 }
@@ -196,9 +196,10 @@ impl Style {
 pub(crate) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_unsafe(c) {
-            true => clean.extend(c.escape_default()),
-            false => clean.push(c),
+        if is_unsafe(c) {
+            clean.extend(c.escape_default())
+        } else {
+            clean.push(c)
         }
     }
     clean
@@ -219,7 +220,7 @@ mod tests {
         let closed = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(matches!(closed, Failure::Closed));
         let full = Failure::from(io::Error::from(io::ErrorKind::StorageFull));
-        assert!(matches!(full, Failure::Told(INTERNAL, _)));
+        assert!(matches!(full, Failure::Message(INTERNAL, _)));
         let json = serde_json::Error::io(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(matches!(Failure::from(json), Failure::Closed));
     }

@@ -9,7 +9,7 @@ use baton_model::time::Wall;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
-use crate::output::{Ended, Failure, Output, USAGE};
+use crate::output::{CommandResult, Failure, Output, USAGE};
 use crate::table::Table;
 use crate::time::{between, now, span};
 
@@ -81,7 +81,7 @@ enum FoldName {
 
 /// What a preview shows.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct PreviewReport {
     schedule: String,
     understood: String,
     timezone: String,
@@ -99,12 +99,12 @@ struct Time {
     note: Option<&'static str>,
 }
 
-pub(crate) fn run(schedule: &Schedule) -> Ended {
+pub(crate) fn run(schedule: &Schedule) -> CommandResult {
     let Command::Preview(preview) = &schedule.command;
     let mut out = Output::new();
-    match look(preview) {
-        Ok(seen) if preview.json => out.json(&seen.shown())?,
-        Ok(seen) => seen.print(&mut out)?,
+    match due_times(preview) {
+        Ok(due) if preview.json => out.json(&due.report())?,
+        Ok(due) => due.print(&mut out)?,
         Err(error) if preview.json => {
             out.json(&serde_json::json!({ "error": error.message, "hint": error.hint }))?;
             out.flush()?;
@@ -120,14 +120,14 @@ pub(crate) fn run(schedule: &Schedule) -> Ended {
 
 /// A schedule with its next due times.
 #[derive(Debug)]
-struct Seen {
+struct DueTimes {
     text: String,
     schedule: Parsed,
     from: Wall,
     occurrences: Vec<Occurrence>,
 }
 
-fn look(preview: &Preview) -> Result<Seen, ScheduleError> {
+fn due_times(preview: &Preview) -> Result<DueTimes, ScheduleError> {
     let zone = Zone::named(&preview.timezone)?;
     let dst = Dst {
         gap: match preview.gap {
@@ -149,7 +149,7 @@ fn look(preview: &Preview) -> Result<Seen, ScheduleError> {
     let first = schedule.after(from);
     let occurrences = std::iter::successors(first, |occurrence| schedule.after(occurrence.at));
     let occurrences = occurrences.take(preview.n.into()).collect();
-    Ok(Seen {
+    Ok(DueTimes {
         text,
         schedule,
         from,
@@ -157,8 +157,8 @@ fn look(preview: &Preview) -> Result<Seen, ScheduleError> {
     })
 }
 
-impl Seen {
-    fn print(&self, out: &mut Output) -> Ended {
+impl DueTimes {
+    fn print(&self, out: &mut Output) -> CommandResult {
         let zone = self.schedule.zone();
         writeln!(out, "{}, {}", self.schedule.describe(), zone.name())?;
         if self.occurrences.is_empty() {
@@ -180,7 +180,7 @@ impl Seen {
         Ok(())
     }
 
-    fn shown(&self) -> Shown {
+    fn report(&self) -> PreviewReport {
         let zone = self.schedule.zone();
         let utc = |at: Wall| Zone::UTC.rfc3339(at).replace("+00:00", "Z");
         let time = |occurrence: &Occurrence| Time {
@@ -189,7 +189,7 @@ impl Seen {
             unix_ms: occurrence.at.0,
             note: note(occurrence.effect),
         };
-        Shown {
+        PreviewReport {
             schedule: self.text.clone(),
             understood: self.schedule.describe(),
             timezone: zone.name().to_owned(),

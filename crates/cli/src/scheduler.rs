@@ -15,12 +15,12 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::credentials::Given;
-use crate::diary;
-use crate::output::{Ended, Failure};
+use crate::credentials::CredentialArgs;
+use crate::logging;
+use crate::output::{CommandResult, Failure};
 
 /// The exit code where another scheduler uses the data: the usual one for what may pass.
-pub(crate) const TAKEN: u8 = 75;
+pub(crate) const STORE_IN_USE: u8 = 75;
 
 /// Runs the scheduler: takes submissions, keeps them, and gives them to workers.
 ///
@@ -28,12 +28,12 @@ pub(crate) const TAKEN: u8 = 75;
 #[derive(Debug, Args)]
 pub(crate) struct Scheduler {
     #[command(flatten)]
-    pub(crate) serving: Serving,
+    pub(crate) server: ServerArgs,
 }
 
 /// How the server is set up.
 #[derive(Debug, Args)]
-pub(crate) struct Serving {
+pub(crate) struct ServerArgs {
     /// The directory that everything is kept in.
     #[arg(long, value_name = "DIR", default_value = ".baton")]
     pub(crate) data: PathBuf,
@@ -62,8 +62,8 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "RATE", default_value_t = 5_000)]
     max_requests: u32,
     /// Where facts are kept.
-    #[arg(long, value_enum, default_value_t = Kept::Sqlite)]
-    store: Kept,
+    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
+    store: StoreKind,
     /// A directory whose files define tasks; it is looked at again whenever one changes.
     #[arg(long, value_name = "DIR")]
     library: Option<PathBuf>,
@@ -85,14 +85,14 @@ pub(crate) struct Serving {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kept {
+enum StoreKind {
     /// In a file of the data directory.
     Sqlite,
     /// In memory: gone with the process.
     Memory,
 }
 
-impl Serving {
+impl ServerArgs {
     pub(crate) fn config(&self) -> Config {
         let mut config = Config {
             data: self.data.clone(),
@@ -106,8 +106,8 @@ impl Serving {
                 ..Traffic::default()
             },
             backend: match self.store {
-                Kept::Sqlite => Backend::Sqlite,
-                Kept::Memory => Backend::Memory,
+                StoreKind::Sqlite => Backend::Sqlite,
+                StoreKind::Memory => Backend::Memory,
             },
             library: self.library.clone(),
             limits: self.limits.clone(),
@@ -149,14 +149,14 @@ impl Serving {
     }
 }
 
-pub(crate) fn run(command: &Scheduler, given: &Given) -> Ended {
-    diary::begin();
-    given.none_for_server()?;
-    let serving = &command.serving;
+pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandResult {
+    logging::init();
+    credentials.reject_for_server()?;
+    let server = &command.server;
     runtime()?.block_on(async {
         let mut interrupts = Interrupts::new()?;
-        let ready = |ready: Ready| serving.announce(&ready);
-        serve(serving.config(), ready, interrupts.next())
+        let ready = |ready: Ready| server.announce(&ready);
+        serve(server.config(), ready, interrupts.next())
             .await
             .map_err(|error| failure(&error))
     })
@@ -198,7 +198,7 @@ pub(crate) fn failure(error: &ServeError) -> Failure {
         ServeError::NoTokens { .. } | ServeError::Tls(_) | ServeError::Timeouts(_) => {
             Failure::usage(error)
         }
-        ServeError::Taken { .. } => Failure::Told(TAKEN, error.to_string()),
+        ServeError::Taken { .. } => Failure::Message(STORE_IN_USE, error.to_string()),
         _ => Failure::failed(error),
     }
 }

@@ -16,8 +16,8 @@ use baton_server::STORE_FILE;
 use baton_store::{SqliteStore, Store as _, token};
 use clap::{Args, Subcommand};
 
-use crate::credentials::Given;
-use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+use crate::credentials::CredentialArgs;
+use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::remote::{block_on, client, refused};
 use crate::table::{Cell, Table};
 use crate::time;
@@ -40,18 +40,18 @@ With --data the server need not run; one that runs notices within seconds. Witho
 asked, and an admin's token is needed if it demands tokens.")]
 pub(crate) struct Token {
     #[command(subcommand)]
-    what: What,
+    command: TokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum TokenCommand {
     Create(Create),
     Ls(Ls),
     Revoke(Revoke),
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct StoreArgs {
     /// The data directory of a server, instead of the server itself
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -73,7 +73,7 @@ struct Create {
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     expires: Option<Millis>,
     #[command(flatten)]
-    place: Place,
+    store: StoreArgs,
     /// Print JSON: the token with its secret
     #[arg(long)]
     json: bool,
@@ -83,7 +83,7 @@ struct Create {
 #[derive(Debug, Args)]
 struct Ls {
     #[command(flatten)]
-    place: Place,
+    store: StoreArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -95,33 +95,37 @@ struct Revoke {
     /// Which, such as t7
     id: TokenId,
     #[command(flatten)]
-    place: Place,
+    store: StoreArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(command: &Token, url: Option<&str>, given: &Given) -> Ended {
-    let at = |place: &Place| match &place.data {
-        Some(data) => Holder::open(data, matches!(command.what, What::Create(_))),
-        None => Ok(Holder::Server(client(url, given)?)),
+pub(crate) fn run(
+    command: &Token,
+    url: Option<&str>,
+    credentials: &CredentialArgs,
+) -> CommandResult {
+    let backend = |store: &StoreArgs| match &store.data {
+        Some(data) => TokenBackend::open(data, matches!(command.command, TokenCommand::Create(_))),
+        None => Ok(TokenBackend::Server(client(url, credentials)?)),
     };
     block_on(async {
-        match &command.what {
-            What::Create(command) => create(command, &at(&command.place)?).await,
-            What::Ls(command) => list(command, &at(&command.place)?).await,
-            What::Revoke(command) => revoke(command, &at(&command.place)?).await,
+        match &command.command {
+            TokenCommand::Create(command) => create(command, &backend(&command.store)?).await,
+            TokenCommand::Ls(command) => list(command, &backend(&command.store)?).await,
+            TokenCommand::Revoke(command) => revoke(command, &backend(&command.store)?).await,
         }
     })
 }
 
 /// Who has the tokens.
-enum Holder {
+enum TokenBackend {
     Server(Client),
     Store(SqliteStore),
 }
 
-impl Holder {
+impl TokenBackend {
     /// The store of a data directory. Only for its first token it is made: elsewhere a
     /// directory without one is a slip of the pen.
     fn open(data: &Path, make: bool) -> Result<Self, Failure> {
@@ -139,15 +143,15 @@ impl Holder {
     }
 }
 
-async fn create(command: &Create, holder: &Holder) -> Ended {
+async fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
     let name = command.name.clone();
     let name = name.unwrap_or_else(|| command.role.to_string());
     check_name(&name).map_err(Failure::usage)?;
     if let Some(owner) = &command.owner {
         check_owner(command.role, owner).map_err(Failure::usage)?;
     }
-    let created = match holder {
-        Holder::Server(client) => {
+    let created = match backend {
+        TokenBackend::Server(client) => {
             let new = api::NewToken {
                 role: command.role,
                 owner: command.owner.clone(),
@@ -156,7 +160,7 @@ async fn create(command: &Create, holder: &Holder) -> Ended {
             };
             client.create_token(&new).await.map_err(refused)?
         }
-        Holder::Store(store) => create_in(store, command, name)?,
+        TokenBackend::Store(store) => create_in_store(store, command, name)?,
     };
     let mut out = Output::new();
     if command.json {
@@ -174,7 +178,7 @@ async fn create(command: &Create, holder: &Holder) -> Ended {
     Ok(())
 }
 
-fn create_in(
+fn create_in_store(
     store: &SqliteStore,
     command: &Create,
     name: String,
@@ -207,10 +211,10 @@ fn create_in(
     })
 }
 
-async fn list(command: &Ls, holder: &Holder) -> Ended {
-    let tokens: Vec<api::Token> = match holder {
-        Holder::Server(client) => client.tokens().await.map_err(refused)?,
-        Holder::Store(store) => {
+async fn list(command: &Ls, backend: &TokenBackend) -> CommandResult {
+    let tokens: Vec<api::Token> = match backend {
+        TokenBackend::Server(client) => client.tokens().await.map_err(refused)?,
+        TokenBackend::Store(store) => {
             let tokens = store.tokens().map_err(Failure::failed)?;
             tokens.into_iter().map(api::Token::from).collect()
         }
@@ -253,24 +257,25 @@ fn row(token: &api::Token, now: Wall) -> [Cell; 7] {
     ]
 }
 
-async fn revoke(command: &Revoke, holder: &Holder) -> Ended {
+async fn revoke(command: &Revoke, backend: &TokenBackend) -> CommandResult {
     let id = command.id;
-    let token = match holder {
-        Holder::Server(client) => {
+    let token = match backend {
+        TokenBackend::Server(client) => {
             let revoked = client.revoke_token(&id.to_string()).await;
             revoked.map_err(refused)?
         }
-        Holder::Store(store) => {
+        TokenBackend::Store(store) => {
             let revoked = store.revoke_token(id);
             let revoked = revoked.map_err(Failure::failed)?;
-            let none = || Failure::Told(FAILED, format!("there is no token {id}"));
+            let none = || Failure::Message(FAILED, format!("there is no token {id}"));
             revoked.map(api::Token::from).ok_or_else(none)?
         }
     };
     let mut out = Output::new();
-    match command.json {
-        true => out.json(&token)?,
-        false => writeln!(out, "{}: revoked", clean(&token.id))?,
+    if command.json {
+        out.json(&token)?
+    } else {
+        writeln!(out, "{}: revoked", clean(&token.id))?
     }
     out.done()
 }

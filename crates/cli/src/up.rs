@@ -19,13 +19,13 @@ use baton_server::serve;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::credentials::{Given, TOKEN_VARIABLE};
-use crate::diary;
-use crate::output::{Ended, Failure};
-use crate::scheduler::{Interrupts, Serving, failure, runtime};
+use crate::credentials::{CredentialArgs, TOKEN_VARIABLE};
+use crate::logging;
+use crate::output::{CommandResult, Failure};
+use crate::scheduler::{Interrupts, ServerArgs, failure, runtime};
 
 /// Between two looks at the worker, and before a dead one is started again.
-const PAUSE: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a worker may take to end its work.
 const END_WAIT: Duration = Duration::from_secs(30);
 
@@ -35,7 +35,7 @@ const END_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     #[command(flatten)]
-    serving: Serving,
+    server: ServerArgs,
     /// What the worker offers, if not all of this host.
     #[arg(long, value_name = "LIST")]
     resources: Option<String>,
@@ -44,20 +44,20 @@ pub(crate) struct Up {
     labels: Vec<String>,
 }
 
-pub(crate) fn run(command: &Up, given: &Given) -> Ended {
-    diary::begin();
-    given.none_for_server()?;
+pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
+    logging::init();
+    credentials.reject_for_server()?;
     // This very binary, also after its file was replaced.
     let binary = PathBuf::from("/proc/self/exe");
-    let mut config = command.serving.config();
+    let mut config = command.server.config();
     if config.workers_need_tokens() {
         let drawn = baton_store::token::generate();
         let failed = |error| Failure::failed(format!("no secret can be drawn: {error}"));
         config.own_worker = Some(drawn.map_err(failed)?);
     }
     let token = config.own_worker.clone();
-    let (tell, told) = mpsc::channel::<SocketAddr>();
-    let state = command.serving.data.join("worker");
+    let (address_sender, address_receiver) = mpsc::channel::<SocketAddr>();
+    let state = command.server.data.join("worker");
     let mut arguments = vec!["--name".to_owned(), "local".to_owned()];
     if let Some(resources) = &command.resources {
         arguments.extend(["--resources".to_owned(), resources.clone()]);
@@ -65,7 +65,7 @@ pub(crate) fn run(command: &Up, given: &Given) -> Ended {
     for label in &command.labels {
         arguments.extend(["--label".to_owned(), label.clone()]);
     }
-    let keeper = Keeper {
+    let supervisor = WorkerSupervisor {
         binary,
         state,
         arguments,
@@ -73,21 +73,21 @@ pub(crate) fn run(command: &Up, given: &Given) -> Ended {
         pin: config.tls.as_ref().map(|files| files.cert.clone()),
     };
     let (end, ending) = mpsc::channel();
-    let kept = thread::spawn(move || {
-        if let Ok(address) = told.recv() {
-            keeper.keep(address, &ending);
+    let supervising = thread::spawn(move || {
+        if let Ok(address) = address_receiver.recv() {
+            supervisor.run(address, &ending);
         }
     });
     runtime()?.block_on(async {
         let mut interrupts = Interrupts::new()?;
         let shutdown = async move {
             interrupts.next().await;
-            stop(&end, kept, interrupts).await;
+            stop(&end, supervising, interrupts).await;
         };
         let ready = |ready: baton_server::Ready| {
-            command.serving.announce(&ready);
+            command.server.announce(&ready);
             // The keeper waits for it as long as the server runs.
-            let _ = tell.send(ready.workers);
+            let _ = address_sender.send(ready.workers);
         };
         let served = serve(config, ready, shutdown).await;
         served.map_err(|error| failure(&error))
@@ -96,11 +96,11 @@ pub(crate) fn run(command: &Up, given: &Given) -> Ended {
 
 /// Ends the worker while the scheduler still listens to how its work ended. Whoever asks again
 /// does not want to wait for that.
-async fn stop(end: &Sender<()>, kept: thread::JoinHandle<()>, mut interrupts: Interrupts) {
+async fn stop(end: &Sender<()>, supervising: thread::JoinHandle<()>, mut interrupts: Interrupts) {
     tracing::info!("ending the worker with its work; once more to leave it to itself");
     // The keeper has gone if there never was a worker.
     let _ = end.send(());
-    let mut joined = tokio::task::spawn_blocking(move || kept.join());
+    let mut joined = tokio::task::spawn_blocking(move || supervising.join());
     let joined = tokio::select! {
         joined = &mut joined => joined,
         () = interrupts.next() => {
@@ -115,7 +115,7 @@ async fn stop(end: &Sender<()>, kept: thread::JoinHandle<()>, mut interrupts: In
 }
 
 /// Keeps one worker running.
-struct Keeper {
+struct WorkerSupervisor {
     binary: PathBuf,
     state: PathBuf,
     arguments: Vec<String>,
@@ -124,13 +124,13 @@ struct Keeper {
     pin: Option<PathBuf>,
 }
 
-impl Keeper {
+impl WorkerSupervisor {
     /// Until `ending` says so; if it says so again, without waiting for the end.
-    fn keep(&self, scheduler: SocketAddr, ending: &Receiver<()>) {
+    fn run(&self, scheduler: SocketAddr, ending: &Receiver<()>) {
         let mut child = None;
         loop {
-            child = self.look_after(child, scheduler);
-            match ending.recv_timeout(PAUSE) {
+            child = self.ensure_worker(child, scheduler);
+            match ending.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) => break,
                 // The scheduler has died: the work goes on, and the next start takes it over.
@@ -143,7 +143,7 @@ impl Keeper {
     }
 
     /// Starts a worker if there is none, or none any more.
-    fn look_after(&self, child: Option<Child>, scheduler: SocketAddr) -> Option<Child> {
+    fn ensure_worker(&self, child: Option<Child>, scheduler: SocketAddr) -> Option<Child> {
         if let Some(mut child) = child {
             match child.try_wait() {
                 Ok(None) => return Some(child),
@@ -151,7 +151,7 @@ impl Keeper {
                 Err(error) => tracing::warn!("the worker cannot be waited for: {error}"),
             }
         }
-        ask_to_leave(&self.state);
+        stop_earlier_worker(&self.state);
         let mut worker = Command::new(&self.binary);
         match &self.token {
             Some(token) => worker.env(TOKEN_VARIABLE, token.expose()),
@@ -183,7 +183,7 @@ impl Keeper {
 }
 
 /// Asks the agent of an earlier `up` to leave. Its work goes on.
-fn ask_to_leave(state: &Path) {
+fn stop_earlier_worker(state: &Path) {
     // The lock says whether it lives; a pid alone may be somebody else's by now.
     let path = state.join("agent.lock");
     let Ok(file) = std::fs::File::open(&path) else {
@@ -205,8 +205,8 @@ fn ask_to_leave(state: &Path) {
         tracing::warn!("it cannot be asked to leave: {error}");
     }
     let asked = Instant::now();
-    while test_kill_process(pid).is_ok() && asked.elapsed() < PAUSE * 5 {
-        thread::sleep(PAUSE / 50);
+    while test_kill_process(pid).is_ok() && asked.elapsed() < POLL_INTERVAL * 5 {
+        thread::sleep(POLL_INTERVAL / 50);
     }
 }
 
@@ -221,7 +221,7 @@ fn end(mut child: Child, ending: &Receiver<()>) {
             return tracing::warn!("not waiting for the worker, which ends by itself");
         }
         match child.try_wait() {
-            Ok(None) => thread::sleep(PAUSE / 50),
+            Ok(None) => thread::sleep(POLL_INTERVAL / 50),
             Ok(Some(_)) => return,
             Err(error) => return tracing::warn!("the worker cannot be waited for: {error}"),
         }

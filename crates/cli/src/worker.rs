@@ -12,9 +12,9 @@ use baton_runner::sys::users;
 use baton_tls::{ClientFiles, Trust};
 use clap::Args;
 
-use crate::credentials::Given;
-use crate::diary;
-use crate::output::{Ended, Failure};
+use crate::credentials::CredentialArgs;
+use crate::logging;
+use crate::output::{CommandResult, Failure};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,8 +70,8 @@ struct Amounts {
 }
 
 /// Runs a worker until it is told to end.
-pub(crate) fn run(command: &Worker, given: &Given) -> Ended {
-    diary::begin();
+pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResult {
+    logging::init();
     let name = command.name.clone().unwrap_or_else(users::hostname);
     if name.is_empty() {
         return Err(Failure::usage(
@@ -83,7 +83,7 @@ pub(crate) fn run(command: &Worker, given: &Given) -> Ended {
             trust: Trust::Pin(file.clone()),
             identity: None,
         }),
-        None => given.worker_files()?,
+        None => credentials.worker_files()?,
     };
     let found = resources::discover(&command.state);
     let offer = Offer {
@@ -93,7 +93,7 @@ pub(crate) fn run(command: &Worker, given: &Given) -> Ended {
     };
     let ended = baton_agent::run(Config {
         scheduler: command.scheduler.clone(),
-        token: given.token()?,
+        token: credentials.token()?,
         tls,
         name: WorkerName::new(&name),
         state: command.state.clone(),

@@ -26,7 +26,7 @@ use baton_model::time::{Millis, Mono, Now, Wall};
 use clap::Args;
 use serde::Serialize;
 
-use crate::output::{Ended, Failure, Output};
+use crate::output::{CommandResult, Failure, Output};
 use crate::table::Table;
 
 /// Placement decisions a second with 10^3 to 10^6 waiting, against workers that finish at once
@@ -45,14 +45,14 @@ pub(crate) struct Backlog {
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct BacklogResult {
     waiting: u64,
     decisions: u64,
     per_second: f64,
 }
 
 /// Measures, and prints.
-pub(super) fn run(command: &Backlog) -> Ended {
+pub(super) fn run(command: &Backlog) -> CommandResult {
     let mut all = Vec::new();
     for waiting in [1_000, 10_000, 100_000, 1_000_000] {
         all.push(measure(waiting, command.decisions, command.separate)?);
@@ -63,10 +63,10 @@ pub(super) fn run(command: &Backlog) -> Ended {
         return out.done();
     }
     let mut table = Table::indented(0);
-    for measured in &all {
+    for result in &all {
         table.row([
-            format!("{} waiting", measured.waiting).into(),
-            format!("{:.0} decisions/s", measured.per_second).into(),
+            format!("{} waiting", result.waiting).into(),
+            format!("{:.0} decisions/s", result.per_second).into(),
         ]);
     }
     table.print(&mut out)?;
@@ -75,10 +75,10 @@ pub(super) fn run(command: &Backlog) -> Ended {
 }
 
 /// How many the worker runs at once.
-const AT_ONCE: u64 = 512;
+const SLOTS: u64 = 512;
 
 /// A leader and one worker, which finishes everything at once.
-struct Pair {
+struct Loopback {
     leader: Scheduler,
     outbox: Outbox<Effect>,
     worker: Worker,
@@ -86,33 +86,33 @@ struct Pair {
     placed: u64,
 }
 
-fn measure(waiting: u64, decisions: u64, separate: bool) -> Result<Measured, Failure> {
-    let mut pair = Pair::new();
+fn measure(waiting: u64, decisions: u64, separate: bool) -> Result<BacklogResult, Failure> {
+    let mut loopback = Loopback::new();
     // The worker is full before anything waits.
-    pair.submit(1, AT_ONCE + waiting, separate);
-    let mut next = AT_ONCE + waiting + 1;
+    loopback.submit(1, SLOTS + waiting, separate);
+    let mut next = SLOTS + waiting + 1;
     // The backlog stays as large as it is: what was placed is submitted again.
-    let (begun, from) = (Instant::now(), pair.placed);
-    while pair.placed - from < decisions {
-        let before = pair.placed;
-        pair.round();
-        let placed = pair.placed - before;
+    let (begun, from) = (Instant::now(), loopback.placed);
+    while loopback.placed - from < decisions {
+        let before = loopback.placed;
+        loopback.round();
+        let placed = loopback.placed - before;
         if placed == 0 {
             return Err(Failure::failed("nothing was placed; this is a bug"));
         }
-        pair.submit(next, placed, separate);
+        loopback.submit(next, placed, separate);
         next += placed;
     }
     let took = begun.elapsed();
-    let decisions = pair.placed - from;
-    Ok(Measured {
+    let decisions = loopback.placed - from;
+    Ok(BacklogResult {
         waiting,
         decisions,
         per_second: decisions as f64 / took.as_secs_f64().max(1e-9),
     })
 }
 
-impl Pair {
+impl Loopback {
     fn new() -> Self {
         let now = Now {
             mono: Mono(1_000),
@@ -130,13 +130,13 @@ impl Pair {
         };
         let offer = Offer {
             capacity: Capacity {
-                cpu_milli: 1_000 * AT_ONCE,
+                cpu_milli: 1_000 * SLOTS,
                 ..Capacity::default()
             },
             ..Offer::default()
         };
         let bugs = baton_core::bugs::Bugs::NONE;
-        let mut pair = Self {
+        let mut loopback = Self {
             leader: Scheduler::new(Config::default(), epoch, Ledger::default(), now),
             outbox: Outbox::new(epoch),
             worker: Worker::begin(holder, 4_096, Arc::new(offer), bugs, Vec::new(), now.mono),
@@ -145,9 +145,9 @@ impl Pair {
         };
         // Until it is HEALTHY on both sides.
         for _ in 0..10 {
-            pair.pass(50);
+            loopback.advance(50);
         }
-        pair
+        loopback
     }
 
     fn submit(&mut self, first: u64, count: u64, separate: bool) {
@@ -174,8 +174,8 @@ impl Pair {
             }]
         };
         let request = RequestId(first);
-        let told = self.leader(Input::Submit { request, ranges });
-        self.deliver(told);
+        let messages = self.leader(Input::Submit { request, ranges });
+        self.deliver(messages);
     }
 
     /// Everything that runs ends; the leader takes that in and places as much again.
@@ -192,27 +192,27 @@ impl Pair {
             }),
             outputs: None,
         };
-        let mut said = Vec::new();
+        let mut effects = Vec::new();
         for lease in held {
             let input = worker_io::Input::Ended(lease, report.clone());
-            said.extend(self.worker.handle(self.now.mono, input));
+            effects.extend(self.worker.handle(self.now.mono, input));
         }
-        self.carry(said);
-        self.pass(1);
+        self.apply(effects);
+        self.advance(1);
     }
 
-    fn pass(&mut self, millis: u64) {
+    fn advance(&mut self, millis: u64) {
         self.now.mono += Millis(millis);
         self.now.wall = Wall(self.now.wall.0 + millis);
-        let said = self.worker.handle(self.now.mono, worker_io::Input::Tick);
-        self.carry(said);
-        let told = self.leader(Input::Tick);
-        self.deliver(told);
+        let effects = self.worker.handle(self.now.mono, worker_io::Input::Tick);
+        self.apply(effects);
+        let messages = self.leader(Input::Tick);
+        self.deliver(messages);
     }
 
     /// What the worker wants: launches succeed at once, and statuses travel together, as an
     /// agent sends them.
-    fn carry(&mut self, effects: Vec<worker_io::Effect>) {
+    fn apply(&mut self, effects: Vec<worker_io::Effect>) {
         let mut statuses = Vec::new();
         let mut verdicts = Vec::new();
         let mut under = None;
@@ -236,8 +236,8 @@ impl Pair {
                 worker_io::Effect::Send(message) => others.push(message),
                 worker_io::Effect::RunCheck(check) => {
                     let input = worker_io::Input::CheckDone(check, true);
-                    let said = self.worker.handle(self.now.mono, input);
-                    self.carry(said);
+                    let effects = self.worker.handle(self.now.mono, input);
+                    self.apply(effects);
                 }
                 worker_io::Effect::Launch(launch) => {
                     self.placed += 1;
@@ -267,8 +267,8 @@ impl Pair {
             }));
         }
         for message in others {
-            let told = self.leader(Input::Message(message));
-            self.deliver(told);
+            let messages = self.leader(Input::Message(message));
+            self.deliver(messages);
         }
     }
 
@@ -289,8 +289,8 @@ impl Pair {
     fn deliver(&mut self, messages: Vec<ToWorker>) {
         for message in messages {
             let input = worker_io::Input::Message(message);
-            let said = self.worker.handle(self.now.mono, input);
-            self.carry(said);
+            let effects = self.worker.handle(self.now.mono, input);
+            self.apply(effects);
         }
     }
 }

@@ -11,20 +11,20 @@ use baton_model::ids::InstanceId;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::rig::trouble;
+use super::rig::io_failure;
 use crate::output::Failure;
 
 /// Whatever takes longer than this has gone wrong.
-pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A data directory that is removed at the end.
-pub(super) struct Place(PathBuf);
+pub(super) struct BenchDir(PathBuf);
 
-impl Place {
+impl BenchDir {
     pub(super) fn new(place: Option<&Path>) -> Result<Self, Failure> {
         let place = place.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let path = place.join(format!("baton-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| trouble("make a directory", &error))?;
+        std::fs::create_dir_all(&path).map_err(|error| io_failure("make a directory", &error))?;
         Ok(Self(path))
     }
 
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchDir {
     fn drop(&mut self) {
         // Below the place for temporary files; nobody misses it.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -65,14 +65,14 @@ impl Scheduler {
             .stdout(Stdio::piped());
         let mut child = command
             .spawn()
-            .map_err(|error| trouble("start a scheduler", &error))?;
-        let said = child.stdout.take().map(|out| {
+            .map_err(|error| io_failure("start a scheduler", &error))?;
+        let line = child.stdout.take().map(|out| {
             let mut line = String::new();
             let read = BufReader::new(out).read_line(&mut line);
             read.map(|_| line)
         });
         let ready_after = begun.elapsed();
-        let line = said.transpose().ok().flatten().unwrap_or_default();
+        let line = line.transpose().ok().flatten().unwrap_or_default();
         let ready: Value = serde_json::from_str(&line)
             .map_err(|_| Failure::failed("the scheduler did not come up; its words are above"))?;
         let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
@@ -97,7 +97,7 @@ impl Scheduler {
     /// Ends it as an accident would.
     pub(super) fn kill(mut self) -> Result<(), Failure> {
         let killed = self.child.kill().and_then(|()| self.child.wait());
-        killed.map_err(|error| trouble("kill a scheduler", &error))?;
+        killed.map_err(|error| io_failure("kill a scheduler", &error))?;
         Ok(())
     }
 }
@@ -128,7 +128,7 @@ impl Worker {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
-            .map_err(|error| trouble("start a worker", &error))?;
+            .map_err(|error| io_failure("start a worker", &error))?;
         Ok(Self { child })
     }
 
@@ -182,7 +182,7 @@ pub(super) async fn submit(
 pub(super) async fn finish(client: &Client, span: Span) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
-        let left = PATIENCE.saturating_sub(begun.elapsed());
+        let left = TIMEOUT.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return Err(Failure::failed(format!(
                 "{span} takes too long to be measured"
@@ -212,7 +212,7 @@ pub(super) async fn finish(client: &Client, span: Span) -> Result<(), Failure> {
 }
 
 /// Waits until a worker takes work.
-pub(super) async fn healthy(client: &Client) -> Result<(), Failure> {
+pub(super) async fn wait_until_healthy(client: &Client) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
         let workers = client.workers().await.map_err(Failure::failed)?;
@@ -231,12 +231,12 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| trouble("start a runtime", &error))
+        .map_err(|error| io_failure("start a runtime", &error))
 }
 
 fn memory(pid: u32) -> Result<(u64, u64), Failure> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
-        .map_err(|error| trouble("read /proc", &error))?;
+        .map_err(|error| io_failure("read /proc", &error))?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         let kib = line

@@ -14,9 +14,9 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::cluster::{PATIENCE, Place, Scheduler, Worker, healthy, runtime};
-use super::instant::Instantly;
-use crate::output::{Ended, Failure, Output};
+use super::cluster::{BenchDir, Scheduler, TIMEOUT, Worker, runtime, wait_until_healthy};
+use super::instant_worker::InstantWorker;
+use crate::output::{CommandResult, Failure, Output};
 use crate::remote::ids;
 use crate::remote::runs::accepted;
 use crate::table::Table;
@@ -44,7 +44,7 @@ pub(crate) struct Dag {
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct DagResult {
     graphs: Vec<Graph>,
     chain: Option<Chain>,
 }
@@ -72,31 +72,31 @@ struct Chain {
 }
 
 /// Measures, and prints.
-pub(super) fn run(command: &Dag) -> Ended {
-    let place = Place::new(command.place.as_deref())?;
+pub(super) fn run(command: &Dag) -> CommandResult {
+    let dir = BenchDir::new(command.place.as_deref())?;
     let sizes = match &*command.sizes {
         [] => &[1_000, 10_000, 100_000, 1_000_000],
         sizes => sizes,
     };
     let mut graphs = Vec::new();
     for (at, tasks) in sizes.iter().enumerate() {
-        let data = place.path().join(format!("graph-{at}"));
+        let data = dir.path().join(format!("graph-{at}"));
         graphs.push(graph(&data, (*tasks).max(1))?);
         // What was measured is not needed, and the next one is large.
         let _ = std::fs::remove_dir_all(&data);
     }
     let chain = match command.chain {
         0 => None,
-        hops => Some(chain(place.path(), hops)?),
+        hops => Some(chain(dir.path(), hops)?),
     };
-    let measured = Measured { graphs, chain };
+    let result = DagResult { graphs, chain };
     let mut out = Output::new();
     if command.json {
-        out.json(&measured)?;
+        out.json(&result)?;
         return out.done();
     }
-    shown(&measured).print(&mut out)?;
-    if let Some(chain) = &measured.chain {
+    shown(&result).print(&mut out)?;
+    if let Some(chain) = &result.chain {
         let (hops, each) = (chain.hops, chain.milliseconds_per_hop);
         writeln!(
             out,
@@ -107,7 +107,7 @@ pub(super) fn run(command: &Dag) -> Ended {
     out.done()
 }
 
-fn shown(measured: &Measured) -> Table {
+fn shown(result: &DagResult) -> Table {
     let mut table = Table::indented(0);
     let heads = [
         "tasks",
@@ -118,7 +118,7 @@ fn shown(measured: &Measured) -> Table {
         "scheduler memory",
     ];
     table.row(heads.map(Into::into));
-    for graph in &measured.graphs {
+    for graph in &result.graphs {
         table.row([
             ids::count(graph.tasks).into(),
             format!("{:.2} s", graph.submit_seconds).into(),
@@ -134,10 +134,10 @@ fn shown(measured: &Measured) -> Table {
 fn graph(data: &Path, tasks: u64) -> Result<Graph, Failure> {
     let (file, layers) = layered(tasks);
     let scheduler = Scheduler::start(data)?;
-    let _worker = Instantly::start(&scheduler.workers, SLOTS)?;
+    let _worker = InstantWorker::start(&scheduler.workers, SLOTS)?;
     runtime()?.block_on(async {
         let client = &scheduler.client;
-        healthy(client).await?;
+        wait_until_healthy(client).await?;
         let cpu = scheduler.cpu();
         let begun = Instant::now();
         let run = submit(client, file).await?;
@@ -213,7 +213,7 @@ fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
     let _worker = Worker::start(&scheduler, &place.join("worker"), 2)?;
     runtime()?.block_on(async {
         let client = &scheduler.client;
-        healthy(client).await?;
+        wait_until_healthy(client).await?;
         // The first one warms everything up.
         let warm = json!({ "workflow": "warm", "tasks": { "t": { "run": ["true"] } } });
         let warm = submit(client, warm).await?;
@@ -247,7 +247,7 @@ async fn submit(client: &Client, file: Value) -> Result<RunId, Failure> {
 
 async fn finish(client: &Client, run: RunId) -> Result<(), Failure> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TIMEOUT {
         let seen = client.wait_run(run, Duration::from_secs(30)).await;
         let seen = seen.map_err(Failure::failed)?;
         match seen.state {

@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use serde::Serialize;
 
-use super::cluster::{Place, Scheduler, Worker, finish, healthy, runtime, submit};
-use super::rig::trouble;
-use crate::output::{Ended, Failure, Output};
+use super::cluster::{BenchDir, Scheduler, Worker, finish, runtime, submit, wait_until_healthy};
+use super::rig::io_failure;
+use crate::output::{CommandResult, Failure, Output};
 
 /// From a submission to the start of its process, one after the other
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Latency {
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct LatencyResult {
     count: u32,
     p50_ms: f64,
     p99_ms: f64,
@@ -37,16 +37,16 @@ struct Measured {
 }
 
 /// Measures, and prints.
-pub(super) fn run(command: &Latency) -> Ended {
-    let place = Place::new(command.place.as_deref())?;
-    let fsync_p50_ms = fsync(&place)?;
-    let scheduler = Scheduler::start(&place.path().join("data"))?;
-    let _worker = Worker::start(&scheduler, &place.path().join("worker"), 2)?;
-    let stamp = place.path().join("started");
+pub(super) fn run(command: &Latency) -> CommandResult {
+    let dir = BenchDir::new(command.place.as_deref())?;
+    let fsync_p50_ms = fsync(&dir)?;
+    let scheduler = Scheduler::start(&dir.path().join("data"))?;
+    let _worker = Worker::start(&scheduler, &dir.path().join("worker"), 2)?;
+    let stamp = dir.path().join("started");
     let script = format!("date +%s%N > {}", stamp.display());
     let count = command.count.max(1);
     let mut all = runtime()?.block_on(async {
-        healthy(&scheduler.client).await?;
+        wait_until_healthy(&scheduler.client).await?;
         let mut all = Vec::new();
         for round in 0..=count {
             let begun = now()?;
@@ -54,7 +54,7 @@ pub(super) fn run(command: &Latency) -> Ended {
             let span = submit(&scheduler.client, "latency", &argv, None).await?;
             finish(&scheduler.client, span).await?;
             let started = std::fs::read_to_string(&stamp)
-                .map_err(|error| trouble("read when it started", &error))?;
+                .map_err(|error| io_failure("read when it started", &error))?;
             let started: u128 = started.trim().parse().map_err(Failure::failed)?;
             // The first one warms everything up.
             if round > 0 {
@@ -64,23 +64,23 @@ pub(super) fn run(command: &Latency) -> Ended {
         Ok::<_, Failure>(all)
     })?;
     all.sort_by(f64::total_cmp);
-    let measured = Measured {
+    let result = LatencyResult {
         count,
-        p50_ms: at(&all, 50),
-        p99_ms: at(&all, 99),
-        max_ms: at(&all, 100),
+        p50_ms: percentile(&all, 50),
+        p99_ms: percentile(&all, 99),
+        max_ms: percentile(&all, 100),
         fsync_p50_ms,
     };
     let mut out = Output::new();
     if command.json {
-        out.json(&measured)?;
+        out.json(&result)?;
         return out.done();
     }
     writeln!(
         out,
         "submission to start: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms; two writes of {:.2} ms are \
          part of it, and so is the start of a shell and of `date`",
-        measured.p50_ms, measured.p99_ms, measured.max_ms, measured.fsync_p50_ms
+        result.p50_ms, result.p99_ms, result.max_ms, result.fsync_p50_ms
     )?;
     out.flush()?;
     out.done()
@@ -92,8 +92,8 @@ pub(super) fn now() -> Result<u128, Failure> {
 }
 
 /// What one durable write of a page costs on this disk.
-fn fsync(place: &Place) -> Result<f64, Failure> {
-    let path = place.path().join("fsync");
+fn fsync(dir: &BenchDir) -> Result<f64, Failure> {
+    let path = dir.path().join("fsync");
     let tried = || -> std::io::Result<Vec<f64>> {
         let mut file = std::fs::File::create(&path)?;
         let mut all = Vec::new();
@@ -105,12 +105,12 @@ fn fsync(place: &Place) -> Result<f64, Failure> {
         }
         Ok(all)
     };
-    let mut all = tried().map_err(|error| trouble("write durably", &error))?;
+    let mut all = tried().map_err(|error| io_failure("write durably", &error))?;
     all.sort_by(f64::total_cmp);
-    Ok(at(&all, 50))
+    Ok(percentile(&all, 50))
 }
 
-pub(super) fn at(sorted: &[f64], percent: usize) -> f64 {
+pub(super) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let last = sorted.len().saturating_sub(1);
     let index = (sorted.len() * percent / 100).min(last);
     sorted.get(index).copied().unwrap_or_default()
@@ -124,9 +124,13 @@ mod tests {
     fn percentiles_are_taken_from_what_was_measured() {
         let all: Vec<f64> = (1..=200).map(f64::from).collect();
         assert_eq!(
-            (at(&all, 50), at(&all, 99), at(&all, 100)),
+            (
+                percentile(&all, 50),
+                percentile(&all, 99),
+                percentile(&all, 100)
+            ),
             (101.0, 199.0, 200.0)
         );
-        assert_eq!(at(&[], 50), 0.0);
+        assert_eq!(percentile(&[], 50), 0.0);
     }
 }

@@ -11,8 +11,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::rig::{Rig, trouble};
-use crate::output::{Ended, Failure, Output};
+use super::rig::{Rig, io_failure};
+use crate::output::{CommandResult, Failure, Output};
 use crate::table::Table;
 use crate::time::size;
 
@@ -38,7 +38,7 @@ pub(crate) struct Local {
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct LocalResult {
     /// `true` after `true`: from the start of one to the start of the next.
     chain: u32,
     hop_median_ms: u64,
@@ -53,13 +53,13 @@ struct Measured {
 }
 
 /// Measures, and prints.
-pub(super) fn run(command: &Local) -> Ended {
-    let place = command.place.clone().unwrap_or_else(std::env::temp_dir);
-    let rig = Rig::new(&place)?;
+pub(super) fn run(command: &Local) -> CommandResult {
+    let dir = command.place.clone().unwrap_or_else(std::env::temp_dir);
+    let rig = Rig::new(&dir)?;
     let hops = chain(&rig, command.chain)?;
     let (recovery_ms, _) = crowd(&rig, "recovery", command.recovery)?;
     let (_, rss) = crowd(&rig, "children", command.children)?;
-    let result = Measured {
+    let result = LocalResult {
         chain: command.chain,
         hop_median_ms: hops.median_ms,
         hop_p99_ms: hops.p99_ms,
@@ -158,7 +158,8 @@ fn coordinator_rss(checkpoint: &Path) -> Result<u64, Failure> {
         _ => None,
     });
     let status = format!("/proc/{}/status", pid.unwrap_or_default());
-    let status = std::fs::read_to_string(status).map_err(|error| trouble("read /proc", &error))?;
+    let status =
+        std::fs::read_to_string(status).map_err(|error| io_failure("read /proc", &error))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kib.map(|kib| kib * 1_024)

@@ -14,12 +14,12 @@
 //! | `dag` | tasks of a workflow, from a thousand to a million |
 //! | `local` | the runner and its coordinator |
 //! | `cluster`, `rig` | what the others start and stop |
-//! | `instant` | a worker that finishes everything at once |
+//! | `instant_worker` | a worker that finishes everything at once |
 
 mod backlog;
 mod cluster;
 mod dag;
-mod instant;
+mod instant_worker;
 mod latency;
 mod local;
 mod peers;
@@ -30,7 +30,7 @@ mod trigger;
 
 use clap::{Args, Subcommand};
 
-use crate::output::Ended;
+use crate::output::CommandResult;
 
 /// Measure what Baton costs on this machine
 #[derive(Debug, Args)]
@@ -52,14 +52,14 @@ enum Command {
 }
 
 /// Runs one of the benchmarks.
-pub(crate) fn run(bench: &Bench) -> Ended {
+pub(crate) fn run(bench: &Bench) -> CommandResult {
     match &bench.command {
         Command::Throughput(command) => throughput::run(command),
         Command::Latency(command) => latency::run(command),
         Command::Trigger(command) => trigger::run(command),
         Command::Backlog(command) => backlog::run(command),
-        Command::Submit(command) => scale::submitted(command),
-        Command::Recovery(command) => scale::recovered(command),
+        Command::Submit(command) => scale::submit_array(command),
+        Command::Recovery(command) => scale::recovery(command),
         Command::Dag(command) => dag::run(command),
         Command::Local(command) => local::run(command),
     }

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use baton_runner::sys::spawn;
 use rustix::process::{WaitOptions, wait};
 
-use super::cluster::PATIENCE;
-use super::rig::trouble;
+use super::cluster::TIMEOUT;
+use super::rig::io_failure;
 use crate::output::Failure;
 
 /// Starts so many, so many at once, with nothing between the kernel and the loop.
 pub(super) fn raw(count: u64, at_once: usize) -> Result<Duration, Failure> {
     let argv = ["/bin/true".to_owned()];
     let mut spawner =
-        spawn::Spawner::new().map_err(|error| trouble("prepare to start processes", &error))?;
+        spawn::Spawner::new().map_err(|error| io_failure("prepare to start processes", &error))?;
     let command = spawn::Command::new(&argv, &[]);
     let begun = Instant::now();
     let (mut started, mut running) = (0, 0);
@@ -25,7 +25,8 @@ pub(super) fn raw(count: u64, at_once: usize) -> Result<Duration, Failure> {
             (started, running) = (started + 1, running + 1);
             continue;
         }
-        wait(WaitOptions::empty()).map_err(|error| trouble("wait for a process", &error.into()))?;
+        wait(WaitOptions::empty())
+            .map_err(|error| io_failure("wait for a process", &error.into()))?;
         running -= 1;
     }
     Ok(begun.elapsed())
@@ -66,7 +67,7 @@ with LocalCluster(place, WorkerConfig(cores=at_once)) as cluster:
 
 fn package(place: &Path, count: u64, at_once: usize) -> Result<Option<Duration>, Failure> {
     let dir = place.join("hq");
-    std::fs::create_dir_all(&dir).map_err(|error| trouble("make a directory", &error))?;
+    std::fs::create_dir_all(&dir).map_err(|error| io_failure("make a directory", &error))?;
     let ran = Command::new("python3")
         .args(["-c", SCRIPT])
         .arg(&dir)
@@ -106,7 +107,7 @@ fn command(place: &Path, count: u64, at_once: usize) -> Result<Option<Duration>,
     }
     let cpus = at_once.to_string();
     let worker = hq(&["worker", "start", "--cpus", &cpus]).spawn();
-    let _worker = Guard(worker.map_err(|error| trouble("start a worker of hq", &error))?);
+    let _worker = Guard(worker.map_err(|error| io_failure("start a worker of hq", &error))?);
     let array = format!("1-{count}");
     let run = |array: &str| {
         let args = [
@@ -131,7 +132,7 @@ fn command(place: &Path, count: u64, at_once: usize) -> Result<Option<Duration>,
     let took = begun.elapsed();
     // Its worker ends with it.
     let _ = hq(&["server", "stop"]).status();
-    Ok(done.then_some(took).filter(|took| *took < PATIENCE))
+    Ok(done.then_some(took).filter(|took| *took < TIMEOUT))
 }
 
 fn answers(command: &mut Command) -> bool {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::output::Failure;
 
 /// Whatever takes longer than this has gone wrong.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A root that is removed at the end.
 pub(super) struct Rig {
@@ -27,7 +27,7 @@ pub(super) struct Running {
 impl Rig {
     pub(super) fn new(place: &Path) -> Result<Self, Failure> {
         let root = place.join(format!("baton-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&root).map_err(|error| trouble("make a root", &error))?;
+        std::fs::create_dir_all(&root).map_err(|error| io_failure("make a root", &error))?;
         Ok(Self { root })
     }
 
@@ -35,7 +35,8 @@ impl Rig {
     pub(super) fn task(&self, name: &str, processes: Vec<Value>) -> Result<PathBuf, Failure> {
         let path = self.root.join(format!("{name}.json"));
         let task = serde_json::json!({ "task": name, "processes": processes });
-        std::fs::write(&path, task.to_string()).map_err(|error| trouble("write a task", &error))?;
+        std::fs::write(&path, task.to_string())
+            .map_err(|error| io_failure("write a task", &error))?;
         Ok(path)
     }
 
@@ -45,9 +46,9 @@ impl Rig {
         let mut command = self.local();
         command.args(["run", "--json", "--task-id", id]).args(file);
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| trouble("start baton", &error))?;
+        let mut child = child.map_err(|error| io_failure("start baton", &error))?;
         let Some(out) = child.stdout.take() else {
-            return Err(trouble("hear baton", &io::ErrorKind::BrokenPipe.into()));
+            return Err(io_failure("hear baton", &io::ErrorKind::BrokenPipe.into()));
         };
         Ok(Running {
             child,
@@ -61,7 +62,7 @@ impl Rig {
         let mut command = self.local();
         command.args(["kill", "--now", id]).stdout(Stdio::null());
         let status = command.status();
-        status.map_err(|error| trouble("kill a task", &error))?;
+        status.map_err(|error| io_failure("kill a task", &error))?;
         Ok(())
     }
 
@@ -94,7 +95,7 @@ impl Running {
         loop {
             line.clear();
             let read = self.lines.read_line(&mut line);
-            if read.map_err(|error| trouble("hear baton", &error))? == 0 {
+            if read.map_err(|error| io_failure("hear baton", &error))? == 0 {
                 return Err(Failure::failed("a task ended before its time"));
             }
             let value: Value = serde_json::from_str(&line)?;
@@ -103,7 +104,7 @@ impl Running {
             if done {
                 return Ok(all);
             }
-            if self.begun.elapsed() > PATIENCE {
+            if self.begun.elapsed() > TIMEOUT {
                 return Err(Failure::failed("a task takes too long to be measured"));
             }
         }
@@ -112,21 +113,22 @@ impl Running {
     /// Kills the runner alone, as an accident would.
     pub(super) fn kill_runner(mut self) -> Result<(), Failure> {
         let killed = self.child.kill().and_then(|()| self.child.wait());
-        killed.map_err(|error| trouble("kill a runner", &error))?;
+        killed.map_err(|error| io_failure("kill a runner", &error))?;
         Ok(())
     }
 
     pub(super) fn wait(mut self) -> Result<(), Failure> {
         let ended = self.child.wait();
-        let status = ended.map_err(|error| trouble("wait for baton", &error))?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(Failure::failed(format!("a task did not succeed: {status}"))),
+        let status = ended.map_err(|error| io_failure("wait for baton", &error))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(Failure::failed(format!("a task did not succeed: {status}")))
         }
     }
 }
 
 /// What stood in the way of measuring.
-pub(super) fn trouble(what: &str, error: &io::Error) -> Failure {
+pub(super) fn io_failure(what: &str, error: &io::Error) -> Failure {
     Failure::failed(format!("cannot {what}: {error}"))
 }

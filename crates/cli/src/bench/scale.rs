@@ -16,8 +16,8 @@ use baton_store::{SqliteStore, Store, TakeOutcome};
 use clap::Args;
 use serde::Serialize;
 
-use super::cluster::{Place, Scheduler, runtime, submit};
-use crate::output::{Ended, Failure, Output};
+use super::cluster::{BenchDir, Scheduler, runtime, submit};
+use crate::output::{CommandResult, Failure, Output};
 use crate::time::size;
 
 /// An array of a million, accepted durably
@@ -50,7 +50,7 @@ struct Common {
 }
 
 #[derive(Debug, Serialize)]
-struct Submitted {
+struct SubmitResult {
     count: u64,
     accepted_ms: f64,
     scheduler_rss_bytes: u64,
@@ -58,7 +58,7 @@ struct Submitted {
 }
 
 #[derive(Debug, Serialize)]
-struct Recovered {
+struct RecoveryResult {
     count: u64,
     ready_ms: f64,
     scheduler_rss_bytes: u64,
@@ -66,10 +66,10 @@ struct Recovered {
 }
 
 /// Measures the submission, and prints.
-pub(super) fn submitted(command: &SubmitArray) -> Ended {
+pub(super) fn submit_array(command: &SubmitArray) -> CommandResult {
     let common = &command.common;
-    let place = Place::new(common.place.as_deref())?;
-    let scheduler = Scheduler::start(&place.path().join("data"))?;
+    let dir = BenchDir::new(common.place.as_deref())?;
+    let scheduler = Scheduler::start(&dir.path().join("data"))?;
     let count = common.count.max(1);
     let took = runtime()?.block_on(async {
         let begun = Instant::now();
@@ -78,37 +78,37 @@ pub(super) fn submitted(command: &SubmitArray) -> Ended {
     })?;
     let (rss, peak) = scheduler.memory()?;
     scheduler.kill()?;
-    let measured = Submitted {
+    let measured = SubmitResult {
         count,
         accepted_ms: took.as_secs_f64() * 1e3,
         scheduler_rss_bytes: rss,
         scheduler_peak_bytes: peak,
     };
-    let words = format!(
+    let text = format!(
         "an array of {count} was accepted in {:.1} ms; the scheduler then holds {}, {} at most",
         measured.accepted_ms,
         size(rss),
         size(peak)
     );
-    print(common.json, &measured, &words)
+    print(common.json, &measured, &text)
 }
 
-fn print(json: bool, measured: &impl Serialize, words: &str) -> Ended {
+fn print(json: bool, measured: &impl Serialize, text: &str) -> CommandResult {
     let mut out = Output::new();
     if json {
         out.json(measured)?;
         return out.done();
     }
-    writeln!(out, "{words}")?;
+    writeln!(out, "{text}")?;
     out.flush()?;
     out.done()
 }
 
 /// Measures the restart, and prints.
-pub(super) fn recovered(command: &Recovery) -> Ended {
+pub(super) fn recovery(command: &Recovery) -> CommandResult {
     let common = &command.common;
-    let place = Place::new(common.place.as_deref())?;
-    let data = place.path().join("data");
+    let dir = BenchDir::new(common.place.as_deref())?;
+    let data = dir.path().join("data");
     let count = common.count.max(1);
     std::fs::create_dir_all(&data).map_err(Failure::failed)?;
     fill(&data.join("baton.db"), count)?;
@@ -116,19 +116,19 @@ pub(super) fn recovered(command: &Recovery) -> Ended {
     let ready = scheduler.ready_after;
     let (rss, peak) = scheduler.memory()?;
     scheduler.kill()?;
-    let measured = Recovered {
+    let measured = RecoveryResult {
         count,
         ready_ms: ready.as_secs_f64() * 1e3,
         scheduler_rss_bytes: rss,
         scheduler_peak_bytes: peak,
     };
-    let words = format!(
+    let text = format!(
         "a scheduler with {count} separate instances was ready after {:.2} s; it holds {}, {} at most",
         ready.as_secs_f64(),
         size(rss),
         size(peak)
     );
-    print(common.json, &measured, &words)
+    print(common.json, &measured, &text)
 }
 
 /// Writes a store with so many instances, each with a command of its own, as a leader that

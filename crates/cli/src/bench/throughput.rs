@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::cluster::{Place, Scheduler, Worker, finish, healthy, runtime, submit};
+use super::cluster::{BenchDir, Scheduler, Worker, finish, runtime, submit, wait_until_healthy};
 use super::peers;
-use super::rig::trouble;
-use crate::output::{Ended, Failure, Output};
+use super::rig::io_failure;
+use crate::output::{CommandResult, Failure, Output};
 use crate::table::Table;
 
 /// N × /bin/true: the kernel alone, xargs, Baton with everything durable, HyperQueue
@@ -38,7 +38,7 @@ pub(crate) struct Throughput {
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct ThroughputResult {
     count: u64,
     at_once: usize,
     /// A loop of vfork and exec, nothing else; half of it before Baton, half after.
@@ -58,26 +58,26 @@ struct Measured {
 }
 
 /// Measures, and prints.
-pub(super) fn run(command: &Throughput) -> Ended {
+pub(super) fn run(command: &Throughput) -> CommandResult {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = command.at_once.unwrap_or(2 * cores).max(1);
     let count = command.count.max(1);
-    let place = Place::new(command.place.as_deref())?;
+    let dir = BenchDir::new(command.place.as_deref())?;
     let xargs = rate(count, xargs(count, at_once)?);
     let hyperqueue = if command.without_hyperqueue {
         None
     } else {
-        peers::hyperqueue(place.path(), count, at_once)?
+        peers::hyperqueue(dir.path(), count, at_once)?
     };
     // The speed of a shared machine drifts from second to second. What the ratio compares is
     // measured around the same moment: one half of the raw loop before, the other half after.
     let before = peers::raw(count - count / 2, at_once)?;
-    let baton = baton(&place, count, at_once)?;
+    let baton = baton(&dir, count, at_once)?;
     let raw = rate(count, before + peers::raw(count / 2, at_once)?);
     let per_second = rate(count, baton.took);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
     let hyperqueue = hyperqueue.map(|took| rate(count, took));
-    let measured = Measured {
+    let result = ThroughputResult {
         count,
         at_once,
         raw_per_second: raw,
@@ -91,29 +91,29 @@ pub(super) fn run(command: &Throughput) -> Ended {
         ratio_to_xargs: per_second / xargs,
         ratio_to_hyperqueue: hyperqueue.map(|rate| per_second / rate),
     };
-    print(command.json, &measured)
+    print(command.json, &result)
 }
 
-fn print(json: bool, measured: &Measured) -> Ended {
+fn print(json: bool, result: &ThroughputResult) -> CommandResult {
     let mut out = Output::new();
     if json {
-        out.json(measured)?;
+        out.json(result)?;
         return out.done();
     }
     let mut table = Table::indented(0);
     let row = |name: &str, rate: f64| {
-        let ratio = format!("{:.0} % of raw", 100.0 * rate / measured.raw_per_second);
+        let ratio = format!("{:.0} % of raw", 100.0 * rate / result.raw_per_second);
         [
             name.to_owned().into(),
             format!("{rate:.0}/s").into(),
             ratio.into(),
         ]
     };
-    let raw = format!("raw vfork loop, {} at once", measured.at_once);
-    table.row(row(&raw, measured.raw_per_second));
-    table.row(row("xargs -P", measured.xargs_per_second));
-    table.row(row("baton, durable", measured.baton_per_second));
-    match measured.hyperqueue_per_second {
+    let raw = format!("raw vfork loop, {} at once", result.at_once);
+    table.row(row(&raw, result.raw_per_second));
+    table.row(row("xargs -P", result.xargs_per_second));
+    table.row(row("baton, durable", result.baton_per_second));
+    match result.hyperqueue_per_second {
         Some(rate) => table.row(row("HyperQueue", rate)),
         None => table.row([
             "HyperQueue".to_owned().into(),
@@ -125,7 +125,7 @@ fn print(json: bool, measured: &Measured) -> Ended {
     writeln!(
         out,
         "each costs the scheduler {:.0} µs, the agent {:.0} µs, the coordinator {:.0} µs",
-        measured.scheduler_us, measured.agent_us, measured.coordinator_us
+        result.scheduler_us, result.agent_us, result.coordinator_us
     )?;
     out.flush()?;
     out.done()
@@ -138,12 +138,12 @@ struct Baton {
     coordinator: Duration,
 }
 
-fn baton(place: &Place, count: u64, at_once: usize) -> Result<Baton, Failure> {
-    let scheduler = Scheduler::start(&place.path().join("data"))?;
-    let worker = Worker::start(&scheduler, &place.path().join("worker"), at_once)?;
+fn baton(dir: &BenchDir, count: u64, at_once: usize) -> Result<Baton, Failure> {
+    let scheduler = Scheduler::start(&dir.path().join("data"))?;
+    let worker = Worker::start(&scheduler, &dir.path().join("worker"), at_once)?;
     runtime()?.block_on(async {
         let client = &scheduler.client;
-        healthy(client).await?;
+        wait_until_healthy(client).await?;
         let warm = submit(client, "warm", &["/bin/true"], Some(100)).await?;
         finish(client, warm).await?;
         let before = (scheduler.cpu(), worker.cpu());
@@ -166,19 +166,20 @@ fn xargs(count: u64, at_once: usize) -> Result<Duration, Failure> {
         .args(["-P", &at_once.to_string(), "-n", "1", "/bin/true"])
         .stdin(Stdio::piped())
         .spawn()
-        .map_err(|error| trouble("start xargs", &error))?;
+        .map_err(|error| io_failure("start xargs", &error))?;
     let begun = Instant::now();
     if let Some(mut input) = child.stdin.take() {
         let lines = "x\n".repeat(usize::try_from(count).unwrap_or(usize::MAX));
         std::io::Write::write_all(&mut input, lines.as_bytes())
-            .map_err(|error| trouble("feed xargs", &error))?;
+            .map_err(|error| io_failure("feed xargs", &error))?;
     }
     let status = child
         .wait()
-        .map_err(|error| trouble("wait for xargs", &error))?;
-    match status.success() {
-        true => Ok(begun.elapsed()),
-        false => Err(Failure::failed(format!("xargs failed: {status}"))),
+        .map_err(|error| io_failure("wait for xargs", &error))?;
+    if status.success() {
+        Ok(begun.elapsed())
+    } else {
+        Err(Failure::failed(format!("xargs failed: {status}")))
     }
 }
 

@@ -13,12 +13,12 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::cluster::{Place, Scheduler, Worker, finish, healthy, runtime};
-use super::latency::{at, now};
-use super::rig::trouble;
-use crate::output::{Ended, Failure, Output};
+use super::cluster::{BenchDir, Scheduler, Worker, finish, runtime, wait_until_healthy};
+use super::latency::{now, percentile};
+use super::rig::io_failure;
+use crate::output::{CommandResult, Failure, Output};
 
-/// Launch tasks of the library over HTTP: how soon one starts, and how many are accepted
+/// TriggerRequest tasks of the library over HTTP: how soon one starts, and how many are accepted
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton bench trigger -n 200 --seconds 5 --clients 64 --json")]
 pub(crate) struct Triggers {
@@ -40,7 +40,7 @@ pub(crate) struct Triggers {
 }
 
 #[derive(Debug, Serialize)]
-struct Measured {
+struct TriggerResult {
     count: u32,
     start_p50_ms: f64,
     start_p99_ms: f64,
@@ -54,14 +54,14 @@ struct Measured {
 }
 
 /// Measures, and prints.
-pub(super) fn run(command: &Triggers) -> Ended {
-    let place = Place::new(command.place.as_deref())?;
-    let scheduler = Scheduler::start(&place.path().join("data"))?;
-    let _worker = Worker::start(&scheduler, &place.path().join("worker"), 2)?;
-    let measured = runtime()?.block_on(measure(command, &scheduler.client, &place))?;
+pub(super) fn run(command: &Triggers) -> CommandResult {
+    let dir = BenchDir::new(command.place.as_deref())?;
+    let scheduler = Scheduler::start(&dir.path().join("data"))?;
+    let _worker = Worker::start(&scheduler, &dir.path().join("worker"), 2)?;
+    let result = runtime()?.block_on(measure(command, &scheduler.client, &dir))?;
     let mut out = Output::new();
     if command.json {
-        out.json(&measured)?;
+        out.json(&result)?;
         return out.done();
     }
     writeln!(
@@ -69,21 +69,25 @@ pub(super) fn run(command: &Triggers) -> Ended {
         "trigger to start, idle: p50 {:.2} ms, p99 {:.2} ms\n\
          accepted durably by {} clients: {:.0} a second ({} in all; answers p50 {:.2} ms, p99 \
          {:.2} ms), while {} of them ran to their end",
-        measured.start_p50_ms,
-        measured.start_p99_ms,
-        measured.clients,
-        measured.accepted_per_second,
-        measured.accepted,
-        measured.answer_p50_ms,
-        measured.answer_p99_ms,
-        measured.ended_meanwhile,
+        result.start_p50_ms,
+        result.start_p99_ms,
+        result.clients,
+        result.accepted_per_second,
+        result.accepted,
+        result.answer_p50_ms,
+        result.answer_p99_ms,
+        result.ended_meanwhile,
     )?;
     out.done()
 }
 
-async fn measure(command: &Triggers, client: &Client, place: &Place) -> Result<Measured, Failure> {
-    healthy(client).await?;
-    let stamp = place.path().join("started");
+async fn measure(
+    command: &Triggers,
+    client: &Client,
+    dir: &BenchDir,
+) -> Result<TriggerResult, Failure> {
+    wait_until_healthy(client).await?;
+    let stamp = dir.path().join("started");
     let script = format!("date +%s%N > {}", stamp.display());
     let dated = define(client, "dated", &["/bin/sh", "-c", &script]).await?;
     let nothing = define(client, "nothing", &["/bin/true"]).await?;
@@ -91,7 +95,7 @@ async fn measure(command: &Triggers, client: &Client, place: &Place) -> Result<M
     let mut starts = Vec::new();
     for round in 0..=count {
         let begun = now()?;
-        let id = fire(client, &dated).await?;
+        let id = trigger(client, &dated).await?;
         finish(
             client,
             Span {
@@ -101,7 +105,7 @@ async fn measure(command: &Triggers, client: &Client, place: &Place) -> Result<M
         )
         .await?;
         let started = std::fs::read_to_string(&stamp)
-            .map_err(|error| trouble("read when it started", &error))?;
+            .map_err(|error| io_failure("read when it started", &error))?;
         let started: u128 = started.trim().parse().map_err(Failure::failed)?;
         // The first one warms everything up.
         if round > 0 {
@@ -120,7 +124,7 @@ async fn measure(command: &Triggers, client: &Client, place: &Place) -> Result<M
             let mut last = InstanceId(0);
             while Instant::now() < end {
                 let sent = Instant::now();
-                last = last.max(fire(&client, &task).await?);
+                last = last.max(trigger(&client, &task).await?);
                 answers.push(sent.elapsed().as_secs_f64() * 1e3);
             }
             Ok::<_, Failure>((answers, last))
@@ -149,15 +153,15 @@ async fn measure(command: &Triggers, client: &Client, place: &Place) -> Result<M
         .cancel(Span { first, last })
         .await
         .map_err(Failure::failed)?;
-    Ok(Measured {
+    Ok(TriggerResult {
         count,
-        start_p50_ms: at(&starts, 50),
-        start_p99_ms: at(&starts, 99),
+        start_p50_ms: percentile(&starts, 50),
+        start_p99_ms: percentile(&starts, 99),
         clients: command.clients.max(1),
         accepted,
         accepted_per_second: accepted as f64 / took,
-        answer_p50_ms: at(&answers, 50),
-        answer_p99_ms: at(&answers, 99),
+        answer_p50_ms: percentile(&answers, 50),
+        answer_p99_ms: percentile(&answers, 99),
         ended_meanwhile,
     })
 }
@@ -178,15 +182,15 @@ async fn define(client: &Client, name: &str, run: &[&str]) -> Result<TaskName, F
     Ok(task)
 }
 
-async fn fire(client: &Client, task: &TaskName) -> Result<InstanceId, Failure> {
-    let launch = TriggerRequest {
+async fn trigger(client: &Client, task: &TaskName) -> Result<InstanceId, Failure> {
+    let request = TriggerRequest {
         remote: true,
         ..TriggerRequest::default()
     };
-    let fired = client
-        .trigger(task, &launch)
+    let reply = client
+        .trigger(task, &request)
         .await
         .map_err(Failure::failed)?;
-    let number = fired.id.trim_start_matches('i').parse().map(InstanceId);
-    number.map_err(|_| Failure::failed(format!("`{}` is no id", fired.id)))
+    let number = reply.id.trim_start_matches('i').parse().map(InstanceId);
+    number.map_err(|_| Failure::failed(format!("`{}` is no id", reply.id)))
 }

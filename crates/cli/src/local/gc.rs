@@ -10,7 +10,7 @@ use baton_runner::root::{
 use clap::Args;
 use serde::Serialize;
 
-use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, size, span};
 
@@ -50,7 +50,7 @@ pub(super) struct Gc {
     json: bool,
 }
 
-pub(super) fn run(gc: &Gc, root: &Root) -> Ended {
+pub(super) fn run(gc: &Gc, root: &Root) -> CommandResult {
     let policy = policy(gc)?;
     let now = now();
     let plan = find_gc_candidates(root, &policy, now)?;
@@ -59,9 +59,10 @@ pub(super) fn run(gc: &Gc, root: &Root) -> Ended {
         print_plan(&mut out, &plan, now)?;
         out.flush()?;
     }
-    let report = match !gc.dry_run && !plan.is_empty() && agreed(gc, &plan)? {
-        true => Some(plan.apply()?),
-        false => None,
+    let report = if !gc.dry_run && !plan.is_empty() && agreed(gc, &plan)? {
+        Some(plan.apply()?)
+    } else {
+        None
     };
     if gc.json {
         out.json(&json(gc, &plan, report.as_ref()))?;
@@ -74,9 +75,10 @@ pub(super) fn run(gc: &Gc, root: &Root) -> Ended {
     for (id, error) in &failures {
         note(&clean(&format!("{id} stays: {error}")));
     }
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Silent(FAILED)),
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Silent(FAILED))
     }
 }
 
@@ -109,9 +111,10 @@ fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()
         table.print(out)?;
     }
     for leftover in &plan.leftovers {
-        let then = match leftover.remove {
-            true => "removed",
-            false => "kept until it is a day old",
+        let then = if leftover.remove {
+            "removed"
+        } else {
+            "kept until it is a day old"
         };
         let bytes = size(leftover.bytes);
         writeln!(

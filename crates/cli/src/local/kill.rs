@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use std::io::Write;
 
-use crate::output::{Ended, FAILED, Failure, Output, Style, note};
+use crate::output::{CommandResult, FAILED, Failure, Output, Style, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +33,7 @@ pub(crate) struct Kill {
 }
 
 #[derive(Debug, Serialize)]
-struct Killed {
+struct KillResult {
     id: String,
     /// The state in which it ended; none if it could not be ended.
     state: Option<AttemptState>,
@@ -41,7 +41,7 @@ struct Killed {
 }
 
 /// Ends every task that matches, one after the other.
-pub(super) fn run(command: &Kill, root: &Root) -> Ended {
+pub(super) fn run(command: &Kill, root: &Root) -> CommandResult {
     let entries = root.find(&command.patterns)?;
     let mut out = Output::new();
     let mut killed = Vec::new();
@@ -51,12 +51,12 @@ pub(super) fn run(command: &Kill, root: &Root) -> Ended {
             out.flush()?;
         }
         let result = match end(root, entry, command.now) {
-            Ok(state) => Killed {
+            Ok(state) => KillResult {
                 id: entry.id.to_string(),
                 state: Some(state),
                 error: None,
             },
-            Err(error) => Killed {
+            Err(error) => KillResult {
                 id: entry.id.to_string(),
                 state: None,
                 error: Some(error.to_string()),
@@ -80,9 +80,10 @@ pub(super) fn run(command: &Kill, root: &Root) -> Ended {
     }
     let failed = killed.iter().any(|killed| killed.error.is_some());
     out.done()?;
-    match failed {
-        true => Err(Failure::Silent(FAILED)),
-        false => Ok(()),
+    if failed {
+        Err(Failure::Silent(FAILED))
+    } else {
+        Ok(())
     }
 }
 
@@ -92,7 +93,7 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
     for _ in 0..ROUNDS_MAX {
         let path = root.control_socket(&entry.id);
         let told = send_control_request(&path, ControlRequest::Kill { now }, &mut |pid| {
-            tell_who(&entry.id, pid)
+            report_runner(&entry.id, pid)
         });
         if let Ok(Some(ControlReply::Ended(state))) = told {
             return Ok(state);
@@ -125,7 +126,7 @@ const fn is_without_log(error: &TaskError) -> bool {
 }
 
 /// Nobody waits in silence.
-fn tell_who(id: &TaskId, pid: u32) {
+fn report_runner(id: &TaskId, pid: u32) {
     let state = match proc::stat(pid) {
         Ok(Some(stat)) if matches!(stat.state, b'T' | b't') => {
             format!(

@@ -13,15 +13,15 @@
 //! Beside them: `given`, what a task file is bound with; `words`, what happens in a
 //! task, in English.
 
+mod binding;
 mod gc;
-mod given;
 mod inspect;
 mod kill;
+mod messages;
 mod read;
 mod run;
 mod status;
 mod tail;
-mod words;
 
 use std::path::PathBuf;
 
@@ -29,10 +29,10 @@ use baton_runner::root::{Root, TaskId, default_root};
 use baton_runner::task::Options;
 use clap::{Args, Subcommand};
 
-use crate::output::{Ended, Failure};
-pub(crate) use given::{pair, params, variable};
+use crate::output::{CommandResult, Failure};
+pub(crate) use binding::{pair, params, variable};
 pub(crate) use run::{code, failure_code};
-pub(crate) use tail::Lane;
+pub(crate) use tail::StreamPrinter;
 
 /// Tasks on this host, without a scheduler.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ enum Command {
 }
 
 /// Runs one of the commands.
-pub(crate) fn run(local: &Local) -> Ended {
+pub(crate) fn run(local: &Local) -> CommandResult {
     match &local.command {
         Command::Run(command) => run::run(command, &root(local)?),
         Command::SimpleRun(command) => run::simplerun(command, &root(local)?),

@@ -11,8 +11,8 @@ use baton_runner::root::{History, ReplayError, Root, RootError, Step};
 use clap::Args;
 use serde::Serialize;
 
-use super::words;
-use crate::output::{Ended, Failure, Output, Style, clean};
+use super::messages;
+use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, span, stamp};
 
@@ -39,9 +39,9 @@ pub(super) struct Read {
     json: bool,
 }
 
-pub(super) fn run(read: &Read, root: impl FnOnce() -> Result<Root, Failure>) -> Ended {
+pub(super) fn run(read: &Read, root: impl FnOnce() -> Result<Root, Failure>) -> CommandResult {
     let path = log_path(&read.what, root)?;
-    let log = Salvaged::load(&path)?;
+    let log = RecoveredLog::load(&path)?;
     let mut out = Output::new();
     if read.json {
         out.json(&log.json())?;
@@ -73,13 +73,13 @@ fn log_path(what: &str, root: impl FnOnce() -> Result<Root, Failure>) -> Result<
 }
 
 /// A log as far as it can be read.
-struct Salvaged {
+struct RecoveredLog {
     history: History,
     torn_bytes: u64,
     damage: Option<String>,
 }
 
-impl Salvaged {
+impl RecoveredLog {
     fn load(path: &Path) -> Result<Self, Failure> {
         let (recovered, damage) = log::salvage::<RunnerRecord>(path, Kind::Runner)
             .map_err(|error| Failure::failed(clean(&error.to_string())))?;
@@ -143,7 +143,7 @@ fn print_events(out: &mut Output, history: &History) -> std::io::Result<()> {
     for step in &history.steps {
         let (at, text) = match step {
             Step::RunnerStarted(life) => (life.began, format!("a runner began, pid {}", life.pid)),
-            Step::Event(event) => (event.at, words::event(&history.plan, event)),
+            Step::Event(event) => (event.at, messages::event(&history.plan, event)),
         };
         let time = times(header.began, at);
         writeln!(out, "{}  {text}", out.paint(Style::Faint, &time))?;
@@ -157,15 +157,15 @@ fn times(began: Moment, at: Moment) -> String {
     format!("{}  {:>12}", stamp(at.wall), since(after))
 }
 
-fn print_summary(out: &mut Output, log: &Salvaged) -> std::io::Result<()> {
+fn print_summary(out: &mut Output, log: &RecoveredLog) -> std::io::Result<()> {
     let history = &log.history;
     let now = history.now(now());
     let mut table = Table::default();
     for process in history.plan.processes(now) {
         let progress = process.progress;
         let wait = process.wait.as_ref();
-        let wait = wait.map(|wait| words::wait(&history.plan, wait, now));
-        let last = progress.last.as_ref().map(words::last);
+        let wait = wait.map(|wait| messages::wait(&history.plan, wait, now));
+        let last = progress.last.as_ref().map(messages::last);
         table.row([
             clean(&process.spec.name.0).into(),
             Cell::new(progress.state.word(), Style::of_process(progress.state)),

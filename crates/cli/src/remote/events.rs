@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::waiting::patiently;
+use super::waiting::retry_while_unreachable;
 use super::{ids, refused};
-use crate::output::{Ended, Failure, Output, Style, clean, note};
+use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::scheduler::Interrupts;
 use crate::time::stamp;
 
@@ -33,9 +33,9 @@ Examples:
   baton events --after 0 --no-follow    everything that is kept
   baton events --run r3 --after 0
   baton events --instance i12 --after 0")]
-pub(crate) struct Follow {
+pub(crate) struct EventsCommand {
     /// Of this instance only
-    #[arg(long, value_name = "ID", value_parser = ids::one)]
+    #[arg(long, value_name = "ID", value_parser = ids::instance)]
     instance: Option<InstanceId>,
     /// Of this run and its instances only
     #[arg(long, value_name = "RUN", value_parser = super::runs::id, conflicts_with = "instance")]
@@ -54,7 +54,7 @@ pub(crate) struct Follow {
     json: bool,
 }
 
-pub(super) async fn run(command: &Follow, client: &Client) -> Ended {
+pub(super) async fn run(command: &EventsCommand, client: &Client) -> CommandResult {
     let mut interrupts = Interrupts::new()?;
     tokio::select! {
         ended = follow(command, client) => ended,
@@ -63,20 +63,20 @@ pub(super) async fn run(command: &Follow, client: &Client) -> Ended {
     }
 }
 
-async fn follow(command: &Follow, client: &Client) -> Ended {
+async fn follow(command: &EventsCommand, client: &Client) -> CommandResult {
     let mut printer = Printer::new(command.json);
-    let mut wish = EventQuery {
+    let mut query = EventQuery {
         instance: command.instance,
         run: command.run,
         owner: command.owner.clone(),
         after: command.after,
         follow: !command.no_follow,
     };
-    let mut events = connect(client, &wish).await.map_err(refused)?;
+    let mut events = connect(client, &query).await.map_err(refused)?;
     loop {
-        let cut = match next(&mut events).await {
-            Ok(Some(told)) => {
-                printer.print(&told)?;
+        let cause = match next(&mut events).await {
+            Ok(Some(message)) => {
+                printer.print(&message)?;
                 continue;
             }
             Ok(None) if command.no_follow => return Ok(()),
@@ -84,23 +84,23 @@ async fn follow(command: &Follow, client: &Client) -> Ended {
             Err(error) if error.is_transient() => clean(&error.to_string()),
             Err(error) => return Err(refused(error)),
         };
-        wish.after = events.last();
-        let last = wish.after.unwrap_or_default();
+        query.after = events.last();
+        let last = query.after.unwrap_or_default();
         note(&format!(
-            "{cut}; connects again, to go on after event {last}"
+            "{cause}; connects again, to go on after event {last}"
         ));
-        let connected = patiently(|| connect(client, &wish)).await;
+        let connected = retry_while_unreachable(|| connect(client, &query)).await;
         events = connected.map_err(refused)?;
         note(&format!("connected again; goes on after event {last}"));
     }
 }
 
-async fn connect(client: &Client, wish: &EventQuery) -> Result<EventStream, ClientError> {
+async fn connect(client: &Client, query: &EventQuery) -> Result<EventStream, ClientError> {
     let silent = |_| ClientError::Unreachable {
         url: client.url().to_owned(),
         why: "it does not answer in time".to_owned(),
     };
-    timeout(SILENCE_MAX, client.events(wish))
+    timeout(SILENCE_MAX, client.events(query))
         .await
         .map_err(silent)?
 }
@@ -108,7 +108,7 @@ async fn connect(client: &Client, wish: &EventQuery) -> Result<EventStream, Clie
 /// The next event, unless nobody is there any more.
 async fn next(events: &mut EventStream) -> Result<Option<EventMessage>, ClientError> {
     match timeout(SILENCE_MAX, events.next()).await {
-        Ok(told) => told,
+        Ok(message) => message,
         Err(_) => Ok(None),
     }
 }
@@ -130,8 +130,8 @@ impl Printer {
         Self { out, json }
     }
 
-    fn print(&mut self, told: &EventMessage) -> Ended {
-        match (told, self.json) {
+    fn print(&mut self, message: &EventMessage) -> CommandResult {
+        match (message, self.json) {
             (EventMessage::Event(event), true) => self.object(event)?,
             (EventMessage::Event(event), false) => {
                 let line = line(event, &self.out);
@@ -147,7 +147,7 @@ impl Printer {
         Ok(self.out.flush()?)
     }
 
-    fn object(&mut self, value: &impl Serialize) -> Ended {
+    fn object(&mut self, value: &impl Serialize) -> CommandResult {
         serde_json::to_writer(&mut self.out, value)?;
         writeln!(self.out)?;
         Ok(())
@@ -159,8 +159,8 @@ fn is_closed() -> bool {
     let mut asked = [PollFd::new(&out, PollFlags::empty())];
     let at_once = Timespec::default();
     // What cannot be asked shows with the next write.
-    let told = poll(&mut asked, Some(&at_once)).unwrap_or(0);
-    told > 0 && asked[0].revents().contains(PollFlags::ERR)
+    let message = poll(&mut asked, Some(&at_once)).unwrap_or(0);
+    message > 0 && asked[0].revents().contains(PollFlags::ERR)
 }
 
 /// `2026-11-15 12:30:00Z  17  i3  attempt 1 was started`.

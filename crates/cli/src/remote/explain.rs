@@ -5,9 +5,9 @@ use std::io::Write;
 use baton_client::Client;
 use clap::Args;
 
-use super::ids::Which;
+use super::ids::Target;
 use super::{ids, refused, rows, runs};
-use crate::output::{Ended, Output, Style, clean};
+use crate::output::{CommandResult, Output, Style, clean};
 
 /// Tell why an instance or a run is where it is, and what to do about it
 ///
@@ -25,17 +25,17 @@ Examples:
   baton explain r3 --json | jq -r '.errors[].endText'")]
 pub(crate) struct Explain {
     /// Which: i12, or a run r3
-    #[arg(value_name = "ID", value_parser = ids::one_or_run)]
-    which: Which,
+    #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
+    target: Target,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(command: &Explain, client: &Client) -> Ended {
-    let id = match command.which {
-        Which::Run(id) => return runs::show::explain(id, command.json, client).await,
-        Which::Instances(span) => span.first,
+pub(super) async fn run(command: &Explain, client: &Client) -> CommandResult {
+    let id = match command.target {
+        Target::Run(id) => return runs::show::explain(id, command.json, client).await,
+        Target::Instances(span) => span.first,
     };
     let explanation = client.explain(id).await.map_err(refused)?;
     let mut out = Output::new();

@@ -4,7 +4,7 @@ use baton_client::Span;
 use baton_model::ids::{InstanceId, RunId};
 
 /// One instance.
-pub(crate) fn one(text: &str) -> Result<InstanceId, String> {
+pub(crate) fn instance(text: &str) -> Result<InstanceId, String> {
     let digits = text.strip_prefix('i').unwrap_or(text);
     let number = digits
         .parse()
@@ -18,26 +18,30 @@ pub(crate) fn one(text: &str) -> Result<InstanceId, String> {
 
 /// One instance, or a range of them.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
-    let wrong = |_| "write an id such as i12, or a range such as i1..i9".to_owned();
+    let message = |_| "write an id such as i12, or a range such as i1..i9".to_owned();
     let Some((first, last)) = text.split_once("..") else {
-        let id = one(text).map_err(wrong)?;
+        let id = instance(text).map_err(message)?;
         return Ok(Span {
             first: id,
             last: id,
         });
     };
-    let (first, last) = (one(first).map_err(wrong)?, one(last).map_err(wrong)?);
-    match first <= last {
-        true => Ok(Span { first, last }),
-        false => Err(format!(
+    let (first, last) = (
+        instance(first).map_err(message)?,
+        instance(last).map_err(message)?,
+    );
+    if first <= last {
+        Ok(Span { first, last })
+    } else {
+        Err(format!(
             "the range ends before it begins: write {last}..{first}"
-        )),
+        ))
     }
 }
 
 /// Instances, or a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum Target {
     /// One, or a range of them.
     Instances(Span),
     /// A run of a workflow.
@@ -45,24 +49,27 @@ pub(crate) enum Which {
 }
 
 /// One instance, a range of them, or a run.
-pub(crate) fn which(text: &str) -> Result<Which, String> {
+pub(crate) fn target(text: &str) -> Result<Target, String> {
     if text.starts_with('r') {
-        return super::runs::id(text).map(Which::Run);
+        return super::runs::id(text).map(Target::Run);
     }
-    let wrong = |error: String| match error.starts_with("write") {
-        true => format!("{error}; or a run such as r12"),
-        false => error,
+    let message = |error: String| {
+        if error.starts_with("write") {
+            format!("{error}; or a run such as r12")
+        } else {
+            error
+        }
     };
-    span(text).map(Which::Instances).map_err(wrong)
+    span(text).map(Target::Instances).map_err(message)
 }
 
 /// One instance, or a run.
-pub(crate) fn one_or_run(text: &str) -> Result<Which, String> {
-    match which(text)? {
-        Which::Instances(span) if span.count() > 1 => {
+pub(crate) fn instance_or_run(text: &str) -> Result<Target, String> {
+    match target(text)? {
+        Target::Instances(span) if span.count() > 1 => {
             Err("write one id such as i12, or a run such as r12".to_owned())
         }
-        which => Ok(which),
+        target => Ok(target),
     }
 }
 
@@ -70,8 +77,8 @@ pub(crate) fn one_or_run(text: &str) -> Result<Which, String> {
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -80,7 +87,7 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// `i12`, or `i12..i1011 (1,000 instances)`.
-pub(crate) fn shown(span: Span) -> String {
+pub(crate) fn describe(span: Span) -> String {
     match span.count() {
         1 => span.first.to_string(),
         many => format!("{span} ({} instances)", count(many)),
@@ -93,8 +100,8 @@ mod tests {
 
     #[test]
     fn ids_and_ranges_are_read_with_and_without_their_letter() {
-        assert_eq!(one("i12"), Ok(InstanceId(12)));
-        assert_eq!(one("12"), Ok(InstanceId(12)));
+        assert_eq!(instance("i12"), Ok(InstanceId(12)));
+        assert_eq!(instance("12"), Ok(InstanceId(12)));
         for bad in [
             "",
             "i",
@@ -105,7 +112,7 @@ mod tests {
             "i1.",
             "99999999999999999999",
         ] {
-            assert!(one(bad).is_err(), "{bad}");
+            assert!(instance(bad).is_err(), "{bad}");
         }
         let range = Span {
             first: InstanceId(1),
@@ -136,6 +143,6 @@ mod tests {
             first: InstanceId(12),
             last: InstanceId(1_011),
         };
-        assert_eq!(shown(span), "i12..i1011 (1,000 instances)");
+        assert_eq!(describe(span), "i12..i1011 (1,000 instances)");
     }
 }

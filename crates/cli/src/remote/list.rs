@@ -8,7 +8,7 @@ use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::{ids, refused, rows};
-use crate::output::{Ended, Failure, Output, note};
+use crate::output::{CommandResult, Failure, Output, note};
 use crate::table::Table;
 use crate::time::now;
 
@@ -19,7 +19,7 @@ const PAGE: u64 = 500;
 
 /// Which instances, and how they are printed.
 #[derive(Debug, Args)]
-struct Which {
+struct ListArgs {
     /// At most so many rows
     #[arg(short = 'n', long, value_name = "N", default_value_t = ROWS)]
     number: u64,
@@ -49,7 +49,7 @@ Examples:
   baton explain i12                  why one of them waits")]
 pub(crate) struct Bullpen {
     #[command(flatten)]
-    which: Which,
+    args: ListArgs,
 }
 
 /// Show what workers are at
@@ -60,7 +60,7 @@ Examples:
   baton arena --name nightly-report --json")]
 pub(crate) struct Arena {
     #[command(flatten)]
-    which: Which,
+    args: ListArgs,
 }
 
 /// Show what is over
@@ -72,7 +72,7 @@ Examples:
   baton history --all --json > history.json")]
 pub(crate) struct History {
     #[command(flatten)]
-    which: Which,
+    args: ListArgs,
 }
 
 /// Which view has it, the scheduler knows.
@@ -87,28 +87,28 @@ fn state(text: &str) -> Result<UniversalState, String> {
         })
 }
 
-pub(super) async fn bullpen(command: &Bullpen, client: &Client) -> Ended {
-    list(View::Bullpen, &command.which, client).await
+pub(super) async fn bullpen(command: &Bullpen, client: &Client) -> CommandResult {
+    list(View::Bullpen, &command.args, client).await
 }
 
-pub(super) async fn arena(command: &Arena, client: &Client) -> Ended {
-    list(View::Arena, &command.which, client).await
+pub(super) async fn arena(command: &Arena, client: &Client) -> CommandResult {
+    list(View::Arena, &command.args, client).await
 }
 
-pub(super) async fn history(command: &History, client: &Client) -> Ended {
-    list(View::History, &command.which, client).await
+pub(super) async fn history(command: &History, client: &Client) -> CommandResult {
+    list(View::History, &command.args, client).await
 }
 
-async fn list(view: View, which: &Which, client: &Client) -> Ended {
-    let most = if which.all { u64::MAX } else { which.number };
+async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
+    let most = if args.all { u64::MAX } else { args.number };
     let filter = Filter {
-        state: which.state.map(|state| state.word().to_owned()),
-        owner: which.owner.clone(),
-        name: which.name.clone(),
+        state: args.state.map(|state| state.word().to_owned()),
+        owner: args.owner.clone(),
+        name: args.name.clone(),
         limit: Some(most.clamp(1, PAGE)),
     };
     let mut pages = client.view(view, &filter);
-    let mut printer = Printer::new(which.json);
+    let mut printer = Printer::new(args.json);
     let (mut left, mut total, mut more) = (most, None, false);
     while left > 0
         && let Some(mut page) = pages.next().await.map_err(refused)?
@@ -124,28 +124,29 @@ async fn list(view: View, which: &Which, client: &Client) -> Ended {
         }
     }
     let printed = printer.finish()?;
-    if which.json {
+    if args.json {
         return Ok(());
     }
-    match (printed, more && !which.all) {
-        (0, false) => note(&nothing(view, &filter)),
-        (printed, true) => note(&cut(printed, total)),
+    match (printed, more && !args.all) {
+        (0, false) => note(&empty_notice(view, &filter)),
+        (printed, true) => note(&truncated_notice(printed, total)),
         _ => {}
     }
     Ok(())
 }
 
-fn nothing(view: View, filter: &Filter) -> String {
+fn empty_notice(view: View, filter: &Filter) -> String {
     let Filter {
         state, owner, name, ..
     } = filter;
-    match state.is_none() && owner.is_none() && name.is_none() {
-        true => format!("the {} is empty", view.word()),
-        false => format!("nothing in the {} matches", view.word()),
+    if state.is_none() && owner.is_none() && name.is_none() {
+        format!("the {} is empty", view.word())
+    } else {
+        format!("nothing in the {} matches", view.word())
     }
 }
 
-fn cut(printed: u64, total: Option<u64>) -> String {
+fn truncated_notice(printed: u64, total: Option<u64>) -> String {
     let printed = ids::count(printed);
     match total {
         Some(total) => format!(
@@ -172,7 +173,7 @@ impl Printer {
         }
     }
 
-    fn page(&mut self, items: &[Instance]) -> Ended {
+    fn page(&mut self, items: &[Instance]) -> CommandResult {
         let before = self.printed;
         self.printed += u64::try_from(items.len()).unwrap_or_default();
         if !self.json {
@@ -187,8 +188,8 @@ impl Printer {
             }
             return Ok(table.print(&mut self.out)?);
         }
-        for (place, item) in items.iter().enumerate() {
-            let first = before == 0 && place == 0;
+        for (index, item) in items.iter().enumerate() {
+            let first = before == 0 && index == 0;
             write!(self.out, "{}", if first { "[\n" } else { ",\n" })?;
             serde_json::to_writer(&mut self.out, item)?;
         }
@@ -212,21 +213,21 @@ mod tests {
     fn states_are_read_in_any_case() {
         assert_eq!(state("failed"), Ok(UniversalState::Failed));
         assert_eq!(state("QUEUED"), Ok(UniversalState::Queued));
-        let told = state("x").expect_err("no state");
+        let error = state("x").expect_err("no state");
         assert!(
-            told.starts_with("write one of: REGISTERING, QUEUED"),
-            "{told}"
+            error.starts_with("write one of: REGISTERING, QUEUED"),
+            "{error}"
         );
     }
 
     #[test]
     fn what_is_not_shown_is_told() {
         assert_eq!(
-            cut(50, Some(12_345)),
+            truncated_notice(50, Some(12_345)),
             "50 rows, of 12,345 instances in all; see more with -n N or --all"
         );
         assert_eq!(
-            nothing(View::Arena, &Filter::default()),
+            empty_notice(View::Arena, &Filter::default()),
             "the arena is empty"
         );
         let filter = Filter {
@@ -234,7 +235,7 @@ mod tests {
             ..Filter::default()
         };
         assert_eq!(
-            nothing(View::History, &filter),
+            empty_notice(View::History, &filter),
             "nothing in the history matches"
         );
     }

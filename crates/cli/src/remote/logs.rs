@@ -8,17 +8,17 @@ use baton_model::api::Instance;
 use baton_model::ids::InstanceId;
 use clap::Args;
 
-use super::ids::Which;
-use super::runs::items::{self, Place};
-use super::waiting::{patiently, standing};
+use super::ids::Target;
+use super::runs::items::{self, ItemRef};
+use super::waiting::{describe_state, retry_while_unreachable};
 use super::{ids, refused};
-use crate::local::Lane;
-use crate::output::{Ended, Failure, Output, note};
+use crate::local::StreamPrinter;
+use crate::output::{CommandResult, Failure, Output, note};
 
 /// Between two looks at a log that has not grown.
-const PAUSE: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the scheduler is asked to wait at a time for an item that has not begun.
-const GLANCE: Duration = Duration::from_secs(1);
+const LONG_POLL: Duration = Duration::from_secs(1);
 
 /// Show what an instance printed, or an item of a run
 ///
@@ -33,8 +33,8 @@ Examples:
   baton logs r3 --task extract --item 1 -f")]
 pub(crate) struct Logs {
     /// Which: i12, or a run r3
-    #[arg(value_name = "ID", value_parser = ids::one_or_run)]
-    which: Which,
+    #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
+    target: Target,
     /// Of a run: of this task
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
@@ -71,13 +71,14 @@ struct Piece<'a> {
     end: bool,
 }
 
-pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
+pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
     let id = instance(command, client).await?;
-    let stream = match command.stderr {
-        true => Stream::Stderr,
-        false => Stream::Stdout,
+    let stream = if command.stderr {
+        Stream::Stderr
+    } else {
+        Stream::Stdout
     };
-    let mut wish = LogQuery {
+    let mut query = LogQuery {
         instance: id,
         stream,
         attempt: command.attempt,
@@ -86,13 +87,14 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
         offset: 0,
     };
     if command.follow {
-        wish.attempt = Some(started(client, id, command).await?);
+        query.attempt = Some(first_attempt(client, id, command).await?);
     }
     let mut printer = Printer::new(command.json);
     loop {
-        let piece = match command.follow {
-            true => patiently(|| client.logs(&wish)).await,
-            false => client.logs(&wish).await,
+        let piece = if command.follow {
+            retry_while_unreachable(|| client.logs(&query)).await
+        } else {
+            client.logs(&query).await
         };
         let piece = piece.map_err(refused)?;
         printer.print(&piece)?;
@@ -100,24 +102,25 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
             note("nothing is kept of it: it printed nothing, or its log was cleared away");
         }
         // From now on it is this attempt and this run, whatever begins meanwhile.
-        wish.attempt = Some(piece.attempt);
-        wish.run = piece.run.or(wish.run);
-        wish.offset = piece.offset + u64::try_from(piece.bytes.len()).unwrap_or_default();
+        query.attempt = Some(piece.attempt);
+        query.run = piece.run.or(query.run);
+        query.offset = piece.offset + u64::try_from(piece.bytes.len()).unwrap_or_default();
         if piece.end || (piece.bytes.is_empty() && !command.follow) {
             let goes_on = command.follow && command.run.is_none();
             if let Some(run) = piece.next_run.filter(|_| goes_on) {
                 // A process that is started again writes another log, from its beginning.
-                (wish.run, wish.offset) = (Some(run), 0);
+                (query.run, query.offset) = (Some(run), 0);
                 continue;
             }
-            let next = match goes_on && command.attempt.is_none() {
-                true => after(client, id, piece.attempt).await?,
-                false => None,
+            let next = if goes_on && command.attempt.is_none() {
+                next_attempt(client, id, piece.attempt).await?
+            } else {
+                None
             };
             let Some(next) = next else { break };
-            (wish.attempt, wish.run, wish.offset) = (Some(next), None, 0);
+            (query.attempt, query.run, query.offset) = (Some(next), None, 0);
         } else if piece.bytes.is_empty() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     printer.finish()
@@ -125,27 +128,27 @@ pub(super) async fn run(command: &Logs, client: &Client) -> Ended {
 
 /// The instance that is meant; with -f, as soon as there is one.
 async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure> {
-    let run = match command.which {
-        Which::Instances(_) if command.task.is_some() => {
+    let run = match command.target {
+        Target::Instances(_) if command.task.is_some() => {
             return Err(Failure::usage("--task and --item are for runs: r12"));
         }
-        Which::Instances(span) => {
+        Target::Instances(span) => {
             // Where nobody answers at first, nobody is waited for.
             if command.follow {
                 client.instance(span.first).await.map_err(refused)?;
             }
             return Ok(span.first);
         }
-        Which::Run(run) => run,
+        Target::Run(run) => run,
     };
-    let place = Place {
+    let item = ItemRef {
         run,
         task: command.task.as_deref(),
         item: command.item,
     };
-    let mut told = false;
+    let mut noted = false;
     loop {
-        if let Some(id) = items::instance(place, client).await? {
+        if let Some(id) = items::instance(item, client).await? {
             return Ok(id);
         }
         let text = format!("{run}: that item has not begun");
@@ -154,21 +157,21 @@ async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure
                 "{text}; `baton explain {run}` tells why, and -f waits for it"
             )));
         }
-        if !told {
+        if !noted {
             note(&format!("{text}; waiting for it"));
-            told = true;
+            noted = true;
         }
-        let waited = patiently(|| client.wait_run(run, GLANCE)).await;
+        let waited = retry_while_unreachable(|| client.wait_run(run, LONG_POLL)).await;
         waited.map_err(refused)?;
     }
 }
 
 /// The attempt to follow, as soon as there is one.
-async fn started(client: &Client, id: InstanceId, command: &Logs) -> Result<u32, Failure> {
+async fn first_attempt(client: &Client, id: InstanceId, command: &Logs) -> Result<u32, Failure> {
     let wanted = command.attempt.unwrap_or(1);
-    let mut told = false;
+    let mut noted = false;
     loop {
-        let instance = look(client, id).await.map_err(refused)?;
+        let instance = fetch(client, id).await.map_err(refused)?;
         // The log of one that has not printed anything yet is empty, and grows.
         if instance.attempts >= wanted {
             return Ok(command.attempt.unwrap_or(instance.attempts));
@@ -176,57 +179,64 @@ async fn started(client: &Client, id: InstanceId, command: &Logs) -> Result<u32,
         if instance.state.is_terminal() {
             return Err(Failure::failed(format!(
                 "{}: it has no attempt {wanted}, and will have none",
-                standing(&instance)
+                describe_state(&instance)
             )));
         }
-        if !told {
-            note(&format!("{}: waiting for it to start", standing(&instance)));
-            told = true;
+        if !noted {
+            note(&format!(
+                "{}: waiting for it to start",
+                describe_state(&instance)
+            ));
+            noted = true;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// The attempt that follows this one, as soon as there is one; none if there will be none.
-async fn after(client: &Client, id: InstanceId, attempt: u32) -> Result<Option<u32>, Failure> {
-    let mut told = false;
+async fn next_attempt(
+    client: &Client,
+    id: InstanceId,
+    attempt: u32,
+) -> Result<Option<u32>, Failure> {
+    let mut noted = false;
     loop {
-        let instance = look(client, id).await.map_err(refused)?;
+        let instance = fetch(client, id).await.map_err(refused)?;
         if instance.attempts > attempt {
             return Ok(Some(attempt + 1));
         }
         if instance.state.is_terminal() {
             return Ok(None);
         }
-        if !told {
+        if !noted {
             note(&format!(
                 "attempt {attempt} is over; waiting for what follows"
             ));
-            told = true;
+            noted = true;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn look(client: &Client, id: InstanceId) -> Result<Instance, ClientError> {
-    patiently(|| client.instance(id)).await
+async fn fetch(client: &Client, id: InstanceId) -> Result<Instance, ClientError> {
+    retry_while_unreachable(|| client.instance(id)).await
 }
 
 struct Printer {
     out: Output,
-    lane: Option<Lane>,
+    stream: Option<StreamPrinter>,
 }
 
 impl Printer {
     fn new(json: bool) -> Self {
         let out = Output::new();
-        let lane = (!json).then(|| Lane::new(None, out.terminal));
-        Self { out, lane }
+        let stream = (!json).then(|| StreamPrinter::new(None, out.terminal));
+        Self { out, stream }
     }
 
-    fn print(&mut self, piece: &LogChunk) -> Ended {
-        match &mut self.lane {
-            Some(lane) => lane.print(&piece.bytes, &mut self.out)?,
+    fn print(&mut self, piece: &LogChunk) -> CommandResult {
+        match &mut self.stream {
+            Some(stream) => stream.print(&piece.bytes, &mut self.out)?,
             None => {
                 serde_json::to_writer(
                     &mut self.out,
@@ -245,9 +255,9 @@ impl Printer {
         Ok(self.out.flush()?)
     }
 
-    fn finish(mut self) -> Ended {
-        if let Some(lane) = &mut self.lane {
-            lane.finish(&mut self.out)?;
+    fn finish(mut self) -> CommandResult {
+        if let Some(stream) = &mut self.stream {
+            stream.finish(&mut self.out)?;
         }
         self.out.done()
     }

@@ -21,7 +21,7 @@
 //! waited for was cancelled. Who waits for one command that exits with a code ends with
 //! that code.
 
-mod ends;
+mod cancel;
 mod events;
 mod explain;
 pub(crate) mod ids;
@@ -43,8 +43,8 @@ use std::future::Future;
 use baton_client::{Client, ClientError, DEFAULT_URL};
 use clap::Subcommand;
 
-use crate::credentials::Given;
-use crate::output::{Ended, FAILED, Failure, USAGE};
+use crate::credentials::CredentialArgs;
+use crate::output::{CommandResult, FAILED, Failure, USAGE};
 
 /// The scheduler cannot be reached, or refuses.
 pub(crate) const REFUSED: u8 = 3;
@@ -67,12 +67,12 @@ pub(crate) enum Remote {
     Show(show::Show),
     Explain(explain::Explain),
     Logs(logs::Logs),
-    Events(events::Follow),
-    Usage(usage::Used),
+    Events(events::EventsCommand),
+    Usage(usage::Usage),
     Halt(runs::change::HaltCommand),
     Resume(runs::change::ResumeCommand),
-    Cancel(ends::Cancel),
-    Retry(ends::Retry),
+    Cancel(cancel::Cancel),
+    Retry(cancel::Retry),
     Workers(workers::Workers),
     Drain(workers::Drain),
     Forget(workers::Forget),
@@ -80,8 +80,12 @@ pub(crate) enum Remote {
 
 /// Runs one of the commands against the scheduler at `url`, or where the environment
 /// says.
-pub(crate) fn run(command: &Remote, url: Option<&str>, given: &Given) -> Ended {
-    let client = client(url, given)?;
+pub(crate) fn run(
+    command: &Remote,
+    url: Option<&str>,
+    credentials: &CredentialArgs,
+) -> CommandResult {
+    let client = client(url, credentials)?;
     block_on(async {
         match command {
             Remote::Submit(command) => submit::run(command, &client).await,
@@ -100,8 +104,8 @@ pub(crate) fn run(command: &Remote, url: Option<&str>, given: &Given) -> Ended {
             Remote::Usage(command) => usage::run(command, &client).await,
             Remote::Halt(command) => runs::change::halt(command, &client).await,
             Remote::Resume(command) => runs::change::resume(command, &client).await,
-            Remote::Cancel(command) => ends::cancel(command, &client).await,
-            Remote::Retry(command) => ends::retry(command, &client).await,
+            Remote::Cancel(command) => cancel::cancel(command, &client).await,
+            Remote::Retry(command) => cancel::retry(command, &client).await,
             Remote::Workers(command) => workers::workers(command, &client).await,
             Remote::Drain(command) => workers::drain(command, &client).await,
             Remote::Forget(command) => workers::forget(command, &client).await,
@@ -111,7 +115,7 @@ pub(crate) fn run(command: &Remote, url: Option<&str>, given: &Given) -> Ended {
 
 /// A client of the scheduler at `url`, or where the environment says, that shows what it
 /// was given.
-pub(crate) fn client(url: Option<&str>, given: &Given) -> Result<Client, Failure> {
+pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<Client, Failure> {
     let url = match url {
         Some(url) => url.to_owned(),
         None => std::env::var(URL_VARIABLE)
@@ -119,19 +123,19 @@ pub(crate) fn client(url: Option<&str>, given: &Given) -> Result<Client, Failure
             .filter(|url| !url.is_empty())
             .unwrap_or_else(|| DEFAULT_URL.to_owned()),
     };
-    let client = Client::with_tls(&url, &given.client_files()?).map_err(refused)?;
-    Ok(match given.token()? {
+    let client = Client::with_tls(&url, &credentials.client_files()?).map_err(refused)?;
+    Ok(match credentials.token()? {
         Some(token) => client.with_token(&token),
         None => client,
     })
 }
 
 /// Runs a command that waits for others on this very thread.
-pub(crate) fn block_on(command: impl Future<Output = Ended>) -> Ended {
+pub(crate) fn block_on(command: impl Future<Output = CommandResult>) -> CommandResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Told(REFUSED, format!("cannot wait for answers: {error}")))?;
+        .map_err(|error| Failure::Message(REFUSED, format!("cannot wait for answers: {error}")))?;
     runtime.block_on(command)
 }
 
@@ -149,7 +153,7 @@ pub(crate) fn refused(error: ClientError) -> Failure {
     // It holds lines of its own, but nothing else that a terminal acts upon.
     let text = error.to_string();
     let lines: Vec<String> = text.lines().map(crate::output::clean).collect();
-    Failure::Told(code, lines.join("\n"))
+    Failure::Message(code, lines.join("\n"))
 }
 
 #[cfg(test)]
@@ -161,7 +165,7 @@ mod tests {
     #[test]
     fn exit_codes_tell_bad_input_from_nothing_there_and_nobody_there() {
         let code = |error| match refused(error) {
-            Failure::Told(code, _) => code,
+            Failure::Message(code, _) => code,
             other => panic!("{other:?}"),
         };
         let problem = |status| {
@@ -180,7 +184,7 @@ mod tests {
         };
         assert!(matches!(
             refused(nobody),
-            Failure::Told(REFUSED, text) if !text.contains('\u{1b}')
+            Failure::Message(REFUSED, text) if !text.contains('\u{1b}')
         ));
     }
 }

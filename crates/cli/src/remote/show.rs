@@ -8,10 +8,10 @@ use baton_model::time::Wall;
 use clap::Args;
 use serde::Serialize;
 
-use super::ids::Which;
-use super::runs::show::Shape;
+use super::ids::Target;
+use super::runs::show::RunViewArgs;
 use super::{ids, refused, rows, runs};
-use crate::output::{Ended, Failure, Output, Style, clean};
+use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, size, span, stamp};
 
@@ -37,45 +37,46 @@ Examples:
   baton show r3 --items --json | jq -r '.[].instance'")]
 pub(crate) struct Show {
     /// Which: i12, a range i1..i9, or a run r3
-    #[arg(value_name = "ID", value_parser = ids::which)]
-    which: Which,
+    #[arg(value_name = "ID", value_parser = ids::target)]
+    target: Target,
     #[command(flatten)]
-    shape: Shape,
+    view: RunViewArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct InstanceDetails<'a> {
     instance: &'a Instance,
     timeline: &'a [Event],
 }
 
-pub(super) async fn run(command: &Show, client: &Client) -> Ended {
-    let which = match command.which {
-        Which::Run(id) => return runs::show::run(id, &command.shape, command.json, client).await,
-        Which::Instances(_) if command.shape.is_some() => {
+pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
+    let span = match command.target {
+        Target::Run(id) => return runs::show::run(id, &command.view, command.json, client).await,
+        Target::Instances(_) if command.view.is_some() => {
             return Err(Failure::usage(
                 "--graph, --dot, --svg, --timeline and --items are for runs: r12",
             ));
         }
-        Which::Instances(span) => span,
+        Target::Instances(span) => span,
     };
     let mut out = Output::new();
-    if which.count() > 1 {
-        let summary = client.range(which).await.map_err(refused)?;
-        match command.json {
-            true => out.json(&summary)?,
-            false => range(&summary, which).print(&mut out)?,
+    if span.count() > 1 {
+        let summary = client.range(span).await.map_err(refused)?;
+        if command.json {
+            out.json(&summary)?
+        } else {
+            range(&summary, span).print(&mut out)?
         }
         return out.done();
     }
-    let id = which.first;
+    let id = span.first;
     let instance = client.instance(id).await.map_err(refused)?;
     let timeline = client.timeline(id).await.map_err(refused)?;
     if command.json {
-        out.json(&Whole {
+        out.json(&InstanceDetails {
             instance: &instance,
             timeline: &timeline,
         })?;
@@ -89,9 +90,9 @@ pub(super) async fn run(command: &Show, client: &Client) -> Ended {
     out.done()
 }
 
-fn range(summary: &RangeSummary, which: Span) -> Table {
+fn range(summary: &RangeSummary, span: Span) -> Table {
     let mut table = Table::default();
-    table.row([Cell::new(ids::shown(which), Style::Strong)]);
+    table.row([Cell::new(ids::describe(span), Style::Strong)]);
     for (state, count) in &summary.counts {
         let state = Cell::new(format!("  {state}"), rows::style(*state));
         table.row([state, ids::count(*count).into()]);
@@ -110,9 +111,10 @@ fn facts(instance: &Instance, now: Wall) -> Table {
     if let Some(run) = &instance.run {
         add("run", clean(run).into());
     }
-    let state = match instance.stopping && !instance.state.is_terminal() {
-        true => format!("{}, being stopped", instance.state),
-        false => instance.state.to_string(),
+    let state = if instance.stopping && !instance.state.is_terminal() {
+        format!("{}, being stopped", instance.state)
+    } else {
+        instance.state.to_string()
     };
     add("state", Cell::new(state, rows::style(instance.state)));
     let mut attempts = instance.attempts.to_string();
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_range_is_shown_by_its_counts() {
-        let which = ids::span("i1..i1500").expect("a range");
+        let span = ids::span("i1..i1500").expect("a range");
         let summary = RangeSummary {
             first: "i1".to_owned(),
             last: "i1500".to_owned(),
@@ -229,7 +231,7 @@ mod tests {
             links: BTreeMap::new(),
         };
         assert_eq!(
-            range(&summary, which).lines(&Output::new()),
+            range(&summary, span).lines(&Output::new()),
             [
                 "i1..i1500 (1,500 instances)",
                 "  QUEUED  300",

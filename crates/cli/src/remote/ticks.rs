@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::library::task_name;
 use super::refused;
-use crate::output::{Ended, Output, Style, clean, note};
+use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::stamp;
 
@@ -34,7 +34,7 @@ pub(crate) struct Ticks {
     json: bool,
 }
 
-pub(super) async fn run(command: &Ticks, client: &Client) -> Ended {
+pub(super) async fn run(command: &Ticks, client: &Client) -> CommandResult {
     let ticks = client.ticks(command.task.as_ref(), command.number).await;
     let ticks = ticks.map_err(refused)?;
     let mut out = Output::new();

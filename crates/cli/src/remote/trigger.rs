@@ -11,12 +11,12 @@ use clap::Args;
 use super::library::task_name;
 use super::{ids, refused, submit};
 use crate::local::{pair, params};
-use crate::output::{Ended, Failure, Output, clean, note};
+use crate::output::{CommandResult, Failure, Output, clean, note};
 
 /// The variable with the secret of a task.
 const SECRET_VARIABLE: &str = "BATON_TRIGGER_SECRET";
 
-/// Launch a task of the library
+/// TriggerRequest a task of the library
 ///
 /// Prints the id of the instance once the scheduler has it for good. The limits of the task hold:
 /// beyond max_instances or launch_rate it is refused.
@@ -56,8 +56,8 @@ pub(crate) struct Trigger {
     json: bool,
 }
 
-pub(super) async fn run(command: &Trigger, client: &Client) -> Ended {
-    let launch = TriggerRequest {
+pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
+    let request = TriggerRequest {
         request: TriggerTask {
             params: params(&command.params)?,
         },
@@ -65,35 +65,35 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> Ended {
         key: command.request_key.clone(),
         secret: secret(command)?,
     };
-    let triggered = client.trigger(&command.task, &launch).await;
+    let triggered = client.trigger(&command.task, &request).await;
     let triggered = triggered.map_err(refused)?;
-    let id = ids::one(&triggered.id).map_err(|_| {
+    let id = ids::instance(&triggered.id).map_err(|_| {
         let text = clean(&triggered.id);
-        Failure::Told(super::REFUSED, format!("the scheduler calls it `{text}`"))
+        Failure::Message(super::REFUSED, format!("the scheduler calls it `{text}`"))
     })?;
     let mut out = Output::new();
-    match command.json {
-        true => submit::line(&mut out, &triggered)?,
-        false => writeln!(out, "{id}")?,
+    if command.json {
+        submit::line(&mut out, &triggered)?
+    } else {
+        writeln!(out, "{id}")?
     }
     out.flush()?;
     if triggered.again && !command.json {
         note("an earlier request with this key has launched it");
     }
-    match command.wait {
-        true => {
-            submit::wait(
-                client,
-                Span {
-                    first: id,
-                    last: id,
-                },
-                command.json,
-                out,
-            )
-            .await
-        }
-        false => out.done(),
+    if command.wait {
+        submit::wait(
+            client,
+            Span {
+                first: id,
+                last: id,
+            },
+            command.json,
+            out,
+        )
+        .await
+    } else {
+        out.done()
     }
 }
 

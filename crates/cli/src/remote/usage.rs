@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::{ids, refused, rows};
-use crate::output::{Ended, Output, Style, clean, note};
+use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{now, span, stamp};
 
@@ -26,7 +26,7 @@ Examples:
   baton usage
   baton usage --since 30d --by owner
   baton usage --owner analytics --since 7d --by day --json")]
-pub(crate) struct Used {
+pub(crate) struct Usage {
     /// Of this owner only
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
@@ -100,14 +100,14 @@ impl Row {
     }
 }
 
-pub(super) async fn run(command: &Used, client: &Client) -> Ended {
+pub(super) async fn run(command: &Usage, client: &Client) -> CommandResult {
     let to = now();
-    let wish = UsageQuery {
+    let query = UsageQuery {
         owner: command.owner.clone(),
         from: Wall(to.0.saturating_sub(command.since.0)),
         to,
     };
-    let used = client.usage(&wish).await.map_err(refused)?;
+    let used = client.usage(&query).await.map_err(refused)?;
     let rows = grouped(&used, command.by);
     let mut out = Output::new();
     if command.json {

@@ -1,6 +1,6 @@
 //! Following instances to their end.
 //!
-//! What is told on the way goes to standard error: on a terminal one line that is drawn
+//! Progress goes to standard error: on a terminal one line that is drawn
 //! over, elsewhere a line for each change. A scheduler that goes away for a while is
 //! waited for, because what it has accepted does not get lost.
 
@@ -23,23 +23,23 @@ use crate::time::span;
 pub(crate) const CANCELLED: u8 = 130;
 
 /// How long the scheduler is asked to wait at a time: often enough for a picture.
-const GLANCE: Duration = Duration::from_secs(1);
+const LONG_POLL: Duration = Duration::from_secs(1);
 /// Between two tries to reach a scheduler.
-const PAUSE: Duration = Duration::from_secs(1);
-/// For so long it may be away.
-const AWAY_MAX: Duration = Duration::from_secs(600);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the scheduler may be unreachable.
+const UNREACHABLE_MAX: Duration = Duration::from_secs(600);
 
 const BAR_WIDTH: usize = 30;
 
-/// Tells how something goes, if it is told anything new.
+/// Tells how something goes, if there is anything new.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ProgressLine {
     terminal: bool,
     last: String,
     ticking: String,
 }
 
-impl Told {
+impl ProgressLine {
     pub(crate) fn new() -> Self {
         Self {
             terminal: io::stderr().is_terminal(),
@@ -50,7 +50,7 @@ impl Told {
 
     /// `line` is how it stands; `ticking` is added on a terminal, where it may change all
     /// the time.
-    pub(crate) fn say(&mut self, line: &str, ticking: &str) {
+    pub(crate) fn update(&mut self, line: &str, ticking: &str) {
         // Without anybody to tell there is nothing else to do about it.
         if self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K{line}{ticking}");
@@ -65,7 +65,7 @@ impl Told {
     /// Makes room for lines that stay.
     pub(crate) fn hide(&self) {
         if !self.last.is_empty() {
-            self.wipe();
+            self.erase();
         }
     }
 
@@ -80,13 +80,13 @@ impl Told {
     /// Removes what is drawn over.
     pub(crate) fn clear(&mut self) {
         if !self.last.is_empty() {
-            self.wipe();
+            self.erase();
             self.last.clear();
         }
     }
 
     /// The same, for whoever did not draw it.
-    fn wipe(&self) {
+    fn erase(&self) {
         if self.terminal {
             // As above.
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -95,21 +95,24 @@ impl Told {
 }
 
 /// Follows one instance to its end.
-pub(crate) async fn one(client: &Client, id: InstanceId) -> Result<Instance, ClientError> {
+pub(crate) async fn wait_for_instance(
+    client: &Client,
+    id: InstanceId,
+) -> Result<Instance, ClientError> {
     let began = Instant::now();
-    let mut told = Told::new();
+    let mut progress = ProgressLine::new();
     loop {
-        let instance = patiently(|| client.wait(id, GLANCE)).await?;
+        let instance = retry_while_unreachable(|| client.wait(id, LONG_POLL)).await?;
         if instance.state.is_terminal() {
-            told.clear();
+            progress.clear();
             return Ok(instance);
         }
-        told.say(&standing(&instance), &format!(", {}", since(began)));
+        progress.update(&describe_state(&instance), &format!(", {}", since(began)));
     }
 }
 
 /// `i12 RUNNING on w1, attempt 2`.
-pub(crate) fn standing(instance: &Instance) -> String {
+pub(crate) fn describe_state(instance: &Instance) -> String {
     let mut text = format!("{} {}", clean(&instance.id), instance.state);
     let held = matches!(
         instance.state,
@@ -129,21 +132,25 @@ pub(crate) fn standing(instance: &Instance) -> String {
 }
 
 /// Follows a range until nothing of it is left to do.
-pub(crate) async fn many(client: &Client, which: Span) -> Result<RangeSummary, ClientError> {
+pub(crate) async fn wait_for_range(
+    client: &Client,
+    span: Span,
+) -> Result<RangeSummary, ClientError> {
     let began = Instant::now();
-    let mut told = Told::new();
+    let mut progress = ProgressLine::new();
     loop {
-        let summary = patiently(|| client.wait_range(which, GLANCE)).await?;
+        let summary = retry_while_unreachable(|| client.wait_range(span, LONG_POLL)).await?;
         if is_over(&summary) {
-            told.clear();
+            progress.clear();
             return Ok(summary);
         }
         let over = over(&summary);
-        let line = match told.terminal {
-            true => format!("{} {}", bar(over, which.count()), counts(&summary)),
-            false => format!("{which} {}", counts(&summary)),
+        let line = if progress.terminal {
+            format!("{} {}", bar(over, span.count()), counts(&summary))
+        } else {
+            format!("{span} {}", counts(&summary))
         };
-        told.say(&line, &format!(", {}", since(began)));
+        progress.update(&line, &format!(", {}", since(began)));
     }
 }
 
@@ -182,20 +189,22 @@ fn bar(done: u64, all: u64) -> String {
     format!("{}{}", "█".repeat(full), "░".repeat(BAR_WIDTH - full))
 }
 
-/// Asks again while the scheduler is away.
-pub(crate) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, ClientError>
+/// Retries a request while the scheduler is unreachable.
+pub(crate) async fn retry_while_unreachable<T, F>(
+    mut ask: impl FnMut() -> F,
+) -> Result<T, ClientError>
 where
     F: Future<Output = Result<T, ClientError>>,
 {
-    let mut away: Option<Instant> = None;
+    let mut unreachable_since: Option<Instant> = None;
     loop {
         let error = match ask().await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let since = *away.get_or_insert_with(|| {
+        let since = *unreachable_since.get_or_insert_with(|| {
             if error.is_transient() {
-                Told::new().wipe();
+                ProgressLine::new().erase();
                 note(&format!(
                     "{}; waiting for it to come back",
                     clean(&error.to_string())
@@ -203,15 +212,15 @@ where
             }
             Instant::now()
         });
-        if !error.is_transient() || since.elapsed() > AWAY_MAX {
+        if !error.is_transient() || since.elapsed() > UNREACHABLE_MAX {
             return Err(error);
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
 /// The exit status that stands for the end of one instance.
-pub(crate) fn code(instance: &Instance) -> u8 {
+pub(crate) fn exit_code(instance: &Instance) -> u8 {
     match (instance.state, instance.end) {
         (UniversalState::Done, _) => 0,
         (UniversalState::Halted, _) => CANCELLED,
@@ -224,7 +233,7 @@ pub(crate) fn code(instance: &Instance) -> u8 {
 }
 
 /// The exit status that stands for the end of a range: failed before cancelled.
-pub(crate) fn code_of(summary: &RangeSummary) -> u8 {
+pub(crate) fn range_exit_code(summary: &RangeSummary) -> u8 {
     let count = |state| summary.counts.get(&state).copied().unwrap_or_default();
     if count(UniversalState::Failed) + count(UniversalState::Aborted) > 0 {
         FAILED
@@ -274,11 +283,11 @@ mod tests {
             (ended(Failed, Outcome::Killed(KillCause::TimedOut)), 1),
             (ended(Halted, Outcome::Exited(7)), 130),
         ] {
-            assert_eq!(code(&instance), expected, "{instance:?}");
+            assert_eq!(exit_code(&instance), expected, "{instance:?}");
         }
-        assert_eq!(code_of(&summary(&[(Done, 9)])), 0);
-        assert_eq!(code_of(&summary(&[(Done, 8), (Halted, 1)])), 130);
-        assert_eq!(code_of(&summary(&[(Failed, 1), (Halted, 1)])), 1);
+        assert_eq!(range_exit_code(&summary(&[(Done, 9)])), 0);
+        assert_eq!(range_exit_code(&summary(&[(Done, 8), (Halted, 1)])), 130);
+        assert_eq!(range_exit_code(&summary(&[(Failed, 1), (Halted, 1)])), 1);
     }
 
     #[test]
@@ -289,8 +298,8 @@ mod tests {
             attempts: 2,
             ..fresh("i1")
         };
-        assert_eq!(standing(&running), "i1 RUNNING on w1, attempt 2");
-        assert_eq!(standing(&fresh("i1")), "i1 QUEUED");
+        assert_eq!(describe_state(&running), "i1 RUNNING on w1, attempt 2");
+        assert_eq!(describe_state(&fresh("i1")), "i1 QUEUED");
         let again = Instance {
             attempts: 1,
             end_text: Some("exit 7".to_owned()),
@@ -298,7 +307,7 @@ mod tests {
             ..fresh("i1")
         };
         assert_eq!(
-            standing(&again),
+            describe_state(&again),
             "i1 QUEUED again, the last attempt ended: exit 7"
         );
         let range = summary(&[

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{refused, rows};
-use crate::output::{Ended, FAILED, Failure, Output, clean, note};
+use crate::output::{CommandResult, FAILED, Failure, Output, clean, note};
 use crate::table::Table;
 
 /// Show the workers
@@ -61,7 +61,7 @@ pub(crate) struct Forget {
     json: bool,
 }
 
-pub(super) async fn workers(command: &Workers, client: &Client) -> Ended {
+pub(super) async fn workers(command: &Workers, client: &Client) -> CommandResult {
     let workers = client.workers().await.map_err(refused)?;
     let mut out = Output::new();
     if command.json {
@@ -78,7 +78,7 @@ pub(super) async fn workers(command: &Workers, client: &Client) -> Ended {
     out.done()
 }
 
-pub(super) async fn drain(command: &Drain, client: &Client) -> Ended {
+pub(super) async fn drain(command: &Drain, client: &Client) -> CommandResult {
     let drained = !command.undo;
     let drain = client.drain(&command.worker, drained).await;
     drain.map_err(refused)?;
@@ -86,16 +86,17 @@ pub(super) async fn drain(command: &Drain, client: &Client) -> Ended {
     if command.json {
         out.json(&json!({ "name": command.worker, "drained": drained }))?;
     } else {
-        let what = match drained {
-            true => "drained: it gets no more work",
-            false => "gets work again",
+        let what = if drained {
+            "drained: it gets no more work"
+        } else {
+            "gets work again"
         };
         writeln!(out, "{}: {what}", clean(&command.worker))?;
     }
     out.done()
 }
 
-pub(super) async fn forget(command: &Forget, client: &Client) -> Ended {
+pub(super) async fn forget(command: &Forget, client: &Client) -> CommandResult {
     let worker = client.worker(&command.worker).await.map_err(refused)?;
     if !command.yes {
         let name = clean(&worker.name);
@@ -109,15 +110,16 @@ pub(super) async fn forget(command: &Forget, client: &Client) -> Ended {
     }
     client.forget(&command.worker).await.map_err(refused)?;
     let mut out = Output::new();
-    match command.json {
-        true => out.json(&json!({ "name": command.worker, "forgotten": true }))?,
-        false => writeln!(out, "{}: forgotten", clean(&command.worker))?,
+    if command.json {
+        out.json(&json!({ "name": command.worker, "forgotten": true }))?
+    } else {
+        writeln!(out, "{}: forgotten", clean(&command.worker))?
     }
     out.done()
 }
 
 /// Asks a person. Where there is none, nobody has said yes.
-fn confirm(question: &str) -> Ended {
+fn confirm(question: &str) -> CommandResult {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(Failure::usage(
             "nobody is here to ask whether the worker is really gone; say so with --yes",
@@ -131,6 +133,6 @@ fn confirm(question: &str) -> Ended {
         .map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::Told(FAILED, "nothing was changed".to_owned())),
+        _ => Err(Failure::Message(FAILED, "nothing was changed".to_owned())),
     }
 }

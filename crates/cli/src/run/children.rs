@@ -22,11 +22,11 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::{INTERNAL, trouble};
+use super::{INTERNAL, io_failure};
 use crate::credentials::TOKEN_VARIABLE;
 use crate::output::{Failure, clean};
 use crate::remote::refused;
-use crate::scheduler::TAKEN;
+use crate::scheduler::STORE_IN_USE;
 
 /// The hidden command that binds a process to the life of its parent.
 pub(crate) const TETHER: &str = "__tether";
@@ -41,14 +41,14 @@ const LEASE: &str = "15s";
 /// For the scheduler of an earlier run to end, and for ours to be ready.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// Between two tries.
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// For the worker to end its work, and for the scheduler to write it down.
 const WORKER_END_MAX: Duration = Duration::from_secs(60);
 const SCHEDULER_END_MAX: Duration = Duration::from_secs(15);
-/// So many deaths of the worker in a row, each after a life shorter than this, have a reason
+/// So many crashes of the worker in a row, each after a life shorter than this, have a reason
 /// that does not pass by itself.
-const DEATHS_MAX: u32 = 10;
-const LIFE_MIN: Duration = Duration::from_secs(10);
+const CRASHES_MAX: u32 = 10;
+const UPTIME_MIN: Duration = Duration::from_secs(10);
 /// Of a log, when something went wrong.
 const LOG_LINES: usize = 5;
 
@@ -74,7 +74,7 @@ impl Children {
     pub(super) async fn start(data: &Path) -> Result<Self, Failure> {
         for name in [SCHEDULER, WORKER] {
             let path = log_path(data, name);
-            File::create(&path).map_err(|error| trouble(&path, &error))?;
+            File::create(&path).map_err(|error| io_failure(&path, &error))?;
         }
         let (scheduler, ready) = scheduler(data).await?;
         Ok(Self {
@@ -87,21 +87,22 @@ impl Children {
     }
 
     /// Waits until one of them has ended for good, which it should not.
-    pub(super) async fn keep(&mut self) -> Failure {
-        let mut deaths = 0;
+    pub(super) async fn supervise(&mut self) -> Failure {
+        let mut crashes = 0;
         loop {
             let began = Instant::now();
             let (name, status) = tokio::select! {
                 status = self.scheduler.wait() => (SCHEDULER, status),
                 status = self.worker.wait() => (WORKER, status),
             };
-            deaths = match began.elapsed() < LIFE_MIN {
-                true => deaths + 1,
-                false => 1,
+            crashes = if began.elapsed() < UPTIME_MIN {
+                crashes + 1
+            } else {
+                1
             };
             let status = match status {
-                Ok(status) if name == WORKER && is_death(status) && deaths < DEATHS_MAX => {
-                    tokio::time::sleep(PAUSE).await;
+                Ok(status) if name == WORKER && is_crash(status) && crashes < CRASHES_MAX => {
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                     match worker(&self.data, &self.address) {
                         Ok(worker) => self.worker = worker,
                         Err(failure) => return failure,
@@ -111,7 +112,7 @@ impl Children {
                 Ok(status) => status.to_string(),
                 Err(error) => error.to_string(),
             };
-            return Failure::Told(
+            return Failure::Message(
                 INTERNAL,
                 format!(
                     "the {name} of this run has ended: {status}{}\nbaton: nothing is lost: run \
@@ -134,9 +135,9 @@ impl Children {
     }
 }
 
-async fn end(child: &mut Child, signal: Signal, patience: Duration) {
+async fn end(child: &mut Child, signal: Signal, timeout: Duration) {
     send(child, signal);
-    if tokio::time::timeout(patience, child.wait()).await.is_err() {
+    if tokio::time::timeout(timeout, child.wait()).await.is_err() {
         // One that is gone needs no signal.
         let _ = child.kill().await;
     }
@@ -152,7 +153,7 @@ fn send(child: &Child, signal: Signal) {
 
 /// True if somebody has ended it. One that ends by itself and not well has said why, and would
 /// say it again.
-fn is_death(status: ExitStatus) -> bool {
+fn is_crash(status: ExitStatus) -> bool {
     status.success() || status.signal().is_some()
 }
 
@@ -199,19 +200,19 @@ async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
             // It has closed its output, so it ends.
             Ok(None) => {
                 let status = tokio::time::timeout(SCHEDULER_END_MAX, child.wait()).await;
-                matches!(status, Ok(Ok(status)) if status.code() == Some(TAKEN.into()))
+                matches!(status, Ok(Ok(status)) if status.code() == Some(STORE_IN_USE.into()))
             }
             Err(_) => false,
         };
         if !taken || began.elapsed() > READY_MAX {
             end(&mut child, Signal::KILL, SCHEDULER_END_MAX).await;
             let log = log_end(data, SCHEDULER);
-            return Err(Failure::Told(
+            return Err(Failure::Message(
                 INTERNAL,
                 format!("the scheduler of this run does not start{log}"),
             ));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
@@ -229,23 +230,20 @@ async fn ready(child: &mut Child) -> Option<Ready> {
 fn spawn(
     data: &Path,
     name: &str,
-    at_death: Signal,
+    parent_death: Signal,
     args: &[&OsStr],
-    talks: bool,
+    piped: bool,
 ) -> Result<Child, Failure> {
     let path = log_path(data, name);
     let log = File::options().create(true).append(true).open(&path);
-    let log = log.map_err(|error| trouble(&path, &error))?;
-    let stdout = match talks {
-        true => Stdio::piped(),
-        false => Stdio::null(),
-    };
+    let log = log.map_err(|error| io_failure(&path, &error))?;
+    let stdout = if piped { Stdio::piped() } else { Stdio::null() };
     // This very binary, also after its file was replaced.
     let binary = Path::new("/proc/self/exe");
     Command::new(binary)
         .arg(TETHER)
         .arg(std::process::id().to_string())
-        .arg(at_death.as_raw().to_string())
+        .arg(parent_death.as_raw().to_string())
         .args(args)
         // It is for another scheduler than this one.
         .env_remove(TOKEN_VARIABLE)
@@ -255,7 +253,7 @@ fn spawn(
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| trouble(binary, &error))
+        .map_err(|error| io_failure(binary, &error))
 }
 
 fn log_path(data: &Path, name: &str) -> PathBuf {
@@ -295,8 +293,8 @@ pub(crate) fn tether(args: &[String]) -> i32 {
         return i32::from(INTERNAL);
     }
     // A parent that died before the kernel was asked sends nothing.
-    let still = getppid().is_some_and(|pid| pid.as_raw_nonzero().to_string() == *parent);
-    if !still {
+    let parent_alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().to_string() == *parent);
+    if !parent_alive {
         return i32::from(INTERNAL);
     }
     let error = std::process::Command::new("/proc/self/exe")

@@ -12,9 +12,9 @@ use baton_agent::{FollowedChunk, LogFollower};
 use baton_model::ids::InstanceId;
 use baton_model::message::LogStream;
 
-use crate::local::Lane;
+use crate::local::StreamPrinter;
 use crate::output::{Output, clean, note};
-use crate::remote::waiting::Told;
+use crate::remote::waiting::ProgressLine;
 
 /// Of what was printed before we came, of each output.
 const LINES_BEFORE: usize = 20;
@@ -40,54 +40,55 @@ impl Live {
     /// only the end of what it has printed so far.
     pub(super) fn new(state: &Path, id: InstanceId, several: bool, begun: bool) -> Self {
         let mut outputs = LogFollower::new(state, id);
-        let looked = match begun {
-            true => outputs.skip(LINES_BEFORE),
-            false => Ok(()),
+        let skipped = if begun {
+            outputs.skip(LINES_BEFORE)
+        } else {
+            Ok(())
         };
         let mut live = Self {
             outputs: Some(outputs),
             printer: Printer::new(several),
         };
-        if let Err(error) = looked {
-            live.give_up(&error);
+        if let Err(error) = skipped {
+            live.stop_showing(&error);
         }
         live
     }
 
     /// Shows what has come. True if there is more already.
-    pub(super) fn turn(&mut self, told: &mut Told) -> bool {
+    pub(super) fn print_new(&mut self, progress: &mut ProgressLine) -> bool {
         let Some(outputs) = &mut self.outputs else {
             return false;
         };
         let printer = &mut self.printer;
-        let mut wiped = false;
+        let mut hidden = false;
         let read = outputs.read(|piece| {
-            if !std::mem::replace(&mut wiped, true) {
-                told.hide();
+            if !std::mem::replace(&mut hidden, true) {
+                progress.hide();
             }
             printer.print(piece)
         });
         let read = read.and_then(|more| printer.out.flush().map(|()| more));
-        if wiped {
-            told.show();
+        if hidden {
+            progress.show();
         }
         read.unwrap_or_else(|error| {
-            self.give_up(&error);
+            self.stop_showing(&error);
             false
         })
     }
 
     /// Nothing more comes.
-    pub(super) fn finish(&mut self, told: &mut Told) {
-        told.clear();
+    pub(super) fn finish(&mut self, progress: &mut ProgressLine) {
+        progress.clear();
         if self.outputs.take().is_some()
             && let Err(error) = self.printer.finish()
         {
-            self.give_up(&error);
+            self.stop_showing(&error);
         }
     }
 
-    fn give_up(&mut self, error: &io::Error) {
+    fn stop_showing(&mut self, error: &io::Error) {
         self.outputs = None;
         if error.kind() != io::ErrorKind::BrokenPipe {
             note(&format!("what it prints cannot be shown: {error}"));
@@ -95,13 +96,13 @@ impl Live {
     }
 }
 
-/// A lane for each output.
+/// A printer for each output.
 #[derive(Debug)]
 struct Printer {
     out: Output,
     err: Stderr,
     several: bool,
-    lanes: BTreeMap<(Option<String>, LogStream), Lane>,
+    streams: BTreeMap<(Option<String>, LogStream), StreamPrinter>,
 }
 
 impl Printer {
@@ -110,7 +111,7 @@ impl Printer {
             out: Output::new(),
             err: io::stderr(),
             several,
-            lanes: BTreeMap::new(),
+            streams: BTreeMap::new(),
         }
     }
 
@@ -120,24 +121,24 @@ impl Printer {
             LogStream::Stderr => self.err.is_terminal(),
         };
         let key = (piece.process.map(str::to_owned), piece.stream);
-        let lane = self.lanes.entry(key).or_insert_with(|| {
+        let stream_printer = self.streams.entry(key).or_insert_with(|| {
             let name = piece.process.filter(|_| self.several);
             let prefix = name.map(|name| format!("{} | ", clean(name)));
             // An empty one makes whole lines, too.
             let prefix = prefix.or_else(|| terminal.then(String::new));
-            Lane::new(prefix, terminal)
+            StreamPrinter::new(prefix, terminal)
         });
         match piece.stream {
-            LogStream::Stdout => lane.print(piece.bytes, &mut self.out),
-            LogStream::Stderr => lane.print(piece.bytes, &mut self.err),
+            LogStream::Stdout => stream_printer.print(piece.bytes, &mut self.out),
+            LogStream::Stderr => stream_printer.print(piece.bytes, &mut self.err),
         }
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        for ((_, stream), mut lane) in std::mem::take(&mut self.lanes) {
+        for ((_, stream), mut stream_printer) in std::mem::take(&mut self.streams) {
             match stream {
-                LogStream::Stdout => lane.finish(&mut self.out)?,
-                LogStream::Stderr => lane.finish(&mut self.err)?,
+                LogStream::Stdout => stream_printer.finish(&mut self.out)?,
+                LogStream::Stderr => stream_printer.finish(&mut self.err)?,
             }
         }
         self.out.flush()

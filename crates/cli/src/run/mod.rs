@@ -14,7 +14,7 @@
 
 mod children;
 mod live;
-mod memory;
+mod record;
 mod workflow;
 
 use std::fs;
@@ -38,21 +38,21 @@ use sha2::{Digest, Sha256};
 pub(crate) use children::{TETHER, tether};
 
 use crate::local::{pair, params};
-use crate::output::{Ended, Failure, Output, clean, note};
-use crate::remote::waiting::{self, CANCELLED, Told, standing};
+use crate::output::{CommandResult, Failure, Output, clean, note};
+use crate::remote::waiting::{self, CANCELLED, ProgressLine, describe_state};
 use crate::remote::{REFUSED, block_on, ids, refused};
 use crate::scheduler::Interrupts;
 use crate::time::span;
 use children::Children;
 use live::Live;
-use memory::{Memory, Remembered};
+use record::{RunDirectory, RunRecord};
 
 /// An error of Baton itself.
 const INTERNAL: u8 = 5;
 /// How long the scheduler is asked to wait at a time: often enough for a picture.
-const GLANCE: Duration = Duration::from_secs(1);
+const LONG_POLL: Duration = Duration::from_secs(1);
 /// Between two looks at what is printed.
-const LOOK: Duration = Duration::from_millis(100);
+const PRINT_INTERVAL: Duration = Duration::from_millis(100);
 /// What waits for longer than this is explained.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(3);
 /// Digits of a hash that tell two files apart.
@@ -98,13 +98,13 @@ pub(crate) struct Run {
 }
 
 /// What is to be run.
-enum Wanted {
-    Task(WantedTask),
-    Workflow(workflow::Wanted),
+enum Submission {
+    Task(TaskSubmission),
+    Workflow(workflow::WorkflowSubmission),
 }
 
 /// A task that is to be run.
-struct WantedTask {
+struct TaskSubmission {
     /// It has more than one process.
     several: bool,
     submit: Submit<serde_json::Value>,
@@ -112,24 +112,26 @@ struct WantedTask {
     hash: String,
 }
 
-pub(crate) fn run(command: &Run) -> Ended {
-    let wanted = match baton_files::load_any(&command.file).map_err(Failure::usage)? {
-        AnyFile::Task(file) => Wanted::Task(wanted(command, &file)?),
-        AnyFile::Workflow(file) => Wanted::Workflow(workflow::wanted(&file, &command.params)?),
+pub(crate) fn run(command: &Run) -> CommandResult {
+    let submission = match baton_files::load_any(&command.file).map_err(Failure::usage)? {
+        AnyFile::Task(file) => Submission::Task(task_submission(command, &file)?),
+        AnyFile::Workflow(file) => {
+            Submission::Workflow(workflow::submission(&file, &command.params)?)
+        }
     };
     let data = match &command.data {
         Some(data) => data.clone(),
         None => default_data(&command.file)?,
     };
-    fs::create_dir_all(&data).map_err(|error| trouble(&data, &error))?;
+    fs::create_dir_all(&data).map_err(|error| io_failure(&data, &error))?;
     // The directory may be named from anywhere, and the children are given it.
-    let data = fs::canonicalize(&data).map_err(|error| trouble(&data, &error))?;
-    let memory = Memory::open(&data)?;
+    let data = fs::canonicalize(&data).map_err(|error| io_failure(&data, &error))?;
+    let directory = RunDirectory::open(&data)?;
     // The children are bound to this thread, and it is the first and only one.
-    block_on(supervise(command, &wanted, &memory, &data))
+    block_on(supervise(command, &submission, &directory, &data))
 }
 
-fn wanted(command: &Run, file: &TaskFile) -> Result<WantedTask, Failure> {
+fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Failure> {
     let submit = Submit {
         file: file.to_json(),
         params: params(&command.params)?,
@@ -142,7 +144,7 @@ fn wanted(command: &Run, file: &TaskFile) -> Result<WantedTask, Failure> {
     };
     let spec = file.instance(&binding).map_err(Failure::usage)?;
     let text = serde_json::to_string(&submit)?;
-    Ok(WantedTask {
+    Ok(TaskSubmission {
         several: matches!(&spec.work, Work::Task(task) if task.processes.len() > 1),
         submit,
         hash: hash(text.as_bytes()),
@@ -158,20 +160,25 @@ fn hash(bytes: &[u8]) -> String {
 
 fn default_data(file: &Path) -> Result<PathBuf, Failure> {
     use std::os::unix::ffi::OsStrExt;
-    let file = fs::canonicalize(file).map_err(|error| trouble(file, &error))?;
+    let file = fs::canonicalize(file).map_err(|error| io_failure(file, &error))?;
     let hash = hash(file.as_os_str().as_bytes());
     Ok(Path::new(".baton/run").join(hash))
 }
 
-fn trouble(path: &Path, error: &io::Error) -> Failure {
-    Failure::Told(
+fn io_failure(path: &Path, error: &io::Error) -> Failure {
+    Failure::Message(
         INTERNAL,
         format!("{}: {error}", clean(&path.display().to_string())),
     )
 }
 
 /// Starts the children, watches the work, and ends the children, however that went.
-async fn supervise(command: &Run, wanted: &Wanted, memory: &Memory, data: &Path) -> Ended {
+async fn supervise(
+    command: &Run,
+    submission: &Submission,
+    directory: &RunDirectory,
+    data: &Path,
+) -> CommandResult {
     let mut interrupts = Interrupts::new()?;
     let mut children = tokio::select! {
         children = Children::start(data) => children?,
@@ -179,68 +186,69 @@ async fn supervise(command: &Run, wanted: &Wanted, memory: &Memory, data: &Path)
     };
     let client = children.client.clone();
     let worker = children::worker_state(data);
-    let watched = tokio::select! {
-        watched = watch(command, wanted, memory, &client, &worker) => watched,
-        failure = children.keep() => Err(failure),
+    let result = tokio::select! {
+        result = watch(command, submission, directory, &client, &worker) => result,
+        failure = children.supervise() => Err(failure),
         () = interrupts.next() => {
             note("stopping; run again to go on. ^C again does not wait");
             Err(Failure::Silent(CANCELLED))
         }
     };
     // A scheduler that does not answer because it is gone has said why.
-    let watched = match watched {
-        Err(Failure::Told(REFUSED, told)) => Err(tokio::select! {
-            failure = children.keep() => failure,
-            () = tokio::time::sleep(GLANCE) => Failure::Told(REFUSED, told),
+    let result = match result {
+        Err(Failure::Message(REFUSED, message)) => Err(tokio::select! {
+            failure = children.supervise() => failure,
+            () = tokio::time::sleep(LONG_POLL) => Failure::Message(REFUSED, message),
         }),
-        watched => watched,
+        result => result,
     };
     tokio::select! {
         () = children.end() => {}
         () = interrupts.next() => children.signal(Signal::KILL),
     }
-    watched
+    result
 }
 
 async fn watch(
     command: &Run,
-    wanted: &Wanted,
-    memory: &Memory,
+    submission: &Submission,
+    directory: &RunDirectory,
     client: &Client,
     worker: &Path,
-) -> Ended {
-    let wanted = match wanted {
-        Wanted::Task(wanted) => wanted,
-        Wanted::Workflow(wanted) => {
-            return workflow::watch(command, wanted, memory, client, worker).await;
+) -> CommandResult {
+    let submission = match submission {
+        Submission::Task(submission) => submission,
+        Submission::Workflow(submission) => {
+            return workflow::watch(command, submission, directory, client, worker).await;
         }
     };
-    let (id, known) = choose(command, wanted, memory, client).await?;
+    let (id, known) = choose(command, submission, directory, client).await?;
     let before = client.instance(id).await.map_err(refused)?;
     if known && before.state.is_terminal() {
         note(&format!(
             "{id} is over since an earlier run; run with --again to start afresh"
         ));
     } else if known {
-        note(&format!("going on with {}", standing(&before)));
+        note(&format!("going on with {}", describe_state(&before)));
     }
-    let live = match command.quiet || command.json {
-        true => Live::quiet(),
-        false => Live::new(worker, id, wanted.several, known),
+    let live = if command.quiet || command.json {
+        Live::quiet()
+    } else {
+        Live::new(worker, id, submission.several, known)
     };
     let instance = follow(client, id, command.quiet, live).await?;
-    note(&ended(&instance));
+    note(&describe_end(&instance));
     if command.json {
         print(&instance)?;
     }
-    match waiting::code(&instance) {
+    match waiting::exit_code(&instance) {
         0 => Ok(()),
         code => Err(Failure::Silent(code)),
     }
 }
 
 /// The end, for programs.
-fn print(value: &impl Serialize) -> Ended {
+fn print(value: &impl Serialize) -> CommandResult {
     let mut out = Output::new();
     out.json(value)?;
     out.done()
@@ -249,21 +257,21 @@ fn print(value: &impl Serialize) -> Ended {
 /// The instance of this run, and whether an earlier one began it.
 async fn choose(
     command: &Run,
-    wanted: &WantedTask,
-    memory: &Memory,
+    submission: &TaskSubmission,
+    directory: &RunDirectory,
     client: &Client,
 ) -> Result<(InstanceId, bool), Failure> {
-    let Some(remembered) = memory.read()? else {
-        return submit(wanted, memory, client, 0).await;
+    let Some(record) = directory.read()? else {
+        return submit(submission, directory, client, 0).await;
     };
-    let above = remembered.instance.unwrap_or(remembered.above);
-    if let Some((id, instance)) = began(client, &remembered).await? {
+    let above = record.instance.unwrap_or(record.above);
+    if let Some((id, instance)) = find_earlier(client, &record).await? {
         let over = instance.state.is_terminal();
-        let same = remembered.hash == wanted.hash;
+        let same = record.hash == submission.hash;
         if same && !command.again {
-            memory.write(&Remembered {
+            directory.write(&RunRecord {
                 instance: Some(id.0),
-                ..remembered
+                ..record
             })?;
             return Ok((id, true));
         }
@@ -279,18 +287,18 @@ async fn choose(
                 .await
                 .map_err(refused)?;
         }
-        return submit(wanted, memory, client, id.0).await;
+        return submit(submission, directory, client, id.0).await;
     }
-    submit(wanted, memory, client, above).await
+    submit(submission, directory, client, above).await
 }
 
 /// What an earlier run has begun, if it came that far.
-async fn began(
+async fn find_earlier(
     client: &Client,
-    remembered: &Remembered,
+    record: &RunRecord,
 ) -> Result<Option<(InstanceId, Instance)>, Failure> {
     // Ids count up, and nobody else submits: the one that was being submitted is the next.
-    let id = InstanceId(remembered.instance.unwrap_or(remembered.above + 1));
+    let id = InstanceId(record.instance.unwrap_or(record.above + 1));
     match client.instance(id).await {
         Ok(instance) => Ok(Some((id, instance))),
         Err(error) if error.is_not_found() => Ok(None),
@@ -299,24 +307,24 @@ async fn began(
 }
 
 async fn submit(
-    wanted: &WantedTask,
-    memory: &Memory,
+    submission: &TaskSubmission,
+    directory: &RunDirectory,
     client: &Client,
     above: u64,
 ) -> Result<(InstanceId, bool), Failure> {
-    let mut remembered = Remembered {
+    let mut record = RunRecord {
         instance: None,
         above,
-        hash: wanted.hash.clone(),
+        hash: submission.hash.clone(),
     };
-    memory.write(&remembered)?;
-    let submitted = client.submit(&wanted.submit).await.map_err(refused)?;
-    let id = ids::one(&submitted.first).map_err(|_| {
+    directory.write(&record)?;
+    let submitted = client.submit(&submission.submit).await.map_err(refused)?;
+    let id = ids::instance(&submitted.first).map_err(|_| {
         let first = clean(&submitted.first);
-        Failure::Told(INTERNAL, format!("the scheduler calls it `{first}`"))
+        Failure::Message(INTERNAL, format!("the scheduler calls it `{first}`"))
     })?;
-    remembered.instance = Some(id.0);
-    memory.write(&remembered)?;
+    record.instance = Some(id.0);
+    directory.write(&record)?;
     Ok((id, false))
 }
 
@@ -329,29 +337,29 @@ async fn follow(
     mut live: Live,
 ) -> Result<Instance, Failure> {
     let began = Instant::now();
-    let mut told = Told::new();
+    let mut progress = ProgressLine::new();
     let mut waits = Some(began).filter(|_| !quiet);
     loop {
-        let instance = glance(client, id, &mut live, &mut told).await?;
+        let instance = wait_and_print(client, id, &mut live, &mut progress).await?;
         if instance.state.is_terminal() {
             // By now it has printed everything.
-            while live.turn(&mut told) {
+            while live.print_new(&mut progress) {
                 tokio::task::yield_now().await;
             }
-            live.finish(&mut told);
+            live.finish(&mut progress);
             return Ok(instance);
         }
         if quiet {
             continue;
         }
         let elapsed = span(Millis::from_secs(began.elapsed().as_secs()));
-        told.say(&standing(&instance), &format!(", {elapsed}"));
+        progress.update(&describe_state(&instance), &format!(", {elapsed}"));
         let long = waits.is_some_and(|since| since.elapsed() > EXPLAIN_AFTER);
         if instance.state != UniversalState::Queued {
             waits = None;
         } else if long {
             let explanation = client.explain(id).await.map_err(refused)?;
-            told.clear();
+            progress.clear();
             note(&format!("{id} {}", clean(&explanation.text)));
             waits = None;
         }
@@ -359,26 +367,28 @@ async fn follow(
 }
 
 /// How it stands when it is over, or after a while; what it prints is shown meanwhile.
-async fn glance(
+async fn wait_and_print(
     client: &Client,
     id: InstanceId,
     live: &mut Live,
-    told: &mut Told,
+    progress: &mut ProgressLine,
 ) -> Result<Instance, Failure> {
     // A store that fails for a while is no reason to kill the work.
-    let mut waiting = pin!(waiting::patiently(|| client.wait(id, GLANCE)));
+    let mut waiting = pin!(waiting::retry_while_unreachable(
+        || client.wait(id, LONG_POLL)
+    ));
     loop {
         tokio::select! {
             biased;
             instance = &mut waiting => return instance.map_err(refused),
-            () = tokio::time::sleep(LOOK) => {
-                live.turn(told);
+            () = tokio::time::sleep(PRINT_INTERVAL) => {
+                live.print_new(progress);
             }
         }
     }
 }
 
-fn ended(instance: &Instance) -> String {
+fn describe_end(instance: &Instance) -> String {
     let mut text = format!("{} {}", clean(&instance.id), instance.state);
     if let Some(end) = &instance.end_text {
         text.push_str(&format!(": {}", clean(end)));
@@ -407,7 +417,10 @@ mod tests {
             attempts: 3,
             ..fresh("i1")
         };
-        assert_eq!(ended(&instance), "i1 FAILED: exit 7, after 2.5s, attempt 3");
+        assert_eq!(
+            describe_end(&instance),
+            "i1 FAILED: exit 7, after 2.5s, attempt 3"
+        );
     }
 
     #[test]

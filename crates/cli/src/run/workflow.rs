@@ -16,9 +16,9 @@ use baton_model::workflow::HaltMode;
 use serde_json::Value;
 
 use super::hash;
-use super::memory::{Memory, Remembered};
-use crate::output::{Ended, Failure, clean, note};
-use crate::remote::runs::follow::{How, ended, tell_end, to_end};
+use super::record::{RunDirectory, RunRecord};
+use crate::output::{CommandResult, Failure, clean, note};
+use crate::remote::runs::follow::{ProgressMode, ended, follow_to_end, print_summary};
 use crate::remote::runs::{accepted, submit};
 use crate::remote::{ids, refused};
 use crate::views::shell;
@@ -27,16 +27,19 @@ use crate::views::shell;
 const ERROR_LINES: usize = 5;
 
 /// A workflow that is to be run.
-pub(super) struct Wanted {
+pub(super) struct WorkflowSubmission {
     submit: SubmitRun<Value>,
     /// Of the workflow and its parameters.
     hash: String,
 }
 
-pub(super) fn wanted(file: &WorkflowFile, params: &[(String, String)]) -> Result<Wanted, Failure> {
-    let submit = submit::wanted(file, params)?;
+pub(super) fn submission(
+    file: &WorkflowFile,
+    params: &[(String, String)],
+) -> Result<WorkflowSubmission, Failure> {
+    let submit = submit::request(file, params)?;
     let text = serde_json::to_string(&submit)?;
-    Ok(Wanted {
+    Ok(WorkflowSubmission {
         hash: hash(text.as_bytes()),
         submit,
     })
@@ -46,31 +49,32 @@ pub(super) fn wanted(file: &WorkflowFile, params: &[(String, String)]) -> Result
 /// scheduler that could be asked for more ends with us.
 pub(super) async fn watch(
     command: &super::Run,
-    wanted: &Wanted,
-    memory: &Memory,
+    submission: &WorkflowSubmission,
+    directory: &RunDirectory,
     client: &Client,
     worker: &Path,
-) -> Ended {
-    let run = choose(command.again, wanted, memory, client).await?;
-    let how = match command.quiet {
-        true => How::Quiet,
-        false => How::Shown,
+) -> CommandResult {
+    let run = choose(command.again, submission, directory, client).await?;
+    let mode = if command.quiet {
+        ProgressMode::Quiet
+    } else {
+        ProgressMode::Live
     };
-    let seen = to_end(client, run, how).await?;
-    tell_end(&seen, Some(&again(command)))?;
-    if let Some(group) = seen.2.first()
-        && let Ok(example) = ids::one(&group.example)
+    let snapshot = follow_to_end(client, run, mode).await?;
+    print_summary(&snapshot, Some(&resume_command(command)))?;
+    if let Some(group) = snapshot.2.first()
+        && let Ok(example) = ids::instance(&group.example)
     {
-        tell_errors(worker, example);
+        print_errors(worker, example);
     }
     if command.json {
-        super::print(&seen.0)?;
+        super::print(&snapshot.0)?;
     }
-    ended(&seen.0)
+    ended(&snapshot.0)
 }
 
 /// The command that goes on with this run.
-fn again(command: &super::Run) -> String {
+fn resume_command(command: &super::Run) -> String {
     let mut text = format!("baton run {}", word(&command.file.display().to_string()));
     for (name, value) in &command.params {
         text.push_str(&format!(" -p {}", word(&format!("{name}={value}"))));
@@ -86,7 +90,7 @@ fn word(text: &str) -> String {
 }
 
 /// What an instance has printed last on its standard error.
-fn tell_errors(worker: &Path, id: InstanceId) {
+fn print_errors(worker: &Path, id: InstanceId) {
     let mut outputs = LogFollower::new(worker, id);
     let mut bytes = Vec::new();
     let read = outputs.skip(ERROR_LINES).and_then(|()| {
@@ -108,19 +112,19 @@ fn tell_errors(worker: &Path, id: InstanceId) {
 /// The run, begun, gone on with, or left as it is.
 async fn choose(
     again: bool,
-    wanted: &Wanted,
-    memory: &Memory,
+    submission: &WorkflowSubmission,
+    directory: &RunDirectory,
     client: &Client,
 ) -> Result<RunId, Failure> {
-    let Some(remembered) = memory.read()? else {
-        return begin(wanted, memory, client, 0).await;
+    let Some(record) = directory.read()? else {
+        return begin(submission, directory, client, 0).await;
     };
     // Ids count up, and nobody else submits: the one that was being submitted is the next.
-    let id = RunId(remembered.instance.unwrap_or(remembered.above + 1));
+    let id = RunId(record.instance.unwrap_or(record.above + 1));
     let run = match client.run(id).await {
         Ok(run) => run,
         Err(error) if error.is_not_found() => {
-            return begin(wanted, memory, client, remembered.above).await;
+            return begin(submission, directory, client, record.above).await;
         }
         Err(error) => return Err(refused(error)),
     };
@@ -132,19 +136,19 @@ async fn choose(
             };
             client.halt_run(id, &halt).await.map_err(refused)?;
         }
-        return begin(wanted, memory, client, id.0).await;
+        return begin(submission, directory, client, id.0).await;
     }
-    let same = remembered.hash == wanted.hash;
+    let same = record.hash == submission.hash;
     if !same && !is_resumable(run.state) {
-        return Err(Failure::usage(changed(id, run.state)));
+        return Err(Failure::usage(changed_file(id, run.state)));
     }
     // Before it goes on: if we die in between, it is this file that whoever runs it again has.
-    memory.write(&Remembered {
+    directory.write(&RunRecord {
         instance: Some(id.0),
-        above: remembered.above,
-        hash: wanted.hash.clone(),
+        above: record.above,
+        hash: submission.hash.clone(),
     })?;
-    go_on(id, &run, wanted, client).await?;
+    resume_if_ended(id, &run, submission, client).await?;
     Ok(id)
 }
 
@@ -153,29 +157,35 @@ const fn is_resumable(state: UniversalState) -> bool {
 }
 
 /// Why a run does not go on with another file.
-fn changed(id: RunId, state: UniversalState) -> String {
-    match state.is_terminal() {
-        true => format!(
+fn changed_file(id: RunId, state: UniversalState) -> String {
+    if state.is_terminal() {
+        format!(
             "{id} is {state}, and the file or its parameters have changed since; start afresh with \
              --again"
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the file or its parameters have changed since {id} began, which is not over; undo \
              the change to go on with it, or start afresh with --again"
-        ),
+        )
     }
 }
 
-async fn go_on(id: RunId, run: &Run, wanted: &Wanted, client: &Client) -> Result<(), Failure> {
+async fn resume_if_ended(
+    id: RunId,
+    run: &Run,
+    submission: &WorkflowSubmission,
+    client: &Client,
+) -> Result<(), Failure> {
     if is_resumable(run.state) {
         // Also where it is the same as before: nobody knows whether we died with the last one
         // noted and not sent, and what has not changed does not run again.
-        let how = ResumeRequest::Resume(ResumeRun {
-            file: Some(wanted.submit.file.clone()),
-            params: wanted.submit.params.clone(),
+        let request = ResumeRequest::Resume(ResumeRun {
+            file: Some(submission.submit.file.clone()),
+            params: submission.submit.params.clone(),
             generation: Some(run.generation),
         });
-        let answer = client.resume_run(id, &how).await.map_err(refused)?;
+        let answer = client.resume_run(id, &request).await.map_err(refused)?;
         let state = run.state;
         note(&format!(
             "{id} was {state}; going on, generation {}",
@@ -192,20 +202,23 @@ async fn go_on(id: RunId, run: &Run, wanted: &Wanted, client: &Client) -> Result
 }
 
 async fn begin(
-    wanted: &Wanted,
-    memory: &Memory,
+    submission: &WorkflowSubmission,
+    directory: &RunDirectory,
     client: &Client,
     above: u64,
 ) -> Result<RunId, Failure> {
-    let mut remembered = Remembered {
+    let mut record = RunRecord {
         instance: None,
         above,
-        hash: wanted.hash.clone(),
+        hash: submission.hash.clone(),
     };
-    memory.write(&remembered)?;
-    let answer = client.submit_run(&wanted.submit).await.map_err(refused)?;
+    directory.write(&record)?;
+    let answer = client
+        .submit_run(&submission.submit)
+        .await
+        .map_err(refused)?;
     let id = accepted(&answer)?;
-    remembered.instance = Some(id.0);
-    memory.write(&remembered)?;
+    record.instance = Some(id.0);
+    directory.write(&record)?;
     Ok(id)
 }

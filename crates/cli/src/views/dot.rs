@@ -4,7 +4,7 @@ use baton_model::api::{Run, RunEdge, RunTask};
 use baton_model::workflow::Condition;
 
 use super::dag::Dag;
-use super::standing::{self, Standing};
+use super::task_state::{self, TaskState};
 use crate::output::is_unsafe;
 
 /// A digraph in DOT.
@@ -15,8 +15,12 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
         "digraph {title} {{\n  rankdir=LR;\n  label={title};\n  fontname=\"sans-serif\";\n"
     );
     for (place, task) in tasks.iter().enumerate() {
-        let (fill, border) = Standing::of(run, task).colours();
-        let label = quote(&format!("{}\n{}", task.name, standing::sentence(run, task)));
+        let (fill, border) = TaskState::of(run, task).colours();
+        let label = quote(&format!(
+            "{}\n{}",
+            task.name,
+            task_state::sentence(run, task)
+        ));
         text += &format!(
             "  t{place} [label={label}, shape=box, style=\"rounded,filled\", \
              fontname=\"sans-serif\", fillcolor=\"{fill}\", color=\"{border}\"];\n"
@@ -39,9 +43,10 @@ fn attributes(edge: &RunEdge) -> String {
     // A hollow head: it does not wait for all.
     let head = edge.by_item.then_some("arrowhead=empty");
     let all: Vec<&str> = style.into_iter().chain(head).collect();
-    match all.is_empty() {
-        true => String::new(),
-        false => format!(" [{}]", all.join(", ")),
+    if all.is_empty() {
+        String::new()
+    } else {
+        format!(" [{}]", all.join(", "))
     }
 }
 

@@ -19,20 +19,20 @@ use baton_model::api::{Run, RunTask};
 use baton_model::workflow::Condition;
 
 use super::dag::Dag;
-use super::standing;
+use super::task_state;
 
 /// How long a run will still take.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     seconds: f64,
     /// There is more to do, of which nobody knows how long it takes.
     at_least: bool,
 }
 
 /// How long it will still take, if anything can be said.
-pub(super) fn left(run: &Run, tasks: &[RunTask]) -> Option<Left> {
+pub(super) fn remaining(run: &Run, tasks: &[RunTask]) -> Option<Remaining> {
     let stopping = run.state.is_terminal() || run.halting.is_some();
-    let at_hand = standing::add(tasks.iter().map(|task| task.items.running));
+    let at_hand = task_state::add(tasks.iter().map(|task| task.items.running));
     let slots = run.items.map_or(at_hand, |items| items.running);
     if stopping || slots == 0 {
         return None;
@@ -43,45 +43,45 @@ pub(super) fn left(run: &Run, tasks: &[RunTask]) -> Option<Left> {
     let slots = slots as f64;
     let mut end = vec![0.0_f64; tasks.len()];
     let mut work = 0.0;
-    for place in &dag.order {
-        let task = &tasks[*place];
+    for index in &dag.order {
+        let task = &tasks[*index];
         let ends = |by_item: bool| {
-            let edges = dag.edges[*place].iter();
+            let edges = dag.edges[*index].iter();
             let alike = edges.filter(move |(_, edge)| edge.by_item == by_item);
             alike.map(|(from, _)| end[*from]).fold(0.0, f64::max)
         };
         let (begins, last) = (ends(false), ends(true));
         let items = &task.items;
-        let unbegun = standing::unbegun(items) as f64;
+        let unbegun = task_state::unbegun(items) as f64;
         let running = items.running as f64;
-        if unlikely[*place] || (unbegun + running == 0.0 && !task.unmapped) {
-            end[*place] = begins;
+        if unlikely[*index] || (unbegun + running == 0.0 && !task.unmapped) {
+            end[*index] = begins;
             continue;
         }
         let Some(mean) = task.mean_seconds.filter(|_| !task.unmapped) else {
             at_least = true;
-            end[*place] = begins.max(last);
+            end[*index] = begins.max(last);
             continue;
         };
         let own = mean * (unbegun + running / 2.0);
         work += own;
         let trailing = if last > 0.0 { last + mean } else { 0.0 };
-        end[*place] = (begins + own / slots.min(unbegun + running)).max(trailing);
+        end[*index] = (begins + own / slots.min(unbegun + running)).max(trailing);
     }
     let seconds = end.into_iter().fold(work / slots, f64::max);
     let said = seconds.is_finite() && work > 0.0;
-    said.then_some(Left { seconds, at_least })
+    said.then_some(Remaining { seconds, at_least })
 }
 
 /// By task: it runs after a failure only, and has not begun; or comes after such a task.
 fn unlikely(dag: &Dag<'_>) -> Vec<bool> {
     let mut unlikely = vec![false; dag.tasks.len()];
-    for place in &dag.order {
-        let task = &dag.tasks[*place];
+    for index in &dag.order {
+        let task = &dag.tasks[*index];
         let items = &task.items;
-        let begun = standing::total(items) > items.waiting;
-        let mut edges = dag.edges[*place].iter();
-        unlikely[*place] = !begun
+        let begun = task_state::total(items) > items.waiting;
+        let mut edges = dag.edges[*index].iter();
+        unlikely[*index] = !begun
             && edges.any(|(from, edge)| match edge.condition {
                 Condition::Failure => true,
                 Condition::Success => unlikely[*from],
@@ -93,11 +93,15 @@ fn unlikely(dag: &Dag<'_>) -> Vec<bool> {
 
 /// `about 3 min left`: as exact as it can be meant. Of a bound that is soon over nothing is said:
 /// it would be no news.
-pub(super) fn words(left: Left) -> Option<String> {
-    let minutes = left.seconds / 60.0;
-    let how = if left.at_least { "at least" } else { "about" };
+pub(super) fn describe(remaining: Remaining) -> Option<String> {
+    let minutes = remaining.seconds / 60.0;
+    let how = if remaining.at_least {
+        "at least"
+    } else {
+        "about"
+    };
     Some(match minutes {
-        ..0.75 if left.at_least => return None,
+        ..0.75 if remaining.at_least => return None,
         ..0.75 => "less than a minute left".to_owned(),
         ..90.0 => format!("{how} {:.0} min left", minutes.max(1.0)),
         ..2880.0 => format!("{how} {:.0} h left", minutes / 60.0),
@@ -117,20 +121,20 @@ mod tests {
         task
     }
 
-    fn of(tasks: Vec<RunTask>) -> Option<Left> {
+    fn of(tasks: Vec<RunTask>) -> Option<Remaining> {
         let case = Case::new("eta", tasks);
-        left(&case.run, &case.tasks)
+        remaining(&case.run, &case.tasks)
     }
 
-    fn about(seconds: f64) -> Option<Left> {
-        Some(Left {
+    fn about(seconds: f64) -> Option<Remaining> {
+        Some(Remaining {
             seconds,
             at_least: false,
         })
     }
 
-    fn at_least(seconds: f64) -> Option<Left> {
-        Some(Left {
+    fn at_least(seconds: f64) -> Option<Remaining> {
+        Some(Remaining {
             seconds,
             at_least: true,
         })
@@ -165,7 +169,7 @@ mod tests {
         assert_eq!(of(vec![wide(), unmapped]), at_least(95.0));
         let mut case = Case::new("eta", vec![wide()]);
         case.run.tasks = Some(2);
-        assert_eq!(left(&case.run, &case.tasks), at_least(95.0));
+        assert_eq!(remaining(&case.run, &case.tasks), at_least(95.0));
     }
 
     #[test]
@@ -177,7 +181,11 @@ mod tests {
         assert_eq!(of(vec![first]), None, "nothing is DONE");
         let mut case = Case::new("eta", vec![wide()]);
         case.run.halting = Some(HaltMode::Drain);
-        assert_eq!(left(&case.run, &case.tasks), None, "it is being stopped");
+        assert_eq!(
+            remaining(&case.run, &case.tasks),
+            None,
+            "it is being stopped"
+        );
     }
 
     #[test]
@@ -190,7 +198,7 @@ mod tests {
 
     #[test]
     fn words_are_no_more_exact_than_they_can_be_meant() {
-        for (left, text) in [
+        for (remaining, text) in [
             (about(0.0), Some("less than a minute left")),
             (about(50.0), Some("about 1 min left")),
             (about(185.0), Some("about 3 min left")),
@@ -199,7 +207,7 @@ mod tests {
             (at_least(185.0), Some("at least 3 min left")),
             (at_least(20.0), None),
         ] {
-            assert_eq!(left.and_then(words).as_deref(), text);
+            assert_eq!(remaining.and_then(describe).as_deref(), text);
         }
     }
 }

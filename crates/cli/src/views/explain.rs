@@ -9,8 +9,8 @@ use baton_model::limits::REGISTERING_MS_MAX;
 use baton_model::state::UniversalState;
 
 use super::dag::Dag;
-use super::standing::{self, Standing};
 use super::summary::{commands, commented, problems, rest};
+use super::task_state::{self, TaskState};
 use super::text::{Line, count, fit, shell};
 use crate::output::{Style, clean};
 use crate::remote::{ids, rows};
@@ -23,7 +23,7 @@ const ROOTS_MAX: usize = 3;
 
 /// What there is to explain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Explained<'a> {
+pub(crate) struct Explanation<'a> {
     /// The run.
     pub(crate) run: &'a Run,
     /// Its tasks, in the order of its plan.
@@ -35,27 +35,27 @@ pub(crate) struct Explained<'a> {
 }
 
 /// The explanation, in lines of at most `width` columns; commands to copy are never cut.
-pub(crate) fn render(explained: &Explained<'_>, width: usize, colour: bool) -> Vec<String> {
-    let run = explained.run;
+pub(crate) fn render(explanation: &Explanation<'_>, width: usize, colour: bool) -> Vec<String> {
+    let run = explanation.run;
     let mut head = Line::new();
     head.add(Style::Strong, format!("{} ", clean(&run.id)))
         .add(rows::style(run.state), run.state.word())
         .add(Style::Plain, ": ")
         .add(Style::Plain, because(run));
     let mut lines = head.wrap(width, 4);
-    lines.extend(tasks(explained, width));
+    lines.extend(tasks(explanation, width));
     lines.extend(problems(&run.problems, width));
     let mut lines: Vec<String> = lines.iter().map(|line| line.paint(width, colour)).collect();
-    lines.extend(commented(next(explained), width, colour));
+    lines.extend(commented(next(explanation), width, colour));
     lines
 }
 
 /// Why the run as a whole is in its state.
 fn because(run: &Run) -> String {
-    if let Some(halting) = standing::halting(run) {
+    if let Some(halting) = task_state::halting(run) {
         return halting.to_owned();
     }
-    let items = standing::told(run, &run.items.unwrap_or_default());
+    let items = task_state::effective_counts(run, &run.items.unwrap_or_default());
     let minutes = REGISTERING_MS_MAX / 60_000;
     match run.state {
         UniversalState::Registering => {
@@ -78,7 +78,7 @@ fn because(run: &Run) -> String {
         }
         UniversalState::Failed => failed(items.failed, items.halted),
         _ => {
-            let all = count(standing::total(&items), "item", "items");
+            let all = count(task_state::total(&items), "item", "items");
             format!("{} of {all} done", ids::count(items.done))
         }
     }
@@ -99,39 +99,40 @@ fn was(number: u64) -> String {
 }
 
 /// A row for each task that is not over, or did not go well.
-fn tasks(explained: &Explained<'_>, width: usize) -> Vec<Line> {
-    let (run, tasks) = (explained.run, explained.tasks);
+fn tasks(explanation: &Explanation<'_>, width: usize) -> Vec<Line> {
+    let (run, tasks) = (explanation.run, explanation.tasks);
     let goes_on = |task: &RunTask| {
-        let open = standing::open(&task.items) > 0 || task.unmapped;
+        let open = task_state::open(&task.items) > 0 || task.unmapped;
         open && !run.state.is_terminal()
     };
-    let told = |place: &usize| {
-        let task = &tasks[*place];
+    let is_listed = |index: &usize| {
+        let task = &tasks[*index];
         let badly = matches!(
-            Standing::of(run, task),
-            Standing::Failed | Standing::Halted | Standing::Blocked | Standing::Waiting
+            TaskState::of(run, task),
+            TaskState::Failed | TaskState::Halted | TaskState::Blocked | TaskState::Waiting
         );
         badly || goes_on(task)
     };
-    let mut shown: Vec<usize> = (0..tasks.len()).filter(told).collect();
+    let mut shown: Vec<usize> = (0..tasks.len()).filter(is_listed).collect();
     let number = shown.len();
     if number > TASKS_MAX {
-        shown.sort_by_key(|place| Standing::of(run, &tasks[*place]));
+        shown.sort_by_key(|index| TaskState::of(run, &tasks[*index]));
         shown.truncate(TASKS_MAX);
     }
     let names: Vec<String> = shown.iter().map(|at| clean(&tasks[*at].name)).collect();
     let names_max = NAME_WIDTH_MAX.min(width / 2);
-    let names_width = standing::names_width(names.iter().map(String::as_str), names_max);
-    let causes = Causes::new(explained);
-    let row = |(place, name): (&usize, &String)| {
-        let task = &tasks[*place];
-        let standing = Standing::of(run, task);
-        let why = match goes_on(task) {
-            true => waits(run, task),
-            false => causes.of(*place),
+    let names_width = task_state::names_width(names.iter().map(String::as_str), names_max);
+    let causes = Causes::new(explanation);
+    let row = |(index, name): (&usize, &String)| {
+        let task = &tasks[*index];
+        let state = TaskState::of(run, task);
+        let why = if goes_on(task) {
+            waits(run, task)
+        } else {
+            causes.of(*index)
         };
         let mut line = Line::new();
-        line.add(standing.style(), format!("  {} ", standing.mark()))
+        line.add(state.style(), format!("  {} ", state.mark()))
             .add(Style::Plain, fit(name, names_width))
             .pad(4 + names_width + 2)
             .add(Style::Plain, why);
@@ -144,7 +145,7 @@ fn tasks(explained: &Explained<'_>, width: usize) -> Vec<Line> {
 
 /// What a task that is not over does, or waits for.
 fn waits(run: &Run, task: &RunTask) -> String {
-    let remarks = standing::task_remarks(run, task);
+    let remarks = task_state::task_remarks(run, task);
     let words: Vec<String> = remarks.into_iter().map(|(text, _)| text).collect();
     let words = Some(words.join(", ")).filter(|words| !words.is_empty());
     let both = words.into_iter().chain(task.reason.as_deref().map(clean));
@@ -153,37 +154,37 @@ fn waits(run: &Run, task: &RunTask) -> String {
 
 /// Why tasks that are over are not done.
 struct Causes<'a> {
-    explained: &'a Explained<'a>,
+    explanation: &'a Explanation<'a>,
     dag: Dag<'a>,
     /// By task: what failed first of it.
     first: BTreeMap<&'a str, &'a RunItem>,
 }
 
 impl<'a> Causes<'a> {
-    fn new(explained: &'a Explained<'a>) -> Self {
+    fn new(explanation: &'a Explanation<'a>) -> Self {
         let mut first: BTreeMap<&str, &RunItem> = BTreeMap::new();
         let when = |item: &RunItem| (item.ended_at.unwrap_or(u64::MAX), item.item);
-        for item in explained.failures {
+        for item in explanation.failures {
             let known = first.entry(&item.task).or_insert(item);
             if when(item) < when(known) {
                 *known = item;
             }
         }
         Self {
-            explained,
-            dag: Dag::new(explained.tasks),
+            explanation,
+            dag: Dag::new(explanation.tasks),
             first,
         }
     }
 
-    fn of(&self, place: usize) -> String {
-        let run = self.explained.run;
-        let task = &self.explained.tasks[place];
-        let items = standing::told(run, &task.items);
-        let mut text = standing::sentence(run, task);
+    fn of(&self, index: usize) -> String {
+        let run = self.explanation.run;
+        let task = &self.explanation.tasks[index];
+        let items = task_state::effective_counts(run, &task.items);
+        let mut text = task_state::sentence(run, task);
         let roots = match items.blocked {
             0 => Vec::new(),
-            _ => self.roots(place),
+            _ => self.roots(index),
         };
         if !roots.is_empty() {
             text += &format!(": needs {}", named(&roots));
@@ -200,33 +201,33 @@ impl<'a> Causes<'a> {
     fn failure(&self, task: &RunTask) -> Option<String> {
         if let Some(item) = self.first.get(task.name.as_str()) {
             let end = item.end_text.as_deref().unwrap_or("its end is not kept");
-            let which = match standing::total(&task.items) {
+            let which = match task_state::total(&task.items) {
                 1 => String::new(),
                 _ => format!("first item {}: ", item.item),
             };
             return Some(format!("{which}{} ({})", clean(end), clean(&item.instance)));
         }
-        let mut groups = self.explained.errors.iter();
+        let mut groups = self.explanation.errors.iter();
         let group = groups.find(|group| group.task == task.name)?;
         let (end, id) = (clean(&group.end_text), clean(&group.example));
         Some(format!("{end} ({id})"))
     }
 
     /// The tasks that went wrong by themselves and so keep another one from beginning.
-    fn roots(&self, place: usize) -> Vec<String> {
-        let run = self.explained.run;
+    fn roots(&self, index: usize) -> Vec<String> {
+        let run = self.explanation.run;
         let mut roots = Vec::new();
-        let mut seen = BTreeSet::from([place]);
-        let mut open = vec![place];
+        let mut seen = BTreeSet::from([index]);
+        let mut open = vec![index];
         while let Some(at) = open.pop() {
             for from in &self.dag.before[at] {
                 if !seen.insert(*from) {
                     continue;
                 }
-                let task = &self.explained.tasks[*from];
-                match Standing::of(run, task) {
-                    Standing::Failed | Standing::Halted => roots.push((*from, clean(&task.name))),
-                    Standing::Blocked => open.push(*from),
+                let task = &self.explanation.tasks[*from];
+                match TaskState::of(run, task) {
+                    TaskState::Failed | TaskState::Halted => roots.push((*from, clean(&task.name))),
+                    TaskState::Blocked => open.push(*from),
                     _ => {}
                 }
             }
@@ -246,9 +247,9 @@ fn named(names: &[String]) -> String {
     }
 }
 
-fn next(explained: &Explained<'_>) -> Vec<(String, &'static str)> {
-    let mut commands = commands(explained.run, explained.errors);
-    if let Some(group) = explained.errors.first().filter(|_| !commands.is_empty()) {
+fn next(explanation: &Explanation<'_>) -> Vec<(String, &'static str)> {
+    let mut commands = commands(explanation.run, explanation.errors);
+    if let Some(group) = explanation.errors.first().filter(|_| !commands.is_empty()) {
         let command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
         commands.insert(0, (command, "what one of them printed"));
     }

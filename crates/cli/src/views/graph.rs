@@ -11,22 +11,22 @@
 //! ·     join   0/1
 //! ```
 //!
-//! How to read the lanes is told in [`lanes`]. Graphs that are too large or too
+//! How to read the columns is told in [`columns`]. Graphs that are too large or too
 //! wide for that are listed by layers.
 
 use baton_model::api::{Run, RunTask};
 use baton_model::workflow::Condition;
 
+use super::columns::{self, Row};
 use super::dag::Dag;
-use super::lanes::{self, Row};
-use super::standing::{self, Standing};
-use super::text::{Line, columns, count, fit};
+use super::task_state::{self, TaskState};
+use super::text::{Line, count, display_width, fit};
 use crate::output::{Style, clean};
 
 /// More tasks than this are easier to find in a list.
 const TASKS_MAX: usize = 50;
 /// More lanes than these are not followed by eye: two columns each.
-const LANES_WIDTH_MAX: usize = 2 * 16;
+const COLUMNS_WIDTH_MAX: usize = 2 * 16;
 /// What a name and its counts need at least beside the lanes.
 const TEXT_WIDTH_MIN: usize = 24;
 const NAME_WIDTH_MAX: usize = 32;
@@ -36,22 +36,22 @@ const AFTER_MAX: usize = 4;
 /// The graph, in lines of at most `width` columns.
 pub(crate) fn render(run: &Run, tasks: &[RunTask], width: usize, colour: bool) -> Vec<String> {
     let dag = Dag::new(tasks);
-    let rows = (tasks.len() <= TASKS_MAX).then(|| lanes::draw(&dag));
-    let room = LANES_WIDTH_MAX.min(width.saturating_sub(TEXT_WIDTH_MIN));
+    let rows = (tasks.len() <= TASKS_MAX).then(|| columns::draw(&dag));
+    let room = COLUMNS_WIDTH_MAX.min(width.saturating_sub(TEXT_WIDTH_MIN));
     let lines = match rows {
-        Some(rows) if lanes_width(&rows) <= room => beside(run, &dag, &rows, width),
+        Some(rows) if columns_width(&rows) <= room => beside(run, &dag, &rows, width),
         _ => layers(run, &dag, width),
     };
     lines.iter().map(|line| line.paint(width, colour)).collect()
 }
 
-fn lanes_width(rows: &[Row]) -> usize {
+fn columns_width(rows: &[Row]) -> usize {
     let widths = rows.iter().map(|row| row.cells.chars().count());
     widths.max().unwrap_or(0)
 }
 
 fn beside(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
-    let left = lanes_width(rows);
+    let left = columns_width(rows);
     let texts = Texts::new(run, dag, width.saturating_sub(left));
     let line = |row: &Row| {
         let mut line = Line::new();
@@ -59,15 +59,15 @@ fn beside(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
             line.add(Style::Faint, row.cells.clone());
             return line;
         };
-        let standing = Standing::of(run, &dag.tasks[task]);
+        let state = TaskState::of(run, &dag.tasks[task]);
         let before: String = row.cells.chars().take(column * 2).collect();
         let behind: String = row.cells.chars().skip(column * 2 + 1).collect();
         line.add(Style::Faint, before)
-            .add(standing.style(), standing.mark())
+            .add(state.style(), state.mark())
             .add(Style::Faint, behind)
             .pad(left + 2);
         texts.add(&mut line, task);
-        standing::add_remarks(&mut line, conditions(dag, task));
+        task_state::add_remarks(&mut line, conditions(dag, task));
         line
     };
     rows.iter().map(line).collect()
@@ -85,11 +85,14 @@ impl<'a> Texts<'a> {
     fn new(run: &'a Run, dag: &'a Dag<'a>, width: usize) -> Self {
         let names: Vec<String> = dag.tasks.iter().map(|task| clean(&task.name)).collect();
         let max = NAME_WIDTH_MAX.min(width * 3 / 5);
-        let numbers = dag.tasks.iter().map(|task| standing::fraction(task).len());
+        let numbers = dag
+            .tasks
+            .iter()
+            .map(|task| task_state::fraction(task).len());
         Self {
             run,
             dag,
-            names: standing::names_width(names.iter().map(String::as_str), max),
+            names: task_state::names_width(names.iter().map(String::as_str), max),
             numbers: numbers.max().unwrap_or(0),
         }
     }
@@ -98,13 +101,13 @@ impl<'a> Texts<'a> {
     fn add(&self, line: &mut Line, task: usize) {
         let task = &self.dag.tasks[task];
         let name = fit(&clean(&task.name), self.names);
-        let fraction = standing::fraction(task);
-        let padding = " ".repeat(self.names.saturating_sub(columns(&name)));
+        let fraction = task_state::fraction(task);
+        let padding = " ".repeat(self.names.saturating_sub(display_width(&name)));
         line.add(Style::Plain, name + &padding)
             .add(Style::Plain, format!("  {fraction:>0$}  ", self.numbers));
-        let remarks = standing::task_remarks(self.run, task);
+        let remarks = task_state::task_remarks(self.run, task);
         let some = !remarks.is_empty();
-        standing::add_remarks(line, remarks);
+        task_state::add_remarks(line, remarks);
         if some {
             line.add(Style::Plain, "  ");
         }
@@ -142,13 +145,13 @@ fn layers(run: &Run, dag: &Dag<'_>, width: usize) -> Vec<Line> {
             .add(Style::Faint, format!(" · {size}"));
         lines.push(head);
         for task in layer {
-            let standing = Standing::of(run, &dag.tasks[task]);
+            let state = TaskState::of(run, &dag.tasks[task]);
             let mut line = Line::new();
-            line.add(standing.style(), format!("  {} ", standing.mark()));
+            line.add(state.style(), format!("  {} ", state.mark()));
             texts.add(&mut line, task);
             let mut remarks = conditions(dag, task);
             remarks.extend(after(dag, task).map(|text| (text, Style::Faint)));
-            standing::add_remarks(&mut line, remarks);
+            task_state::add_remarks(&mut line, remarks);
             lines.push(line);
         }
     }

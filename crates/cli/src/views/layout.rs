@@ -20,16 +20,16 @@ const BEND_SPACE: f64 = 0.45;
 #[derive(Debug)]
 pub(super) struct Layout {
     /// By task.
-    pub(super) places: Vec<Place>,
-    /// By task: from, and the way from there to it, both ends included.
-    pub(super) ways: Vec<Vec<(usize, Vec<Place>)>>,
+    pub(super) places: Vec<Position>,
+    /// By task: from, and the route from there to it, both ends included.
+    pub(super) routes: Vec<Vec<(usize, Vec<Position>)>>,
     pub(super) layers: usize,
     /// The height of all, in boxes.
     pub(super) height: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) layer: usize,
     pub(super) y: f64,
 }
@@ -46,18 +46,19 @@ pub(super) fn layout(dag: &Dag<'_>) -> Layout {
         .map(ends)
         .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     let (top, bottom) = all.unwrap_or_default();
-    let place = |point: usize| Place {
+    let place = |point: usize| Position {
         layer: points.layer[point],
         y: points.y[point] - top - 0.5,
     };
-    let way = |(from, way): &(usize, Vec<usize>)| (*from, way.iter().copied().map(place).collect());
-    let ways = points
-        .ways
+    let route =
+        |(from, route): &(usize, Vec<usize>)| (*from, route.iter().copied().map(place).collect());
+    let routes = points
+        .routes
         .iter()
-        .map(|ways| ways.iter().map(way).collect());
+        .map(|routes| routes.iter().map(route).collect());
     Layout {
         places: (0..dag.tasks.len()).map(place).collect(),
-        ways: ways.collect(),
+        routes: routes.collect(),
         layers: points.rows.len(),
         height: bottom - top,
     }
@@ -73,7 +74,7 @@ struct Points {
     rows: Vec<Vec<usize>>,
     y: Vec<f64>,
     /// As in [`Layout`], by point.
-    ways: Vec<Vec<(usize, Vec<usize>)>>,
+    routes: Vec<Vec<(usize, Vec<usize>)>>,
 }
 
 impl Points {
@@ -86,23 +87,23 @@ impl Points {
             right: vec![Vec::new(); count],
             rows: dag.layers(),
             y: Vec::new(),
-            ways: vec![Vec::new(); count],
+            routes: vec![Vec::new(); count],
         };
         let pairs = || (0..count).flat_map(|to| dag.before[to].iter().map(move |from| (*from, to)));
         let bends: usize = pairs()
             .map(|(from, to)| dag.layer[to] - dag.layer[from] - 1)
             .sum();
         for (from, to) in pairs() {
-            let mut way = vec![from];
+            let mut route = vec![from];
             if bends <= BENDS_MAX {
-                way.extend((dag.layer[from] + 1..dag.layer[to]).map(|layer| points.bend(layer)));
+                route.extend((dag.layer[from] + 1..dag.layer[to]).map(|layer| points.bend(layer)));
             }
-            way.push(to);
-            for pair in way.windows(2) {
+            route.push(to);
+            for pair in route.windows(2) {
                 points.right[pair[0]].push(pair[1]);
                 points.left[pair[1]].push(pair[0]);
             }
-            points.ways[to].push((from, way));
+            points.routes[to].push((from, route));
         }
         points.y = vec![0.0; points.layer.len()];
         points
@@ -245,9 +246,10 @@ impl Points {
 
     /// Half of what a point takes of the height.
     fn half(&self, point: usize) -> f64 {
-        match point < self.tasks {
-            true => 0.5,
-            false => BEND_SPACE / 2.0,
+        if point < self.tasks {
+            0.5
+        } else {
+            BEND_SPACE / 2.0
         }
     }
 }

@@ -12,7 +12,7 @@ use baton_model::api::{ErrorGroup, ItemCounts, Run, RunTask};
 use baton_model::time::{Millis, Wall};
 
 use super::estimate;
-use super::standing::{self, Standing};
+use super::task_state::{self, TaskState};
 use super::text::{self, Line, fit};
 use crate::output::{Style, clean};
 use crate::remote::ids::count;
@@ -56,15 +56,15 @@ fn header(frame: &Frame<'_>) -> Line {
     line.add(Style::Strong, clean(&run.name))
         .add(Style::Faint, format!(" {} ", clean(&run.id)))
         .add(rows::style(run.state), run.state.word());
-    if let Some(word) = standing::halting_word(run) {
+    if let Some(word) = task_state::halting_word(run) {
         line.add(Style::Odd, format!(", {word}"));
     }
     if run.generation > 1 {
         line.add(Style::Faint, format!(" · generation {}", run.generation));
     }
     line.add(Style::Faint, format!(" · {}", span(elapsed(frame))));
-    if let Some(words) = estimate::left(run, frame.tasks).and_then(estimate::words) {
-        line.add(Style::Faint, format!(" · {words}"));
+    if let Some(text) = estimate::remaining(run, frame.tasks).and_then(estimate::describe) {
+        line.add(Style::Faint, format!(" · {text}"));
     }
     line
 }
@@ -77,24 +77,24 @@ fn elapsed(frame: &Frame<'_>) -> Millis {
 
 fn overall(frame: &Frame<'_>, width: usize) -> Line {
     let items = frame.run.items.unwrap_or_else(|| sum(frame.tasks));
-    let total = standing::total(&items);
+    let total = task_state::total(&items);
     let mut line = Line::new();
     line.add(Style::Plain, "  ");
-    for (piece, style) in standing::bar(&items, bar_width(width)) {
+    for (piece, style) in task_state::bar(&items, bar_width(width)) {
         line.add(style, piece);
     }
     let words = format!(" {}/{} items", count(items.done), count(total));
     line.add(Style::Plain, words);
-    let remarks = standing::remarks(frame.run, &items);
+    let remarks = task_state::remarks(frame.run, &items);
     if !remarks.is_empty() {
         line.add(Style::Faint, " · ");
-        standing::add_remarks(&mut line, remarks);
+        task_state::add_remarks(&mut line, remarks);
     }
     line
 }
 
 fn sum(tasks: &[RunTask]) -> ItemCounts {
-    let of = |field: fn(&ItemCounts) -> u64| standing::add(tasks.iter().map(|t| field(&t.items)));
+    let of = |field: fn(&ItemCounts) -> u64| task_state::add(tasks.iter().map(|t| field(&t.items)));
     ItemCounts {
         waiting: of(|items| items.waiting),
         ready: of(|items| items.ready),
@@ -131,22 +131,22 @@ fn rows(frame: &Frame<'_>, width: usize, room: usize) -> Vec<Line> {
 
 /// What is shown first where not everything can be.
 fn rank(run: &Run, task: &RunTask) -> u8 {
-    let open = standing::open(&task.items) > 0;
-    match Standing::of(run, task) {
-        Standing::Running => 0,
-        Standing::Failed if open => 0,
-        Standing::Failed => 1,
-        Standing::Ready => 2,
-        Standing::Waiting => 3,
-        Standing::Halted | Standing::Blocked => 4,
-        Standing::Done | Standing::Skipped | Standing::Empty => 5,
+    let open = task_state::open(&task.items) > 0;
+    match TaskState::of(run, task) {
+        TaskState::Running => 0,
+        TaskState::Failed if open => 0,
+        TaskState::Failed => 1,
+        TaskState::Ready => 2,
+        TaskState::Waiting => 3,
+        TaskState::Halted | TaskState::Blocked => 4,
+        TaskState::Done | TaskState::Skipped | TaskState::Empty => 5,
     }
 }
 
 /// `… 37 more tasks: 30 waiting, 7 done`.
 fn more(frame: &Frame<'_>, hidden: &[usize], number: u64) -> Line {
-    let kinds = Standing::ALL.into_iter().filter_map(|kind| {
-        let alike = |place: &&usize| Standing::of(frame.run, &frame.tasks[**place]) == kind;
+    let kinds = TaskState::ALL.into_iter().filter_map(|kind| {
+        let alike = |place: &&usize| TaskState::of(frame.run, &frame.tasks[**place]) == kind;
         let number = hidden.iter().filter(alike).count() as u64;
         (number > 0).then(|| format!("{} {}", count(number), kind.word()))
     });
@@ -162,27 +162,27 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
     let tasks = || shown.iter().map(|place| &frame.tasks[*place]);
     let names: Vec<String> = tasks().map(|task| clean(&task.name)).collect();
     let names_max = NAME_WIDTH_MAX.min(width * 3 / 10);
-    let names_width = standing::names_width(names.iter().map(String::as_str), names_max);
-    let fractions: Vec<String> = tasks().map(standing::fraction).collect();
+    let names_width = task_state::names_width(names.iter().map(String::as_str), names_max);
+    let fractions: Vec<String> = tasks().map(task_state::fraction).collect();
     let numbers = fractions.iter().map(String::len).max().unwrap_or(0);
     let spinner = SPINNER[(frame.now.0 / SPINNER_MS % SPINNER.len() as u64) as usize];
     let row = |((task, name), fraction): ((&RunTask, &String), &String)| {
-        let standing = Standing::of(frame.run, task);
-        let mark = match standing {
-            Standing::Running => spinner,
+        let state = TaskState::of(frame.run, task);
+        let mark = match state {
+            TaskState::Running => spinner,
             other => other.mark(),
         };
         let bar_from = 4 + names_width + 2;
         let bar_to = bar_from + bar_width(width);
         let mut line = Line::new();
-        line.add(standing.style(), format!("  {mark} "))
+        line.add(state.style(), format!("  {mark} "))
             .add(Style::Plain, fit(name, names_width))
             .pad(bar_from);
-        for (piece, style) in standing::bar(&task.items, bar_to - bar_from) {
+        for (piece, style) in task_state::bar(&task.items, bar_to - bar_from) {
             line.add(style, piece);
         }
         line.add(Style::Plain, format!(" {fraction:>numbers$}  "));
-        standing::add_remarks(&mut line, remarks(frame.run, task));
+        task_state::add_remarks(&mut line, remarks(frame.run, task));
         line
     };
     tasks().zip(&names).zip(&fractions).map(row).collect()
@@ -191,8 +191,8 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
 /// What its items do, and why they do not: the reason right after what is most urgent, where
 /// it is not cut away.
 fn remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
-    let mut remarks = standing::task_remarks(run, task);
-    let waits = standing::unbegun(&task.items) > 0 || task.unmapped;
+    let mut remarks = task_state::task_remarks(run, task);
+    let waits = task_state::unbegun(&task.items) > 0 || task.unmapped;
     if let Some(reason) = task.reason.as_ref().filter(|_| waits) {
         let urgent = |(_, style): &(String, Style)| matches!(style, Style::Bad | Style::Busy);
         let place = remarks.iter().take_while(|remark| urgent(remark)).count();
@@ -236,7 +236,7 @@ impl Plain {
         let at = time_of_day(frame.now);
         let mut lines = Vec::new();
         let over = frame.run.state.is_terminal();
-        let halting = standing::halting_word(frame.run).filter(|_| !over);
+        let halting = task_state::halting_word(frame.run).filter(|_| !over);
         let halting = halting.map_or_else(String::new, |word| format!(", {word}"));
         let run = format!("{} {}{halting}", clean(&frame.run.id), frame.run.state);
         let news = self.run != run;
@@ -244,7 +244,7 @@ impl Plain {
             lines.push(format!("{at} {run}"));
         }
         for task in frame.tasks {
-            let Some(text) = standing(frame.run, task) else {
+            let Some(text) = task_line(frame.run, task) else {
                 continue;
             };
             if self.tasks.get(&task.name) != Some(&text) {
@@ -261,10 +261,10 @@ impl Plain {
     }
 }
 
-fn standing(run: &Run, task: &RunTask) -> Option<String> {
-    let begun = standing::total(&task.items) > task.items.waiting;
-    let known_empty = standing::total(&task.items) == 0 && !task.unmapped;
-    (begun || known_empty).then(|| standing::sentence(run, task))
+fn task_line(run: &Run, task: &RunTask) -> Option<String> {
+    let begun = task_state::total(&task.items) > task.items.waiting;
+    let known_empty = task_state::total(&task.items) == 0 && !task.unmapped;
+    (begun || known_empty).then(|| task_state::sentence(run, task))
 }
 
 fn time_of_day(wall: Wall) -> String {

@@ -14,23 +14,23 @@
 //! cursor. No line is wider than it may be, and text that others wrote cannot drive a
 //! terminal or leave its place in a picture.
 
+mod columns;
 mod dag;
 pub(crate) mod dot;
 mod estimate;
 pub(crate) mod explain;
 pub(crate) mod graph;
-mod lanes;
 mod layout;
 pub(crate) mod live;
-mod standing;
 pub(crate) mod summary;
 pub(crate) mod svg;
+mod task_state;
 mod text;
 pub(crate) mod timeline;
 pub(crate) mod timeline_svg;
 mod xml;
 
-pub(crate) use standing::total;
+pub(crate) use task_state::total;
 pub(crate) use text::{fit, shell};
 
 #[cfg(test)]

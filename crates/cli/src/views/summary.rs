@@ -5,8 +5,8 @@ use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
 use super::live;
-use super::standing::{self, Standing};
-use super::text::{Line, columns, count, fit, shell};
+use super::task_state::{self, TaskState};
+use super::text::{Line, count, display_width, fit, shell};
 use crate::output::{Style, clean};
 use crate::remote::{ids, rows};
 use crate::time::{between, span};
@@ -30,7 +30,7 @@ pub(crate) struct Summary<'a> {
     /// What failed, the most frequent first.
     pub(crate) errors: &'a [ErrorGroup],
     /// The command that goes on with it, where no scheduler is left that others would ask.
-    pub(crate) again: Option<&'a str>,
+    pub(crate) resume_command: Option<&'a str>,
     /// The time, for a run that has not ended.
     pub(crate) now: Wall,
 }
@@ -38,11 +38,15 @@ pub(crate) struct Summary<'a> {
 /// The summary, in lines of at most `width` columns; commands to copy are never cut.
 pub(crate) fn render(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     let mut lines = headline(summary).wrap(width, 4);
-    lines.extend(standing::halting(summary.run).into_iter().flat_map(|text| {
-        let mut line = Line::new();
-        line.add(Style::Odd, format!("  {text}"));
-        line.wrap(width, 4)
-    }));
+    lines.extend(
+        task_state::halting(summary.run)
+            .into_iter()
+            .flat_map(|text| {
+                let mut line = Line::new();
+                line.add(Style::Odd, format!("  {text}"));
+                line.wrap(width, 4)
+            }),
+    );
     lines.extend(tasks(summary, width));
     lines.extend(problems(&summary.run.problems, width));
     let mut lines: Vec<String> = lines.iter().map(|line| line.paint(width, colour)).collect();
@@ -72,10 +76,10 @@ fn headline(summary: &Summary<'_>) -> Line {
         ),
     );
     if let Some(items) = &run.items {
-        let all = count(standing::total(items), "item", "items");
+        let all = count(task_state::total(items), "item", "items");
         let done = ids::count(items.done);
         line.add(Style::Plain, format!(", {done}/{all} done"));
-        for (text, style) in standing::remarks(run, items) {
+        for (text, style) in task_state::remarks(run, items) {
             line.add(Style::Plain, ", ").add(style, text);
         }
     }
@@ -88,31 +92,34 @@ fn headline(summary: &Summary<'_>) -> Line {
 /// A row for each task that is not plainly done.
 fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
     let (run, tasks) = (summary.run, summary.tasks);
-    let odd = |task: &&RunTask| standing::total(&task.items) != task.items.done || task.unmapped;
+    let odd = |task: &&RunTask| task_state::total(&task.items) != task.items.done || task.unmapped;
     let mut shown: Vec<&RunTask> = tasks.iter().filter(odd).collect();
     let number = shown.len();
     if number > TASKS_MAX {
-        shown.sort_by_key(|task| Standing::of(run, task));
+        shown.sort_by_key(|task| TaskState::of(run, task));
         shown.truncate(TASKS_MAX);
     }
     let names: Vec<String> = shown.iter().map(|task| clean(&task.name)).collect();
     let names_max = NAME_WIDTH_MAX.min(width / 2);
-    let names_width = standing::names_width(names.iter().map(String::as_str), names_max);
-    let fractions: Vec<String> = shown.iter().map(|task| standing::fraction(task)).collect();
+    let names_width = task_state::names_width(names.iter().map(String::as_str), names_max);
+    let fractions: Vec<String> = shown
+        .iter()
+        .map(|task| task_state::fraction(task))
+        .collect();
     let numbers = fractions.iter().map(String::len).max().unwrap_or(0);
     let row = |((task, name), fraction): ((&&RunTask, &String), &String)| {
-        let standing = Standing::of(run, task);
+        let state = TaskState::of(run, task);
         let mut line = Line::new();
-        line.add(standing.style(), format!("  {} ", standing.mark()))
+        line.add(state.style(), format!("  {} ", state.mark()))
             .add(Style::Plain, fit(name, names_width))
             .pad(4 + names_width + 2)
             .add(Style::Plain, format!("{fraction:>numbers$}  "));
-        let mut remarks = standing::task_remarks(run, task);
+        let mut remarks = task_state::task_remarks(run, task);
         if let Some(mean) = task.mean_seconds {
             let mean = span(Millis((mean * 1_000.0) as u64));
             remarks.push((format!("{mean} each"), Style::Faint));
         }
-        standing::add_remarks(&mut line, remarks);
+        task_state::add_remarks(&mut line, remarks);
         line
     };
     let rows = shown.iter().zip(&names).zip(&fractions);
@@ -124,7 +131,7 @@ fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
 
 /// How many tasks are not at hand; none where nothing could be said of them.
 fn unseen(summary: &Summary<'_>) -> usize {
-    let done = |items: &ItemCounts| standing::total(items) == items.done;
+    let done = |items: &ItemCounts| task_state::total(items) == items.done;
     if summary.run.items.as_ref().is_some_and(done) {
         return 0;
     }
@@ -165,7 +172,7 @@ fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     for group in groups.iter().take(ERRORS_MAX) {
         let words = live::error(group).wrap(width, 6);
         lines.extend(words.iter().map(|line| line.paint(width, colour)));
-        if summary.again.is_some() {
+        if summary.resume_command.is_some() {
             continue;
         }
         let command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
@@ -182,9 +189,9 @@ fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
 }
 
 fn next(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
-    let commands = match summary.again {
+    let commands = match summary.resume_command {
         None => commands(summary.run, summary.errors),
-        Some(again) if is_resumable(summary.run.state) => vec![(again.to_owned(), RESUMES)],
+        Some(command) if is_resumable(summary.run.state) => vec![(command.to_owned(), RESUMES)],
         Some(_) => Vec::new(),
     };
     commented(commands, width, colour)
@@ -214,7 +221,7 @@ pub(super) fn commented(
     width: usize,
     colour: bool,
 ) -> Vec<String> {
-    let longest = commands.iter().map(|(command, _)| columns(command));
+    let longest = commands.iter().map(|(command, _)| display_width(command));
     let longest = longest.max().unwrap_or(0);
     let head = "  next: ";
     let commented = head.len() + longest + COMMENT_WIDTH <= width;

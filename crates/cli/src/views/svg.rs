@@ -6,8 +6,8 @@ use baton_model::api::{ItemCounts, Run, RunEdge, RunTask};
 use baton_model::workflow::Condition;
 
 use super::dag::Dag;
-use super::layout::{Layout, Place, layout};
-use super::standing::{self, Standing};
+use super::layout::{Layout, Position, layout};
+use super::task_state::{self, TaskState};
 use super::text::fit;
 use super::xml::{document, escape, line, n};
 use crate::output::clean;
@@ -45,13 +45,13 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
         ),
     );
     // Edges first: boxes lie over them.
-    for (to, ways) in layout.ways.iter().enumerate() {
-        // In the order of the ways, which is that of the tasks where they begin.
+    for (to, routes) in layout.routes.iter().enumerate() {
+        // In the order of the routes, which is that of the tasks where they begin.
         let mut edges = dag.edges[to].clone();
         edges.sort_by_key(|(from, _)| *from);
         for (from, edge) in edges {
-            if let Ok(at) = ways.binary_search_by_key(&from, |(from, _)| *from) {
-                draw_edge(&mut body, &tasks[to].name, edge, &ways[at].1);
+            if let Ok(at) = routes.binary_search_by_key(&from, |(from, _)| *from) {
+                draw_edge(&mut body, &tasks[to].name, edge, &routes[at].1);
             }
         }
     }
@@ -77,23 +77,23 @@ markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"
 fn size(layout: &Layout, title: &str) -> (f64, f64) {
     let columns = layout.layers.max(1) as f64;
     let boxes = columns * STEP_X - (STEP_X - BOX_WIDTH);
-    let title = super::text::columns(title) as f64 * 9.5;
+    let title = super::text::display_width(title) as f64 * 9.5;
     let rows = layout.height.max(1.0) * STEP_Y - (STEP_Y - BOX_HEIGHT);
     (2.0 * MARGIN + boxes.max(title), HEAD + 2.0 * MARGIN + rows)
 }
 
 /// The left end of a layer.
-fn x(place: Place) -> f64 {
+fn x(place: Position) -> f64 {
     MARGIN + place.layer as f64 * STEP_X
 }
 
 /// The middle of a box.
-fn y(place: Place) -> f64 {
+fn y(place: Position) -> f64 {
     HEAD + MARGIN + place.y * STEP_Y + BOX_HEIGHT / 2.0
 }
 
-fn draw_edge(body: &mut String, to: &str, edge: &RunEdge, way: &[Place]) {
-    let Some((start, rest)) = way.split_first() else {
+fn draw_edge(body: &mut String, to: &str, edge: &RunEdge, route: &[Position]) {
+    let Some((start, rest)) = route.split_first() else {
         return;
     };
     let (mut from_x, mut from_y) = (x(*start) + BOX_WIDTH, y(*start));
@@ -136,11 +136,11 @@ fn draw_edge(body: &mut String, to: &str, edge: &RunEdge, way: &[Place]) {
     );
 }
 
-fn draw_task(body: &mut String, run: &Run, task: &RunTask, place: Place) {
-    let standing = Standing::of(run, task);
-    let (fill, border) = standing.colours();
+fn draw_task(body: &mut String, run: &Run, task: &RunTask, place: Position) {
+    let state = TaskState::of(run, task);
+    let (fill, border) = state.colours();
     let (left, top) = (x(place), y(place) - BOX_HEIGHT / 2.0);
-    let counts = standing::sentence(run, task);
+    let counts = task_state::sentence(run, task);
     line(
         body,
         format_args!("<g><title>{}</title>", escape(&tooltip(task, &counts))),
@@ -159,7 +159,7 @@ fn draw_task(body: &mut String, run: &Run, task: &RunTask, place: Place) {
             "<text class=\"n\" x=\"{}\" y=\"{}\"><tspan fill=\"{border}\">{}</tspan> {}</text>",
             n(left + 10.0),
             n(top + 18.0),
-            standing.mark(),
+            state.mark(),
             escape(&fit(&clean(&task.name), NAME_WIDTH))
         ),
     );
@@ -174,7 +174,7 @@ fn draw_task(body: &mut String, run: &Run, task: &RunTask, place: Place) {
     );
     draw_bar(
         body,
-        &standing::told(run, &task.items),
+        &task_state::effective_counts(run, &task.items),
         left + 10.0,
         top + BOX_HEIGHT - 9.0,
     );
@@ -199,16 +199,16 @@ fn draw_bar(body: &mut String, items: &ItemCounts, left: f64, top: f64) {
     let kinds = [
         (items.done, "#43a047"),
         (items.failed, "#e53935"),
-        (standing::add([items.halted, items.blocked]), "#ab47bc"),
+        (task_state::add([items.halted, items.blocked]), "#ab47bc"),
         (items.running, "#42a5f5"),
         (
-            standing::add([standing::unbegun(items), items.skipped]),
+            task_state::add([task_state::unbegun(items), items.skipped]),
             "#e0e0e0",
         ),
     ];
     let width = BOX_WIDTH - 20.0;
     // Whole units: what is there can be seen.
-    let shares = standing::share(&kinds.map(|(number, _)| number), width as usize);
+    let shares = task_state::share(&kinds.map(|(number, _)| number), width as usize);
     let mut from = left;
     for ((_, colour), share) in kinds.iter().zip(shares) {
         if share > 0 {

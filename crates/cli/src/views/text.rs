@@ -9,7 +9,7 @@ use crate::output::Style;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pieces: Vec<(String, Style)>,
-    columns: usize,
+    width: usize,
 }
 
 impl Line {
@@ -19,14 +19,14 @@ impl Line {
 
     pub(super) fn add(&mut self, style: Style, text: impl Into<String>) -> &mut Self {
         let text = text.into();
-        self.columns += columns(&text);
+        self.width += display_width(&text);
         self.pieces.push((text, style));
         self
     }
 
     /// Spaces up to a column, if it is not there yet.
     pub(super) fn pad(&mut self, to: usize) -> &mut Self {
-        let missing = to.saturating_sub(self.columns);
+        let missing = to.saturating_sub(self.width);
         self.add(Style::Plain, " ".repeat(missing))
     }
 
@@ -39,8 +39,8 @@ impl Line {
         let mut begun = false;
         for word in self.words() {
             let ends = word.pieces.last().map_or("", |(piece, _)| piece);
-            let spaces = columns(ends) - columns(ends.trim_end());
-            if begun && line.columns + word.columns - spaces > width {
+            let spaces = display_width(ends) - display_width(ends.trim_end());
+            if begun && line.width + word.width - spaces > width {
                 lines.push(std::mem::take(&mut line));
                 line.pad(indent);
                 begun = false;
@@ -77,17 +77,17 @@ impl Line {
         let mut text = String::new();
         let last = self.pieces.iter().rposition(|(piece, _)| !blank(piece));
         let used = &self.pieces[..last.map_or(0, |last| last + 1)];
-        let columns: usize = used.iter().map(|(piece, _)| columns(piece)).sum();
+        let total: usize = used.iter().map(|(piece, _)| display_width(piece)).sum();
         let mut left = width;
         for (place, (piece, style)) in used.iter().enumerate() {
             let rest = place + 1 == used.len();
             let piece = if rest { piece.trim_end() } else { piece };
-            let fitted = if columns <= width {
+            let fitted = if total <= width {
                 piece.to_owned()
             } else {
                 cut(piece, left, !rest)
             };
-            left = left.saturating_sub(self::columns(&fitted));
+            left = left.saturating_sub(display_width(&fitted));
             if !fitted.is_empty() {
                 text += &style.paint(&fitted, colour && !blank(&fitted));
             }
@@ -104,8 +104,8 @@ fn blank(text: &str) -> bool {
 }
 
 /// How many columns a text takes.
-pub(super) fn columns(text: &str) -> usize {
-    text.chars().map(width).sum()
+pub(super) fn display_width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
 }
 
 /// Cuts a text to a width.
@@ -116,13 +116,13 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
 /// Cuts a text to a width; with `more` to come, also one that would fill it.
 fn cut(text: &str, width: usize, more: bool) -> String {
     let room = width.saturating_sub(usize::from(more));
-    if columns(text) <= room {
+    if display_width(text) <= room {
         return text.to_owned();
     }
     let mut left = width.saturating_sub(1);
     let mut kept = String::new();
     for c in text.chars() {
-        let Some(rest) = left.checked_sub(self::width(c)) else {
+        let Some(rest) = left.checked_sub(char_width(c)) else {
             break;
         };
         left = rest;
@@ -143,14 +143,15 @@ pub(super) fn count(number: u64, one: &str, many: &str) -> String {
 /// A word of a command for a shell, quoted where it needs to be.
 pub(crate) fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
-    match !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
 /// Joined to the character before it, wide as in East Asian scripts and emoji, or neither.
-const fn width(c: char) -> usize {
+const fn char_width(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => 0,
         '\u{1100}'..='\u{115f}'

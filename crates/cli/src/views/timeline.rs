@@ -12,8 +12,8 @@ use baton_model::api::Run;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use super::standing;
-use super::text::{Line, columns, count, fit};
+use super::task_state;
+use super::text::{Line, count, display_width, fit};
 use crate::output::{Style, clean};
 use crate::time::span;
 
@@ -183,13 +183,13 @@ impl<'a> Chart<'a> {
     /// A row for each item if they are not more than `room`, nor than anybody looks through, or
     /// else for each task; in the order in which they began.
     pub(super) fn rows(&self, room: usize) -> Vec<Row> {
-        let mut rows: Vec<Row> = match self.items.len() <= room.min(ITEM_ROWS_MAX) {
-            true => self
-                .items
+        let mut rows: Vec<Row> = if self.items.len() <= room.min(ITEM_ROWS_MAX) {
+            self.items
                 .iter()
                 .map(|(item, bar)| item_row(item, *bar))
-                .collect(),
-            false => self.task_rows(),
+                .collect()
+        } else {
+            self.task_rows()
         };
         rows.sort_by_key(Row::from);
         rows
@@ -278,7 +278,7 @@ pub(super) const fn mark(state: UniversalState) -> (&'static str, Style) {
 
 fn draw(chart: &Chart<'_>, rows: &[Row], width: usize) -> Vec<Line> {
     let max = NAME_WIDTH_MAX.min(width * 2 / 5);
-    let names = standing::names_width(rows.iter().map(|row| row.name.as_str()), max);
+    let names = task_state::names_width(rows.iter().map(|row| row.name.as_str()), max);
     let left = 4 + names + 2;
     let cells = width.saturating_sub(left + SPAN_WIDTH + 1);
     if chart.is_empty() || cells == 0 {
@@ -316,10 +316,10 @@ fn axis(chart: &Chart<'_>, scale: &Scale, left: usize) -> Line {
             _ => format!("╵{}", span(Millis(at))),
         };
         // The last one may stand over what the spans take.
-        if column + columns(&label) > scale.cells + SPAN_WIDTH + 1 {
+        if column + display_width(&label) > scale.cells + SPAN_WIDTH + 1 {
             break;
         }
-        text += &" ".repeat(column.saturating_sub(columns(&text)));
+        text += &" ".repeat(column.saturating_sub(display_width(&text)));
         text += &label;
     }
     let mut line = Line::new();

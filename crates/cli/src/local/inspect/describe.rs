@@ -10,7 +10,7 @@ use baton_model::task::{
     Backoff, Check, CommandLine, Probe, ProcessName, ProcessSpec, Resources, TaskSpec,
 };
 
-use super::super::words::arrow;
+use super::super::messages::arrow;
 use super::Missing;
 use super::trigger::trigger;
 use crate::output::{Output, Style, clean};
@@ -354,9 +354,10 @@ fn command(run: &CommandLine) -> String {
 /// A word as it would stand in a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use baton_files::{Binding, Errors, TaskFile};
 use clap::Args;
 
-use super::given::Given;
-use crate::output::{Ended, Failure, Output, USAGE};
+use super::binding::BindingArgs;
+use crate::output::{CommandResult, Failure, Output, USAGE};
 
 /// Check a task file, and show the task in it
 ///
@@ -27,7 +27,7 @@ pub(super) struct Inspect {
     /// A .yaml, .toml or .json file
     file: PathBuf,
     #[command(flatten)]
-    given: Given,
+    binding: BindingArgs,
     /// Print the task with everything filled in, or the errors, as JSON
     #[arg(long)]
     json: bool,
@@ -39,16 +39,17 @@ const NO_ID: &str = "TASK-ID";
 /// Stand for ports that are not given, from this one down.
 const FIRST_PLACEHOLDER_PORT: u16 = u16::MAX;
 
-pub(super) fn run(inspect: &Inspect) -> Ended {
+pub(super) fn run(inspect: &Inspect) -> CommandResult {
     let mut out = Output::new();
-    match inspect.json {
-        true => print_json(inspect, &mut out)?,
-        false => print_text(inspect, &mut out)?,
+    if inspect.json {
+        print_json(inspect, &mut out)?
+    } else {
+        print_text(inspect, &mut out)?
     }
     out.done()
 }
 
-fn print_json(inspect: &Inspect, out: &mut Output) -> Ended {
+fn print_json(inspect: &Inspect, out: &mut Output) -> CommandResult {
     let binding = binding(inspect)?;
     let task = baton_files::load(&inspect.file).and_then(|file| file.bind(&binding));
     match task {
@@ -61,12 +62,12 @@ fn print_json(inspect: &Inspect, out: &mut Output) -> Ended {
     }
 }
 
-fn print_text(inspect: &Inspect, out: &mut Output) -> Ended {
+fn print_text(inspect: &Inspect, out: &mut Output) -> CommandResult {
     let file = baton_files::load(&inspect.file).map_err(told)?;
     let mut binding = binding(inspect)?;
     let missing = fill_in(&file, &mut binding);
     let task = file.bind(&binding).map_err(told)?;
-    describe::task(out, &task, &file.policy, &inspect.given.env)?;
+    describe::task(out, &task, &file.policy, &inspect.binding.env)?;
     describe::params(out, &file.params, &binding.params)?;
     describe::missing(out, &missing)?;
     Ok(())
@@ -75,7 +76,7 @@ fn print_text(inspect: &Inspect, out: &mut Output) -> Ended {
 fn binding(inspect: &Inspect) -> Result<Binding, Failure> {
     Ok(Binding {
         task_id: Some(NO_ID.to_owned()),
-        ..inspect.given.binding()?
+        ..inspect.binding.binding()?
     })
 }
 

@@ -14,8 +14,8 @@ use baton_runner::task::Watcher;
 use serde_json::{Value, json};
 
 use super::code;
-use super::outlet::Outlet;
-use super::shown::{Line, Shown};
+use super::console::{ConsoleOutput, Line};
+use super::nonblocking::NonblockingOutput;
 use crate::output::Output;
 use crate::time;
 
@@ -23,19 +23,19 @@ const LOOK_EVERY: Millis = Millis(100);
 
 /// Prints an object for each change.
 pub(super) struct Json {
-    out: Outlet,
-    shown: Shown,
+    out: NonblockingOutput,
+    console: ConsoleOutput,
     began: Wall,
 }
 
 impl Json {
     pub(super) fn new(out: Output, header: &Header) -> Self {
         let mut json = Self {
-            out: Outlet::new(out, lost),
-            shown: Shown::new(&header.sandbox),
+            out: NonblockingOutput::new(out, dropped_notice),
+            console: ConsoleOutput::new(&header.sandbox),
             began: header.began.wall,
         };
-        json.say(&json!({
+        json.print(&json!({
             "kind": "task",
             "wall_ms": header.began.wall,
             "task_id": header.task_id,
@@ -45,13 +45,13 @@ impl Json {
         json
     }
 
-    fn say(&mut self, value: &Value) {
-        self.out.say(&format!("{value}\n"));
+    fn print(&mut self, value: &Value) {
+        self.out.print(&format!("{value}\n"));
     }
 
-    fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
+    fn print_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
         for line in lines {
-            self.say(&json!({
+            self.print(&json!({
                 "kind": "output",
                 "wall_ms": time::now(),
                 "process": name(plan, line.process.index()),
@@ -65,14 +65,14 @@ impl Json {
 
 impl Watcher for Json {
     fn event(&mut self, event: &PlanEvent, plan: &Plan) {
-        let lines = self.shown.event(event, plan);
-        self.say_lines(lines, plan);
+        let lines = self.console.event(event, plan);
+        self.print_lines(lines, plan);
         let change = serde_json::to_value(&event.change).unwrap_or_default();
         let process = change
             .as_object()
             .and_then(|variants| variants.values().next()?.get("process")?.as_u64())
             .and_then(|no| usize::try_from(no).ok());
-        self.say(&json!({
+        self.print(&json!({
             "kind": "change",
             "wall_ms": event.at.wall,
             "process": process.and_then(|no| name(plan, no)),
@@ -81,20 +81,20 @@ impl Watcher for Json {
     }
 
     fn note(&mut self, text: &str) {
-        self.say(&json!({ "kind": "note", "wall_ms": time::now(), "text": text }));
+        self.print(&json!({ "kind": "note", "wall_ms": time::now(), "text": text }));
     }
 
     fn refresh(&mut self, plan: &Plan, _: Now) {
-        let lines = self.shown.lines();
-        self.say_lines(lines, plan);
-        self.out.go_on();
+        let lines = self.console.lines();
+        self.print_lines(lines, plan);
+        self.out.flush_ready();
     }
 
     fn finished(&mut self, plan: &Plan) {
-        let lines = self.shown.finish();
-        self.say_lines(lines, plan);
+        let lines = self.console.finish();
+        self.print_lines(lines, plan);
         let ended = plan.snapshot().at.wall;
-        self.say(&json!({
+        self.print(&json!({
             "kind": "ended",
             "wall_ms": ended,
             "state": plan.state(),
@@ -105,12 +105,12 @@ impl Watcher for Json {
     }
 
     fn refresh_every(&self) -> Option<Millis> {
-        let busy = self.shown.is_busy() || self.out.is_behind();
+        let busy = self.console.is_busy() || self.out.is_behind();
         busy.then_some(LOOK_EVERY)
     }
 }
 
-fn lost(messages: u64) -> String {
+fn dropped_notice(messages: u64) -> String {
     json!({ "kind": "lost", "wall_ms": time::now(), "messages": messages }).to_string()
 }
 

@@ -12,10 +12,10 @@ use baton_runner::record::Header;
 use baton_runner::root::Root;
 use baton_runner::task::Watcher;
 
-use super::super::words;
-use super::outlet::{self, Outlet};
+use super::super::messages;
+use super::console::{ConsoleOutput, Line};
+use super::nonblocking::{self, NonblockingOutput};
 use super::plain::ends;
-use super::shown::{Line, Shown};
 use super::summary;
 use crate::output::{Output, Style, clean};
 use crate::time::{self, span};
@@ -29,9 +29,9 @@ const BAR_WIDTH: usize = 24;
 
 /// Draws the task.
 pub(super) struct Live {
-    out: Outlet,
+    out: NonblockingOutput,
     header: Header,
-    shown: Shown,
+    console: ConsoleOutput,
     /// Lines drawn that are to be drawn over.
     drawn: usize,
     frame: usize,
@@ -45,8 +45,8 @@ type Row = Vec<(String, Style)>;
 impl Live {
     pub(super) fn new(out: Output, header: &Header, root: &Root) -> Self {
         let mut live = Self {
-            out: Outlet::new(out, outlet::lost),
-            shown: Shown::new(&header.sandbox),
+            out: NonblockingOutput::new(out, nonblocking::dropped_notice),
+            console: ConsoleOutput::new(&header.sandbox),
             header: header.clone(),
             drawn: 0,
             frame: 0,
@@ -73,7 +73,7 @@ impl Live {
         if let Some((plan, now)) = plan {
             text.push_str(&self.draw(plan, now));
         }
-        self.out.say(&text);
+        self.out.print(&text);
     }
 
     fn erase(&mut self) -> String {
@@ -198,7 +198,7 @@ impl Live {
         let one = |line: Line| {
             let name = self
                 .out
-                .paint(Style::Busy, &words::name(plan, line.process));
+                .paint(Style::Busy, &messages::name(plan, line.process));
             format!("{name} {} {}", self.out.paint(Style::Faint, "|"), line.text)
         };
         lines.into_iter().map(one).collect()
@@ -207,10 +207,10 @@ impl Live {
 
 impl Watcher for Live {
     fn event(&mut self, event: &PlanEvent, plan: &Plan) {
-        let lines = self.shown.event(event, plan);
+        let lines = self.console.event(event, plan);
         let mut lines = self.output(lines, plan);
         if let PlanChange::Resumed { .. } = event.change {
-            lines.push(self.out.paint(Style::Odd, &words::event(plan, event)));
+            lines.push(self.out.paint(Style::Odd, &messages::event(plan, event)));
         }
         self.over |= ends(&event.change);
         if self.over || !lines.is_empty() {
@@ -227,20 +227,20 @@ impl Watcher for Live {
         let fresh = self
             .last
             .is_some_and(|last| now.mono.since(last.mono) < FRAME);
-        self.out.go_on();
+        self.out.flush_ready();
         // A picture that nobody has taken yet needs no newer one behind it.
         if self.over || (fresh && self.drawn > 0) || self.out.is_behind() {
             return;
         }
         self.last = Some(now);
         self.frame += 1;
-        let lines = self.shown.lines();
+        let lines = self.console.lines();
         let lines = self.output(lines, plan);
         self.above(&lines, Some((plan, now)));
     }
 
     fn finished(&mut self, plan: &Plan) {
-        let lines = self.shown.finish();
+        let lines = self.console.finish();
         let lines = self.output(lines, plan);
         self.above(&lines, Some((plan, plan.snapshot().at.into())));
         // The last picture stays.
@@ -285,14 +285,14 @@ fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
             parts.push(format!("run {}", live.run.0 + 1));
         }
         match live.stopping {
-            Some(cause) => parts.push(format!("stopping: {}", words::stop(cause))),
+            Some(cause) => parts.push(format!("stopping: {}", messages::stop(cause))),
             None if live.ready => parts.push("ready".to_owned()),
             None => {}
         }
     }
     if let Some(wait) = &view.wait {
         let short = !matches!(wait, Wait::Launch);
-        parts.extend(short.then(|| words::wait(plan, wait, now)));
+        parts.extend(short.then(|| messages::wait(plan, wait, now)));
     }
     let finished = progress.disposition == Disposition::Finished;
     if let Some(last) = progress.last.as_ref().filter(|_| !finished) {
@@ -301,7 +301,7 @@ fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
         } else {
             ""
         };
-        parts.push(format!("{before}{}", words::last(last)));
+        parts.push(format!("{before}{}", messages::last(last)));
     }
     match (finished, progress.failures) {
         (_, 0) | (false, 1) => {}

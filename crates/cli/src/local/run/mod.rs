@@ -9,11 +9,11 @@
 //! `outlet` never waits for who reads; `shown` brings the output of processes that log to the console; `summary` has the last
 //! word. A reader that goes away does not end the task: only a signal does.
 
+mod console;
 mod json;
 mod live;
-mod outlet;
+mod nonblocking;
 mod plain;
-mod shown;
 mod summary;
 
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ use baton_runner::sys::random;
 use baton_runner::task::{NewTask, Options, Task, TaskError, Watcher};
 use clap::Args;
 
-use super::given::Given;
-use crate::output::{Ended, FAILED, Failure, Output, USAGE, note};
+use super::binding::BindingArgs;
+use crate::output::{CommandResult, FAILED, Failure, Output, USAGE, note};
 use crate::time;
 
-/// Ended by request.
+/// Killed by request.
 const KILLED: u8 = 3;
 /// What became of it cannot be proved.
 const LOST: u8 = 4;
@@ -61,14 +61,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR")]
     sandbox: Option<PathBuf>,
     #[command(flatten)]
-    given: Given,
+    binding: BindingArgs,
     #[command(flatten)]
-    how: How,
+    args: RunArgs,
 }
 
 /// How a task is run and shown.
 #[derive(Debug, Args)]
-struct How {
+struct RunArgs {
     /// Print an object for each change, one on a line
     #[arg(long)]
     json: bool,
@@ -96,32 +96,32 @@ pub(crate) struct SimpleRun {
     #[arg(long)]
     user: Option<String>,
     /// A variable for the environment; may be repeated
-    #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = super::given::variable)]
+    #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = super::binding::variable)]
     env: Vec<(String, String)>,
     #[command(flatten)]
-    how: How,
+    args: RunArgs,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
 /// `baton local run`.
-pub(super) fn run(command: &Run, root: &Root) -> Ended {
-    let given_id = command.task_id.as_deref().map(TaskId::new).transpose()?;
-    let options = options(&command.how);
-    let task = match (&command.file, given_id) {
+pub(super) fn run(command: &Run, root: &Root) -> CommandResult {
+    let task_id = command.task_id.as_deref().map(TaskId::new).transpose()?;
+    let options = options(&command.args);
+    let task = match (&command.file, task_id) {
         (Some(file), id) => {
             let file = baton_files::load(file).map_err(Failure::usage)?;
-            tell_what_is_not_done(&file.policy);
-            let id = id.unwrap_or_else(|| made_up(file.name()));
+            warn_about_ignored_fields(&file.policy);
+            let id = id.unwrap_or_else(|| generate_id(file.name()));
             let binding = Binding {
                 task_id: Some(id.as_str().to_owned()),
-                ..command.given.binding()?
+                ..command.binding.binding()?
             };
             let new = NewTask {
                 spec: file.bind(&binding).map_err(Failure::usage)?,
                 sandbox: command.sandbox.clone(),
-                env: command.given.env.clone(),
+                env: command.binding.env.clone(),
             };
             Task::begin(root, &id, new, &options)
         }
@@ -129,14 +129,14 @@ pub(super) fn run(command: &Run, root: &Root) -> Ended {
         // Clap asks for one of the two.
         (None, None) => return Err(Failure::usage("name a file, or a task with --task-id")),
     };
-    drive(task, &command.how, root)
+    drive(task, &command.args, root)
 }
 
 /// `baton local simplerun`.
-pub(super) fn simplerun(command: &SimpleRun, root: &Root) -> Ended {
+pub(super) fn simplerun(command: &SimpleRun, root: &Root) -> CommandResult {
     let id = match &command.task_id {
         Some(id) => TaskId::new(id)?,
-        None => made_up(&command.name),
+        None => generate_id(&command.name),
     };
     let run = match &command.command[..] {
         [line] => CommandLine::Shell(line.clone()),
@@ -163,14 +163,14 @@ pub(super) fn simplerun(command: &SimpleRun, root: &Root) -> Ended {
         sandbox: None,
         env: command.env.clone(),
     };
-    let task = Task::begin(root, &id, new, &options(&command.how));
-    drive(task, &command.how, root)
+    let task = Task::begin(root, &id, new, &options(&command.args));
+    drive(task, &command.args, root)
 }
 
-fn drive(task: Result<Task, TaskError>, how: &How, root: &Root) -> Ended {
+fn drive(task: Result<Task, TaskError>, args: &RunArgs, root: &Root) -> CommandResult {
     let mut task = task.map_err(|error| failure(&error))?;
     let out = Output::new();
-    let mut watcher: Box<dyn Watcher> = if how.json {
+    let mut watcher: Box<dyn Watcher> = if args.json {
         Box::new(json::Json::new(out, task.header()))
     } else if out.terminal {
         Box::new(live::Live::new(out, task.header(), root))
@@ -184,7 +184,7 @@ fn drive(task: Result<Task, TaskError>, how: &How, root: &Root) -> Ended {
         Ok(state) => Err(Failure::Silent(code(state))),
         Err(error) => {
             let id = &task.header().task_id;
-            Err(Failure::Told(
+            Err(Failure::Message(
                 INTERNAL,
                 format!(
                     "{error}\nbaton: nothing is lost: what runs goes on without us; when this is \
@@ -214,12 +214,12 @@ pub(crate) fn failure_code(error: &TaskError) -> u8 {
 
 /// Why a task could not be run, with its exit status.
 pub(super) fn failure(error: &TaskError) -> Failure {
-    Failure::Told(failure_code(error), error.to_string())
+    Failure::Message(failure_code(error), error.to_string())
 }
 
 /// What a file asks of a scheduler nobody does here; that must not go unnoticed.
-fn tell_what_is_not_done(policy: &Policy) {
-    let asked = [
+fn warn_about_ignored_fields(policy: &Policy) {
+    let ignored = [
         ("trigger", policy.trigger != Trigger::default()),
         ("retry", policy.retry.attempts > 1),
         ("timeout", policy.timeout.is_some()),
@@ -227,24 +227,24 @@ fn tell_what_is_not_done(policy: &Policy) {
         ("constraints", !policy.constraints.is_empty()),
         ("uris", !policy.uris.is_empty()),
     ];
-    let asked: Vec<&str> = asked
+    let ignored: Vec<&str> = ignored
         .into_iter()
-        .filter_map(|(name, asked)| asked.then_some(name))
+        .filter_map(|(name, ignored)| ignored.then_some(name))
         .collect();
-    if !asked.is_empty() {
+    if !ignored.is_empty() {
         note(&format!(
             "{} of the task: left to a scheduler, without effect here; processes have `timeout` \
              and `max_failures` of their own",
-            asked.join(", ")
+            ignored.join(", ")
         ));
     }
 }
 
-fn options(how: &How) -> Options {
-    super::options(!how.no_cgroup)
+fn options(args: &RunArgs) -> Options {
+    super::options(!args.no_cgroup)
 }
 
-fn made_up(name: &str) -> TaskId {
+fn generate_id(name: &str) -> TaskId {
     // Only to tell two of the same second apart.
     let random = u16::try_from(random::number() >> 48).unwrap_or_default();
     TaskId::generate(name, time::now(), random)

@@ -7,9 +7,9 @@ use baton_runner::record::Header;
 use baton_runner::root::Root;
 use baton_runner::task::Watcher;
 
-use super::super::words;
-use super::outlet::{self, Outlet};
-use super::shown::{Line, Shown};
+use super::super::messages;
+use super::console::{ConsoleOutput, Line};
+use super::nonblocking::{self, NonblockingOutput};
 use super::summary;
 use crate::output::{Output, clean};
 use crate::time;
@@ -19,19 +19,19 @@ const LOOK_EVERY: Millis = Millis(100);
 
 /// Prints a line for each change.
 pub(super) struct Plain {
-    out: Outlet,
+    out: NonblockingOutput,
     header: Header,
-    shown: Shown,
+    console: ConsoleOutput,
 }
 
 impl Plain {
     pub(super) fn new(out: Output, header: &Header, root: &Root) -> Self {
         let mut plain = Self {
-            out: Outlet::new(out, outlet::lost),
-            shown: Shown::new(&header.sandbox),
+            out: NonblockingOutput::new(out, nonblocking::dropped_notice),
+            console: ConsoleOutput::new(&header.sandbox),
             header: header.clone(),
         };
-        plain.say(&format!(
+        plain.print(&format!(
             "task {} in {}, kept in {}",
             clean(&header.task_id),
             clean(&header.sandbox),
@@ -40,50 +40,50 @@ impl Plain {
         plain
     }
 
-    fn say(&mut self, line: &str) {
-        self.out.say(&format!("{line}\n"));
+    fn print(&mut self, line: &str) {
+        self.out.print(&format!("{line}\n"));
     }
 
-    fn say_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
+    fn print_lines(&mut self, lines: Vec<Line>, plan: &Plan) {
         for line in lines {
-            let text = format!("{} | {}", words::name(plan, line.process), line.text);
-            self.say(&text);
+            let text = format!("{} | {}", messages::name(plan, line.process), line.text);
+            self.print(&text);
         }
     }
 }
 
 impl Watcher for Plain {
     fn event(&mut self, event: &PlanEvent, plan: &Plan) {
-        let lines = self.shown.event(event, plan);
-        self.say_lines(lines, plan);
+        let lines = self.console.event(event, plan);
+        self.print_lines(lines, plan);
         if matters(&event.change, plan) {
             let since = time::between(self.header.began.wall, event.at.wall);
-            let text = format!("{:>9} {}", time::since(since), words::event(plan, event));
-            self.say(&text);
+            let text = format!("{:>9} {}", time::since(since), messages::event(plan, event));
+            self.print(&text);
         }
     }
 
     fn note(&mut self, text: &str) {
-        self.say(&format!("baton: {text}"));
+        self.print(&format!("baton: {text}"));
     }
 
     fn refresh(&mut self, plan: &Plan, _: Now) {
-        let lines = self.shown.lines();
-        self.say_lines(lines, plan);
-        self.out.go_on();
+        let lines = self.console.lines();
+        self.print_lines(lines, plan);
+        self.out.flush_ready();
     }
 
     fn finished(&mut self, plan: &Plan) {
-        let lines = self.shown.finish();
-        self.say_lines(lines, plan);
+        let lines = self.console.finish();
+        self.print_lines(lines, plan);
         for line in summary::lines(self.out.output(), &self.header, plan) {
-            self.say(&line);
+            self.print(&line);
         }
         self.out.finish();
     }
 
     fn refresh_every(&self) -> Option<Millis> {
-        let busy = self.shown.is_busy() || self.out.is_behind();
+        let busy = self.console.is_busy() || self.out.is_behind();
         busy.then_some(LOOK_EVERY)
     }
 }

@@ -7,8 +7,8 @@ use baton_model::time::Millis;
 use baton_runner::record::Header;
 use baton_runner::root::{Stream, log_dir, run_dirs};
 
+use super::super::messages;
 use super::super::tail::Follower;
-use super::super::words;
 use crate::output::{Output, Style, clean};
 use crate::time::span;
 
@@ -37,12 +37,12 @@ pub(super) fn lines(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
     }
     let mut lines = vec![text];
     if state != AttemptState::Success {
-        lines.extend(what_failed(out, header, plan));
+        lines.extend(failed_processes(out, header, plan));
     }
     lines
 }
 
-fn what_failed(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
+fn failed_processes(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
     let snapshot = plan.snapshot();
     let processes = plan.spec().processes.iter().zip(&snapshot.processes);
     let failed: Vec<_> = processes
@@ -51,9 +51,13 @@ fn what_failed(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for (spec, progress) in failed.iter().take(FAILED_MAX) {
         let name = clean(&spec.name.0);
-        let end = progress.last.as_ref().map(words::last).unwrap_or_default();
+        let end = progress
+            .last
+            .as_ref()
+            .map(messages::last)
+            .unwrap_or_default();
         lines.push(format!("  {} {name}: {end}", out.paint(Style::Bad, "✗")));
-        for line in last_words(header, &spec.name) {
+        for line in last_output(header, &spec.name) {
             lines.push(format!("    {}", out.paint(Style::Faint, &clean(&line))));
         }
     }
@@ -68,7 +72,7 @@ fn what_failed(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
 }
 
 /// The last lines of its standard error, or, if it wrote none, of its output.
-fn last_words(header: &Header, process: &ProcessName) -> Vec<String> {
+fn last_output(header: &Header, process: &ProcessName) -> Vec<String> {
     let Some(dir) = log_dir(std::path::Path::new(&header.sandbox), process) else {
         return Vec::new();
     };

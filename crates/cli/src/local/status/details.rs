@@ -7,7 +7,7 @@ use baton_model::task::{Moment, PlanChange, ProcessNo, ProcessProgress, RunNo};
 use baton_model::time::{Now, Wall};
 use baton_runner::root::{History, TaskView};
 
-use super::super::words;
+use super::super::messages;
 use super::usage;
 use crate::output::{Output, Style, clean};
 use crate::table::{Cell, Table};
@@ -30,14 +30,14 @@ fn processes(view: &TaskView, wall: Wall) -> Table {
     let mut table = Table::indented(2);
     for process in history.plan.processes(now) {
         let progress = process.progress;
-        let last = progress.last.as_ref().map(words::last);
+        let last = progress.last.as_ref().map(messages::last);
         table.row([
             clean(&process.spec.name.0).into(),
             Cell::new(progress.state.word(), Style::of_process(progress.state)),
             runs_of(progress).into(),
             last.map_or_else(String::new, |last| format!("last: {last}"))
                 .into(),
-            now_doing(history, &process, now).into(),
+            current_activity(history, &process, now).into(),
         ]);
         if let Some(usage) = usage.get(&process.no) {
             let text = format!("  {}", usage.text(progress.live.is_some()));
@@ -55,9 +55,9 @@ fn runs_of(progress: &ProcessProgress) -> String {
     }
 }
 
-fn now_doing(history: &History, process: &ProcessView<'_>, now: Now) -> String {
+fn current_activity(history: &History, process: &ProcessView<'_>, now: Now) -> String {
     if let Some(wait) = &process.wait {
-        return words::wait(&history.plan, wait, now);
+        return messages::wait(&history.plan, wait, now);
     }
     let Some(live) = &process.progress.live else {
         return String::new();
@@ -77,7 +77,7 @@ fn now_doing(history: &History, process: &ProcessView<'_>, now: Now) -> String {
         };
     }
     if let Some(cause) = live.stopping {
-        text += &format!(", told to stop: {}", words::stop(cause));
+        text += &format!(", told to stop: {}", messages::stop(cause));
     }
     text
 }
@@ -182,7 +182,7 @@ impl Run {
         };
         let began = self.started.unwrap_or(self.ordered);
         vec![
-            words::name(&history.plan, self.process).into(),
+            messages::name(&history.plan, self.process).into(),
             format!("run {}", self.run.0).into(),
             stamp(began.wall).into(),
             end.into(),

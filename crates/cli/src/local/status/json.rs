@@ -11,8 +11,8 @@ use baton_model::time::Wall;
 use baton_runner::root::{Phase, TaskView};
 use serde::Serialize;
 
-use super::super::words;
-use super::Shown;
+use super::super::messages;
+use super::TaskStatus;
 use super::usage::{self, Usage};
 use crate::time::between;
 
@@ -81,15 +81,15 @@ impl From<&LastRun> for Last {
     }
 }
 
-pub(super) fn task(shown: &Shown, now: Wall) -> Task<'_> {
-    let view = shown.view.as_ref().ok();
+pub(super) fn task(status: &TaskStatus, now: Wall) -> Task<'_> {
+    let view = status.view.as_ref().ok();
     let header = view.map(|view| &view.history.header);
     let ended = view.and_then(|view| view.history.ended());
     let began = header.map(|header| header.began.wall);
     let until = ended.map_or(now, |at| at.wall);
     Task {
-        id: shown.entry.id.as_str(),
-        phase: Phase::word(shown.entry.phase),
+        id: status.entry.id.as_str(),
+        phase: Phase::word(status.entry.phase),
         state: view.map(TaskView::state),
         driven: view.map(|view| view.driven),
         orphaned: view.map(TaskView::is_orphaned),
@@ -103,14 +103,14 @@ pub(super) fn task(shown: &Shown, now: Wall) -> Task<'_> {
         duration_ms: began.map(|began| between(began, until).0),
         torn_bytes: view.map(|view| view.torn_bytes),
         processes: view.map(|view| processes(view, now)),
-        error: shown.view.as_ref().err().map(ToString::to_string),
+        error: status.view.as_ref().err().map(ToString::to_string),
     }
 }
 
 fn processes(view: &TaskView, now: Wall) -> Vec<Process> {
     let (plan, now) = (&view.history.plan, view.history.now(now));
     let usage = usage::of(view);
-    let shape = |process: ProcessView<'_>| Process {
+    let row = |process: ProcessView<'_>| Process {
         name: process.spec.name.0.clone(),
         state: process.progress.state,
         fate: process.progress.disposition,
@@ -119,14 +119,14 @@ fn processes(view: &TaskView, now: Wall) -> Vec<Process> {
         failures: process.progress.failures,
         kills: process.progress.kills,
         losses: process.progress.losses,
-        last_end: process.progress.last.as_ref().map(words::last),
+        last_end: process.progress.last.as_ref().map(messages::last),
         last: process.progress.last.as_ref().map(Last::from),
         pid: process
             .progress
             .live
             .and_then(|live| Some(live.identity?.pid)),
-        wait: process.wait.map(|wait| words::wait(plan, &wait, now)),
+        wait: process.wait.map(|wait| messages::wait(plan, &wait, now)),
         usage: usage.get(&process.no).copied(),
     };
-    plan.processes(now).map(shape).collect()
+    plan.processes(now).map(row).collect()
 }

@@ -14,7 +14,7 @@ use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError};
 use clap::{Args, ValueEnum};
 
 use super::resume_command;
-use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span};
 
@@ -57,33 +57,34 @@ enum Only {
 }
 
 /// A task, or why it cannot be shown.
-struct Shown {
+struct TaskStatus {
     entry: Entry,
     view: Result<TaskView, ViewError>,
 }
 
-pub(super) fn run(status: &Status, root: &Root) -> Ended {
+pub(super) fn run(status: &Status, root: &Root) -> CommandResult {
     let tasks = chosen(status, root)?;
-    let shown: Vec<Shown> = tasks
+    let listed: Vec<TaskStatus> = tasks
         .into_iter()
-        .map(|entry| Shown {
+        .map(|entry| TaskStatus {
             entry: entry.clone(),
             view: TaskView::load(root, entry),
         })
         .collect();
     let (mut out, now) = (Output::new(), now());
     if status.json {
-        let tasks: Vec<json::Task> = shown.iter().map(|task| json::task(task, now)).collect();
+        let tasks: Vec<json::Task> = listed.iter().map(|task| json::task(task, now)).collect();
         out.json(&tasks)?;
-    } else if shown.is_empty() {
+    } else if listed.is_empty() {
         note(&format!("no tasks in {}", root.path().display()));
     } else {
-        print(&mut out, &shown, status.verbose, now)?;
+        print(&mut out, &listed, status.verbose, now)?;
     }
     out.done()?;
-    match shown.iter().all(|task| task.view.is_ok()) {
-        true => Ok(()),
-        false => Err(Failure::Silent(FAILED)),
+    if listed.iter().all(|task| task.view.is_ok()) {
+        Ok(())
+    } else {
+        Err(Failure::Silent(FAILED))
     }
 }
 
@@ -106,9 +107,9 @@ fn chosen(status: &Status, root: &Root) -> Result<Vec<Entry>, Failure> {
     Ok(found)
 }
 
-fn print(out: &mut Output, shown: &[Shown], verbose: u8, now: Wall) -> std::io::Result<()> {
+fn print(out: &mut Output, tasks: &[TaskStatus], verbose: u8, now: Wall) -> std::io::Result<()> {
     let mut table = Table::headed(&["ID", "STATE", "PROCESSES", "AGE", "DURATION", "NOTE"]);
-    for task in shown {
+    for task in tasks {
         table.row(line(task, now));
     }
     let lines = table.lines(out);
@@ -117,7 +118,7 @@ fn print(out: &mut Output, shown: &[Shown], verbose: u8, now: Wall) -> std::io::
     }
     let (head, rest) = lines.split_at(1);
     head.iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    for (line, task) in rest.iter().zip(shown) {
+    for (line, task) in rest.iter().zip(tasks) {
         writeln!(out, "{line}")?;
         if let Ok(view) = &task.view {
             details::print(out, view, verbose, now)?;
@@ -126,7 +127,7 @@ fn print(out: &mut Output, shown: &[Shown], verbose: u8, now: Wall) -> std::io::
     Ok(())
 }
 
-fn line(task: &Shown, now: Wall) -> Vec<Cell> {
+fn line(task: &TaskStatus, now: Wall) -> Vec<Cell> {
     let id = Cell::new(task.entry.id.as_str(), Style::Strong);
     let view = match &task.view {
         Ok(view) => view,
@@ -146,12 +147,12 @@ fn line(task: &Shown, now: Wall) -> Vec<Cell> {
         counts(&view.history.plan).into(),
         span(between(began, now)).into(),
         span(between(began, ended)).into(),
-        Cell::new(remark(view), Style::Odd),
+        Cell::new(note_for(view), Style::Odd),
     ]
 }
 
 /// What a person should know or do.
-fn remark(view: &TaskView) -> String {
+fn note_for(view: &TaskView) -> String {
     if view.is_orphaned() {
         format!("orphaned: resume with {}", resume_command(&view.entry.id))
     } else if let Some(ending) = view.history.plan.ending()

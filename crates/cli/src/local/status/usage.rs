@@ -38,13 +38,14 @@ impl Usage {
             text += &format!(" ({percent}%)");
         }
         let most = time::size(self.rss_peak_bytes);
-        text += &match live {
-            true => format!(
+        text += &if live {
+            format!(
                 ", memory {} (most {most}), threads {}",
                 time::size(self.rss_bytes),
                 self.threads
-            ),
-            false => format!(", memory at most {most}"),
+            )
+        } else {
+            format!(", memory at most {most}")
         };
         let (read, written) = (time::size(self.read_bytes), time::size(self.written_bytes));
         text + &format!(", io {read} in, {written} out")

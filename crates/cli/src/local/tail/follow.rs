@@ -22,11 +22,11 @@ pub(in crate::local) struct Follower {
     /// Only this run, and none after it.
     only: Option<RunNo>,
     run: Option<RunNo>,
-    open: Option<Opened>,
+    open: Option<OpenLog>,
 }
 
 #[derive(Debug)]
-struct Opened {
+struct OpenLog {
     file: File,
     id: FileId,
     offset: u64,
@@ -64,8 +64,8 @@ impl Follower {
             .iter()
             .map(|opened| opened.file.try_clone())
             .collect::<io::Result<_>>()?;
-        if let Some((place, offset)) = last::beginning(&files, lines)? {
-            let mut first = opened.swap_remove(place);
+        if let Some((index, offset)) = last::start_of_last_lines(&files, lines)? {
+            let mut first = opened.swap_remove(index);
             first.move_to(offset)?;
             follower.open = Some(first);
         }
@@ -73,7 +73,7 @@ impl Follower {
     }
 
     /// True if there was no file to read yet.
-    pub(super) const fn is_at_nothing(&self) -> bool {
+    pub(super) const fn has_no_file(&self) -> bool {
         self.open.is_none()
     }
 
@@ -121,25 +121,25 @@ impl Follower {
 
     /// The file that was written after the one being read. If that one is gone, the
     /// oldest there is.
-    fn next_file(&self) -> io::Result<Option<Opened>> {
+    fn next_file(&self) -> io::Result<Option<OpenLog>> {
         let Some(opened) = &self.open else {
             return Ok(None);
         };
         let mut files = self.files()?;
-        let place = files.iter().position(|file| file.id == opened.id);
-        let next = place.map_or(0, |place| place + 1);
+        let index = files.iter().position(|file| file.id == opened.id);
+        let next = index.map_or(0, |index| index + 1);
         Ok((next < files.len()).then(|| files.swap_remove(next)))
     }
 
     /// The files of the run, the oldest first.
-    fn files(&self) -> io::Result<Vec<Opened>> {
+    fn files(&self) -> io::Result<Vec<OpenLog>> {
         let Some(run) = self.run else {
             return Ok(Vec::new());
         };
         let mut files = Vec::new();
         for path in RunLogs::new(&self.dir, run, self.stream).files()? {
             match open_log(&path) {
-                Ok(file) => files.push(Opened::new(file)?),
+                Ok(file) => files.push(OpenLog::new(file)?),
                 // Rotated away since it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -151,7 +151,7 @@ impl Follower {
     }
 }
 
-impl Opened {
+impl OpenLog {
     fn new(file: File) -> io::Result<Self> {
         let id = file_id(&file.metadata()?);
         Ok(Self {
@@ -244,7 +244,7 @@ mod tests {
     fn what_is_written_later_is_read_later_and_once() {
         let (_temp, dir) = temp();
         let mut follower = follower(&dir, 10);
-        assert!(follower.is_at_nothing());
+        assert!(follower.has_no_file());
         assert_eq!(read(&mut follower), "");
         write(&dir, 0, "a\n");
         assert_eq!(read(&mut follower), "a\n");

@@ -7,9 +7,12 @@ use std::os::unix::fs::FileExt;
 /// Read at once, from the end backwards.
 const BLOCK: u64 = 64 * 1_024;
 
-/// The file, by its place in `files` (the oldest first), and the offset at which the
+/// The file, by its index in `files` (the oldest first), and the offset at which the
 /// last `lines` lines begin. A last line without its end counts as one.
-pub(super) fn beginning(files: &[File], lines: usize) -> io::Result<Option<(usize, u64)>> {
+pub(super) fn start_of_last_lines(
+    files: &[File],
+    lines: usize,
+) -> io::Result<Option<(usize, u64)>> {
     let Some(newest) = files.len().checked_sub(1) else {
         return Ok(None);
     };
@@ -19,18 +22,18 @@ pub(super) fn beginning(files: &[File], lines: usize) -> io::Result<Option<(usiz
     let mut ends = 0;
     let mut at_the_end = true;
     let mut block = vec![0; usize::try_from(BLOCK).unwrap_or(usize::MAX)];
-    for (place, file) in files.iter().enumerate().rev() {
+    for (index, file) in files.iter().enumerate().rev() {
         let mut until = file.metadata()?.len();
         while until > 0 {
             let from = until.saturating_sub(BLOCK);
             let part = &mut block[..usize::try_from(until - from).unwrap_or(usize::MAX)];
             let read = read_from(file, part, from)?;
-            for (index, byte) in part[..read].iter().enumerate().rev() {
+            for (offset, byte) in part[..read].iter().enumerate().rev() {
                 // The end of the last line is before nothing.
                 if *byte == b'\n' && !at_the_end {
                     ends += 1;
                     if ends == lines {
-                        return Ok(Some((place, from + index as u64 + 1)));
+                        return Ok(Some((index, from + offset as u64 + 1)));
                     }
                 }
                 at_the_end = false;
@@ -71,7 +74,7 @@ mod tests {
     }
 
     fn found(texts: &[&str], lines: usize) -> Option<(usize, u64)> {
-        beginning(&files(texts), lines).expect("readable")
+        start_of_last_lines(&files(texts), lines).expect("readable")
     }
 
     #[test]

@@ -20,9 +20,9 @@ use baton_runner::root::{Phase, Root, Stream, TaskId, log_dir, run_dirs};
 use clap::Args;
 
 use super::resume_command;
-use crate::output::{Ended, Failure, Output, clean, note};
+use crate::output::{CommandResult, Failure, Output, clean, note};
 pub(super) use follow::Follower;
-pub(crate) use screen::Lane;
+pub(crate) use screen::StreamPrinter;
 
 /// Show the last lines that a process printed
 ///
@@ -55,42 +55,42 @@ pub(super) struct Tail {
 }
 
 /// From one look to the next.
-const PAUSE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Looks from one question whether a runner is there to the next: five seconds.
-const LOOKS_PER_QUESTION: u64 = 25;
+const POLLS_PER_RUNNER_CHECK: u64 = 25;
 
 /// One process that is shown.
-struct Shown {
+struct TailedProcess {
     follower: Follower,
-    lane: Lane,
+    printer: StreamPrinter,
 }
 
-pub(super) fn run(tail: &Tail, root: &Root) -> Ended {
+pub(super) fn run(tail: &Tail, root: &Root) -> CommandResult {
     let entry = root.find_one(&tail.task)?;
     let header = root.header(&entry)?;
     let names: Vec<ProcessName> = header.spec.processes.into_iter().map(|p| p.name).collect();
     let chosen = chosen(&names, tail.process.as_deref())?;
     let mut out = Output::new();
-    let mut shown = Vec::new();
+    let mut tailed = Vec::new();
     for name in &chosen {
         let follower = follower(tail, Path::new(&header.sandbox), name)?;
         let prefix = (chosen.len() > 1).then(|| prefix(&chosen, name));
-        let lane = Lane::new(prefix, out.terminal);
-        shown.push(Shown { follower, lane });
+        let printer = StreamPrinter::new(prefix, out.terminal);
+        tailed.push(TailedProcess { follower, printer });
     }
     if tail.follow {
-        follow(&mut out, &mut shown, root, &entry.id)?;
+        follow(&mut out, &mut tailed, root, &entry.id)?;
     }
     // One after the other, each to its end: lines of two are not mixed.
-    for each in &mut shown {
-        each.look(&mut out)?;
-        each.lane.finish(&mut out)?;
+    for each in &mut tailed {
+        each.print_new(&mut out)?;
+        each.printer.finish(&mut out)?;
     }
     out.done()?;
-    if let ([only], [name]) = (&shown[..], &chosen[..])
+    if let ([only], [name]) = (&tailed[..], &chosen[..])
         && !tail.follow
-        && only.follower.is_at_nothing()
+        && only.follower.has_no_file()
     {
         let name = clean(&name.0);
         note(&format!("{name} has printed nothing yet; -f waits for it"));
@@ -119,13 +119,14 @@ fn chosen<'a>(
 }
 
 fn follower(tail: &Tail, sandbox: &Path, name: &ProcessName) -> Result<Follower, Failure> {
-    let stream = match tail.stderr {
-        true => Stream::Stderr,
-        false => Stream::Stdout,
+    let stream = if tail.stderr {
+        Stream::Stderr
+    } else {
+        Stream::Stdout
     };
-    let shown = clean(&name.0);
+    let process = clean(&name.0);
     let dir = log_dir(sandbox, name)
-        .ok_or_else(|| Failure::failed(format!("`{shown}` cannot have logs")))?;
+        .ok_or_else(|| Failure::failed(format!("`{process}` cannot have logs")))?;
     let unreadable = |error| {
         Failure::failed(format!(
             "cannot read {}: {error}",
@@ -141,10 +142,10 @@ fn follower(tail: &Tail, sandbox: &Path, name: &ProcessName) -> Result<Follower,
         if !runs.contains(&wanted) {
             return Err(Failure::failed(match runs.last() {
                 Some(last) => format!(
-                    "{shown} has no logs of run {}; its last is {}",
+                    "{process} has no logs of run {}; its last is {}",
                     wanted.0, last.0
                 ),
-                None => format!("{shown} has not run yet"),
+                None => format!("{process} has not run yet"),
             }));
         }
     }
@@ -159,14 +160,14 @@ fn prefix(all: &[&ProcessName], name: &ProcessName) -> String {
     format!("{}{padding} | ", clean(&name.0))
 }
 
-impl Shown {
+impl TailedProcess {
     /// Prints what there is.
-    fn look(&mut self, out: &mut Output) -> Ended {
-        let Self { follower, lane } = self;
+    fn print_new(&mut self, out: &mut Output) -> CommandResult {
+        let Self { follower, printer } = self;
         // Reading and writing fail in different ways, and only one is about a file.
         let mut written = Ok(());
         let mut print = |bytes: &[u8]| {
-            written = lane.print(bytes, out);
+            written = printer.print(bytes, out);
             written.is_ok()
         };
         follower
@@ -176,27 +177,32 @@ impl Shown {
     }
 }
 
-fn follow(out: &mut Output, shown: &mut [Shown], root: &Root, id: &TaskId) -> Ended {
-    let mut told = false;
-    for looks in 0_u64.. {
+fn follow(
+    out: &mut Output,
+    tailed: &mut [TailedProcess],
+    root: &Root,
+    id: &TaskId,
+) -> CommandResult {
+    let mut warned = false;
+    for polls in 0_u64.. {
         // Before looking: what was printed before the end is then there to be seen. A
         // task that was cleared away has ended too.
         let over = root.phase(id)? != Some(Phase::Active);
-        for each in &mut *shown {
-            each.look(out)?;
+        for each in &mut *tailed {
+            each.print_new(out)?;
         }
         out.flush()?;
         if over {
             break;
         }
-        if !told && looks.is_multiple_of(LOOKS_PER_QUESTION) && !root.is_driven(id)? {
-            told = true;
+        if !warned && polls.is_multiple_of(POLLS_PER_RUNNER_CHECK) && !root.is_driven(id)? {
+            warned = true;
             note(&format!(
                 "nobody drives {id}; resume it with {}",
                 resume_command(id)
             ));
         }
-        sleep(PAUSE);
+        sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -12,23 +12,23 @@ use crate::output::is_unsafe;
 
 /// The output of one process, on its way.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct StreamPrinter {
     /// Before each line.
     prefix: Option<String>,
     /// A line of which the end has not come; only where there is a prefix.
     line: Vec<u8>,
-    cleaner: Option<Cleaner>,
+    sanitizer: Option<Sanitizer>,
 }
 
 /// A line longer than this is cut, where whole lines are waited for.
 const LINE_BYTES_MAX: usize = 64 * 1_024;
 
-impl Lane {
+impl StreamPrinter {
     pub(crate) fn new(prefix: Option<String>, terminal: bool) -> Self {
         Self {
             prefix,
             line: Vec::new(),
-            cleaner: terminal.then(Cleaner::default),
+            sanitizer: terminal.then(Sanitizer::default),
         }
     }
 
@@ -53,8 +53,8 @@ impl Lane {
         if !self.line.is_empty() {
             self.end_line(out)?;
         }
-        match &mut self.cleaner {
-            Some(cleaner) => cleaner.finish(out),
+        match &mut self.sanitizer {
+            Some(sanitizer) => sanitizer.finish(out),
             None => Ok(()),
         }
     }
@@ -66,15 +66,15 @@ impl Lane {
         let line = take(&mut self.line);
         self.write(&line, out)?;
         // Before the line ends: a colour is not for the next process.
-        if let Some(cleaner) = &mut self.cleaner {
-            cleaner.finish(out)?;
+        if let Some(sanitizer) = &mut self.sanitizer {
+            sanitizer.finish(out)?;
         }
         out.write_all(b"\n")
     }
 
     fn write(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-        match &mut self.cleaner {
-            Some(cleaner) => cleaner.write(bytes, out),
+        match &mut self.sanitizer {
+            Some(sanitizer) => sanitizer.write(bytes, out),
             None => out.write_all(bytes),
         }
     }
@@ -82,7 +82,7 @@ impl Lane {
 
 /// Lets text and colours through, in pieces of any size.
 #[derive(Debug, Default)]
-struct Cleaner {
+struct Sanitizer {
     /// The beginning of something of which the rest has not come.
     pending: Vec<u8>,
     coloured: bool,
@@ -103,7 +103,7 @@ enum Piece {
 /// The longest sequence that sets a colour; a longer one is none.
 const COLOUR_BYTES_MAX: usize = 32;
 
-impl Cleaner {
+impl Sanitizer {
     fn write(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         let mut held = take(&mut self.pending);
         held.extend_from_slice(bytes);
@@ -231,12 +231,12 @@ mod tests {
     /// In one piece, and byte by byte: both must show the same.
     fn shown(prefix: Option<&str>, terminal: bool, bytes: &[u8]) -> String {
         let in_pieces = |size: usize| {
-            let mut lane = Lane::new(prefix.map(str::to_owned), terminal);
+            let mut printer = StreamPrinter::new(prefix.map(str::to_owned), terminal);
             let mut out = Vec::new();
             for piece in bytes.chunks(size) {
-                lane.print(piece, &mut out).expect("a buffer");
+                printer.print(piece, &mut out).expect("a buffer");
             }
-            lane.finish(&mut out).expect("a buffer");
+            printer.finish(&mut out).expect("a buffer");
             String::from_utf8_lossy(&out).into_owned()
         };
         let whole = in_pieces(bytes.len().max(1));
@@ -298,9 +298,10 @@ mod tests {
     #[test]
     fn a_line_without_end_is_cut() {
         let long = vec![b'x'; LINE_BYTES_MAX * 2];
-        let mut lane = Lane::new(Some("p | ".to_owned()), false);
+        let mut printer = StreamPrinter::new(Some("p | ".to_owned()), false);
         let mut out = Vec::new();
-        lane.print(&long[..LINE_BYTES_MAX], &mut out)
+        printer
+            .print(&long[..LINE_BYTES_MAX], &mut out)
             .expect("a buffer");
         assert_eq!(out.len(), LINE_BYTES_MAX + 5);
     }

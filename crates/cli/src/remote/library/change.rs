@@ -14,7 +14,7 @@ use similar::{ChangeTag, TextDiff};
 use super::super::refused;
 use super::show::{missing, text};
 use super::task_name;
-use crate::output::{Ended, FAILED, Failure, Output, Style, clean, note};
+use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 
 /// Lines around a difference.
 const CONTEXT: usize = 3;
@@ -61,7 +61,7 @@ pub(super) struct Diff {
     revision: Option<u32>,
 }
 
-pub(super) async fn put(command: &Put, client: &Client) -> Ended {
+pub(super) async fn put(command: &Put, client: &Client) -> CommandResult {
     // All of them are read before the first is sent.
     let files: Vec<(TaskName, Value)> = command
         .files
@@ -106,30 +106,30 @@ async fn put_one(
     let defined = client.define(name, file, condition, command.dry_run).await;
     defined.map_err(|error| match &error {
         ClientError::Problem(problem) if problem.status == 409 && problem.kind == "from-file" => {
-            Failure::Told(FAILED, clean(&problem.detail))
+            Failure::Message(FAILED, clean(&problem.detail))
         }
         _ => refused(error),
     })
 }
 
-pub(super) async fn remove(command: &Rm, client: &Client) -> Ended {
+pub(super) async fn remove(command: &Rm, client: &Client) -> CommandResult {
     client.remove(&command.task).await.map_err(refused)?;
     note(&format!("{} is removed", clean(&command.task.to_string())));
     Ok(())
 }
 
-pub(super) async fn diff(command: &Diff, client: &Client) -> Ended {
+pub(super) async fn diff(command: &Diff, client: &Client) -> CommandResult {
     let (name, file) = load(&command.file)?;
-    let there = client
+    let stored = client
         .task(&name, command.revision)
         .await
         .map_err(refused)?;
-    let there = match (there, command.revision) {
+    let stored = match (stored, command.revision) {
         (Some(task), _) => task.definition.unwrap_or_default(),
         (None, None) => Value::Object(serde_json::Map::new()),
         (None, revision) => return Err(missing(&name, revision)),
     };
-    let (old, new) = (text(&there)?, text(&file)?);
+    let (old, new) = (text(&stored)?, text(&file)?);
     if old == new {
         return Ok(());
     }
@@ -139,7 +139,7 @@ pub(super) async fn diff(command: &Diff, client: &Client) -> Ended {
     Err(Failure::Silent(FAILED))
 }
 
-fn print(out: &mut Output, old: &str, new: &str) -> Ended {
+fn print(out: &mut Output, old: &str, new: &str) -> CommandResult {
     let diff = TextDiff::from_lines(old, new);
     for (at, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
         if at > 0 {

@@ -7,7 +7,7 @@ use baton_client::Client;
 use baton_model::library::TaskName;
 use clap::{Args, Subcommand};
 
-use crate::output::Ended;
+use crate::output::CommandResult;
 
 /// Stored tasks: list, show, put, remove, compare
 ///
@@ -28,11 +28,11 @@ Exit status: 0 fine; 1 there is no such task, or `diff` has found differences; 2
 task with errors; 3 the scheduler cannot be reached, or refuses.")]
 pub(crate) struct Library {
     #[command(subcommand)]
-    what: What,
+    command: LibraryCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum LibraryCommand {
     Ls(show::Ls),
     Show(show::Show),
     Put(change::Put),
@@ -40,13 +40,13 @@ enum What {
     Diff(change::Diff),
 }
 
-pub(super) async fn run(command: &Library, client: &Client) -> Ended {
-    match &command.what {
-        What::Ls(command) => show::list(command, client).await,
-        What::Show(command) => show::show(command, client).await,
-        What::Put(command) => change::put(command, client).await,
-        What::Rm(command) => change::remove(command, client).await,
-        What::Diff(command) => change::diff(command, client).await,
+pub(super) async fn run(command: &Library, client: &Client) -> CommandResult {
+    match &command.command {
+        LibraryCommand::Ls(command) => show::list(command, client).await,
+        LibraryCommand::Show(command) => show::show(command, client).await,
+        LibraryCommand::Put(command) => change::put(command, client).await,
+        LibraryCommand::Rm(command) => change::remove(command, client).await,
+        LibraryCommand::Diff(command) => change::diff(command, client).await,
     }
 }
 

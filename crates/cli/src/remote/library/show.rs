@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::refused;
 use super::task_name;
-use crate::output::{Ended, Failure, Output, Style, clean, note};
+use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span, stamp};
 
@@ -43,7 +43,7 @@ pub(super) struct Show {
     json: bool,
 }
 
-pub(super) async fn list(command: &Ls, client: &Client) -> Ended {
+pub(super) async fn list(command: &Ls, client: &Client) -> CommandResult {
     let library = client.library(command.owner.as_deref()).await;
     let library = library.map_err(refused)?;
     let mut out = Output::new();
@@ -100,24 +100,27 @@ fn starts(task: &Task<Value>) -> String {
     if *remote {
         ways.push("over HTTP".to_owned());
     }
-    match ways.is_empty() {
-        true => "by hand".to_owned(),
-        false => ways.join("; "),
+    if ways.is_empty() {
+        "by hand".to_owned()
+    } else {
+        ways.join("; ")
     }
 }
 
-pub(super) async fn show(command: &Show, client: &Client) -> Ended {
+pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
     let name = &command.task;
     let task = client.task(name, command.revision).await.map_err(refused)?;
     let task = task.ok_or_else(|| missing(name, command.revision))?;
-    let due = match task.current && task.trigger.schedule.is_some() {
-        true => Some(client.due(name, DUE_SHOWN).await.map_err(refused)?),
-        false => None,
+    let due = if task.current && task.trigger.schedule.is_some() {
+        Some(client.due(name, DUE_SHOWN).await.map_err(refused)?)
+    } else {
+        None
     };
     let mut out = Output::new();
-    match command.json {
-        true => out.json(&task)?,
-        false => print(&mut out, &task, due.as_ref())?,
+    if command.json {
+        out.json(&task)?
+    } else {
+        print(&mut out, &task, due.as_ref())?
     }
     out.done()
 }
@@ -130,7 +133,7 @@ pub(super) fn missing(name: &TaskName, revision: Option<u32>) -> Failure {
     })
 }
 
-fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Ended {
+fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> CommandResult {
     let mut table = Table::default();
     let mut line = |name: &str, text: String| {
         table.row([Cell::new(name, Style::Faint), clean(&text).into()]);

@@ -10,10 +10,10 @@ use baton_model::workflow::HaltMode;
 use clap::Args;
 
 use super::super::{ids, refused, submit::line};
-use super::follow::{How, ended, follow};
+use super::follow::{ProgressMode, ended, follow};
 use super::{accepted, id};
 use crate::local::{pair, params};
-use crate::output::{Ended, Failure, Output, Style, clean, note};
+use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 
 /// Let nothing more of a run begin
@@ -65,12 +65,12 @@ pub(crate) struct ResumeCommand {
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair, requires = "file")]
     params: Vec<(String, String)>,
     #[command(flatten)]
-    more: More,
+    resume: ResumeArgs,
 }
 
 /// How a run goes on.
 #[derive(Debug, Args)]
-pub(in super::super) struct More {
+pub(in super::super) struct ResumeArgs {
     /// Only show what would run
     #[arg(long)]
     dry_run: bool,
@@ -88,7 +88,7 @@ pub(in super::super) struct More {
     pub(in super::super) json: bool,
 }
 
-impl More {
+impl ResumeArgs {
     /// True if something was asked for that only runs have.
     pub(in super::super) const fn is_for_runs(&self) -> bool {
         self.dry_run || self.wait || self.watch || self.generation.is_some()
@@ -97,7 +97,7 @@ impl More {
 
 /// What of a run is done again.
 #[derive(Debug, Args)]
-pub(in super::super) struct Again {
+pub(in super::super) struct RerunArgs {
     /// Of a run: do this task again, also what is DONE of it
     #[arg(long, value_name = "TASK")]
     pub(in super::super) task: Option<String>,
@@ -106,18 +106,19 @@ pub(in super::super) struct Again {
     pub(in super::super) downstream: bool,
 }
 
-pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> Ended {
+pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> CommandResult {
     let halt = HaltRun {
-        mode: match command.kill {
-            true => HaltMode::Kill,
-            false => HaltMode::Drain,
+        mode: if command.kill {
+            HaltMode::Kill
+        } else {
+            HaltMode::Drain
         },
         generation: command.generation,
     };
     let answer = client.halt_run(command.run, &halt).await.map_err(refused)?;
     let mut out = Output::new();
     if command.wait {
-        follow(client, command.run, How::Quiet).await?;
+        follow(client, command.run, ProgressMode::Quiet).await?;
     }
     match (command.json, command.wait) {
         (true, _) => out.json(&answer)?,
@@ -127,7 +128,7 @@ pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> En
     out.done()
 }
 
-pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -> Ended {
+pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -> CommandResult {
     let given = params(&command.params)?;
     let file = match &command.file {
         None => None,
@@ -137,42 +138,48 @@ pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -
             Some(file.to_json())
         }
     };
-    let how = ResumeRequest::Resume(ResumeRun {
+    let request = ResumeRequest::Resume(ResumeRun {
         file,
         params: given,
-        generation: command.more.generation,
+        generation: command.resume.generation,
     });
-    go_on(command.run, &how, &command.more, client).await
+    continue_run(command.run, &request, &command.resume, client).await
 }
 
 pub(in super::super) async fn retry(
     run: RunId,
-    again: &Again,
-    more: &More,
+    rerun: &RerunArgs,
+    args: &ResumeArgs,
     client: &Client,
-) -> Ended {
-    let how = ResumeRequest::Retry(RetryRun {
-        task: again.task.clone(),
-        downstream: again.downstream,
-        generation: more.generation,
+) -> CommandResult {
+    let request = ResumeRequest::Retry(RetryRun {
+        task: rerun.task.clone(),
+        downstream: rerun.downstream,
+        generation: args.generation,
     });
-    go_on(run, &how, more, client).await
+    continue_run(run, &request, args, client).await
 }
 
-async fn go_on(run: RunId, how: &ResumeRequest, more: &More, client: &Client) -> Ended {
+async fn continue_run(
+    run: RunId,
+    request: &ResumeRequest,
+    args: &ResumeArgs,
+    client: &Client,
+) -> CommandResult {
     let mut out = Output::new();
-    if more.dry_run {
-        let preview = client.preview_resume(run, how).await.map_err(refused)?;
-        match more.json {
-            true => out.json(&preview)?,
-            false => shown(&preview).print(&mut out)?,
+    if args.dry_run {
+        let preview = client.preview_resume(run, request).await.map_err(refused)?;
+        if args.json {
+            out.json(&preview)?
+        } else {
+            preview_table(&preview).print(&mut out)?
         }
         return out.done();
     }
-    let answer = client.resume_run(run, how).await.map_err(refused)?;
+    let answer = client.resume_run(run, request).await.map_err(refused)?;
     let run = accepted(&answer)?;
-    let waits = more.wait || more.watch;
-    match (more.json, waits) {
+    let waits = args.wait || args.watch;
+    match (args.json, waits) {
         (true, false) => out.json(&answer)?,
         (true, true) => line(&mut out, &answer)?,
         (false, _) => writeln!(out, "{run}: goes on, generation {}", answer.generation)?,
@@ -182,20 +189,21 @@ async fn go_on(run: RunId, how: &ResumeRequest, more: &More, client: &Client) ->
     if !waits {
         return out.done();
     }
-    let how = match more.watch || !more.json {
-        true => How::Shown,
-        false => How::Quiet,
+    let mode = if args.watch || !args.json {
+        ProgressMode::Live
+    } else {
+        ProgressMode::Quiet
     };
-    let seen = follow(client, run, how).await?;
-    if more.json {
-        line(&mut out, &seen)?;
+    let run_end = follow(client, run, mode).await?;
+    if args.json {
+        line(&mut out, &run_end)?;
     }
     out.done()?;
-    ended(&seen)
+    ended(&run_end)
 }
 
 /// One line for each task: what stays, what runs, and why.
-fn shown(preview: &ResumePreview) -> Table {
+fn preview_table(preview: &ResumePreview) -> Table {
     let mut table = Table::default();
     table.row(["TASK", "KEPT", "RUNS", "WHY"].map(|it| Cell::new(it, Style::Faint)));
     for task in &preview.tasks {

@@ -1,4 +1,4 @@
-//! Following a run to its end: a picture on a terminal, a line for each change elsewhere.
+//! Following a run to its end: a display on a terminal, a line for each change elsewhere.
 //!
 //! Whoever stops watching stops nothing: the run is the scheduler's.
 
@@ -13,14 +13,14 @@ use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::super::refused;
-use super::super::waiting::{CANCELLED, patiently};
+use super::super::waiting::{CANCELLED, retry_while_unreachable};
 use super::id;
-use crate::output::{Ended, FAILED, Failure, Output};
+use crate::output::{CommandResult, FAILED, Failure, Output};
 use crate::time::now;
 use crate::views::{live, summary};
 
-/// How long the scheduler is asked to wait at a time: often enough for a picture.
-const GLANCE: Duration = Duration::from_secs(1);
+/// How long the scheduler is asked to wait at a time: often enough for a display.
+const LONG_POLL: Duration = Duration::from_secs(1);
 /// Tasks that are looked at while it runs: more than a terminal has lines. At the end, all are.
 const TASKS_MAX: usize = 1_000;
 /// The terminal's size, where it does not tell.
@@ -49,14 +49,15 @@ pub(crate) struct Watch {
     json: bool,
 }
 
-pub(in super::super) async fn run(command: &Watch, client: &Client) -> Ended {
-    let how = match command.quiet {
-        true => How::Quiet,
-        false => How::Shown,
+pub(in super::super) async fn run(command: &Watch, client: &Client) -> CommandResult {
+    let mode = if command.quiet {
+        ProgressMode::Quiet
+    } else {
+        ProgressMode::Live
     };
     // Where nobody answers at first, or there is no such run, nobody is waited for.
     client.run(command.run).await.map_err(refused)?;
-    let run = follow(client, command.run, how).await?;
+    let run = follow(client, command.run, mode).await?;
     if command.json {
         let mut out = Output::new();
         out.json(&run)?;
@@ -67,15 +68,15 @@ pub(in super::super) async fn run(command: &Watch, client: &Client) -> Ended {
 
 /// How much of it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ProgressMode {
     /// How it goes, and a summary at the end.
-    Shown,
+    Live,
     /// Nothing.
     Quiet,
 }
 
 /// The status that stands for the end of a run.
-pub(crate) fn ended(run: &Run) -> Ended {
+pub(crate) fn ended(run: &Run) -> CommandResult {
     match run.state {
         UniversalState::Done => Ok(()),
         UniversalState::Halted => Err(Failure::Silent(CANCELLED)),
@@ -84,66 +85,81 @@ pub(crate) fn ended(run: &Run) -> Ended {
 }
 
 /// Follows a run to its end.
-pub(crate) async fn follow(client: &Client, run: RunId, how: How) -> Result<Run, Failure> {
-    if how == How::Quiet {
+pub(crate) async fn follow(
+    client: &Client,
+    run: RunId,
+    mode: ProgressMode,
+) -> Result<Run, Failure> {
+    if mode == ProgressMode::Quiet {
         return wait(client, run).await;
     }
-    let seen = to_end(client, run, how).await?;
-    tell_end(&seen, None)?;
-    Ok(seen.0)
+    let snapshot = follow_to_end(client, run, mode).await?;
+    print_summary(&snapshot, None)?;
+    Ok(snapshot.0)
 }
 
 /// Waits for the end of a run.
 async fn wait(client: &Client, run: RunId) -> Result<Run, Failure> {
     loop {
-        let seen = patiently(|| client.wait_run(run, GLANCE)).await;
-        let seen = seen.map_err(refused)?;
-        if seen.state.is_terminal() {
-            return Ok(seen);
+        let snapshot = retry_while_unreachable(|| client.wait_run(run, LONG_POLL)).await;
+        let snapshot = snapshot.map_err(refused)?;
+        if snapshot.state.is_terminal() {
+            return Ok(snapshot);
         }
     }
 }
 
 /// Follows a run to its end, and leaves the last word to the caller.
-pub(crate) async fn to_end(client: &Client, run: RunId, how: How) -> Result<Seen, Failure> {
-    if how == How::Quiet {
+pub(crate) async fn follow_to_end(
+    client: &Client,
+    run: RunId,
+    mode: ProgressMode,
+) -> Result<RunSnapshot, Failure> {
+    if mode == ProgressMode::Quiet {
         wait(client, run).await?;
     }
-    let mut picture = Picture::new();
+    let mut display = ProgressDisplay::new();
     loop {
-        let seen = patiently(|| look(client, run)).await.map_err(refused)?;
-        if seen.0.state.is_terminal() {
-            picture.clear();
-            return Ok(seen);
+        let snapshot = retry_while_unreachable(|| fetch(client, run))
+            .await
+            .map_err(refused)?;
+        if snapshot.0.state.is_terminal() {
+            display.clear();
+            return Ok(snapshot);
         }
-        picture.draw(&seen.0, &seen.1, &seen.2);
-        patiently(|| client.wait_run(run, GLANCE))
+        display.draw(&snapshot.0, &snapshot.1, &snapshot.2);
+        retry_while_unreachable(|| client.wait_run(run, LONG_POLL))
             .await
             .map_err(refused)?;
     }
 }
 
 /// A run, its tasks, and what has failed.
-pub(crate) type Seen = (Run, Vec<RunTask>, Vec<ErrorGroup>);
+pub(crate) type RunSnapshot = (Run, Vec<RunTask>, Vec<ErrorGroup>);
 
-async fn look(client: &Client, run: RunId) -> Result<Seen, ClientError> {
-    let seen = client.run(run).await?;
-    let most = match seen.state.is_terminal() {
-        true => PLAN_TASKS_MAX,
-        false => TASKS_MAX,
+async fn fetch(client: &Client, run: RunId) -> Result<RunSnapshot, ClientError> {
+    let snapshot = client.run(run).await?;
+    let most = if snapshot.state.is_terminal() {
+        PLAN_TASKS_MAX
+    } else {
+        TASKS_MAX
     };
     let tasks = client.run_tasks(run, most).await?;
-    let failed = seen.items.is_some_and(|items| items.failed > 0);
-    let errors = match failed {
-        true => client.run_errors(run).await?,
-        false => Vec::new(),
+    let failed = snapshot.items.is_some_and(|items| items.failed > 0);
+    let errors = if failed {
+        client.run_errors(run).await?
+    } else {
+        Vec::new()
     };
-    Ok((seen, tasks, errors))
+    Ok((snapshot, tasks, errors))
 }
 
-/// The last word about a run, on standard error: it is about the answer, not the answer. `again`
+/// The last word about a run, on standard error: it is about the answer, not the answer. `resume_command`
 /// is the command that goes on with it where no scheduler is left to be asked.
-pub(crate) fn tell_end((run, tasks, errors): &Seen, again: Option<&str>) -> Ended {
+pub(crate) fn print_summary(
+    (run, tasks, errors): &RunSnapshot,
+    resume_command: Option<&str>,
+) -> CommandResult {
     let (width, _) = size();
     let colours = Output::new().colours && io::stderr().is_terminal();
     let lines = summary::render(
@@ -151,7 +167,7 @@ pub(crate) fn tell_end((run, tasks, errors): &Seen, again: Option<&str>) -> Ende
             run,
             tasks,
             errors,
-            again,
+            resume_command,
             now: now(),
         },
         width,
@@ -174,19 +190,20 @@ pub(crate) fn size() -> (usize, usize) {
 }
 
 /// What is drawn over, or said line by line.
-enum Picture {
+enum ProgressDisplay {
     Terminal { lines: usize, colours: bool },
     Lines(live::Plain),
 }
 
-impl Picture {
+impl ProgressDisplay {
     fn new() -> Self {
-        match io::stderr().is_terminal() {
-            true => Self::Terminal {
+        if io::stderr().is_terminal() {
+            Self::Terminal {
                 lines: 0,
                 colours: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-            },
-            false => Self::Lines(live::Plain::default()),
+            }
+        } else {
+            Self::Lines(live::Plain::default())
         }
     }
 
@@ -203,7 +220,7 @@ impl Picture {
             Self::Terminal { lines, colours } => {
                 let (width, height) = size();
                 let drawn = live::render(&frame, width, height.saturating_sub(1), *colours);
-                let mut text = back(*lines);
+                let mut text = erase(*lines);
                 for line in &drawn {
                     text.push_str(line);
                     text.push('\n');
@@ -224,13 +241,13 @@ impl Picture {
     fn clear(&mut self) {
         if let Self::Terminal { lines, .. } = self {
             // As above.
-            let _ = write!(io::stderr(), "{}", back(std::mem::take(lines)));
+            let _ = write!(io::stderr(), "{}", erase(std::mem::take(lines)));
         }
     }
 }
 
 /// Goes back over what was drawn, and removes it.
-fn back(lines: usize) -> String {
+fn erase(lines: usize) -> String {
     match lines {
         0 => String::new(),
         lines => format!("\x1b[{lines}A\r\x1b[J"),

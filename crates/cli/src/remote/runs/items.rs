@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::super::{REFUSED, ids, refused, rows};
-use crate::output::{Ended, Failure, Output, Style, clean, note};
+use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span, stamp};
 use crate::views::{fit, total};
@@ -27,7 +27,7 @@ const NAMES_MAX: usize = 10;
 
 /// Which items are listed.
 #[derive(Debug, Args)]
-pub(in super::super) struct Listed {
+pub(in super::super) struct ItemListArgs {
     /// Of a run: its items that have begun, with their instances
     #[arg(long, conflicts_with_all = ["graph", "dot", "svg", "timeline"])]
     pub(super) items: bool,
@@ -46,15 +46,21 @@ pub(in super::super) struct Listed {
 }
 
 /// The items of a run as a table, or as the API has them.
-pub(super) async fn list(run: RunId, listed: &Listed, json: bool, client: &Client) -> Ended {
+pub(super) async fn list(
+    run: RunId,
+    args: &ItemListArgs,
+    json: bool,
+    client: &Client,
+) -> CommandResult {
     let filter = ItemFilter {
-        state: listed.state.as_ref().map(|it| it.to_ascii_uppercase()),
-        task: listed.task.clone(),
-        item: listed.item,
+        state: args.state.as_ref().map(|it| it.to_ascii_uppercase()),
+        task: args.task.clone(),
+        item: args.item,
     };
-    let most = match json {
-        true => listed.number.unwrap_or(usize::MAX),
-        false => listed.number.unwrap_or(ROWS),
+    let most = if json {
+        args.number.unwrap_or(usize::MAX)
+    } else {
+        args.number.unwrap_or(ROWS)
     };
     // One more, to know whether there is more.
     let mut items = find(run, &filter, most.saturating_add(1), client).await?;
@@ -128,7 +134,7 @@ fn names(tasks: &[RunTask], all: u64) -> String {
 
 /// Which item of a run is meant.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Place<'a> {
+pub(in super::super) struct ItemRef<'a> {
     pub(in super::super) run: RunId,
     /// May be left out if the run has one item.
     pub(in super::super) task: Option<&'a str>,
@@ -138,41 +144,42 @@ pub(in super::super) struct Place<'a> {
 
 /// The instance of an item; none if it has not begun and may still do so.
 pub(in super::super) async fn instance(
-    place: Place<'_>,
+    item: ItemRef<'_>,
     client: &Client,
 ) -> Result<Option<InstanceId>, Failure> {
-    let run = place.run;
+    let run = item.run;
     let seen = client.run(run).await.map_err(refused)?;
-    match (place.task, place.item) {
-        (Some(name), None) => only(&task(run, name, client).await?, None)?,
+    match (item.task, item.item) {
+        (Some(name), None) => check_item(&task(run, name, client).await?, None)?,
         (None, _) if total(&seen.items.unwrap_or_default()) > 1 => {
             let tasks = client.run_tasks(run, NAMES_MAX).await.map_err(refused)?;
-            return Err(several(&seen, &tasks));
+            return Err(ambiguous(&seen, &tasks));
         }
         _ => {}
     }
     let filter = ItemFilter {
         state: None,
-        task: place.task.map(ToOwned::to_owned),
-        item: place.item,
+        task: item.task.map(ToOwned::to_owned),
+        item: item.item,
     };
-    if let [item] = &*find(run, &filter, 1, client).await? {
-        return of_item(item).map(Some);
+    if let [found] = &*find(run, &filter, 1, client).await? {
+        return instance_of(found).map(Some);
     }
-    if let (Some(name), Some(_)) = (place.task, place.item) {
-        only(&task(run, name, client).await?, place.item)?;
+    if let (Some(name), Some(_)) = (item.task, item.item) {
+        check_item(&task(run, name, client).await?, item.item)?;
     }
-    match seen.state.is_terminal() {
-        true => Err(never(&seen)),
-        false => Ok(None),
+    if seen.state.is_terminal() {
+        Err(never_started(&seen))
+    } else {
+        Ok(None)
     }
 }
 
 /// Fails unless it can be told which item of a task is meant.
-fn only(task: &RunTask, item: Option<u32>) -> Result<(), Failure> {
+fn check_item(task: &RunTask, item: Option<u32>) -> Result<(), Failure> {
     let name = clean(&task.name);
     let all = total(&task.items);
-    let wrong = match item {
+    let message = match item {
         _ if all == 0 && !task.unmapped => format!("{name} has no items"),
         None if all > 1 => format!(
             "{name} has {} items: say which, with --item 0 to {}",
@@ -185,11 +192,11 @@ fn only(task: &RunTask, item: Option<u32>) -> Result<(), Failure> {
         ),
         _ => return Ok(()),
     };
-    Err(Failure::usage(wrong))
+    Err(Failure::usage(message))
 }
 
 /// That a run has more items than one.
-fn several(run: &Run, first: &[RunTask]) -> Failure {
+fn ambiguous(run: &Run, first: &[RunTask]) -> Failure {
     let all = ids::count(total(&run.items.unwrap_or_default()));
     let names = names(first, run.tasks.unwrap_or_default());
     let id = clean(&run.id);
@@ -199,7 +206,7 @@ fn several(run: &Run, first: &[RunTask]) -> Failure {
     ))
 }
 
-fn never(run: &Run) -> Failure {
+fn never_started(run: &Run) -> Failure {
     Failure::failed(format!(
         "{} is {}, and that item has never begun; `baton explain {0}` tells why",
         clean(&run.id),
@@ -207,10 +214,10 @@ fn never(run: &Run) -> Failure {
     ))
 }
 
-fn of_item(item: &RunItem) -> Result<InstanceId, Failure> {
-    ids::one(&item.instance).map_err(|_| {
+fn instance_of(item: &RunItem) -> Result<InstanceId, Failure> {
+    ids::instance(&item.instance).map_err(|_| {
         let id = clean(&item.instance);
-        Failure::Told(REFUSED, format!("the scheduler calls it `{id}`"))
+        Failure::Message(REFUSED, format!("the scheduler calls it `{id}`"))
     })
 }
 
@@ -226,9 +233,10 @@ fn table(items: &[RunItem], now: Wall) -> Table {
 
 fn row(item: &RunItem, now: Wall) -> Vec<Cell> {
     let some = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "-".to_owned()));
-    let until = match item.state.is_terminal() {
-        true => item.ended_at.map(Wall),
-        false => Some(item.ended_at.map_or(now, Wall)),
+    let until = if item.state.is_terminal() {
+        item.ended_at.map(Wall)
+    } else {
+        Some(item.ended_at.map_or(now, Wall))
     };
     let took = item.started_at.zip(until);
     let took = took.map(|(from, to)| span(between(Wall(from), to)));
@@ -287,9 +295,9 @@ mod tests {
         );
     }
 
-    fn told(failure: Failure) -> String {
+    fn message(failure: Failure) -> String {
         match failure {
-            Failure::Told(2, text) => text,
+            Failure::Message(2, text) => text,
             other => panic!("{other:?}"),
         }
     }
@@ -298,20 +306,20 @@ mod tests {
     fn what_is_not_clear_is_asked_back_with_the_choices() {
         let three = task("extract", counts("3d"), &[]);
         assert_eq!(
-            told(only(&three, None).expect_err("three items")),
+            message(check_item(&three, None).expect_err("three items")),
             "extract has 3 items: say which, with --item 0 to 2"
         );
         assert_eq!(
-            told(only(&three, Some(3)).expect_err("no such item")),
+            message(check_item(&three, Some(3)).expect_err("no such item")),
             "extract has no item 3: it has 3, and the first is 0"
         );
-        assert!(only(&three, Some(2)).is_ok());
-        assert!(only(&task("one", counts("1w"), &[]), None).is_ok());
-        assert!(only(&task("none", counts(""), &[]), None).is_err());
+        assert!(check_item(&three, Some(2)).is_ok());
+        assert!(check_item(&task("one", counts("1w"), &[]), None).is_ok());
+        assert!(check_item(&task("none", counts(""), &[]), None).is_err());
         let mut case = Case::new("etl", vec![three, task("load", counts("1w"), &[])]);
         case.run.items = Some(counts("3d 1w"));
         assert_eq!(
-            told(several(&case.run, &case.tasks)),
+            message(ambiguous(&case.run, &case.tasks)),
             "r1 has 4 items: say of which task, with --task: extract, load; `baton show r1 \
              --items` lists them"
         );

@@ -6,7 +6,7 @@ use baton_model::time::Wall;
 use clap::Args;
 
 use super::super::{refused, rows};
-use crate::output::{Ended, Output, Style, clean, note};
+use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span};
 
@@ -34,7 +34,7 @@ pub(crate) struct Runs {
     json: bool,
 }
 
-pub(in super::super) async fn run(command: &Runs, client: &Client) -> Ended {
+pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandResult {
     let filter = RunFilter {
         state: command.state.as_ref().map(|it| it.to_ascii_uppercase()),
         owner: command.owner.clone(),

@@ -40,7 +40,7 @@ pub(crate) fn id(text: &str) -> Result<RunId, String> {
 pub(crate) fn accepted(accepted: &RunReply) -> Result<RunId, Failure> {
     id(&accepted.id).map_err(|_| {
         let id = clean(&accepted.id);
-        Failure::Told(INTERNAL, format!("the scheduler calls it `{id}`"))
+        Failure::Message(INTERNAL, format!("the scheduler calls it `{id}`"))
     })
 }
 

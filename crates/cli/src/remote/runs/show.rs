@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::super::refused;
 use super::follow::size;
-use super::items::{self, Listed};
-use crate::output::{Ended, Output};
+use super::items::{self, ItemListArgs};
+use crate::output::{CommandResult, Output};
 use crate::time::now;
 use crate::views::{dot, explain, graph, summary, svg, timeline, timeline_svg};
 
@@ -26,7 +26,7 @@ const PLAIN_WIDTH: usize = 120;
 
 /// How a run is shown.
 #[derive(Debug, Args)]
-pub(in super::super) struct Shape {
+pub(in super::super) struct RunViewArgs {
     /// Of a run: its tasks as a graph
     #[arg(long, conflicts_with_all = ["dot", "timeline", "json"])]
     graph: bool,
@@ -40,30 +40,35 @@ pub(in super::super) struct Shape {
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
-    listed: Listed,
+    items_args: ItemListArgs,
 }
 
-impl Shape {
+impl RunViewArgs {
     /// True if something was asked for that only runs have.
     pub(in super::super) const fn is_some(&self) -> bool {
-        self.graph || self.dot || self.svg || self.timeline || self.listed.items
+        self.graph || self.dot || self.svg || self.timeline || self.items_args.items
     }
 }
 
 #[derive(Serialize)]
-struct Whole<'a> {
+struct RunDetails<'a> {
     run: &'a Run,
     tasks: &'a [RunTask],
     errors: &'a [ErrorGroup],
 }
 
-pub(in super::super) async fn run(id: RunId, shape: &Shape, json: bool, client: &Client) -> Ended {
-    if shape.listed.items {
-        return items::list(id, &shape.listed, json, client).await;
+pub(in super::super) async fn run(
+    id: RunId,
+    view: &RunViewArgs,
+    json: bool,
+    client: &Client,
+) -> CommandResult {
+    if view.items_args.items {
+        return items::list(id, &view.items_args, json, client).await;
     }
     let seen = client.run(id).await.map_err(refused)?;
-    if shape.timeline {
-        return timeline(&seen, id, shape.svg, json, client).await;
+    if view.timeline {
+        return timeline(&seen, id, view.svg, json, client).await;
     }
     let mut out = Output::new();
     let (width, _) = room(&out);
@@ -72,16 +77,16 @@ pub(in super::super) async fn run(id: RunId, shape: &Shape, json: bool, client: 
         .run_tasks(id, PLAN_TASKS_MAX)
         .await
         .map_err(refused)?;
-    if shape.dot {
+    if view.dot {
         out.write_all(dot::render(&seen, &tasks).as_bytes())?;
-    } else if shape.svg {
+    } else if view.svg {
         out.write_all(svg::render(&seen, &tasks).as_bytes())?;
-    } else if shape.graph {
+    } else if view.graph {
         lines(&mut out, graph::render(&seen, &tasks, width, colours))?;
     } else {
         let errors = client.run_errors(id).await.map_err(refused)?;
         if json {
-            out.json(&Whole {
+            out.json(&RunDetails {
                 run: &seen,
                 tasks: &tasks,
                 errors: &errors,
@@ -91,7 +96,7 @@ pub(in super::super) async fn run(id: RunId, shape: &Shape, json: bool, client: 
                 run: &seen,
                 tasks: &tasks,
                 errors: &errors,
-                again: None,
+                resume_command: None,
                 now: now(),
             };
             lines(&mut out, summary::render(&all, width, colours))?;
@@ -102,13 +107,14 @@ pub(in super::super) async fn run(id: RunId, shape: &Shape, json: bool, client: 
 
 /// Columns and lines that there are to draw upon.
 fn room(out: &Output) -> (usize, usize) {
-    match out.terminal {
-        true => size(),
-        false => (PLAIN_WIDTH, usize::MAX),
+    if out.terminal {
+        size()
+    } else {
+        (PLAIN_WIDTH, usize::MAX)
     }
 }
 
-async fn timeline(run: &Run, id: RunId, svg: bool, json: bool, client: &Client) -> Ended {
+async fn timeline(run: &Run, id: RunId, svg: bool, json: bool, client: &Client) -> CommandResult {
     let mut out = Output::new();
     let most = if json { usize::MAX } else { ITEMS_MAX };
     let items = client.run_items(id, &ItemFilter::default(), most).await;
@@ -117,9 +123,10 @@ async fn timeline(run: &Run, id: RunId, svg: bool, json: bool, client: &Client) 
         out.json(&items)?;
         return out.done();
     }
-    let more = match items.len() < ITEMS_MAX {
-        true => 0,
-        false => begun(run).saturating_sub(items.len() as u64),
+    let more = if items.len() < ITEMS_MAX {
+        0
+    } else {
+        begun(run).saturating_sub(items.len() as u64)
     };
     let timeline = timeline::Timeline {
         run,
@@ -151,7 +158,7 @@ fn begun(run: &Run) -> u64 {
     begun.into_iter().fold(0, u64::saturating_add)
 }
 
-fn lines(out: &mut Output, lines: Vec<String>) -> Ended {
+fn lines(out: &mut Output, lines: Vec<String>) -> CommandResult {
     for line in lines {
         writeln!(out, "{line}")?;
     }
@@ -159,14 +166,14 @@ fn lines(out: &mut Output, lines: Vec<String>) -> Ended {
 }
 
 /// Why a run is where it is: what its tasks wait for, or why it ended so.
-pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) -> Ended {
+pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) -> CommandResult {
     let seen = client.run(id).await.map_err(refused)?;
     let tasks = client.run_tasks(id, PLAN_TASKS_MAX).await;
     let tasks = tasks.map_err(refused)?;
     let errors = client.run_errors(id).await.map_err(refused)?;
     let mut out = Output::new();
     if json {
-        out.json(&Whole {
+        out.json(&RunDetails {
             run: &seen,
             tasks: &tasks,
             errors: &errors,
@@ -177,21 +184,20 @@ pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) ->
         state: Some(UniversalState::Failed.word().to_owned()),
         ..ItemFilter::default()
     };
-    let failures = match errors.is_empty() {
-        true => Vec::new(),
-        false => {
-            let failures = client.run_items(id, &filter, FAILURES_MAX).await;
-            failures.map_err(refused)?
-        }
+    let failures = if errors.is_empty() {
+        Vec::new()
+    } else {
+        let failures = client.run_items(id, &filter, FAILURES_MAX).await;
+        failures.map_err(refused)?
     };
     let (width, _) = room(&out);
-    let explained = explain::Explained {
+    let explanation = explain::Explanation {
         run: &seen,
         tasks: &tasks,
         errors: &errors,
         failures: &failures,
     };
     let colours = out.colours;
-    lines(&mut out, explain::render(&explained, width, colours))?;
+    lines(&mut out, explain::render(&explanation, width, colours))?;
     out.done()
 }

@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use super::super::{refused, submit::line};
 use super::accepted;
-use super::follow::{How, ended, follow};
-use crate::local::params as given;
-use crate::output::{Ended, Failure, Output};
+use super::follow::{ProgressMode, ended, follow};
+use crate::local::params as parse_params;
+use crate::output::{CommandResult, Failure, Output};
 
 /// What is sent for a workflow. What is wrong with it, or with its parameters, is told here,
 /// with its lines.
-pub(crate) fn wanted(
+pub(crate) fn request(
     file: &WorkflowFile,
     params: &[(String, String)],
 ) -> Result<SubmitRun<Value>, Failure> {
-    let params = given(params)?;
+    let params = parse_params(params)?;
     file.plan(&params).map_err(Failure::usage)?;
     Ok(SubmitRun {
         file: file.to_json(),
@@ -31,7 +31,7 @@ pub(crate) fn wanted(
 
 /// How whoever submits a workflow goes on.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Then {
+pub(in super::super) struct WaitArgs {
     pub(in super::super) wait: bool,
     pub(in super::super) watch: bool,
     pub(in super::super) json: bool,
@@ -40,15 +40,15 @@ pub(in super::super) struct Then {
 pub(in super::super) async fn run(
     file: &WorkflowFile,
     params: &[(String, String)],
-    then: Then,
+    args: WaitArgs,
     client: &Client,
-) -> Ended {
-    let submit = wanted(file, params)?;
+) -> CommandResult {
+    let submit = request(file, params)?;
     let answer = client.submit_run(&submit).await.map_err(refused)?;
     let run: RunId = accepted(&answer)?;
-    let waits = then.wait || then.watch;
+    let waits = args.wait || args.watch;
     let mut out = Output::new();
-    match (then.json, waits) {
+    match (args.json, waits) {
         (true, false) => out.json(&answer)?,
         (true, true) => line(&mut out, &answer)?,
         (false, _) => writeln!(out, "{run}")?,
@@ -57,14 +57,15 @@ pub(in super::super) async fn run(
     if !waits {
         return out.done();
     }
-    let how = match then.watch || !then.json {
-        true => How::Shown,
-        false => How::Quiet,
+    let mode = if args.watch || !args.json {
+        ProgressMode::Live
+    } else {
+        ProgressMode::Quiet
     };
-    let seen = follow(client, run, how).await?;
-    if then.json {
-        line(&mut out, &seen)?;
+    let run_end = follow(client, run, mode).await?;
+    if args.json {
+        line(&mut out, &run_end)?;
     }
     out.done()?;
-    ended(&seen)
+    ended(&run_end)
 }

@@ -10,10 +10,10 @@ use baton_files::{AnyFile, WorkflowFile};
 use baton_model::api::{self, Indices, SubmitReply};
 use clap::{Args, ValueEnum};
 
-use super::runs::submit::Then;
+use super::runs::submit::WaitArgs;
 use super::{ids, refused, waiting};
 use crate::local::{pair, params, variable};
-use crate::output::{Ended, Failure, Output, clean, note};
+use crate::output::{CommandResult, Failure, Output, clean, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ pub(crate) struct Submit {
     #[arg(long, value_name = "A-B", value_parser = indices)]
     array: Option<Indices>,
     #[command(flatten)]
-    wishes: Wishes,
+    options: TaskOptions,
     /// Wait for the end, and exit with the status of the work
     #[arg(long)]
     wait: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Submit {
 
 /// What a task says, from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-struct Wishes {
+struct TaskOptions {
     /// What to call it
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -110,16 +110,16 @@ enum Exclusive {
 }
 
 fn indices(text: &str) -> Result<Indices, String> {
-    const MEND: &str = "write the first and the last index, such as 1-1000";
-    let (from, to) = text.split_once('-').ok_or(MEND)?;
+    const HINT: &str = "write the first and the last index, such as 1-1000";
+    let (from, to) = text.split_once('-').ok_or(HINT)?;
     match (from.parse(), to.parse()) {
         (Ok(from), Ok(to)) if from <= to => Ok(Indices { from, to }),
         (Ok(_), Ok(_)) => Err("the array ends before it begins".to_owned()),
-        _ => Err(MEND.to_owned()),
+        _ => Err(HINT.to_owned()),
     }
 }
 
-pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
+pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
     if let (Some(path), []) = (&command.file, &*command.command)
         && let AnyFile::Workflow(file) = baton_files::load_any(path).map_err(Failure::usage)?
     {
@@ -137,8 +137,8 @@ pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
                 "name a file, or a command after `--`: baton submit -- CMD",
             ));
         }
-        (Some(file), []) => task::of_file(file, &command.wishes)?,
-        (None, words) => task::of_command(words, &command.wishes)?,
+        (Some(file), []) => task::from_file(file, &command.options)?,
+        (None, words) => task::from_command(words, &command.options)?,
     };
     let submit = api::Submit {
         file,
@@ -151,7 +151,7 @@ pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
     match (command.json, command.wait) {
         (true, false) => out.json(&submitted)?,
         (true, true) => line(&mut out, &submitted)?,
-        (false, _) => writeln!(out, "{}", ids::shown(span))?,
+        (false, _) => writeln!(out, "{}", ids::describe(span))?,
     }
     // Whoever waits wants to know for what.
     out.flush()?;
@@ -163,9 +163,9 @@ pub(super) async fn run(command: &Submit, client: &Client) -> Ended {
 
 fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
     let id = |text: &str| {
-        ids::one(text).map_err(|_| {
+        ids::instance(text).map_err(|_| {
             let text = clean(text);
-            Failure::Told(super::REFUSED, format!("the scheduler calls it `{text}`"))
+            Failure::Message(super::REFUSED, format!("the scheduler calls it `{text}`"))
         })
     };
     Ok(Span {
@@ -174,21 +174,32 @@ fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
     })
 }
 
-pub(super) async fn wait(client: &Client, span: Span, json: bool, mut out: Output) -> Ended {
+pub(super) async fn wait(
+    client: &Client,
+    span: Span,
+    json: bool,
+    mut out: Output,
+) -> CommandResult {
     let code = if span.count() == 1 {
-        let instance = waiting::one(client, span.first).await.map_err(refused)?;
-        match json {
-            true => line(&mut out, &instance)?,
-            false => note(&ended(&instance)),
+        let instance = waiting::wait_for_instance(client, span.first)
+            .await
+            .map_err(refused)?;
+        if json {
+            line(&mut out, &instance)?
+        } else {
+            note(&describe_end(&instance))
         }
-        waiting::code(&instance)
+        waiting::exit_code(&instance)
     } else {
-        let summary = waiting::many(client, span).await.map_err(refused)?;
-        match json {
-            true => line(&mut out, &summary)?,
-            false => note(&format!("{span} {}", waiting::counts(&summary))),
+        let summary = waiting::wait_for_range(client, span)
+            .await
+            .map_err(refused)?;
+        if json {
+            line(&mut out, &summary)?
+        } else {
+            note(&format!("{span} {}", waiting::counts(&summary)))
         }
-        waiting::code_of(&summary)
+        waiting::range_exit_code(&summary)
     };
     out.done()?;
     match code {
@@ -197,29 +208,29 @@ pub(super) async fn wait(client: &Client, span: Span, json: bool, mut out: Outpu
     }
 }
 
-async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> Ended {
-    if command.array.is_some() || command.wishes != Wishes::default() {
+async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> CommandResult {
+    if command.array.is_some() || command.options != TaskOptions::default() {
         return Err(Failure::usage(
             "a workflow says in its file what its tasks need; only -p, --wait, --watch and --json \
              go with it",
         ));
     }
-    let then = Then {
+    let args = WaitArgs {
         wait: command.wait,
         watch: command.watch,
         json: command.json,
     };
-    super::runs::submit::run(file, &command.params, then, client).await
+    super::runs::submit::run(file, &command.params, args, client).await
 }
 
-pub(super) fn line(out: &mut Output, value: &impl serde::Serialize) -> Ended {
+pub(super) fn line(out: &mut Output, value: &impl serde::Serialize) -> CommandResult {
     serde_json::to_writer(&mut *out, value)?;
     writeln!(out)?;
     Ok(())
 }
 
 /// The last word about an instance that was waited for.
-fn ended(instance: &api::Instance) -> String {
+fn describe_end(instance: &api::Instance) -> String {
     let id = clean(&instance.id);
     let mut text = format!("{id} {}", instance.state);
     if let Some(end) = &instance.end_text {

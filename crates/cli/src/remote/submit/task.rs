@@ -8,33 +8,33 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{Exclusive, Wishes};
+use super::{Exclusive, TaskOptions};
 use crate::output::Failure;
 
 /// What stands for the command line in errors.
 const COMMAND_LINE: &str = "command line";
 
 /// A file, and what the command line says instead.
-pub(super) fn of_file(path: &Path, wishes: &Wishes) -> Result<Value, Failure> {
+pub(super) fn from_file(path: &Path, options: &TaskOptions) -> Result<Value, Failure> {
     let file = baton_files::load(path).map_err(Failure::usage)?;
     let mut task = object(file.to_json());
-    change(&mut task, wishes);
-    checked(task, &path.display().to_string())
+    apply_options(&mut task, options);
+    check(task, &path.display().to_string())
 }
 
 /// A task of one command.
-pub(super) fn of_command(words: &[String], wishes: &Wishes) -> Result<Value, Failure> {
+pub(super) fn from_command(words: &[String], options: &TaskOptions) -> Result<Value, Failure> {
     let run = match words {
         // As for `baton local simplerun`, but nobody needs a shell to find a program.
         [line] if !is_word(line) => Value::from(literal(line)),
         words => words.iter().map(|word| literal(word)).collect(),
     };
     let mut task = object(json!({ "task": name(words), "run": run }));
-    change(&mut task, wishes);
-    checked(task, COMMAND_LINE)
+    apply_options(&mut task, options);
+    check(task, COMMAND_LINE)
 }
 
-fn checked(task: Map<String, Value>, name: &str) -> Result<Value, Failure> {
+fn check(task: Map<String, Value>, name: &str) -> Result<Value, Failure> {
     let task = Value::Object(task);
     baton_files::from_json(&task, name).map_err(Failure::usage)?;
     Ok(task)
@@ -74,44 +74,44 @@ fn name(words: &[String]) -> String {
     }
 }
 
-fn change(task: &mut Map<String, Value>, wishes: &Wishes) {
+fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions) {
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             task.insert(key.to_owned(), value);
         }
     };
-    set("task", wishes.name.clone().map(Value::from));
-    set("owner", wishes.owner.clone().map(Value::from));
-    set("priority", wishes.priority.map(Value::from));
-    set("timeout", wishes.timeout.clone().map(Value::from));
-    let exclusive = wishes.exclusive.map(|exclusive| match exclusive {
+    set("task", options.name.clone().map(Value::from));
+    set("owner", options.owner.clone().map(Value::from));
+    set("priority", options.priority.map(Value::from));
+    set("timeout", options.timeout.clone().map(Value::from));
+    let exclusive = options.exclusive.map(|exclusive| match exclusive {
         Exclusive::Timed => "timed",
         Exclusive::Strict => "strict",
     });
     set("exclusive", exclusive.map(Value::from));
-    if let Some(retries) = wishes.retries {
-        put(task, "retry", "attempts", (u64::from(retries) + 1).into());
+    if let Some(retries) = options.retries {
+        insert_into(task, "retry", "attempts", (u64::from(retries) + 1).into());
     }
-    if let Some(losses) = wishes.losses {
-        put(task, "retry", "losses", losses.into());
+    if let Some(losses) = options.losses {
+        insert_into(task, "retry", "losses", losses.into());
     }
     let resources = [
-        ("cpu", wishes.cpu.as_deref().map(number)),
-        ("memory", wishes.memory.clone().map(Value::from)),
-        ("gpu", wishes.gpu.map(Value::from)),
+        ("cpu", options.cpu.as_deref().map(number)),
+        ("memory", options.memory.clone().map(Value::from)),
+        ("gpu", options.gpu.map(Value::from)),
     ];
     for (name, value) in resources {
         if let Some(value) = value {
-            put(task, "resources", name, value);
+            insert_into(task, "resources", name, value);
         }
     }
-    for (name, count) in &wishes.resources {
-        put(task, "resources", name, number(count));
+    for (name, count) in &options.resources {
+        insert_into(task, "resources", name, number(count));
     }
-    for (name, value) in &wishes.env {
-        put(task, "env", name, literal(value).into());
+    for (name, value) in &options.env {
+        insert_into(task, "env", name, literal(value).into());
     }
-    labels(task, &wishes.labels);
+    labels(task, &options.labels);
 }
 
 /// Values of one label are alternatives; they replace what the file says about it.
@@ -119,13 +119,13 @@ fn labels(task: &mut Map<String, Value>, labels: &[(String, String)]) {
     for (name, _) in labels {
         let values = labels.iter().filter(|(other, _)| other == name);
         let values: Vec<&str> = values.map(|(_, value)| value.as_str()).collect();
-        put(task, "constraints", name, json!(values));
+        insert_into(task, "constraints", name, json!(values));
     }
 }
 
 /// Puts a value into the map of this name, made if there is none. What is no map was
 /// refused when the file was read.
-fn put(task: &mut Map<String, Value>, key: &str, name: &str, value: Value) {
+fn insert_into(task: &mut Map<String, Value>, key: &str, name: &str, value: Value) {
     if let Value::Object(map) = task.entry(key).or_insert_with(|| json!({})) {
         map.insert(name.to_owned(), value);
     }
@@ -154,12 +154,12 @@ mod tests {
     }
 
     fn command(line: &[&str]) -> Value {
-        of_command(&words(line), &Wishes::default()).expect("a good command")
+        from_command(&words(line), &TaskOptions::default()).expect("a good command")
     }
 
     fn message(result: Result<Value, Failure>) -> String {
         match result {
-            Err(Failure::Told(crate::output::USAGE, message)) => message,
+            Err(Failure::Message(crate::output::USAGE, message)) => message,
             other => panic!("{other:?}"),
         }
     }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn options_say_what_a_file_would() {
-        let wishes = Wishes {
+        let options = TaskOptions {
             name: Some("n".to_owned()),
             owner: Some("o".to_owned()),
             cpu: Some("0.5".to_owned()),
@@ -204,7 +204,7 @@ mod tests {
             exclusive: Some(Exclusive::Strict),
         };
         assert_eq!(
-            of_command(&words(&["x", "y"]), &wishes).expect("it is good"),
+            from_command(&words(&["x", "y"]), &options).expect("it is good"),
             json!({
                 "task": "n",
                 "owner": "o",
@@ -227,13 +227,13 @@ mod tests {
         let text = "task: t\nrun: x\nparams: { v: 1.10 }\nretry: { attempts: 2, backoff: 5s }\n\
                     resources: { cpu: 4, memory: 1GiB }\n";
         std::fs::write(&path, text).expect("it is writable");
-        let wishes = Wishes {
+        let options = TaskOptions {
             cpu: Some("1".to_owned()),
             retries: Some(0),
-            ..Wishes::default()
+            ..TaskOptions::default()
         };
         assert_eq!(
-            of_file(&path, &wishes).expect("it is good"),
+            from_file(&path, &options).expect("it is good"),
             json!({
                 "task": "t",
                 "run": "x",
@@ -246,18 +246,18 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_before_anybody_is_asked() {
-        let wishes = Wishes {
+        let options = TaskOptions {
             cpu: Some("two".to_owned()),
             timeout: Some("5".to_owned()),
-            ..Wishes::default()
+            ..TaskOptions::default()
         };
         assert_eq!(
-            message(of_command(&words(&["x"]), &wishes)),
+            message(from_command(&words(&["x"]), &options)),
             "command line: resources.cpu\n  expected a number, found a text\n  hint: write a \
              number from 0 to 1000000\n\ncommand line: timeout\n  `5` has no unit\n  hint: write \
              a duration such as 250ms, 5s, 10m, 1h30m or 2d"
         );
-        let missing = of_file(Path::new("no-such.yaml"), &Wishes::default());
+        let missing = from_file(Path::new("no-such.yaml"), &TaskOptions::default());
         assert!(message(missing).starts_with("no-such.yaml\n  the file cannot be read"));
     }
 }

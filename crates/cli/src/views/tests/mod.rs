@@ -15,10 +15,10 @@ use baton_model::time::Wall;
 use baton_model::workflow::HaltMode;
 
 use self::build::{BEGUN, Case, counts, task};
-use super::explain::{self, Explained};
+use super::explain::{self, Explanation};
 use super::live::{self, Frame, Plain};
 use super::summary::{self, Summary};
-use super::text::columns;
+use super::text::display_width;
 use super::timeline::{self, Timeline};
 use super::{dot, graph, svg, timeline_svg};
 
@@ -39,13 +39,13 @@ impl Case {
             run: &self.run,
             tasks: &self.tasks,
             errors: &self.errors,
-            again: None,
+            resume_command: None,
             now: self.now,
         }
     }
 
-    fn explained(&self) -> Explained<'_> {
-        Explained {
+    fn explanation(&self) -> Explanation<'_> {
+        Explanation {
             run: &self.run,
             tasks: &self.tasks,
             errors: &self.errors,
@@ -100,7 +100,7 @@ fn every_case_looks_as_it_should_at_every_width() {
             section(&mut text, &format!("live, {width} columns"), &live);
             let summary = summary::render(&case.summary(), width, false);
             section(&mut text, &format!("summary, {width} columns"), &summary);
-            let explained = explain::render(&case.explained(), width, false);
+            let explained = explain::render(&case.explanation(), width, false);
             section(&mut text, &format!("explain, {width} columns"), &explained);
             let graph = graph::render(&case.run, &case.tasks, width, false);
             section(&mut text, &format!("graph, {width} columns"), &graph);
@@ -171,7 +171,7 @@ fn no_line_is_wider_and_no_picture_higher_than_it_may_be() {
             let summary = summary::render(&case.summary(), width, true);
             let commands = |line: &String| !line.contains("baton ");
             no_wider(seed, width, summary.into_iter().filter(commands));
-            let explained = explain::render(&case.explained(), width, true);
+            let explained = explain::render(&case.explanation(), width, true);
             no_wider(seed, width, explained.into_iter().filter(commands));
         }
     }
@@ -180,7 +180,10 @@ fn no_line_is_wider_and_no_picture_higher_than_it_may_be() {
 fn no_wider(seed: u64, width: usize, lines: impl IntoIterator<Item = String>) {
     for line in lines {
         let bare = bare(&line);
-        assert!(columns(&bare) <= width, "seed {seed}: over {width}: {bare}");
+        assert!(
+            display_width(&bare) <= width,
+            "seed {seed}: over {width}: {bare}"
+        );
         assert!(!bare.contains(char::is_control), "seed {seed}: {bare:?}");
     }
 }
@@ -217,10 +220,10 @@ fn a_task_of_thousands_is_drawn_in_a_few_bars() {
 fn items_that_were_not_asked_for_are_counted() {
     let mut case = cases::failures();
     case.more = 12_345;
-    let told = "12,345 more items are not shown";
+    let notice = "12,345 more items are not shown";
     let lines = timeline::render(&case.timeline(), 80, 16, false);
-    assert_eq!(lines.last().map(|line| line.trim()), Some(told));
-    assert!(timeline_svg::render(&case.timeline()).contains(told));
+    assert_eq!(lines.last().map(|line| line.trim()), Some(notice));
+    assert!(timeline_svg::render(&case.timeline()).contains(notice));
 }
 
 #[test]
@@ -258,7 +261,7 @@ fn of_a_run_that_did_not_end_well_every_task_counts() {
 #[test]
 fn a_run_that_is_being_defined_or_was_not_says_so() {
     let mut case = Case::new("parts", vec![task("a", counts("1w"), &[])]);
-    let explained = |case: &Case| explain::render(&case.explained(), 120, false);
+    let explained = |case: &Case| explain::render(&case.explanation(), 120, false);
     case.run.state = UniversalState::Registering;
     assert_eq!(
         explained(&case)[0],

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{INTERNAL, trouble};
+use super::{INTERNAL, io_failure};
 use crate::output::{FAILED, Failure, clean};
 
 const NAME: &str = "run.json";
 const LOCK: &str = "run.lock";
 
-/// What is remembered.
+/// What is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Remembered {
+pub(super) struct RunRecord {
     /// The instance, if its submission was answered.
     pub(super) instance: Option<u64>,
     /// The last instance before it.
@@ -29,29 +29,29 @@ pub(super) struct Remembered {
 
 /// The directory, which is ours alone while this lives.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct RunDirectory {
     path: PathBuf,
     _lock: File,
 }
 
-impl Memory {
+impl RunDirectory {
     pub(super) fn open(data: &Path) -> Result<Self, Failure> {
         let path = data.join(LOCK);
-        let lock = locked(&path)?;
+        let lock = lock(&path)?;
         Ok(Self {
             path: data.join(NAME),
             _lock: lock,
         })
     }
 
-    pub(super) fn read(&self) -> Result<Option<Remembered>, Failure> {
+    pub(super) fn read(&self) -> Result<Option<RunRecord>, Failure> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(trouble(&self.path, &error)),
+            Err(error) => return Err(io_failure(&self.path, &error)),
         };
         serde_json::from_slice(&text).map(Some).map_err(|error| {
-            Failure::Told(
+            Failure::Message(
                 INTERNAL,
                 format!(
                     "{}: {error}; this is not what baton wrote there: fix it, or name another \
@@ -63,36 +63,36 @@ impl Memory {
     }
 
     /// Writes it whole or not at all.
-    pub(super) fn write(&self, remembered: &Remembered) -> Result<(), Failure> {
+    pub(super) fn write(&self, record: &RunRecord) -> Result<(), Failure> {
         let written = || -> io::Result<()> {
-            let beside = self.path.with_extension("new");
-            let mut file = File::create(&beside)?;
-            file.write_all(&serde_json::to_vec(remembered)?)?;
+            let temporary = self.path.with_extension("new");
+            let mut file = File::create(&temporary)?;
+            file.write_all(&serde_json::to_vec(record)?)?;
             file.sync_all()?;
-            fs::rename(&beside, &self.path)?;
+            fs::rename(&temporary, &self.path)?;
             let dir = self.path.parent().unwrap_or(Path::new("."));
             File::open(dir)?.sync_all()
         };
-        written().map_err(|error| trouble(&self.path, &error))
+        written().map_err(|error| io_failure(&self.path, &error))
     }
 }
 
 /// The lock, with our pid in it for whoever comes second.
-fn locked(path: &Path) -> Result<File, Failure> {
+fn lock(path: &Path) -> Result<File, Failure> {
     let open = File::options()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .open(path);
-    let mut file = open.map_err(|error| trouble(path, &error))?;
+    let mut file = open.map_err(|error| io_failure(path, &error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
             // Whose it is, is good to know; that it is taken, is enough.
             let _ = file.read_to_string(&mut holder);
-            return Err(Failure::Told(
+            return Err(Failure::Message(
                 FAILED,
                 format!(
                     "this is being run already, by pid {}; wait for it, or name another directory \
@@ -101,15 +101,15 @@ fn locked(path: &Path) -> Result<File, Failure> {
                 ),
             ));
         }
-        Err(TryLockError::Error(error)) => return Err(trouble(path, &error)),
+        Err(TryLockError::Error(error)) => return Err(io_failure(path, &error)),
     }
-    let signed = || -> io::Result<()> {
+    let write_pid = || -> io::Result<()> {
         file.set_len(0)?;
         file.rewind()?;
         writeln!(file, "{}", std::process::id())
     };
-    let mut signed = signed;
-    signed().map_err(|error| trouble(path, &error))?;
+    let mut write_pid = write_pid;
+    write_pid().map_err(|error| io_failure(path, &error))?;
     Ok(file)
 }
 
@@ -120,33 +120,36 @@ mod tests {
     #[test]
     fn what_was_written_is_read_and_nothing_is_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let memory = Memory::open(dir.path()).expect("nobody else is here");
-        assert_eq!(memory.read().expect("readable"), None);
+        let directory = RunDirectory::open(dir.path()).expect("nobody else is here");
+        assert_eq!(directory.read().expect("readable"), None);
         for instance in [None, Some(7)] {
-            let remembered = Remembered {
+            let record = RunRecord {
                 instance,
                 above: 6,
                 hash: "h".to_owned(),
             };
-            memory.write(&remembered).expect("writable");
-            assert_eq!(memory.read().expect("readable"), Some(remembered));
+            directory.write(&record).expect("writable");
+            assert_eq!(directory.read().expect("readable"), Some(record));
         }
         fs::write(dir.path().join(NAME), "{").expect("writable");
-        assert!(matches!(memory.read(), Err(Failure::Told(INTERNAL, _))));
+        assert!(matches!(
+            directory.read(),
+            Err(Failure::Message(INTERNAL, _))
+        ));
     }
 
     #[test]
     fn a_directory_is_run_once_at_a_time() {
         let dir = tempfile::tempdir().expect("a directory");
-        let first = Memory::open(dir.path()).expect("nobody else is here");
-        match Memory::open(dir.path()) {
-            Err(Failure::Told(FAILED, message)) => {
+        let first = RunDirectory::open(dir.path()).expect("nobody else is here");
+        match RunDirectory::open(dir.path()) {
+            Err(Failure::Message(FAILED, message)) => {
                 let pid = std::process::id();
                 assert!(message.contains(&format!("by pid {pid};")), "{message}");
             }
             other => panic!("{other:?}"),
         }
         drop(first);
-        Memory::open(dir.path()).expect("it is free again");
+        RunDirectory::open(dir.path()).expect("it is free again");
     }
 }

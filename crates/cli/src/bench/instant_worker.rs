@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use baton_core::bugs::Bugs;
 use baton_core::protocol::frame::{PREAMBLE, decode_to_worker, encode_to_scheduler};
-use baton_core::protocol::worker::Worker as Machine;
+use baton_core::protocol::worker::Worker as WorkerMachine;
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
 use baton_model::ids::{
@@ -21,26 +21,26 @@ use baton_model::outcome::{AttemptStats, Outcome, Report};
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::{Millis, Mono, Wall};
 
-use super::rig::trouble;
+use super::rig::io_failure;
 use crate::output::Failure;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
 /// A worker, until it is dropped.
-pub(super) struct Instantly {
+pub(super) struct InstantWorker {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Instantly {
+impl InstantWorker {
     /// Starts one that has room for so many at once.
     pub(super) fn start(address: &str, slots: u32) -> Result<Self, Failure> {
         let stream = TcpStream::connect(address);
-        let stream = stream.map_err(|error| trouble("reach the scheduler", &error))?;
+        let stream = stream.map_err(|error| io_failure("reach the scheduler", &error))?;
         let over = Arc::new(AtomicBool::new(false));
-        let body = Body {
-            machine: machine(slots),
+        let connection = Connection {
+            machine: state_machine(slots),
             begun: Instant::now(),
             over: Arc::clone(&over),
             verdicts: Vec::new(),
@@ -50,7 +50,7 @@ impl Instantly {
         };
         let thread = thread::spawn(move || {
             // A scheduler that is killed ends it; whoever measures notices by itself.
-            let _ = body.talk(stream);
+            let _ = connection.serve(stream);
         });
         Ok(Self {
             over,
@@ -59,7 +59,7 @@ impl Instantly {
     }
 }
 
-impl Drop for Instantly {
+impl Drop for InstantWorker {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -69,7 +69,7 @@ impl Drop for Instantly {
     }
 }
 
-fn machine(slots: u32) -> Machine {
+fn state_machine(slots: u32) -> WorkerMachine {
     let me = Holder {
         worker: WorkerName::new("instantly"),
         incarnation: Incarnation {
@@ -86,11 +86,11 @@ fn machine(slots: u32) -> Machine {
         },
         ..Offer::default()
     };
-    Machine::begin(me, slots, Arc::new(offer), Bugs::NONE, Vec::new(), Mono(1))
+    WorkerMachine::begin(me, slots, Arc::new(offer), Bugs::NONE, Vec::new(), Mono(1))
 }
 
-struct Body {
-    machine: Machine,
+struct Connection {
+    machine: WorkerMachine,
     begun: Instant,
     over: Arc<AtomicBool>,
     /// What is said in one message, as an agent says it.
@@ -100,13 +100,13 @@ struct Body {
     out: Vec<u8>,
 }
 
-impl Body {
+impl Connection {
     fn now(&self) -> Mono {
         let passed = u64::try_from(self.begun.elapsed().as_millis());
         Mono(passed.unwrap_or(u64::MAX - 1) + 1)
     }
 
-    fn talk(mut self, mut stream: TcpStream) -> io::Result<()> {
+    fn serve(mut self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         stream.write_all(&PREAMBLE)?;
         let mut preamble = PREAMBLE;
@@ -120,14 +120,14 @@ impl Body {
             match stream.read(&mut chunk) {
                 Ok(0) => return Ok(()),
                 Ok(read) => bytes.extend_from_slice(&chunk[..read]),
-                Err(error) if is_pause(&error) => {}
+                Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
-            self.take(&mut bytes)?;
+            self.receive(&mut bytes)?;
             if self.machine.next_due().is_some_and(|due| due <= self.now()) {
                 self.input(Input::Tick)?;
             }
-            self.gathered()?;
+            self.flush_batches()?;
             stream.write_all(&self.out)?;
             self.out.clear();
         }
@@ -135,7 +135,7 @@ impl Body {
     }
 
     /// Takes in every message that is complete.
-    fn take(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+    fn receive(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let mut at = 0;
         loop {
             let read = decode_to_worker(&bytes[at..]).map_err(io::Error::other)?;
@@ -166,7 +166,7 @@ impl Body {
                     self.under = Some(association);
                     self.statuses.extend(statuses);
                 }
-                Effect::Send(message) => self.say(&message)?,
+                Effect::Send(message) => self.send(&message)?,
                 Effect::Launch(launch) => {
                     self.input(Input::Launched(launch.lease))?;
                     self.input(Input::Ended(launch.lease, report()))?;
@@ -179,20 +179,20 @@ impl Body {
     }
 
     /// Says what was gathered.
-    fn gathered(&mut self) -> io::Result<()> {
+    fn flush_batches(&mut self) -> io::Result<()> {
         let Some(association) = self.under.take() else {
             return Ok(());
         };
         let verdicts = std::mem::take(&mut self.verdicts);
         if !verdicts.is_empty() {
-            self.say(&ToScheduler::RunTaskReply {
+            self.send(&ToScheduler::RunTaskReply {
                 association,
                 verdicts,
             })?;
         }
         let statuses = std::mem::take(&mut self.statuses);
         if !statuses.is_empty() {
-            self.say(&ToScheduler::UpdateStatus {
+            self.send(&ToScheduler::UpdateStatus {
                 association,
                 statuses,
             })?;
@@ -200,7 +200,7 @@ impl Body {
         Ok(())
     }
 
-    fn say(&mut self, message: &ToScheduler) -> io::Result<()> {
+    fn send(&mut self, message: &ToScheduler) -> io::Result<()> {
         encode_to_scheduler(message, &mut self.out).map_err(io::Error::other)
     }
 }
@@ -220,7 +220,7 @@ fn report() -> Report {
 }
 
 /// True if there was nothing to read for a while.
-fn is_pause(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted

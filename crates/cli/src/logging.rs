@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
 /// Begins to write it. `BATON_LOG` says how much; without it, what an operator should know.
-pub(crate) fn begin() {
+pub(crate) fn init() {
     let filter = EnvFilter::try_from_env("BATON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

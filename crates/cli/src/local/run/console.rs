@@ -18,17 +18,17 @@ const LINE_BYTES_MAX: usize = 4_096;
 
 /// What is being followed.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ConsoleOutput {
     sandbox: PathBuf,
-    followed: BTreeMap<(ProcessNo, RunNo), Vec<Followed>>,
+    tails: BTreeMap<(ProcessNo, RunNo), Vec<StreamTail>>,
 }
 
 #[derive(Debug)]
-struct Followed {
+struct StreamTail {
     stream: Stream,
     follower: Follower,
     /// The beginning of a line whose end was not written yet.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 /// One line of output.
@@ -41,17 +41,17 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-impl Shown {
+impl ConsoleOutput {
     pub(super) fn new(sandbox: &str) -> Self {
         Self {
             sandbox: PathBuf::from(sandbox),
-            followed: BTreeMap::new(),
+            tails: BTreeMap::new(),
         }
     }
 
     /// True if there is something to look at from time to time.
     pub(super) fn is_busy(&self) -> bool {
-        !self.followed.is_empty()
+        !self.tails.is_empty()
     }
 
     /// Takes notice of a change; answers the lines that were written before it.
@@ -84,13 +84,13 @@ impl Shown {
 
     /// Looks a last time, and no more.
     fn close(&mut self, wanted: impl Fn(&(ProcessNo, RunNo)) -> bool) -> Vec<Line> {
-        let keys = self.followed.keys().copied().filter(|key| wanted(key));
+        let keys = self.tails.keys().copied().filter(|key| wanted(key));
         let mut lines = Vec::new();
         for key in keys.collect::<Vec<_>>() {
             lines.extend(self.lines_of(key));
-            for followed in self.followed.remove(&key).unwrap_or_default() {
-                if !followed.begun.is_empty() {
-                    lines.push(line(key.0, key.1, followed.stream, &followed.begun));
+            for tail in self.tails.remove(&key).unwrap_or_default() {
+                if !tail.partial.is_empty() {
+                    lines.push(line(key.0, key.1, tail.stream, &tail.partial));
                 }
             }
         }
@@ -99,7 +99,7 @@ impl Shown {
 
     /// Every whole line since the last time.
     pub(super) fn lines(&mut self) -> Vec<Line> {
-        let keys: Vec<(ProcessNo, RunNo)> = self.followed.keys().copied().collect();
+        let keys: Vec<(ProcessNo, RunNo)> = self.tails.keys().copied().collect();
         keys.into_iter()
             .flat_map(|key| self.lines_of(key))
             .collect()
@@ -112,35 +112,35 @@ impl Shown {
         let Some(dir) = log_dir(&self.sandbox, &spec.name).filter(|_| is_shown(spec)) else {
             return;
         };
-        self.followed.entry((process, run)).or_insert_with(|| {
+        self.tails.entry((process, run)).or_insert_with(|| {
             let streams = [Stream::Stdout, Stream::Stderr].into_iter();
-            let followed = streams.filter_map(|stream| {
+            let tail = streams.filter_map(|stream| {
                 let follower = Follower::begin(dir.clone(), stream, Some(run), usize::MAX).ok()?;
-                Some(Followed {
+                Some(StreamTail {
                     stream,
                     follower,
-                    begun: Vec::new(),
+                    partial: Vec::new(),
                 })
             });
-            followed.collect()
+            tail.collect()
         });
     }
 
     fn lines_of(&mut self, (process, run): (ProcessNo, RunNo)) -> Vec<Line> {
         let mut lines = Vec::new();
-        for followed in self.followed.get_mut(&(process, run)).into_iter().flatten() {
-            let begun = &mut followed.begun;
-            let stream = followed.stream;
+        for tail in self.tails.get_mut(&(process, run)).into_iter().flatten() {
+            let partial = &mut tail.partial;
+            let stream = tail.stream;
             let mut take = |bytes: &[u8]| {
-                begun.extend_from_slice(bytes);
-                while let Some(length) = line_length(begun) {
-                    let whole: Vec<u8> = begun.drain(..length).collect();
+                partial.extend_from_slice(bytes);
+                while let Some(length) = line_length(partial) {
+                    let whole: Vec<u8> = partial.drain(..length).collect();
                     lines.push(line(process, run, stream, &whole));
                 }
                 true
             };
             // A file that cannot be read shows nothing; its own command says why.
-            let _ = followed.follower.read(&mut take);
+            let _ = tail.follower.read(&mut take);
         }
         lines
     }

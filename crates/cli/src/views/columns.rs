@@ -1,14 +1,14 @@
-//! The edges of a graph as lanes of box characters, a row for each task.
+//! The edges of a graph as columns of box characters, a row for each task.
 //!
-//! A lane leads to one task. A task that several come after forks into lanes; lanes that
+//! A column leads to one task. A task that several come after forks into columns; columns that
 //! lead to the same task meet above it, or where a fork reaches one that leads there
 //! already. Rows that meet have an end (`┴ ╯ ╰`), rows that fork have none, and start below
 //! their task: so a reader can tell them apart. Tasks right above each other are a chain. A
-//! line that passes under a lane leaves it whole (`─│─`).
+//! line that passes under a column leaves it whole (`─│─`).
 
 use super::dag::Dag;
 
-/// The lanes of one line, and the task on it with its column.
+/// The columns of one line, and the task on it with its column.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) cells: String,
@@ -17,11 +17,11 @@ pub(super) struct Row {
 
 /// Every task in a row of its own, and what leads from one to the next.
 pub(super) fn draw(dag: &Dag<'_>) -> Vec<Row> {
-    Lanes::new(dag).draw()
+    ColumnLayout::new(dag).draw()
 }
 
-/// Draws task by task, and knows what each lane leads to.
-struct Lanes<'a> {
+/// Draws task by task, and knows what each column leads to.
+struct ColumnLayout<'a> {
     dag: &'a Dag<'a>,
     leads_to: Vec<Option<usize>>,
     /// By task: what it still waits for above.
@@ -30,7 +30,7 @@ struct Lanes<'a> {
     rows: Vec<Row>,
 }
 
-/// Where a line ends or forks: whether that column has a lane above and below it.
+/// Where a line ends or forks: whether that column is occupied above and below it.
 #[derive(Clone, Copy)]
 struct Joint {
     column: usize,
@@ -38,7 +38,7 @@ struct Joint {
     below: bool,
 }
 
-impl<'a> Lanes<'a> {
+impl<'a> ColumnLayout<'a> {
     fn new(dag: &'a Dag<'a>) -> Self {
         Self {
             dag,
@@ -67,7 +67,7 @@ impl<'a> Lanes<'a> {
         self.rows
     }
 
-    /// The task of the leftmost lane that can be drawn, so that a chain stays together; or
+    /// The task of the leftmost column that can be drawn, so that a chain stays together; or
     /// the first that nothing leads to.
     fn next(&self) -> Option<usize> {
         let ready = |task: &usize| self.missing[*task] == 0 && !self.drawn[*task];
@@ -75,10 +75,10 @@ impl<'a> Lanes<'a> {
         led.or_else(|| self.dag.order.iter().copied().find(ready))
     }
 
-    /// Brings the lanes that lead to a task together. Returns its column.
+    /// Brings the columns that lead to a task together. Returns its column.
     fn meet(&mut self, task: usize) -> usize {
-        let lanes = self.leads_to.iter().enumerate();
-        let columns: Vec<usize> = lanes
+        let columns = self.leads_to.iter().enumerate();
+        let columns: Vec<usize> = columns
             .filter(|(_, to)| **to == Some(task))
             .map(|(column, _)| column)
             .collect();
@@ -106,7 +106,7 @@ impl<'a> Lanes<'a> {
     fn fork(&mut self, task: usize, column: usize) {
         let dag = self.dag;
         self.leads_to[column] = None;
-        let is_new = |lanes: &Self, to: &usize| !lanes.leads_to.contains(&Some(*to));
+        let is_new = |layout: &Self, to: &usize| !layout.leads_to.contains(&Some(*to));
         let targets = &dag.behind[task];
         let new = targets.iter().find(|to| is_new(self, to));
         let Some(straight) = new.or(targets.first()).copied() else {
@@ -119,9 +119,9 @@ impl<'a> Lanes<'a> {
             below: true,
         }];
         for to in targets.iter().filter(|to| **to != straight) {
-            let lane = self.leads_to.iter().position(|lane| *lane == Some(*to));
-            let above = lane.is_some();
-            let column = lane.unwrap_or_else(|| self.open(column, *to));
+            let known = self.leads_to.iter().position(|target| *target == Some(*to));
+            let above = known.is_some();
+            let column = known.unwrap_or_else(|| self.open(column, *to));
             joints.push(Joint {
                 column,
                 above,
@@ -133,7 +133,7 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// A lane for a task that comes after nothing. It does not stand right below the end of
+    /// A column for a task that comes after nothing. It does not stand right below the end of
     /// another: that would look like a chain.
     fn begin(&mut self, task: usize) -> usize {
         let column = self.free(0);
@@ -145,7 +145,7 @@ impl<'a> Lanes<'a> {
         column
     }
 
-    /// A lane to a task, at or after a column.
+    /// A column to a task, at or after a column.
     fn open(&mut self, from: usize, task: usize) -> usize {
         let column = self.free(from);
         self.lead(column, task);
@@ -170,16 +170,16 @@ impl<'a> Lanes<'a> {
         self.rows.push(Row { cells, task: None });
     }
 
-    /// The lanes, with a line from the first joint to the last.
+    /// The columns, with a line from the first joint to the last.
     fn cells(&self, joints: &[Joint]) -> String {
-        let columns = || joints.iter().map(|joint| joint.column);
-        let from = columns().min().unwrap_or(usize::MAX);
-        let to = columns().max().unwrap_or(0);
+        let joined = || joints.iter().map(|joint| joint.column);
+        let from = joined().min().unwrap_or(usize::MAX);
+        let to = joined().max().unwrap_or(0);
         let mut cells = String::new();
-        for (column, lane) in self.leads_to.iter().enumerate() {
+        for (column, target) in self.leads_to.iter().enumerate() {
             let (left, right) = (from < column && column <= to, from <= column && column < to);
             let joint = joints.iter().find(|joint| joint.column == column);
-            cells.push(match (joint, lane) {
+            cells.push(match (joint, target) {
                 (Some(joint), _) => glyph(joint.above, joint.below, left, right),
                 (None, Some(_)) => '│',
                 (None, None) if left && right => '─',
@@ -215,7 +215,7 @@ mod tests {
     use super::super::tests::random;
     use super::*;
 
-    /// Follows the lanes from top to bottom, as a reader does.
+    /// Follows the columns from top to bottom, as a reader does.
     fn read(rows: &[Row]) -> BTreeSet<(usize, usize)> {
         let mut carried: Vec<BTreeSet<usize>> = Vec::new();
         let mut edges = BTreeSet::new();
@@ -239,7 +239,7 @@ mod tests {
                     carried[column].insert(task);
                     last = row.task;
                 }
-                // Lanes meet.
+                // Columns meet.
                 (None, _) if joints.iter().any(ends) => {
                     let mut all = BTreeSet::new();
                     for column in &joints {

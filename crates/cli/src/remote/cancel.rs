@@ -7,10 +7,10 @@ use baton_model::api::CancelReply;
 use clap::Args;
 use serde_json::json;
 
-use super::ids::Which;
-use super::runs::change::{self, Again, More};
+use super::ids::Target;
+use super::runs::change::{self, RerunArgs, ResumeArgs};
 use super::{ids, refused};
-use crate::output::{Ended, Failure, Output};
+use crate::output::{CommandResult, Failure, Output};
 
 /// Stop instances or a run: what waits at once, what runs as soon as it can be
 ///
@@ -23,8 +23,8 @@ Examples:
   baton cancel r3                    kill a run; `baton halt` is gentler")]
 pub(crate) struct Cancel {
     /// Which: i12, a range i1..i9, or a run r3
-    #[arg(value_name = "ID", value_parser = ids::which)]
-    which: Which,
+    #[arg(value_name = "ID", value_parser = ids::target)]
+    target: Target,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -42,39 +42,41 @@ Examples:
   baton retry r3 --task extract --downstream --dry-run")]
 pub(crate) struct Retry {
     /// Which: i12, or a run r3
-    #[arg(value_name = "ID", value_parser = ids::one_or_run)]
-    which: Which,
+    #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
+    target: Target,
     #[command(flatten)]
-    again: Again,
+    rerun: RerunArgs,
     #[command(flatten)]
-    more: More,
+    resume: ResumeArgs,
 }
 
-pub(super) async fn cancel(command: &Cancel, client: &Client) -> Ended {
+pub(super) async fn cancel(command: &Cancel, client: &Client) -> CommandResult {
     let mut out = Output::new();
-    let which = match command.which {
-        Which::Instances(span) => span,
-        Which::Run(run) => {
+    let span = match command.target {
+        Target::Instances(span) => span,
+        Target::Run(run) => {
             let answer = client.kill_run(run).await.map_err(refused)?;
-            match command.json {
-                true => out.json(&answer)?,
-                false => writeln!(out, "{run}: being killed")?,
+            if command.json {
+                out.json(&answer)?
+            } else {
+                writeln!(out, "{run}: being killed")?
             }
             return out.done();
         }
     };
-    let cancelled = client.cancel(which).await.map_err(refused)?;
-    match command.json {
-        true => out.json(&cancelled)?,
-        false => writeln!(out, "{}", told(which, &cancelled))?,
+    let cancelled = client.cancel(span).await.map_err(refused)?;
+    if command.json {
+        out.json(&cancelled)?
+    } else {
+        writeln!(out, "{}", describe_result(span, &cancelled))?
     }
     out.done()
 }
 
-fn told(which: Span, cancelled: &CancelReply) -> String {
-    let shown = ids::shown(which);
+fn describe_result(span: Span, cancelled: &CancelReply) -> String {
+    let shown = ids::describe(span);
     let (halted, stopping) = (cancelled.halted, cancelled.stopping);
-    match (which.count(), halted, stopping) {
+    match (span.count(), halted, stopping) {
         (_, 0, 0) => format!("{shown}: nothing to cancel, it is all over"),
         (1, 0, _) => format!("{shown}: being stopped"),
         (1, _, 0) => format!("{shown}: halted"),
@@ -86,22 +88,23 @@ fn told(which: Span, cancelled: &CancelReply) -> String {
     }
 }
 
-pub(super) async fn retry(command: &Retry, client: &Client) -> Ended {
-    let (again, more) = (&command.again, &command.more);
-    let id = match command.which {
-        Which::Run(run) => return change::retry(run, again, more, client).await,
-        Which::Instances(span) => span.first,
+pub(super) async fn retry(command: &Retry, client: &Client) -> CommandResult {
+    let (rerun, resume) = (&command.rerun, &command.resume);
+    let id = match command.target {
+        Target::Run(run) => return change::retry(run, rerun, resume, client).await,
+        Target::Instances(span) => span.first,
     };
-    if again.task.is_some() || more.is_for_runs() {
+    if rerun.task.is_some() || resume.is_for_runs() {
         return Err(Failure::usage(
             "--task, --downstream, --dry-run, --wait, --watch and --generation are for runs: r12",
         ));
     }
     client.retry(id).await.map_err(refused)?;
     let mut out = Output::new();
-    match more.json {
-        true => out.json(&json!({ "id": id.to_string() }))?,
-        false => writeln!(out, "{id}: queued again")?,
+    if resume.json {
+        out.json(&json!({ "id": id.to_string() }))?
+    } else {
+        writeln!(out, "{id}: queued again")?
     }
     out.done()
 }
@@ -114,7 +117,8 @@ mod tests {
     fn what_came_of_it_is_told() {
         let one = ids::span("i1").expect("one");
         let many = ids::span("i1..i1000").expect("many");
-        let came = |which, halted, stopping| told(which, &CancelReply { halted, stopping });
+        let came =
+            |which, halted, stopping| describe_result(which, &CancelReply { halted, stopping });
         assert_eq!(came(one, 1, 0), "i1: halted");
         assert_eq!(came(one, 0, 1), "i1: being stopped");
         assert_eq!(came(one, 0, 0), "i1: nothing to cancel, it is all over");

@@ -14,7 +14,7 @@ use crate::remote::ids::count;
 
 /// Where a task stands, by the item that matters most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum TaskState {
     Failed,
     Running,
     Ready,
@@ -27,7 +27,7 @@ pub(super) enum Standing {
     Empty,
 }
 
-impl Standing {
+impl TaskState {
     pub(super) const ALL: [Self; 9] = [
         Self::Failed,
         Self::Running,
@@ -41,7 +41,7 @@ impl Standing {
     ];
 
     pub(super) fn of(run: &Run, task: &RunTask) -> Self {
-        let items = &told(run, &task.items);
+        let items = &effective_counts(run, &task.items);
         let waits = unbegun(items) > 0 || task.unmapped;
         let over = run.state.is_terminal();
         match () {
@@ -112,7 +112,7 @@ impl Standing {
 }
 
 /// The counts as they are told of this run.
-pub(super) fn told(run: &Run, items: &ItemCounts) -> ItemCounts {
+pub(super) fn effective_counts(run: &Run, items: &ItemCounts) -> ItemCounts {
     if run.state != UniversalState::Halted {
         return *items;
     }
@@ -184,7 +184,7 @@ pub(super) fn fraction(task: &RunTask) -> String {
 /// What is to be said of the items that are neither done nor merely waiting:
 /// `2 failed · 3 running`.
 pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
-    let mut items = told(run, items);
+    let mut items = effective_counts(run, items);
     let mut left = 0;
     if run.state.is_terminal() {
         left = unbegun(&items);
@@ -289,7 +289,7 @@ pub(super) fn share<const N: usize>(numbers: &[u64; N], width: usize) -> [usize;
 
 /// The widest name, within a bound.
 pub(super) fn names_width<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> usize {
-    names.map(text::columns).max().unwrap_or(0).min(max)
+    names.map(text::display_width).max().unwrap_or(0).min(max)
 }
 
 #[cfg(test)]

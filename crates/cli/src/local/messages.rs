@@ -64,10 +64,13 @@ pub(super) fn event(plan: &Plan, event: &PlanEvent) -> String {
         PlanChange::AttemptLost => {
             "the task is given up: what became of it cannot be proved".to_owned()
         }
-        PlanChange::Resumed { boot_changed } => match boot_changed {
-            true => "the runner goes on, after a reboot of the host".to_owned(),
-            false => "the runner goes on from here".to_owned(),
-        },
+        PlanChange::Resumed { boot_changed } => {
+            if *boot_changed {
+                "the runner goes on, after a reboot of the host".to_owned()
+            } else {
+                "the runner goes on from here".to_owned()
+            }
+        }
     }
 }
 

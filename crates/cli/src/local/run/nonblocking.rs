@@ -18,27 +18,27 @@ const PIPE_PIECE: usize = 4_096;
 /// What a terminal takes at once, if it takes anything.
 const TERMINAL_PIECE: usize = 256;
 /// So much is kept for a reader that does not read.
-const KEPT_MAX: usize = 256 << 10;
+const PENDING_BYTES_MAX: usize = 256 << 10;
 
 /// Standard output that never blocks, but at the end.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct NonblockingOutput {
     out: Output,
-    kept: Vec<u8>,
+    pending: Vec<u8>,
     dropped: u64,
     /// How it is said that so much was dropped.
-    lost: fn(u64) -> String,
+    dropped_notice: fn(u64) -> String,
     /// Nobody reads any more.
     closed: bool,
 }
 
-impl Outlet {
-    pub(super) fn new(out: Output, lost: fn(u64) -> String) -> Self {
+impl NonblockingOutput {
+    pub(super) fn new(out: Output, dropped_notice: fn(u64) -> String) -> Self {
         Self {
             out,
-            kept: Vec::new(),
+            pending: Vec::new(),
             dropped: 0,
-            lost,
+            dropped_notice,
             closed: false,
         }
     }
@@ -54,28 +54,28 @@ impl Outlet {
     }
 
     /// Says something, now or later.
-    pub(super) fn say(&mut self, text: &str) {
-        if self.kept.len() + text.len() > KEPT_MAX {
+    pub(super) fn print(&mut self, text: &str) {
+        if self.pending.len() + text.len() > PENDING_BYTES_MAX {
             self.dropped += 1;
         } else {
             if self.dropped > 0 {
-                let lost = (self.lost)(self.dropped);
-                self.kept.extend_from_slice(lost.as_bytes());
-                self.kept.push(b'\n');
+                let notice = (self.dropped_notice)(self.dropped);
+                self.pending.extend_from_slice(notice.as_bytes());
+                self.pending.push(b'\n');
                 self.dropped = 0;
             }
-            self.kept.extend_from_slice(text.as_bytes());
+            self.pending.extend_from_slice(text.as_bytes());
         }
-        self.go_on();
+        self.flush_ready();
     }
 
     /// True if something waits to be taken.
     pub(super) fn is_behind(&self) -> bool {
-        !self.kept.is_empty()
+        !self.pending.is_empty()
     }
 
     /// Writes as much as is taken without waiting.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn flush_ready(&mut self) {
         let no_time = Timespec::default();
         self.write(Some(&no_time));
     }
@@ -85,7 +85,7 @@ impl Outlet {
         self.write(None);
     }
 
-    fn write(&mut self, patience: Option<&Timespec>) {
+    fn write(&mut self, timeout: Option<&Timespec>) {
         let stdout = io::stdout();
         let piece = if self.out.terminal {
             TERMINAL_PIECE
@@ -93,29 +93,29 @@ impl Outlet {
             PIPE_PIECE
         };
         let mut written = 0;
-        while written < self.kept.len() && !self.closed {
+        while written < self.pending.len() && !self.closed {
             let mut fds = [PollFd::new(&stdout, PollFlags::OUT)];
-            match poll(&mut fds, patience) {
+            match poll(&mut fds, timeout) {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => self.closed = true,
             }
-            let end = self.kept.len().min(written + piece);
-            match rustix::io::write(&stdout, &self.kept[written..end]) {
+            let end = self.pending.len().min(written + piece);
+            match rustix::io::write(&stdout, &self.pending[written..end]) {
                 Ok(bytes) => written += bytes,
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 // Nobody who reads is no reason to stop.
                 Err(_) => self.closed = true,
             }
         }
-        self.kept.drain(..written);
+        self.pending.drain(..written);
         if self.closed {
-            self.kept.clear();
+            self.pending.clear();
         }
     }
 }
 
 /// For people.
-pub(super) fn lost(lines: u64) -> String {
+pub(super) fn dropped_notice(lines: u64) -> String {
     format!("baton: {lines} messages were not shown, because nobody took them")
 }

@@ -9,7 +9,7 @@ use crate::output::{Failure, clean};
 
 /// Ports, variables and parameters.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Given {
+pub(crate) struct BindingArgs {
     /// A port that the task refers to by name; may be repeated
     #[arg(short = 'P', long = "port", value_name = "NAME:PORT", value_parser = port)]
     pub(crate) ports: Vec<(String, u16)>,
@@ -21,7 +21,7 @@ pub(crate) struct Given {
     pub(crate) params: Vec<(String, String)>,
 }
 
-impl Given {
+impl BindingArgs {
     /// The binding. Of two ports for one name the later one counts.
     pub(crate) fn binding(&self) -> Result<Binding, Failure> {
         Ok(Binding {
@@ -55,9 +55,10 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = pair(text)?;
-    match value.contains('\0') || name.contains('\0') {
-        true => Err("a variable cannot hold a zero byte".to_owned()),
-        false => Ok((name, value)),
+    if value.contains('\0') || name.contains('\0') {
+        Err("a variable cannot hold a zero byte".to_owned())
+    } else {
+        Ok((name, value))
     }
 }
 
