@@ -1,7 +1,7 @@
-//! `baton __attempt DIR`: the task of a worker's attempt, run to its end.
+//! `baton __attempt DIR`: hidden command that runs the task of a worker's attempt to its end.
 //!
-//! The one process of the attempt, as far as its worker is concerned. Where the runner's log
-//! is there already it goes on with it.
+//! To its worker this is the attempt's only process. If the runner's log exists already, the
+//! task is resumed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use baton_runner::task::{NewTask, NoopWatcher, Options, Task};
 
 use crate::local::{code, failure_code};
 
-/// Runs the task in the current directory; answers the exit status, as `baton local run` does.
+/// Runs the task in the current directory; returns the exit status as `baton local run` does.
 pub(crate) fn main(args: &[String]) -> i32 {
     let [dir] = args else {
-        eprintln!("this command is started by baton itself, not by hand");
+        eprintln!("baton: internal command, started by a worker only");
         return 2;
     };
     match run(Path::new(dir)) {
@@ -40,7 +40,7 @@ fn run(dir: &Path) -> Result<u8, (u8, String)> {
     };
     let options = Options {
         binary: PathBuf::from("/proc/self/exe"),
-        // What it runs is limited as a whole, by whoever limits the attempt.
+        // The worker has put the whole attempt into a cgroup already.
         cgroup: false,
     };
     let failed = |error| (failure_code(&error), error.to_string());

@@ -1,4 +1,4 @@
-//! `baton completions`: what a shell needs to complete commands and options.
+//! `baton completions`: shell completion scripts.
 
 use std::io::Write as _;
 
@@ -7,15 +7,15 @@ use clap_complete::Shell;
 
 use crate::output::{CommandResult, Output};
 
-/// Print a script that teaches a shell to complete baton's commands and options
+/// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  source <(baton completions bash)                 in this shell; in ~/.bashrc, in every one
+    source <(baton completions bash)                 this shell; for all shells, add it to ~/.bashrc
   baton completions zsh > ~/.zfunc/_baton          with ~/.zfunc in fpath, before compinit
   baton completions fish > ~/.config/fish/completions/baton.fish")]
 pub(crate) struct Completions {
-    /// Which shell
+    /// Shell to generate the script for
     #[arg(value_enum, value_name = "SHELL")]
     shell: Shell,
 }
@@ -26,7 +26,7 @@ pub(crate) fn run(command: &Completions, mut cli: Command) -> CommandResult {
     out.done()
 }
 
-/// The script. Into memory first: whoever makes it panics where it cannot write.
+/// Generates the script into memory: the generator panics if a write fails.
 fn script(shell: Shell, cli: &mut Command) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, cli, "baton", &mut script);
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn bash_accepts_its_script() {
         let bash = Process::new("bash").arg("-n").stdin(Stdio::piped()).spawn();
-        // Not everybody has one.
+        // bash may not be installed.
         let Ok(mut bash) = bash else { return };
         let mut stdin = bash.stdin.take().expect("a pipe");
         stdin.write_all(text(Shell::Bash).as_bytes()).expect("read");

@@ -1,8 +1,9 @@
-//! What this process shows to a scheduler, and whom it trusts.
+//! Credentials of clients and workers: token, CA, certificate and key.
 //!
-//! A token comes from a file or from the environment, never from the command line, which
-//! everybody on the machine can read. Certificates and keys are files. Workers take theirs from
-//! the command line alone: what somebody has set for commands may be for another scheduler.
+//! A token comes from a file or from the environment, never from the command line, which every
+//! user of the machine can read. Certificates and keys are files. Workers take TLS files from the
+//! command line only: the environment variables are set for client commands, and may be meant for
+//! another scheduler.
 
 use std::path::{Path, PathBuf};
 
@@ -12,38 +13,38 @@ use clap::Args;
 
 use crate::output::Failure;
 
-/// The variable that holds a token.
+/// Environment variable that holds a token.
 pub(crate) const TOKEN_VARIABLE: &str = "BATON_TOKEN";
 
 const CA_VARIABLE: &str = "BATON_CA";
 const CERT_VARIABLE: &str = "BATON_CERT";
 const KEY_VARIABLE: &str = "BATON_KEY";
 
-/// What commands are given for the way to a scheduler.
+/// Options of a connection to a scheduler.
 #[derive(Debug, Default, Args)]
 pub(crate) struct CredentialArgs {
-    /// The file with the token to show to the scheduler [default: $BATON_TOKEN itself]
+    /// File with the token to authenticate with [default: the token in $BATON_TOKEN]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The certificate (PEM) of the CA that has signed the scheduler's [default: $BATON_CA, or
-    /// those that the system trusts]
+    /// CA certificate (PEM) to verify the scheduler's certificate with [default: $BATON_CA, or the
+    /// system's trust store]
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The certificate (PEM) to show to the scheduler [default: $BATON_CERT]
+    /// Client certificate (PEM) for mutual TLS [default: $BATON_CERT]
     #[arg(long, global = true, value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// The key (PEM) of that certificate [default: $BATON_KEY]
+    /// Private key (PEM) of the client certificate [default: $BATON_KEY]
     #[arg(long, global = true, value_name = "FILE")]
     key: Option<PathBuf>,
 }
 
 impl CredentialArgs {
-    /// The token, if there is one.
+    /// Returns the token, if one is configured.
     pub(crate) fn token(&self) -> Result<Option<Secret>, Failure> {
         token(self.token_file.as_deref())
     }
 
-    /// The files of a client, for `https`.
+    /// Returns the TLS files of a client, for `https` URLs.
     pub(crate) fn client_files(&self) -> Result<ClientFiles, Failure> {
         let or = |flag: &Option<PathBuf>, variable| {
             let set = || std::env::var_os(variable).filter(|text| !text.is_empty());
@@ -55,7 +56,7 @@ impl CredentialArgs {
         })
     }
 
-    /// The files of a worker, if it is to use TLS.
+    /// Returns the TLS files of a worker; `None` without TLS.
     pub(crate) fn worker_files(&self) -> Result<Option<ClientFiles>, Failure> {
         let identity = identity(self.cert.clone(), self.key.clone())?;
         match (&self.ca, &identity) {
@@ -65,21 +66,20 @@ impl CredentialArgs {
             })),
             (None, None) => Ok(None),
             (None, Some(_)) => Err(Failure::usage(
-                "a worker with a certificate has to know whom to trust; name the CA of the \
-                 scheduler with --ca",
+                "--cert and --key of a worker need a CA to verify the scheduler with; add --ca FILE",
             )),
         }
     }
 
-    /// Refuses what is not for servers, where somebody may have meant something else.
+    /// Refuses client options on a server command, where the server's TLS options were meant.
     pub(crate) fn reject_for_server(&self) -> Result<(), Failure> {
         let given = self.ca.is_some() || self.cert.is_some() || self.key.is_some();
         if !given {
             Ok(())
         } else {
             Err(Failure::usage(
-                "--ca, --cert and --key are for clients and workers; a server takes --tls-cert, \
-                 --tls-key and --client-ca",
+                "--ca, --cert and --key are options of clients and workers; for a server use \
+                                 --tls-cert, --tls-key and --client-ca",
             ))
         }
     }
@@ -93,21 +93,21 @@ fn identity(
         (Some(cert), Some(key)) => Ok(Some((cert, key))),
         (None, None) => Ok(None),
         (Some(_), None) => Err(Failure::usage(
-            "a certificate needs its key; name it with --key",
+            "a certificate needs its private key; add --key FILE",
         )),
         (None, Some(_)) => Err(Failure::usage(
-            "a key needs its certificate; name it with --cert",
+            "a private key needs its certificate; add --cert FILE",
         )),
     }
 }
 
-/// The token of the file, or else of the environment; `None` if nobody gave one.
+/// Reads the token from the file, or else from the environment; `None` if neither is set.
 fn token(file: Option<&Path>) -> Result<Option<Secret>, Failure> {
     if let Some(file) = file {
         let shown = file.display();
         let text = std::fs::read_to_string(file);
         let text = text.map_err(|error| {
-            Failure::usage(format!("cannot read the token in {shown}: {error}"))
+            Failure::usage(format!("cannot read the token file {shown}: {error}"))
         })?;
         return secret(&text, &shown.to_string()).map(Some);
     }
@@ -122,11 +122,11 @@ fn secret(text: &str, place: &str) -> Result<Secret, Failure> {
     Secret::parse(text.trim()).ok_or_else(|| no_token(place))
 }
 
-/// Without the text: it may be a secret with a slip of the pen.
+/// The message does not quote the text: it may be a mistyped secret.
 fn no_token(place: &str) -> Failure {
     Failure::usage(format!(
-        "{place} holds no token; it should be one line as `baton token create` has printed it, \
-         and begin with {}",
+        "{place} holds no valid token; expected one line as printed by `baton token create`, \
+                 starting with {}",
         Secret::PREFIX
     ))
 }

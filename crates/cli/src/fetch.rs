@@ -1,8 +1,8 @@
-//! `baton __fetch FILE -- ARGV…`: fetches files into the current directory, then becomes the
-//! command.
+//! `baton __fetch FILE -- ARGV…`: hidden command that fetches files into the current directory,
+//! then executes the command.
 //!
-//! A file has its name only when all of it is there and is what it should be. Names are
-//! plain: nothing is written anywhere else than here.
+//! A file gets its final name only when it is complete and its checksum matches. Names have no
+//! path: nothing is written outside the current directory.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -16,17 +16,16 @@ use baton_model::spec::Uri;
 use baton_tls::ClientFiles;
 use sha2::{Digest as _, Sha256};
 
-/// The most bytes of one file, and of all of them.
+/// Limit of the total size of all files, in bytes.
 const BYTES_MAX: u64 = 1 << 30;
-/// The exit status if something cannot be fetched: an error of input or output, by an old
-/// convention of mail programs.
+/// Exit status if a file cannot be fetched: EX_IOERR of sysexits.h.
 const NOT_FETCHED: i32 = 74;
-/// The exit status of shells for a command that cannot be run.
+/// Exit status if the command cannot be executed, as shells use it.
 const NOT_RUN: i32 = 127;
-/// A server that says nothing for so long has gone.
+/// Timeout of a connection attempt, and of each read.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Fetches, and does not come back if all goes well.
+/// Fetches the files and executes the command; returns only on failure.
 pub(crate) fn main(args: &[String]) -> i32 {
     let [list, dashes, argv @ ..] = args else {
         return usage();
@@ -44,14 +43,14 @@ pub(crate) fn main(args: &[String]) -> i32 {
 }
 
 fn usage() -> i32 {
-    eprintln!("this command is started by baton itself, not by hand");
+    eprintln!("baton: internal command, started by a worker only");
     2
 }
 
 fn fetch_all(list: &str) -> Result<(), String> {
     let uris: Vec<Uri> = fs::read(list)
         .and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))
-        .map_err(|error| format!("cannot read what is to be fetched from {list}: {error}"))?;
+        .map_err(|error| format!("cannot read the list of files to fetch, {list}: {error}"))?;
     let mut left = BYTES_MAX;
     for uri in &uris {
         fetch(uri, &mut left).map_err(|why| format!("cannot fetch {}: {why}", uri.from))?;
@@ -62,7 +61,7 @@ fn fetch_all(list: &str) -> Result<(), String> {
 fn fetch(uri: &Uri, left: &mut u64) -> Result<(), String> {
     let name = &*uri.name;
     if matches!(name, "" | "." | "..") || name.contains(['/', '\0']) {
-        return Err(format!("`{name}` is no plain name for a file"));
+        return Err(format!("`{name}` is not a plain file name"));
     }
     let url = reqwest::Url::parse(&uri.from).map_err(|error| error.to_string())?;
     let beside = format!(".baton-fetching-{name}");
@@ -79,16 +78,20 @@ fn fetch(uri: &Uri, left: &mut u64) -> Result<(), String> {
     match url.scheme() {
         "file" => from_file(&url, &mut sink)?,
         "http" => from_http(url, &mut sink)?,
-        other => return Err(format!("`{other}:` is not known; use file: or http:")),
+        other => {
+            return Err(format!(
+                "the scheme `{other}:` is not supported; use file: or http:"
+            ));
+        }
     }
     let Sink { file, hash, .. } = sink;
     let found = hex(&hash.finalize());
     if let Some(wanted) = &uri.sha256
         && !wanted.eq_ignore_ascii_case(&found)
     {
-        // Whatever it is, nobody shall take it for what was wanted.
+        // It must not be taken for the expected file.
         let _ = fs::remove_file(&beside);
-        return Err(format!("its SHA-256 is {found}, and should be {wanted}"));
+        return Err(format!("its SHA-256 is {found}, expected {wanted}"));
     }
     let mode = if uri.executable { 0o755 } else { 0o644 };
     file.set_permissions(Permissions::from_mode(mode))
@@ -105,7 +108,7 @@ struct Sink<'a> {
 impl Sink<'_> {
     fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
         let left = self.left.checked_sub(bytes.len() as u64);
-        *self.left = left.ok_or_else(|| format!("more than {BYTES_MAX} bytes in all"))?;
+        *self.left = left.ok_or_else(|| format!("the files exceed {BYTES_MAX} bytes in total"))?;
         self.hash.update(bytes);
         self.file
             .write_all(bytes)
@@ -116,7 +119,7 @@ impl Sink<'_> {
 fn from_file(url: &reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
     let path = url
         .to_file_path()
-        .map_err(|()| "write file:///PATH, on this machine".to_owned())?;
+        .map_err(|()| "not a local path; write file:///PATH".to_owned())?;
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -135,7 +138,7 @@ fn from_http(url: reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
         .build()
         .map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        // Only http is spoken here, so nobody need be trusted.
+        // Only http is supported here, so no CA is needed.
         let tls = ClientFiles::none().load();
         let tls = tls.map_err(|error| error.to_string())?;
         let client = reqwest::Client::builder()
@@ -154,7 +157,7 @@ fn from_http(url: reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
     })
 }
 
-/// An error with its reasons, the last of which is mostly the one that helps.
+/// Formats an error with its sources; the last one is usually the most specific.
 fn words(error: reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);

@@ -1,4 +1,4 @@
-//! `baton import`: workflows of others.
+//! `baton import`: conversion of workflows from other formats.
 
 use std::fs;
 use std::io::Write;
@@ -9,8 +9,11 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
-/// Make a workflow of what others have recorded
+/// Convert a workflow from another format
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  baton import wfcommons trace.json --speed 100 -o trace.workflow.json")]
 pub(crate) struct Import {
     #[command(subcommand)]
     from: From,
@@ -21,41 +24,41 @@ enum From {
     Wfcommons(Wfcommons),
 }
 
-/// From a trace of a scientific workflow (WfFormat 1.4 or 1.5)
+/// Convert a WfCommons trace of a scientific workflow (WfFormat 1.4 or 1.5)
 ///
-/// Each task of the trace becomes a task that sleeps, or burns a processor, for as long as the
-/// recorded one ran.
+/// Each task of the trace becomes a task that sleeps, or uses a CPU, for as long as the recorded
+/// one ran.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton import wfcommons trace.json --speed 100 -o trace.yaml.json
   baton import wfcommons trace.json --work cpu | tee wf.json && baton run wf.json")]
 struct Wfcommons {
-    /// The trace
+    /// Trace file (JSON)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// So many times faster than it was
+    /// Divide all durations by this factor
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speed: f64,
-    /// What tasks do
+    /// Kind of work that each task does
     #[arg(long, value_enum, default_value_t = Work::Sleep)]
     work: Work,
-    /// Ask for the processors and the memory of the trace
+    /// Request the CPUs and memory recorded in the trace
     #[arg(long)]
     resources: bool,
-    /// What to call the workflow [default: its name in the trace]
+    /// Name of the workflow [default: its name in the trace]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Where to write the workflow, as JSON [default: standard output]
+    /// Output file (JSON) [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Work {
-    /// Wait
+    /// Sleep without using a CPU
     Sleep,
-    /// Keep a processor busy
+    /// Keep a CPU busy
     Cpu,
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn run(command: &Import) -> CommandResult {
     file.write_all(text.as_bytes())
         .map_err(|error| wrong(path, &error))?;
     note(&format!(
-        "wrote {}; `baton run` runs it",
+        "wrote {}; run it with `baton run`",
         clean(&path.display().to_string())
     ));
     Ok(())

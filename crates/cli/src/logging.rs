@@ -1,10 +1,10 @@
-//! What servers tell their operators, on standard error.
+//! Logging of server processes to standard error.
 
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
-/// Begins to write it. `BATON_LOG` says how much; without it, what an operator should know.
+/// Starts logging. `BATON_LOG` sets the level or filter; the default is `info`.
 pub(crate) fn init() {
     let filter = EnvFilter::try_from_env("BATON_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt()
@@ -12,6 +12,6 @@ pub(crate) fn init() {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
-    // Fails only if it was begun already.
+    // Fails only if a subscriber is installed already.
     let _ = subscriber.try_init();
 }

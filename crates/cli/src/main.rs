@@ -1,29 +1,30 @@
-//! `baton`: thin commands over the crates below.
+//! `baton`: the command-line interface, a thin layer over the other crates.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`local`] | tasks on this host, without a scheduler |
-//! | [`mod@run`] | a task here, with a scheduler and a worker of its own |
-//! | [`up`], [`scheduler`], [`worker`] | a server and its halves, each for as long as it runs |
-//! | [`remote`] | what clients say to a scheduler |
-//! | [`schedule`] | when a schedule is due |
-//! | [`import`] | workflows of others |
-//! | [`views`] | how a run looks |
-//! | [`token`] | tokens made and revoked |
-//! | [`credentials`] | what is shown to a scheduler, and whom it is trusted to be |
-//! | [`completions`] | what shells complete |
-//! | [`mod@bench`] | what Baton costs on this machine |
-//! | [`attempt`], [`fetch`] | hidden: the work of a worker's attempt |
-//! | [`logging`] | what servers tell their operators |
-//! | [`output`] | what a command prints, and how it ends |
-//! | [`table`] | columns |
-//! | [`time`] | the clock, and times as people read them |
+//! | [`mod@run`] | a task or workflow on this host, with its own scheduler and worker |
+//! | [`up`], [`scheduler`], [`worker`] | server processes: both together, the scheduler, a worker |
+//! | [`remote`] | client commands, which call a scheduler's API |
+//! | [`schedule`] | preview of a schedule's due times |
+//! | [`import`] | conversion of workflows from other formats |
+//! | [`views`] | rendering of a run as text, graph or timeline |
+//! | [`token`] | creating, listing and revoking tokens |
+//! | [`credentials`] | token and TLS files of clients and workers |
+//! | [`completions`] | shell completions |
+//! | [`mod@bench`] | benchmarks on this machine |
+//! | [`attempt`], [`fetch`] | hidden commands that a worker starts for an attempt |
+//! | [`logging`] | the log of server processes |
+//! | [`output`] | standard output, exit codes, styles |
+//! | [`table`] | text tables |
+//! | [`time`] | the wall clock, and formatting of times and sizes |
 //!
-//! A command reads its arguments, asks a crate, and prints. It decides nothing.
+//! A command parses its arguments, calls a crate, and prints the result. It holds no logic of its
+//! own.
 //!
-//! Exit codes: 0 fine; 1 failed, or nothing found; 2 wrong usage, or a file with
-//! errors; 3 no answer from a scheduler; 5 an error of Baton itself. A command that waits for work ends with the
-//! status of the work.
+//! Exit codes: 0 success; 1 failed, or nothing found; 2 wrong usage, or a file with errors; 3 the
+//! scheduler cannot be reached, or refuses; 5 an internal error of Baton. A command that waits for
+//! work exits with the status of the work.
 
 mod attempt;
 mod bench;
@@ -51,11 +52,18 @@ use std::process::ExitCode;
 use baton_runner::{coordinator, helpers};
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Runs tasks, and survives whatever happens meanwhile.
+const EXAMPLES: &str = "\
+Examples:
+  baton run report.yaml                run a task or a workflow on this machine, and wait for it
+  baton up                             start a scheduler and a worker on this machine
+  baton submit -- echo hello           submit a command to the scheduler
+  baton local run report.yaml          run a task without a scheduler";
+
+/// Durable job and workflow scheduler
 #[derive(Debug, Parser)]
-#[command(name = "baton", version, arg_required_else_help = true)]
+#[command(name = "baton", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
-    /// Where the scheduler is, for its clients [default: $BATON_URL, or http://127.0.0.1:8080]
+    /// URL of the scheduler's API [default: $BATON_URL, or http://127.0.0.1:8080]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
     #[command(flatten)]
@@ -103,8 +111,8 @@ fn main() -> ExitCode {
     output::exit_code(ended)
 }
 
-/// Commands that Baton calls itself by. They come before everything else: such a
-/// process lives long and should stay small.
+/// Runs the hidden commands with which Baton starts itself. They are handled before argument
+/// parsing: such a process is long-lived and must stay small.
 fn hidden_command(args: &[OsString]) -> Option<i32> {
     let name = args
         .get(1)?

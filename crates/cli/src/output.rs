@@ -1,9 +1,8 @@
-//! What a command prints, and how it ends.
+//! Standard output, exit codes and styles of commands.
 //!
-//! Answers go to standard output, everything about them to standard error. Whoever
-//! closes our output (`| head`) has seen enough: the command ends, quietly and well.
-//! Text that was written by others passes [`clean`], so that no name or message can
-//! drive a terminal.
+//! Results go to standard output, messages about them to standard error. If the reader closes
+//! standard output (`| head`), the command exits quietly with 0. Text from other sources passes
+//! [`clean`], so that no name or message can control the terminal.
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
@@ -15,23 +14,23 @@ use serde::Serialize;
 
 /// Failed, or nothing found.
 pub(crate) const FAILED: u8 = 1;
-/// Wrong usage, or a file with errors; the code of the argument parser too.
+/// Wrong usage, or a file with errors; the argument parser uses the same code.
 pub(crate) const USAGE: u8 = 2;
-/// An error of Baton itself.
+/// An internal error of Baton.
 const INTERNAL: u8 = 5;
 
-/// How a command ends when it has something to say beyond its answer.
+/// Why a command does not simply succeed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// With this code and message.
+    /// Exit with this code, and print this message.
     Message(u8, String),
-    /// With this code; what there is to say has been said.
+    /// Exit with this code; the message has been printed already.
     Silent(u8),
-    /// Nobody reads any more.
+    /// The reader has closed standard output.
     Closed,
 }
 
-/// How a command ends.
+/// The result of a command.
 pub(crate) type CommandResult = Result<(), Failure>;
 
 impl Failure {
@@ -45,11 +44,14 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Only for what a command writes; errors of reading have a place to name.
+    /// For errors of writing the result only; read errors name their file.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Message(INTERNAL, format!("cannot write the answer: {error}")),
+            _ => Self::Message(
+                INTERNAL,
+                format!("cannot write to standard output: {error}"),
+            ),
         }
     }
 }
@@ -69,7 +71,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Says what is to be said, and gives the code to exit with.
+/// Prints the message of a failure, and returns the exit code.
 pub(crate) fn exit_code(ended: CommandResult) -> ExitCode {
     match ended {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
@@ -81,19 +83,19 @@ pub(crate) fn exit_code(ended: CommandResult) -> ExitCode {
     }
 }
 
-/// Says something about the answer.
+/// Prints a message to standard error.
 pub(crate) fn note(message: &str) {
-    // Without anybody to tell there is nothing else to do about it.
+    // A closed standard error is ignored.
     let _ = writeln!(io::stderr(), "baton: {message}");
 }
 
-/// Standard output, with what we know about it.
+/// Buffered standard output with its capabilities.
 #[derive(Debug)]
 pub(crate) struct Output {
     out: BufWriter<Stdout>,
-    /// A person reads along.
+    /// It is a terminal.
     pub(crate) terminal: bool,
-    /// Styles are shown.
+    /// It shows styles.
     pub(crate) colours: bool,
 }
 
@@ -110,19 +112,19 @@ impl Output {
         }
     }
 
-    /// The text in a style, if this output shows any.
+    /// Applies a style, if this output shows styles.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         style.paint(text, self.colours)
     }
 
-    /// One value for programs, over several lines.
+    /// Prints a value as indented JSON.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> CommandResult {
         serde_json::to_writer_pretty(&mut self.out, value)?;
         writeln!(self.out)?;
         Ok(())
     }
 
-    /// To be called at the end: what is still held back may not be writable.
+    /// Flushes at the end of a command, and reports write errors.
     pub(crate) fn done(mut self) -> CommandResult {
         Ok(self.out.flush()?)
     }
@@ -138,7 +140,7 @@ impl Write for Output {
     }
 }
 
-/// How a piece of text stands out.
+/// Emphasis of a piece of text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Style {
     #[default]
@@ -164,7 +166,7 @@ impl Style {
         }
     }
 
-    /// The text in this style, or as it is without colours.
+    /// Applies this style, or returns the text unchanged without colours.
     pub(crate) fn paint(self, text: &str, colours: bool) -> String {
         match self.code() {
             Some(code) if colours => format!("\x1b[{code}m{text}\x1b[0m"),
@@ -192,7 +194,7 @@ impl Style {
     }
 }
 
-/// Somebody's text on one line, without anything that a terminal acts upon.
+/// Escapes control characters in text from another source, so that it stays on one line.
 pub(crate) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -205,7 +207,7 @@ pub(crate) fn clean(text: &str) -> String {
     clean
 }
 
-/// Controls, and the invisible characters that reorder a line.
+/// True for control characters, and for invisible characters that reorder text.
 pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

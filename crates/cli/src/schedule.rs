@@ -1,4 +1,4 @@
-//! `baton schedule`: when a schedule is due, without a scheduler.
+//! `baton schedule`: preview of a schedule's due times, without a scheduler.
 
 use std::io::Write;
 
@@ -13,8 +13,9 @@ use crate::output::{CommandResult, Failure, Output, USAGE};
 use crate::table::Table;
 use crate::time::{between, now, span};
 
-/// Schedules, and when they are due.
+/// Preview the due times of a schedule
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton schedule preview every monday at 12:00")]
 pub(crate) struct Schedule {
     #[command(subcommand)]
     command: Command,
@@ -25,10 +26,10 @@ enum Command {
     Preview(Preview),
 }
 
-/// Show how a schedule is understood, and when it is due next
+/// Show how a schedule is interpreted, and its next due times
 ///
-/// Cron with five fields, or six with seconds first; English; fixed periods; single times. Ends
-/// with 2 if the schedule is not understood. With --json, an object with the times, or with the
+/// Accepts cron with five fields, or six with seconds first; English phrases; fixed periods; single
+/// times. Exits with 2 if the schedule is invalid. With --json, an object with the times or the
 /// error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -38,22 +39,22 @@ Examples:
   baton schedule preview 'last day of the month at 18:00' --from 2026-02-01T00:00:00Z
   baton schedule preview '30 2 * * *' --timezone America/New_York --gap skip --json")]
 struct Preview {
-    /// The schedule; quotes are needed only where the shell sees something in it
+    /// Schedule; quotes are needed only for characters that are special to the shell
     #[arg(required = true, value_name = "SCHEDULE")]
     words: Vec<String>,
-    /// Whose clocks it goes by
+    /// Time zone (IANA name)
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     timezone: String,
-    /// How many times to show
+    /// Number of due times to show, 1 to 1000
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     n: u16,
-    /// Begin after this instant, such as 2026-11-14T06:00:00Z [default: now]
+    /// Show due times after this instant, such as 2026-11-14T06:00:00Z [default: now]
     #[arg(long, value_name = "INSTANT")]
     from: Option<String>,
-    /// What becomes of a time that is jumped over when clocks are set forward
+    /// DST gap: what happens to a time that does not exist because clocks are set forward
     #[arg(long, value_enum, default_value_t = GapName::Late)]
     gap: GapName,
-    /// How often a time comes that is shown twice when clocks are set back
+    /// DST fold: how often a time is due that occurs twice because clocks are set back
     #[arg(long, value_enum, default_value_t = FoldName::Once)]
     fold: FoldName,
     /// Print JSON
@@ -63,23 +64,23 @@ struct Preview {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum GapName {
-    /// It does not happen that day
+    /// Skipped that day
     Skip,
-    /// It happens at the moment of the jump
+    /// Due at the moment of the change
     Early,
-    /// It happens later by as much as the clocks jump
+    /// Due later, by the length of the gap
     Late,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FoldName {
-    /// The first time only
+    /// Only the first time
     Once,
     /// Both times
     Twice,
 }
 
-/// What a preview shows.
+/// JSON output of a preview.
 #[derive(Debug, Serialize)]
 struct PreviewReport {
     schedule: String,
@@ -94,7 +95,7 @@ struct Time {
     local: String,
     utc: String,
     unix_ms: u64,
-    /// What a change of clocks has to do with it.
+    /// Effect of a DST change on this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }

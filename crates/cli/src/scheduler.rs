@@ -1,4 +1,4 @@
-//! `baton scheduler`: the server in this process.
+//! `baton scheduler`: the scheduler in the foreground.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -19,76 +19,80 @@ use crate::credentials::CredentialArgs;
 use crate::logging;
 use crate::output::{CommandResult, Failure};
 
-/// The exit code where another scheduler uses the data: the usual one for what may pass.
+/// Exit code if another scheduler uses the data directory: EX_TEMPFAIL of sysexits.h.
 pub(crate) const STORE_IN_USE: u8 = 75;
 
-/// Runs the scheduler: takes submissions, keeps them, and gives them to workers.
-///
-/// Example: baton scheduler --data /var/lib/baton --limit db/orders=4
+/// Run the scheduler: accept submissions, store them, and place them on workers
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton scheduler --data /tmp/baton
+  baton scheduler --data /var/lib/baton --limit db/orders=4
+
+Prints one line when it is ready. Log lines go to standard error; BATON_LOG=debug shows more.")]
 pub(crate) struct Scheduler {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
-/// How the server is set up.
+/// Options of the server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// The directory that everything is kept in.
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = ".baton")]
     pub(crate) data: PathBuf,
-    /// Where clients connect; port 0 lets the kernel choose.
+    /// Address of the HTTP API; port 0 lets the kernel choose one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// Where workers connect.
+    /// Address for workers; port 0 lets the kernel choose one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub(crate) worker_listen: SocketAddr,
-    /// Demand tokens on loopback addresses as well; on all others they always are.
+    /// Require tokens on loopback addresses, too; on other addresses they are always required
     #[arg(long)]
     require_tokens: bool,
-    /// The server's certificate (PEM), with those between it and its CA: TLS on both ports.
+    /// Server certificate (PEM) with its intermediate certificates; enables TLS on both ports
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The key (PEM) of that certificate.
+    /// Private key (PEM) of the server certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Take certificates that this CA (PEM) has signed: workers have to show one, clients may.
+    /// CA (PEM) of client certificates: required of workers, accepted from clients
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
-    /// The most connections of clients at a time; half of them for one address.
+    /// Maximum number of concurrent client connections; one address may use half of them
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = connections)]
     max_connections: usize,
-    /// The most requests in a second of one token, certificate or address; 0 for any number.
+    /// Maximum requests per second per token, certificate or address; 0 for unlimited
     #[arg(long, value_name = "RATE", default_value_t = 5_000)]
     max_requests: u32,
-    /// Where facts are kept.
+    /// Storage backend
     #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
     store: StoreKind,
-    /// A directory whose files define tasks; it is looked at again whenever one changes.
+    /// Directory of task files that define the library; reloaded when a file changes
     #[arg(long, value_name = "DIR")]
     library: Option<PathBuf>,
-    /// What the whole cluster may use of something, such as db/orders=4.
+    /// Cluster-wide limit of a resource, such as db/orders=4; may be repeated
     #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
     limits: Vec<(String, u64)>,
-    /// How long a silent worker may go on with its work.
+    /// Lease duration: how long an unreachable worker may keep running its attempts
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = duration)]
     lease: Millis,
-    /// How long ended instances are kept.
+    /// How long ended instances are retained
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = duration)]
     keep: Millis,
-    /// How many ended instances are kept.
+    /// Maximum number of ended instances retained
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keep_max: u64,
-    /// Say where it listens as JSON.
+    /// Print the ready line as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StoreKind {
-    /// In a file of the data directory.
+    /// SQLite database in the data directory
     Sqlite,
-    /// In memory: gone with the process.
+    /// In memory: lost when the process exits
     Memory,
 }
 
@@ -127,7 +131,7 @@ impl ServerArgs {
         })
     }
 
-    /// Says that it is ready, in one line.
+    /// Prints the ready line.
     pub(crate) fn announce(&self, ready: &Ready) {
         let scheme = if self.tls_cert.is_some() {
             "https"
@@ -143,8 +147,8 @@ impl ServerArgs {
         };
         let mut out = std::io::stdout();
         if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
-            // Nobody reads it; the server is there all the same.
-            tracing::debug!("cannot say that it is ready: {error}");
+            // The server runs even if its standard output is closed.
+            tracing::debug!("cannot print the ready line: {error}");
         }
     }
 }
@@ -166,7 +170,7 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     Runtime::new().map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
 }
 
-/// ^C, and a request to end.
+/// SIGINT and SIGTERM.
 pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
@@ -175,7 +179,7 @@ pub(crate) struct Interrupts {
 impl Interrupts {
     pub(crate) fn new() -> Result<Self, Failure> {
         let listen = |kind| {
-            let failed = |error| Failure::failed(format!("cannot listen to signals: {error}"));
+            let failed = |error| Failure::failed(format!("cannot handle signals: {error}"));
             signal(kind).map_err(failed)
         };
         Ok(Self {
@@ -184,7 +188,7 @@ impl Interrupts {
         })
     }
 
-    /// Resolves with the next of them.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -203,7 +207,7 @@ pub(crate) fn failure(error: &ServeError) -> Failure {
     }
 }
 
-/// The default budget, shrunk or stretched to this lease.
+/// The default timeouts, scaled to this lease.
 fn timeouts(lease: Millis) -> Timeouts {
     let usual = Timeouts::default();
     let scaled = |span: Millis| Millis(span.scaled(lease.0, usual.lease().0).0.max(1));
@@ -223,11 +227,11 @@ fn duration(text: &str) -> Result<Millis, String> {
 
 fn connections(text: &str) -> Result<usize, String> {
     let most = text.parse().ok().filter(|most| *most > 0);
-    most.ok_or_else(|| "write a number from 1".to_owned())
+    most.ok_or_else(|| "expected a number of at least 1".to_owned())
 }
 
 fn limit(text: &str) -> Result<(String, u64), String> {
-    let wrong = || format!("{text:?} is no limit; write it as db/orders=4");
+    let wrong = || format!("{text:?} is not a limit; expected NAME=N, such as db/orders=4");
     let (name, total) = text.split_once('=').ok_or_else(wrong)?;
     let total = total.parse().map_err(|_| wrong())?;
     if name.is_empty() {

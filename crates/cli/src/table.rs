@@ -1,17 +1,17 @@
-//! Columns: as wide as their widest cell, with two spaces between.
+//! Text tables: each column is as wide as its widest cell, with two spaces between columns.
 
 use std::io::{self, Write};
 
 use crate::output::{Output, Style};
 
-/// Rows of cells. The last cell of a row may be as long as it likes.
+/// Rows of cells. The last cell of a row has no maximum width.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
     indent: usize,
 }
 
-/// A text and how it stands out.
+/// A styled text.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -34,7 +34,7 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Table {
-    /// A table so far from the left.
+    /// An empty table, indented by this many spaces.
     pub(crate) fn indented(indent: usize) -> Self {
         Self {
             rows: Vec::new(),
@@ -42,7 +42,7 @@ impl Table {
         }
     }
 
-    /// A first row that names the columns.
+    /// A table with a heading row.
     pub(crate) fn headed(names: &[&str]) -> Self {
         let head = names.iter().map(|name| Cell::new(*name, Style::Faint));
         Self {
@@ -55,12 +55,12 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The rows as lines.
+    /// Formats the rows.
     pub(crate) fn lines(&self, out: &Output) -> Vec<String> {
         let widths = self.widths();
         let line = |row: &Vec<Cell>| {
             let mut line = " ".repeat(self.indent);
-            // Empty cells at the end leave no spaces behind.
+            // Trailing empty cells add no spaces.
             let used = row.iter().rposition(|cell| !cell.text.is_empty());
             let used = used.map_or(0, |last| last + 1);
             for (place, (cell, width)) in row.iter().zip(&widths).take(used).enumerate() {
@@ -84,7 +84,7 @@ impl Table {
     fn widths(&self) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
-            // A row of one cell is a remark, and needs no column.
+            // A row of one cell is a remark, and does not widen the column.
             let rows = self.rows.iter().filter(|row| row.len() > 1);
             let cells = rows.filter_map(|row| row.get(column));
             cells.map(|cell| length(&cell.text)).max().unwrap_or(0)

@@ -1,23 +1,23 @@
-//! The clock, and times as people read them.
+//! The wall clock, and formatting of times and sizes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use baton_model::time::{Millis, Wall};
 use baton_runner::root::Utc;
 
-/// What the wall clock says. One that stands before 1970 says 0.
+/// Reads the wall clock; 0 before 1970.
 pub(crate) fn now() -> Wall {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let ms = since.map_or(0, |since| since.as_millis());
     Wall(u64::try_from(ms).unwrap_or(u64::MAX))
 }
 
-/// From one reading of the wall clock to another; zero if it was set back.
+/// Time between two readings of the wall clock; zero if it was set back.
 pub(crate) const fn between(from: Wall, to: Wall) -> Millis {
     Millis(to.0.saturating_sub(from.0))
 }
 
-/// A time span in its two largest units: `250ms`, `1.5s`, `2m05s`, `3h00m`, `4d12h`.
+/// Formats a duration in its two largest units: `250ms`, `1.5s`, `2m05s`, `3h00m`, `4d12h`.
 pub(crate) fn span(span: Millis) -> String {
     let ms = span.0;
     let seconds = ms / 1_000;
@@ -31,17 +31,17 @@ pub(crate) fn span(span: Millis) -> String {
     }
 }
 
-/// A time since a beginning, to the millisecond: `+1.250s`.
+/// Formats an offset in milliseconds: `+1.250s`.
 pub(crate) fn since(span: Millis) -> String {
     format!("+{}.{:03}s", span.0 / 1_000, span.0 % 1_000)
 }
 
-/// A date with its time: `2026-11-15 12:30:00Z`.
+/// Formats a date and time: `2026-11-15 12:30:00Z`.
 pub(crate) fn stamp(wall: Wall) -> String {
     format!("{}Z", Utc::from(wall))
 }
 
-/// A size in binary units: `12B`, `1.5MiB`.
+/// Formats a size in binary units: `12B`, `1.5MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1_024 {

@@ -1,7 +1,7 @@
-//! `baton token`: credentials, made, shown and revoked.
+//! `baton token`: creating, listing and revoking tokens.
 //!
-//! Against a server, or straight in the store of one that need not run: so the first token is
-//! made.
+//! Via a server's API, or directly in the store of a server that need not run, which is how the
+//! first token is created.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ use crate::remote::{block_on, client, refused};
 use crate::table::{Cell, Table};
 use crate::time;
 
-/// Make, show and revoke tokens
+/// Create, list and revoke API tokens
 ///
-/// A server that others can reach lets in only whoever shows a token. Roles: a viewer looks; an
-/// operator also submits, cancels, retries and drains; an admin also forgets workers and makes
-/// tokens; a worker takes a worker's seat, and nothing else.
+/// A server on a non-loopback address accepts only authenticated requests. Roles: a viewer reads; an
+/// operator also submits, cancels, retries and drains; an admin also forgets workers and manages
+/// tokens; a worker registers as a worker, and nothing else.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,8 +36,9 @@ Examples:
   baton token ls
   baton token revoke t7
 
-With --data the server need not run; one that runs notices within seconds. Without, the server is
-asked, and an admin's token is needed if it demands tokens.")]
+With --data the token is written to the server's store directly; a running server notices within
+seconds. Without --data the server's API is used, which needs an admin token if tokens are
+required.")]
 pub(crate) struct Token {
     #[command(subcommand)]
     command: TokenCommand,
@@ -52,24 +53,27 @@ enum TokenCommand {
 
 #[derive(Debug, Args)]
 struct StoreArgs {
-    /// The data directory of a server, instead of the server itself
+    /// Data directory of the server; its store is used directly instead of the API
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
-/// Make a token; its secret is printed now and never again
+/// Create a token, and print its secret, which cannot be shown again
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  baton token create --role admin --data /var/lib/baton > admin.token")]
 struct Create {
-    /// What whoever holds it may do: viewer, operator, admin or worker
+    /// Role: viewer, operator, admin or worker
     #[arg(long)]
     role: Role,
-    /// Only for what belongs to this owner; for viewers and operators
+    /// Restrict the token to this owner's work; for viewers and operators
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
-    /// What it is called [default: its role]
+    /// Name of the token [default: its role]
     #[arg(long)]
     name: Option<String>,
-    /// For how long it is valid, such as 12h or 30d [default: for ever]
+    /// Validity, such as 12h or 30d [default: unlimited]
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     expires: Option<Millis>,
     #[command(flatten)]
@@ -79,8 +83,9 @@ struct Create {
     json: bool,
 }
 
-/// Show the tokens, without their secrets
+/// List tokens, without their secrets
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton token ls --data /var/lib/baton")]
 struct Ls {
     #[command(flatten)]
     store: StoreArgs,
@@ -89,10 +94,11 @@ struct Ls {
     json: bool,
 }
 
-/// Make a token worth nothing; whoever is connected with it is cut off
+/// Revoke a token, and close the connections that use it
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton token revoke t7")]
 struct Revoke {
-    /// Which, such as t7
+    /// Token id, such as t7
     id: TokenId,
     #[command(flatten)]
     store: StoreArgs,
@@ -119,15 +125,15 @@ pub(crate) fn run(
     })
 }
 
-/// Who has the tokens.
+/// Where the tokens are managed: a server's API, or a store.
 enum TokenBackend {
     Server(Client),
     Store(SqliteStore),
 }
 
 impl TokenBackend {
-    /// The store of a data directory. Only for its first token it is made: elsewhere a
-    /// directory without one is a slip of the pen.
+    /// Opens the store of a data directory. It is created only for `create`: for other commands a
+    /// missing store is a mistyped path.
     fn open(data: &Path, make: bool) -> Result<Self, Failure> {
         let path = data.join(STORE_FILE);
         if make {
@@ -135,7 +141,7 @@ impl TokenBackend {
             let failed = |error| format!("cannot use {}: {error}", data.display());
             made.map_err(|error| Failure::failed(failed(error)))?;
         } else if !path.exists() {
-            let none = format!("there is no store in {}", data.display());
+            let none = format!("{} has no store; check --data", data.display());
             return Err(Failure::failed(none));
         }
         let store = SqliteStore::open(&path);
@@ -171,7 +177,7 @@ async fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
     writeln!(out, "{}", created.secret)?;
     out.done()?;
     note(&format!(
-        "made {} of the role {}; keep its secret, which is not shown again",
+        "created {} with role {}; store its secret, which cannot be shown again",
         clean(&token.id),
         token.role
     ));
@@ -183,7 +189,7 @@ fn create_in_store(
     command: &Create,
     name: String,
 ) -> Result<api::CreatedToken, Failure> {
-    let failed = |error| Failure::failed(format!("no secret can be drawn: {error}"));
+    let failed = |error| Failure::failed(format!("cannot generate a secret: {error}"));
     let secret = token::generate().map_err(failed)?;
     let now = time::now();
     let until = |span: Millis| Wall(now.0.saturating_add(span.0));
@@ -223,7 +229,7 @@ async fn list(command: &Ls, backend: &TokenBackend) -> CommandResult {
     if command.json {
         out.json(&tokens)?;
     } else if tokens.is_empty() {
-        note("no tokens; make one with `baton token create --role admin`");
+        note("no tokens; create one with `baton token create --role admin`");
     } else {
         let mut table =
             Table::headed(&["ID", "ROLE", "OWNER", "STATE", "CREATED", "EXPIRES", "NAME"]);
@@ -282,7 +288,7 @@ async fn revoke(command: &Revoke, backend: &TokenBackend) -> CommandResult {
 
 fn lifetime(text: &str) -> Result<Millis, String> {
     match units::duration(text) {
-        Ok(Millis(0)) => Err("a token that is never valid is of no use".to_owned()),
+        Ok(Millis(0)) => Err("the validity must be greater than zero".to_owned()),
         Ok(span) => Ok(span),
         Err(error) => Err(error.to_string()),
     }

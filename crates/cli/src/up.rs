@@ -1,9 +1,9 @@
-//! `baton up`: the scheduler in this process, and one worker beside it.
+//! `baton up`: the scheduler in this process, and one worker as a child process.
 //!
-//! The worker is a process of its own, so that what it runs outlives a crash of this one:
-//! the next `up` starts another agent, which takes the same life over. An agent that an
-//! earlier `up` has left behind may look for a port that is not there any more; it is
-//! asked to leave first, and its work goes on.
+//! The worker is a separate process, so that its attempts survive a crash of this one: the next
+//! `up` starts another agent, which takes over the same incarnation. An agent left behind by an
+//! earlier `up` may try a port that is no longer in use; it is terminated first, and its attempts
+//! continue.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -24,22 +24,26 @@ use crate::logging;
 use crate::output::{CommandResult, Failure};
 use crate::scheduler::{Interrupts, ServerArgs, failure, runtime};
 
-/// Between two looks at the worker, and before a dead one is started again.
+/// Interval between two checks of the worker, and before a restart.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a worker may take to end its work.
+/// How long a worker may take to end its attempts.
 const END_WAIT: Duration = Duration::from_secs(30);
 
-/// Runs the scheduler and one worker on this host.
-///
-/// Example: baton up --resources cpu=4,memory=8GiB
+/// Run the scheduler and one worker on this host
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton up
+  baton up --resources cpu=4,memory=8GiB --library tasks/
+
+^C ends the worker with its attempts, then the scheduler; a second ^C does not wait for the worker.")]
 pub(crate) struct Up {
     #[command(flatten)]
     server: ServerArgs,
-    /// What the worker offers, if not all of this host.
+    /// Resources of the worker, such as cpu=4,memory=8GiB [default: those of this host]
     #[arg(long, value_name = "LIST")]
     resources: Option<String>,
-    /// What the worker is, for constraints.
+    /// Label of the worker, for constraints; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<String>,
 }
@@ -47,12 +51,12 @@ pub(crate) struct Up {
 pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     logging::init();
     credentials.reject_for_server()?;
-    // This very binary, also after its file was replaced.
+    // This same binary, even if its file was replaced.
     let binary = PathBuf::from("/proc/self/exe");
     let mut config = command.server.config();
     if config.workers_need_tokens() {
         let drawn = baton_store::token::generate();
-        let failed = |error| Failure::failed(format!("no secret can be drawn: {error}"));
+        let failed = |error| Failure::failed(format!("cannot generate a secret: {error}"));
         config.own_worker = Some(drawn.map_err(failed)?);
     }
     let token = config.own_worker.clone();
@@ -86,7 +90,7 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
         };
         let ready = |ready: baton_server::Ready| {
             command.server.announce(&ready);
-            // The keeper waits for it as long as the server runs.
+            // The supervisor waits for it as long as the server runs.
             let _ = address_sender.send(ready.workers);
         };
         let served = serve(config, ready, shutdown).await;
@@ -94,11 +98,11 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     })
 }
 
-/// Ends the worker while the scheduler still listens to how its work ended. Whoever asks again
-/// does not want to wait for that.
+/// Ends the worker while the scheduler still accepts its reports. A second signal stops waiting
+/// for that.
 async fn stop(end: &Sender<()>, supervising: thread::JoinHandle<()>, mut interrupts: Interrupts) {
-    tracing::info!("ending the worker with its work; once more to leave it to itself");
-    // The keeper has gone if there never was a worker.
+    tracing::info!("ending the worker with its attempts; press ^C again to exit without waiting");
+    // The supervisor has exited if there never was a worker.
     let _ = end.send(());
     let mut joined = tokio::task::spawn_blocking(move || supervising.join());
     let joined = tokio::select! {
@@ -110,22 +114,22 @@ async fn stop(end: &Sender<()>, supervising: thread::JoinHandle<()>, mut interru
         }
     };
     if !matches!(joined, Ok(Ok(()))) {
-        tracing::error!("the keeper of the worker has panicked");
+        tracing::error!("the worker supervisor has panicked");
     }
 }
 
-/// Keeps one worker running.
+/// Restarts the worker whenever it exits.
 struct WorkerSupervisor {
     binary: PathBuf,
     state: PathBuf,
     arguments: Vec<String>,
     token: Option<Secret>,
-    /// The server's certificate: the worker need not know who has signed it, nor its name.
+    /// The server's certificate, pinned: the worker needs neither its CA nor its name.
     pin: Option<PathBuf>,
 }
 
 impl WorkerSupervisor {
-    /// Until `ending` says so; if it says so again, without waiting for the end.
+    /// Runs until a message on `ending`; a second message stops waiting for the worker's end.
     fn run(&self, scheduler: SocketAddr, ending: &Receiver<()>) {
         let mut child = None;
         loop {
@@ -133,7 +137,8 @@ impl WorkerSupervisor {
             match ending.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) => break,
-                // The scheduler has died: the work goes on, and the next start takes it over.
+                // The scheduler has failed: the attempts continue, and the next start takes them
+                // over.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -142,20 +147,20 @@ impl WorkerSupervisor {
         }
     }
 
-    /// Starts a worker if there is none, or none any more.
+    /// Starts a worker if none is running.
     fn ensure_worker(&self, child: Option<Child>, scheduler: SocketAddr) -> Option<Child> {
         if let Some(mut child) = child {
             match child.try_wait() {
                 Ok(None) => return Some(child),
-                Ok(Some(status)) => tracing::warn!("the worker has ended: {status}"),
-                Err(error) => tracing::warn!("the worker cannot be waited for: {error}"),
+                Ok(Some(status)) => tracing::warn!("the worker has exited: {status}"),
+                Err(error) => tracing::warn!("cannot wait for the worker: {error}"),
             }
         }
         stop_earlier_worker(&self.state);
         let mut worker = Command::new(&self.binary);
         match &self.token {
             Some(token) => worker.env(TOKEN_VARIABLE, token.expose()),
-            // Whoever started us may have one, which is for other things.
+            // A token in our environment is for other commands.
             None => worker.env_remove(TOKEN_VARIABLE),
         };
         let pin = self
@@ -169,22 +174,22 @@ impl WorkerSupervisor {
             .arg(&self.state)
             .args(&self.arguments)
             .args(pin)
-            // A key press on the terminal is for this process, which ends the worker itself.
+            // ^C on the terminal must reach this process only, which ends the worker itself.
             .process_group(0)
             .spawn();
         match started {
             Ok(child) => Some(child),
             Err(error) => {
-                tracing::error!("cannot start the worker: {error}; tries again");
+                tracing::error!("cannot start the worker: {error}; retrying");
                 None
             }
         }
     }
 }
 
-/// Asks the agent of an earlier `up` to leave. Its work goes on.
+/// Terminates the agent of an earlier `up`. Its attempts continue.
 fn stop_earlier_worker(state: &Path) {
-    // The lock says whether it lives; a pid alone may be somebody else's by now.
+    // The lock shows whether it is running; the pid alone may have been reused.
     let path = state.join("agent.lock");
     let Ok(file) = std::fs::File::open(&path) else {
         return;
@@ -198,11 +203,11 @@ fn stop_earlier_worker(state: &Path) {
         return;
     };
     tracing::info!(
-        "a worker of an earlier start lives (pid {}); another agent takes its work over",
+        "the worker of an earlier start is running (pid {}); a new agent takes over its attempts",
         pid.as_raw_nonzero()
     );
     if let Err(error) = kill_process(pid, Signal::TERM) {
-        tracing::warn!("it cannot be asked to leave: {error}");
+        tracing::warn!("cannot terminate it: {error}");
     }
     let asked = Instant::now();
     while test_kill_process(pid).is_ok() && asked.elapsed() < POLL_INTERVAL * 5 {
@@ -210,23 +215,23 @@ fn stop_earlier_worker(state: &Path) {
     }
 }
 
-/// Has a worker kill what it runs, report it, and end.
+/// Makes a worker kill its attempts, report them, and exit.
 fn end(mut child: Child, ending: &Receiver<()>) {
     interrupt(&child);
     let asked = Instant::now();
     while asked.elapsed() < END_WAIT {
         if ending.try_recv().is_ok() {
-            // Once more makes it kill its work without waiting, too.
+            // A second SIGINT makes the worker not wait, either.
             interrupt(&child);
-            return tracing::warn!("not waiting for the worker, which ends by itself");
+            return tracing::warn!("not waiting for the worker, which exits by itself");
         }
         match child.try_wait() {
             Ok(None) => thread::sleep(POLL_INTERVAL / 50),
             Ok(Some(_)) => return,
-            Err(error) => return tracing::warn!("the worker cannot be waited for: {error}"),
+            Err(error) => return tracing::warn!("cannot wait for the worker: {error}"),
         }
     }
-    tracing::warn!("the worker does not end; its work is taken over by the next start");
+    tracing::warn!("the worker has not exited in time; the next start takes over its attempts");
 }
 
 fn interrupt(child: &Child) {
@@ -234,6 +239,6 @@ fn interrupt(child: &Child) {
     if let Some(pid) = pid
         && let Err(error) = kill_process(pid, Signal::INT)
     {
-        tracing::warn!("the worker cannot be asked to end: {error}");
+        tracing::warn!("cannot send SIGINT to the worker: {error}");
     }
 }

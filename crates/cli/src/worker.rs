@@ -1,4 +1,4 @@
-//! `baton worker`: runs what a scheduler leases to this machine.
+//! `baton worker`: runs the attempts that a scheduler leases to this machine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,43 +23,42 @@ Examples:
   baton worker --scheduler sched:8081 --ca ca.pem --cert worker.pem --key worker.key
   baton worker --scheduler a:8081,b:8081 --resources cpu=4,memory=8GiB,licence=2 --label zone=eu
 
-SIGTERM: the worker leaves and its work goes on; start it again with the same --state within the
-lease, and it takes everything over. ^C: it kills its work, says so and ends; a second ^C does not
+SIGTERM: the worker exits and its attempts continue; started again with the same --state within the
+lease, it takes them over. ^C: it kills its attempts, reports them and exits; a second ^C does not
 wait. Log lines go to standard error; BATON_LOG=debug shows more.";
 
-/// Run what a scheduler leases to this machine
+/// Run a worker, which executes attempts leased by a scheduler
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Worker {
-    /// Where the scheduler takes workers; several with commas are tried in turn
+    /// Worker address of the scheduler; several, separated by commas, are tried in turn
     #[arg(long, value_name = "HOST:PORT")]
     scheduler: String,
-    /// What it is called [default: the name of this machine]
+    /// Name of the worker [default: the host name]
     #[arg(long)]
     name: Option<String>,
-    /// Where it keeps its state, and the files of what it runs
+    /// State directory, also for the files of attempts
     #[arg(long, value_name = "DIR", default_value = ".baton/worker")]
     state: PathBuf,
-    /// What it has, where that is not what is found here: cpu, memory, disk, gpu, or any other
-    /// name, each with =AMOUNT
+    /// Resources to offer instead of those detected: cpu, memory, disk, gpu, or custom names
     #[arg(long, value_name = "NAME=AMOUNT,…", value_parser = amounts, default_value = "")]
     resources: Amounts,
-    /// What it is, for constraints; may be repeated
+    /// Label of the worker, for constraints; may be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// How many attempts it holds at once
+    /// Maximum number of concurrent attempts
     #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..))]
     slots: u32,
-    /// How long the files of attempts are kept that are over
+    /// How long the files of ended attempts are kept
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
     keep: Millis,
-    /// The one certificate that the scheduler may show, whatever name it has: for the worker of
-    /// `baton up`, which can read the server's own file
+    /// The only certificate accepted from the scheduler, under any name: for the worker of `baton
+    /// up`, which can read the server's file
     #[arg(long, value_name = "FILE", hide = true)]
     pin: Option<PathBuf>,
 }
 
-/// What was said about resources; the rest is found out.
+/// Resources given on the command line; the others are detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Amounts {
     cpu_milli: Option<u64>,
@@ -69,13 +68,13 @@ struct Amounts {
     named: BTreeMap<String, u64>,
 }
 
-/// Runs a worker until it is told to end.
+/// Runs a worker until it receives a signal to end.
 pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResult {
     logging::init();
     let name = command.name.clone().unwrap_or_else(users::hostname);
     if name.is_empty() {
         return Err(Failure::usage(
-            "a worker needs a name; give it one with --name",
+            "this machine has no host name; name the worker with --name",
         ));
     }
     let tls = match &command.pin {
@@ -97,7 +96,7 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         tls,
         name: WorkerName::new(&name),
         state: command.state.clone(),
-        // This very binary, also after its file was replaced.
+        // This same binary, even if its file was replaced.
         binary: PathBuf::from("/proc/self/exe"),
         offer,
         slots: command.slots,
@@ -130,14 +129,14 @@ fn amounts(text: &str) -> Result<Amounts, String> {
         let count = || {
             value
                 .parse::<u64>()
-                .map_err(|_| format!("{name}: write a whole number"))
+                .map_err(|_| format!("{name}: expected a whole number"))
         };
         match &*name {
             "cpu" => amounts.cpu_milli = Some(units::thousandths(&value).map_err(wrong)?),
             "memory" => amounts.memory = Some(units::size(&value).map_err(wrong)?),
             "disk" => amounts.disk = Some(units::size(&value).map_err(wrong)?),
             "gpu" => {
-                let many = |_| format!("{name}: that is too many");
+                let many = |_| format!("{name}: the number is too large");
                 amounts.gpu = Some(u32::try_from(count()?).map_err(many)?);
             }
             _ => {
@@ -152,7 +151,7 @@ fn amounts(text: &str) -> Result<Amounts, String> {
 fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 

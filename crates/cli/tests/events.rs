@@ -121,7 +121,7 @@ fn every_fact_is_told_once_and_in_order_while_the_scheduler_is_killed() {
     }
     assert_eq!(seen, kept);
     let said = follower.end(Signal::TERM);
-    let again = said.matches("connected again; goes on after event").count();
+    let again = said.matches("reconnected; resuming after event").count();
     assert_eq!(again as u64, ROUNDS, "{said}");
 }
 

@@ -42,7 +42,7 @@ fn a_task_is_put_looked_at_compared_and_removed() {
     assert_eq!(old.json()["definition"].get("timeout"), None);
     let shown = cluster.run(&["library", "show", "demo/hello"]).good();
     assert!(
-        shown.contains("by hand") && shown.contains("\"1h\""),
+        shown.contains("manually") && shown.contains("\"1h\""),
         "{shown}"
     );
     assert!(

@@ -32,16 +32,16 @@ fn inspect_shows_the_processes_in_tiers_with_their_policies() {
         "\
 ops/demo
   resources  cpu 0.5, memory 64MiB to 1GiB
-  fails      when one process has failed for good
-  ending     30s to stop what runs and for final processes
+  fails      when one process has failed permanently
+  ending     30s to stop processes and run final processes
 
 processes
   1.  a  echo 'it'\\''s'
-         fails for good with failure 3
+         fails permanently with failure 3
          1s between runs
   1.  d  serve
-         daemon: started again when it succeeds
-         ephemeral: not waited for
+         daemon: restarted when it succeeds
+         ephemeral: the task does not wait for it
   2.  b  sleep 1
          after a
          stopped after 1m00s
@@ -111,8 +111,8 @@ fn inspect_shows_every_part_of_a_schedule() {
          catch_up: all, jitter: 30s, gap: skip, fold: twice, after: load }\n",
     );
     let said = world.baton(&["inspect", file.to_str().expect("text")]);
-    let part = "noon (Europe/Berlin), at most 10m00s late, all that are late, skipped in a gap of the \
-                clocks, twice in a fold of the clocks, delayed by up to 30s, after default/load\n";
+    let part = "noon (Europe/Berlin), at most 10m00s late, catch-up of all missed times, skipped in a \
+                DST gap, twice in a DST fold, delayed by up to 30s, after default/load\n";
     assert!(said.out.contains(part), "{}", said.out);
 }
 
@@ -207,7 +207,7 @@ fn status_says_why_a_process_waits() {
     ] {
         assert!(more.contains(part), "{part}\n{more}");
     }
-    assert!(more.contains("run 0  2023-11-14 22:13:20Z  under way"));
+    assert!(more.contains("run 0  2023-11-14 22:13:20Z  running"));
     assert!(!more.contains("secret"));
 }
 
@@ -260,7 +260,7 @@ fn status_shows_what_was_sampled() {
     let samples = [sample(1_000, 0, 3 << 20), sample(2_000, 500, 1 << 20)];
     ring.push(&samples).expect("written");
     let said = world.baton(&["status", "-v"]);
-    let line = "    cpu 500ms, memory at most 3MiB, io 4KiB in, 0B out";
+    let line = "    cpu 500ms, memory peak 3MiB, io 4KiB in, 0B out";
     assert!(said.out.lines().any(|said| said == line), "{}", said.out);
     let usage = &world.json(&["status", "--json"])[0]["processes"][0]["usage"];
     assert_eq!(usage["cpu_percent"], 50);
@@ -293,16 +293,16 @@ fn read_tells_the_whole_story_in_order() {
         "task t-1 began 2023-11-14 22:13:20Z on earth by ada"
     );
     let expected = "\
-2023-11-14 22:13:20Z       +0.000s  a runner began, pid 40
+2023-11-14 22:13:20Z       +0.000s  a runner started, pid 40
 2023-11-14 22:13:20Z       +0.000s  fetch: run 0 is being launched
 2023-11-14 22:13:20Z       +0.100s  fetch: run 0 started, pid 41
 2023-11-14 22:13:21Z       +1.100s  fetch: run 0 ended: exit 1, a failure; it may run again in 5s
 2023-11-14 22:13:26Z       +6.100s  fetch: run 1 is being launched
 2023-11-14 22:13:26Z       +6.200s  fetch: run 1 started, pid 41
-2023-11-14 22:13:27Z       +7.000s  fetch: run 1 ended: exit 0; it has done its part
+2023-11-14 22:13:27Z       +7.000s  fetch: run 1 ended: exit 0; it is finished
 2023-11-14 22:13:27Z       +7.000s  build: run 0 is being launched
 2023-11-14 22:13:27Z       +7.100s  build: run 0 started, pid 42
-2023-11-14 22:13:28Z       +8.000s  build: run 0 ended: exit 0; it has done its part";
+2023-11-14 22:13:28Z       +8.000s  build: run 0 ended: exit 0; it is finished";
     assert_eq!(story[2..12], expected.lines().collect::<Vec<_>>());
     assert!(said.out.contains("+8.250s  the task has ended: SUCCESS\n"));
     assert!(said.out.ends_with("SUCCESS after 8.2s\n"));
@@ -343,10 +343,7 @@ fn a_torn_end_of_a_log_is_mentioned_and_does_not_count() {
     append(&world.root.runner_log(&task_id("t-1")), &[16, 0, 0]);
     let said = world.baton(&["read", "t-1"]);
     assert_eq!(said.code, 0, "{said:?}");
-    assert!(
-        said.out
-            .contains("the last 3 bytes are a record that was not written to its end")
-    );
+    assert!(said.out.contains("the last 3 bytes are a torn record"));
 }
 
 #[test]
@@ -386,14 +383,14 @@ fn tail_shows_the_last_lines_of_the_newest_run() {
     let none = tail(&["fetch", "--run", "7"]);
     assert_eq!(
         (none.code, &*none.err),
-        (1, "baton: fetch has no logs of run 7; its last is 1\n")
+        (1, "baton: fetch has no log of run 7; its last run is 1\n")
     );
     let unknown = tail(&["fetsch"]);
     assert_eq!(unknown.code, 1);
     assert!(unknown.err.contains("it has: fetch, build, cleanup"));
     let silent = tail(&["build"]);
     assert_eq!((silent.code, &*silent.out), (0, ""));
-    assert!(silent.err.contains("build has printed nothing yet"));
+    assert!(silent.err.contains("build has no output yet"));
 }
 
 #[test]
@@ -445,11 +442,7 @@ fn gc_wants_a_limit_and_somebody_to_agree() {
     );
     let alone = world.baton(&["gc", "--max-age", "1d"]);
     assert_eq!(alone.code, 2);
-    assert!(
-        alone
-            .err
-            .contains("give -y to remove, or --dry-run to look")
-    );
+    assert!(alone.err.contains("add -y to remove, or --dry-run to list"));
     let wrong = world.baton(&["gc", "--max-age", "1"]);
     assert!(wrong.code == 2 && wrong.err.contains("has no unit"));
     assert!(world.root.runner_log(&task_id("t-1")).exists());
@@ -463,7 +456,9 @@ fn gc_shows_what_goes_and_removes_it_when_told() {
     world.printed("old", "fetch", "0/stdout", "x\n");
     let look = world.baton(&["gc", "--max-age", "2d", "--dry-run"]);
     assert_eq!((look.code, &*look.err), (0, ""));
-    assert!(look.out.contains("1 of 1 finished tasks go") && look.out.contains("age  goes"));
+    assert!(
+        look.out.contains("1 of 1 finished tasks to remove") && look.out.contains("age  removed")
+    );
     assert!(world.root.sandbox(&task_id("old")).exists());
     let json = world.json(&["gc", "--max-tasks", "0", "-y", "--json"]);
     assert_eq!(json["removed"], serde_json::json!(["old"]));

@@ -42,7 +42,7 @@ fn bad_input_is_told_before_anybody_is_asked() {
             &["submit", "--array", "3-1", "--", "x"],
             "ends before it begins",
         ),
-        (&["show", "x12"], "write an id such as i12"),
+        (&["show", "x12"], "expected an instance such as i12"),
         (&["cancel", "i9..i1"], "write i1..i9"),
         (
             &["--url", "ftp://x", "bullpen"],
@@ -110,7 +110,7 @@ fn who_waits_ends_with_the_exit_code_of_the_command() {
     let failed = cluster.run(&["history", "--state", "failed", "--json"]);
     assert_eq!(failed.json()[0]["id"], "i1");
     let done = cluster.run(&["history", "--state", "done"]);
-    assert_eq!(done.err, "baton: nothing in the history matches\n");
+    assert_eq!(done.err, "baton: no instance in the history matches\n");
 }
 
 #[test]
@@ -148,12 +148,12 @@ fn what_runs_is_cancelled_and_who_waits_for_it_hears() {
         cluster.run(&["show", "i1"]).code == Some(0)
     });
     cluster.until_state("i1", "RUNNING");
-    assert_eq!(cluster.run(&["cancel", "i1"]).good(), "i1: being stopped\n");
+    assert_eq!(cluster.run(&["cancel", "i1"]).good(), "i1: stopping\n");
     let ended: Ended = waiting.wait_with_output().expect("it ends").into();
     assert_eq!(ended.code, Some(130), "{ended:?}");
     assert_eq!(cluster.state("i1"), "HALTED");
     let again = cluster.run(&["cancel", "i1"]).good();
-    assert_eq!(again, "i1: nothing to cancel, it is all over\n");
+    assert_eq!(again, "i1: nothing to cancel, already ended\n");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn what_has_failed_is_retried_when_somebody_says_so() {
 fn a_drained_worker_gets_nothing_until_that_is_undone() {
     let cluster = Cluster::start();
     let drained = cluster.run(&["drain", "w1"]).good();
-    assert_eq!(drained, "w1: drained: it gets no more work\n");
+    assert_eq!(drained, "w1: drained, nothing more is placed on it\n");
     assert_eq!(
         cluster.run(&["workers", "--json"]).json()[0]["drained"],
         true

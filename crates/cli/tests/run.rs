@@ -133,7 +133,7 @@ fn a_scheduler_that_can_never_start_is_told_of_at_once() {
         .expect("it ends")
         .into();
     assert_eq!(ended.code, Some(5), "{ended:?}");
-    assert!(ended.err.contains("does not start"), "{ended:?}");
+    assert!(ended.err.contains("did not start"), "{ended:?}");
     // Every try adds its own.
     let log = std::fs::read_to_string(data.join("scheduler.log")).expect("written");
     assert_eq!(log.lines().count(), 1, "{log}");
@@ -153,7 +153,7 @@ fn a_worker_that_can_never_start_is_told_of_at_once() {
         .into();
     assert_eq!(ended.code, Some(5), "{ended:?}");
     assert!(
-        ended.err.contains("the worker of this run has ended"),
+        ended.err.contains("the worker of this run has exited"),
         "{ended:?}"
     );
 }
@@ -223,7 +223,7 @@ fn a_second_interrupt_ends_up_without_waiting_for_its_worker() {
     let worker = pid(dir.path(), AGENT);
     signal(worker, Signal::STOP);
     send(&up, Signal::INT);
-    hear(&mut err, "once more");
+    hear(&mut err, "press ^C again");
     send(&up, Signal::INT);
     hear(&mut err, "not waiting for the worker");
     until("it ends", || !matches!(up.try_wait(), Ok(None)));
@@ -249,7 +249,7 @@ fn a_file_is_run_here_once_and_again_when_asked() {
     let second = run(&["-p", "who=you"]);
     assert_eq!(second.code, Some(3), "{second:?}");
     assert!(
-        second.err.contains("i1 is over since an earlier run"),
+        second.err.contains("i1 has ended in an earlier run"),
         "{second:?}"
     );
     let again = run(&["-p", "who=you", "--again"]);

@@ -1,8 +1,8 @@
-//! `baton bench backlog`: what a decision costs with ten or a million waiting.
+//! `baton bench backlog`: cost of a placement decision, by size of the backlog.
 //!
-//! The leader itself, on one core, against workers that finish at once: each round takes
-//! in the ends of everything that was placed, and places as much again. No store and no
-//! socket: what grows with the backlog would be in here.
+//! Drives the scheduler core on one thread against a worker that finishes every attempt at once:
+//! each round reports the end of everything that was placed, and places as much again. There is
+//! no store and no socket, so that only the cost that could grow with the backlog is measured.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use serde::Serialize;
 use crate::output::{CommandResult, Failure, Output};
 use crate::table::Table;
 
-/// Placement decisions a second with 10^3 to 10^6 waiting, against workers that finish at once
+/// Measure placement decisions per second with 1,000 to 1,000,000 queued instances
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton bench backlog --json")]
 pub(crate) struct Backlog {
-    /// Decisions to measure at each size
+    /// Decisions to measure at each backlog size
     #[arg(long, default_value_t = 200_000)]
     decisions: u64,
-    /// Each instance on its own, instead of one array
+    /// Submit separate instances instead of one array
     #[arg(long)]
     separate: bool,
     /// Print the result as JSON
@@ -51,7 +51,7 @@ struct BacklogResult {
     per_second: f64,
 }
 
-/// Measures, and prints.
+/// Runs the benchmark and prints the result.
 pub(super) fn run(command: &Backlog) -> CommandResult {
     let mut all = Vec::new();
     for waiting in [1_000, 10_000, 100_000, 1_000_000] {
@@ -74,10 +74,10 @@ pub(super) fn run(command: &Backlog) -> CommandResult {
     out.done()
 }
 
-/// How many the worker runs at once.
+/// Attempts that the worker runs at once.
 const SLOTS: u64 = 512;
 
-/// A leader and one worker, which finishes everything at once.
+/// A scheduler core and one worker that finishes every attempt at once, connected in memory.
 struct Loopback {
     leader: Scheduler,
     outbox: Outbox<Effect>,
@@ -88,17 +88,19 @@ struct Loopback {
 
 fn measure(waiting: u64, decisions: u64, separate: bool) -> Result<BacklogResult, Failure> {
     let mut loopback = Loopback::new();
-    // The worker is full before anything waits.
+    // The worker's slots are filled before anything is queued.
     loopback.submit(1, SLOTS + waiting, separate);
     let mut next = SLOTS + waiting + 1;
-    // The backlog stays as large as it is: what was placed is submitted again.
+    // The backlog keeps its size: for each placed instance another one is submitted.
     let (begun, from) = (Instant::now(), loopback.placed);
     while loopback.placed - from < decisions {
         let before = loopback.placed;
         loopback.round();
         let placed = loopback.placed - before;
         if placed == 0 {
-            return Err(Failure::failed("nothing was placed; this is a bug"));
+            return Err(Failure::failed(
+                "nothing was placed; this is a bug in Baton",
+            ));
         }
         loopback.submit(next, placed, separate);
         next += placed;
@@ -178,7 +180,7 @@ impl Loopback {
         self.deliver(messages);
     }
 
-    /// Everything that runs ends; the leader takes that in and places as much again.
+    /// Ends everything that runs; the scheduler then places as much again.
     fn round(&mut self) {
         let held: Vec<_> = self.worker.held().collect();
         let report = Report {
@@ -210,8 +212,8 @@ impl Loopback {
         self.deliver(messages);
     }
 
-    /// What the worker wants: launches succeed at once, and statuses travel together, as an
-    /// agent sends them.
+    /// Carries out the worker's effects: launches succeed at once, and statuses are batched as an
+    /// agent batches them.
     fn apply(&mut self, effects: Vec<worker_io::Effect>) {
         let mut statuses = Vec::new();
         let mut verdicts = Vec::new();

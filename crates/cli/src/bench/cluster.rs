@@ -1,4 +1,4 @@
-//! A scheduler and a worker of this very binary, on ports of the kernel's choosing.
+//! A scheduler and a worker of this binary, on ports chosen by the kernel.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::rig::io_failure;
 use crate::output::Failure;
 
-/// Whatever takes longer than this has gone wrong.
+/// A step that takes longer has failed.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A data directory that is removed at the end.
+/// A data directory, removed on drop.
 pub(super) struct BenchDir(PathBuf);
 
 impl BenchDir {
@@ -35,22 +35,22 @@ impl BenchDir {
 
 impl Drop for BenchDir {
     fn drop(&mut self) {
-        // Below the place for temporary files; nobody misses it.
+        // Best effort: it is a temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A scheduler under way.
+/// A running scheduler process.
 pub(super) struct Scheduler {
     child: Child,
     pub(super) workers: String,
     pub(super) client: Client,
-    /// From its start until it was ready.
+    /// Time from its start until it was ready.
     pub(super) ready_after: Duration,
 }
 
 impl Scheduler {
-    /// Starts one on what is in `data`.
+    /// Starts a scheduler on the data directory `data`.
     pub(super) fn start(data: &Path) -> Result<Self, Failure> {
         let begun = Instant::now();
         let mut command = Command::new("/proc/self/exe");
@@ -58,7 +58,7 @@ impl Scheduler {
             .args(["scheduler", "--json", "--listen", "127.0.0.1:0"])
             .args(["--worker-listen", "127.0.0.1:0", "--data"])
             .arg(data)
-            // What is measured is not what one client is allowed.
+            // The rate limit must not limit the benchmark.
             .args(["--max-requests", "1000000"])
             .env("BATON_LOG", "warn")
             .stdin(Stdio::null())
@@ -74,7 +74,7 @@ impl Scheduler {
         let ready_after = begun.elapsed();
         let line = line.transpose().ok().flatten().unwrap_or_default();
         let ready: Value = serde_json::from_str(&line)
-            .map_err(|_| Failure::failed("the scheduler did not come up; its words are above"))?;
+            .map_err(|_| Failure::failed("the scheduler did not start; its log is above"))?;
         let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
         Ok(Self {
             client: Client::new(&word("url")).map_err(Failure::failed)?,
@@ -84,17 +84,17 @@ impl Scheduler {
         })
     }
 
-    /// What it holds in memory, and the most it ever held, in bytes.
+    /// Current and peak resident memory, in bytes.
     pub(super) fn memory(&self) -> Result<(u64, u64), Failure> {
         memory(self.child.id())
     }
 
-    /// Time on processors so far, of it alone.
+    /// CPU time so far, of this process only.
     pub(super) fn cpu(&self) -> Duration {
         cpu(self.child.id())
     }
 
-    /// Ends it as an accident would.
+    /// Kills it (SIGKILL), as a crash would.
     pub(super) fn kill(mut self) -> Result<(), Failure> {
         let killed = self.child.kill().and_then(|()| self.child.wait());
         killed.map_err(|error| io_failure("kill a scheduler", &error))?;
@@ -110,13 +110,13 @@ impl Drop for Scheduler {
     }
 }
 
-/// A worker under way.
+/// A running worker process.
 pub(super) struct Worker {
     child: Child,
 }
 
 impl Worker {
-    /// Starts one that has room for so many at once.
+    /// Starts a worker with `cpus` cores.
     pub(super) fn start(scheduler: &Scheduler, state: &Path, cpus: usize) -> Result<Self, Failure> {
         let child = Command::new("/proc/self/exe")
             .args(["worker", "--name", "bench", "--scheduler"])
@@ -132,7 +132,7 @@ impl Worker {
         Ok(Self { child })
     }
 
-    /// Time on processors so far: its own, and that of its coordinator.
+    /// CPU time so far: of the agent, and of its coordinator.
     pub(super) fn cpu(&self) -> (Duration, Duration) {
         let children = format!("/proc/{0}/task/{0}/children", self.child.id());
         let children = std::fs::read_to_string(children).unwrap_or_default();
@@ -147,7 +147,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // SIGINT ends its work with it.
+        // On SIGINT a worker kills its attempts before it exits.
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::INT);
         }
@@ -155,7 +155,7 @@ impl Drop for Worker {
     }
 }
 
-/// Submits a command, once or as an array of so many.
+/// Submits a command as one instance, or as an array of `count`.
 pub(super) async fn submit(
     client: &Client,
     name: &str,
@@ -170,7 +170,7 @@ pub(super) async fn submit(
     let submitted = client.submit(&submit).await.map_err(Failure::failed)?;
     let id = |text: &str| {
         let number = text.trim_start_matches('i').parse().map(InstanceId);
-        number.map_err(|_| Failure::failed(format!("`{text}` is no id")))
+        number.map_err(|_| Failure::failed(format!("`{text}` is not an instance id")))
     };
     Ok(Span {
         first: id(&submitted.first)?,
@@ -178,14 +178,15 @@ pub(super) async fn submit(
     })
 }
 
-/// Waits until everything of a range is over; all of it must be DONE.
+/// Waits until all instances of a range have ended; all must be DONE.
 pub(super) async fn finish(client: &Client, span: Span) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
         let left = TIMEOUT.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return Err(Failure::failed(format!(
-                "{span} takes too long to be measured"
+                "{span} did not end within {} s",
+                TIMEOUT.as_secs()
             )));
         }
         let wait = left.min(Duration::from_secs(30));
@@ -211,7 +212,7 @@ pub(super) async fn finish(client: &Client, span: Span) -> Result<(), Failure> {
     }
 }
 
-/// Waits until a worker takes work.
+/// Waits until a worker is HEALTHY.
 pub(super) async fn wait_until_healthy(client: &Client) -> Result<(), Failure> {
     let begun = Instant::now();
     loop {
@@ -220,13 +221,13 @@ pub(super) async fn wait_until_healthy(client: &Client) -> Result<(), Failure> {
             return Ok(());
         }
         if begun.elapsed() > Duration::from_secs(60) {
-            return Err(Failure::failed("the worker does not become healthy"));
+            return Err(Failure::failed("the worker is not HEALTHY after 60 s"));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// A runtime for what the client does.
+/// A single-threaded runtime for the client.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -249,10 +250,10 @@ fn memory(pid: u32) -> Result<(u64, u64), Failure> {
     };
     field("VmRSS:")
         .zip(field("VmHWM:"))
-        .ok_or_else(|| Failure::failed("/proc does not tell the size of the scheduler"))
+        .ok_or_else(|| Failure::failed("/proc does not report the scheduler's memory"))
 }
 
-/// Time on processors of one process, in the kernel's ticks of 10 ms.
+/// CPU time of one process, in kernel ticks of 10 ms.
 fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit(") ").next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `baton bench dag`: what a finished task of a workflow costs, from a thousand to a million;
-//! and how long a hop of a chain takes on an idle system.
+//! `baton bench dag`: workflow throughput with a thousand to a million tasks, and the latency of
+//! one hop of a chain on an idle system.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -21,18 +21,20 @@ use crate::remote::ids;
 use crate::remote::runs::accepted;
 use crate::table::Table;
 
-/// How many the worker takes at once.
+/// Attempts that the worker holds at once.
 const SLOTS: u32 = 4_096;
 
-/// Tasks of a workflow a second, each after three others, on workers that finish at once; and how
-/// long a hop of a chain of `true` takes on a real one
+/// Measure workflow throughput, and the latency from one task of a chain to the next
+///
+/// Throughput: layered DAGs in which each item depends on three others, on a worker that finishes
+/// every attempt at once. Latency: a chain of `true` on a real worker.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  baton bench dag\n  baton bench dag -n 1000 -n 1000000 --json")]
 pub(crate) struct Dag {
-    /// So many tasks; may be repeated [default: 1000, 10000, 100000, 1000000]
+    /// Size of a DAG, in tasks; may be repeated [default: 1000, 10000, 100000, 1000000]
     #[arg(short = 'n', long = "tasks", value_name = "N")]
     sizes: Vec<u64>,
-    /// The length of the chain; 0 for none
+    /// Length of the chain; 0 skips it
     #[arg(long, default_value_t = 100)]
     chain: u64,
     /// Where to work; the speed of its disk counts [default: the place for temporary files]
@@ -53,13 +55,13 @@ struct DagResult {
 struct Graph {
     tasks: u64,
     layers: u64,
-    /// Until the submission was durable.
+    /// From the request until the submission was durable.
     submit_seconds: f64,
     /// From there until all were DONE.
     run_seconds: f64,
-    /// Of that, for each task.
+    /// `run_seconds` per task.
     microseconds_per_task: f64,
-    /// Of the scheduler's time on processors, for each task.
+    /// CPU time of the scheduler per task.
     scheduler_microseconds_per_task: f64,
     scheduler_peak_mib: f64,
 }
@@ -67,7 +69,7 @@ struct Graph {
 #[derive(Debug, Serialize)]
 struct Chain {
     hops: u64,
-    /// From the submission until all were DONE, for each hop.
+    /// From the submission until all were DONE, per hop.
     milliseconds_per_hop: f64,
 }
 
@@ -82,7 +84,7 @@ pub(super) fn run(command: &Dag) -> CommandResult {
     for (at, tasks) in sizes.iter().enumerate() {
         let data = dir.path().join(format!("graph-{at}"));
         graphs.push(graph(&data, (*tasks).max(1))?);
-        // What was measured is not needed, and the next one is large.
+        // Frees the disk space for the next, larger one.
         let _ = std::fs::remove_dir_all(&data);
     }
     let chain = match command.chain {
@@ -100,7 +102,7 @@ pub(super) fn run(command: &Dag) -> CommandResult {
         let (hops, each) = (chain.hops, chain.milliseconds_per_hop);
         writeln!(
             out,
-            "chain of {hops} `true`: {each:.2} ms for each hop, end to end"
+            "chain of {hops} × `true`: {each:.2} ms per hop, end to end"
         )?;
     }
     out.flush()?;
@@ -158,8 +160,8 @@ fn graph(data: &Path, tasks: u64) -> Result<Graph, Failure> {
     })
 }
 
-/// Layers as many as wide, as nearly as that goes. Each item comes after three of the layer
-/// before, which are neither all the same nor all beside each other.
+/// Builds a workflow of about as many layers as items per layer. Each item depends on three items
+/// of the previous layer, spread across it.
 fn layered(tasks: u64) -> (Value, u64) {
     let layers = (tasks as f64).sqrt().round().max(1.0) as u64;
     let width = tasks.div_ceil(layers);
@@ -214,7 +216,7 @@ fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
     runtime()?.block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
-        // The first one warms everything up.
+        // Warm-up.
         let warm = json!({ "workflow": "warm", "tasks": { "t": { "run": ["true"] } } });
         let warm = submit(client, warm).await?;
         finish(client, warm).await?;
@@ -226,7 +228,10 @@ fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
             .await;
         let items = items.map_err(Failure::failed)?;
         if items.len() as u64 != hops {
-            return Err(Failure::failed("not every hop is there"));
+            return Err(Failure::failed(format!(
+                "the run has {} items, expected {hops}",
+                items.len()
+            )));
         }
         let ended = seen.ended_at.unwrap_or(seen.begun_at);
         Ok(Chain {
@@ -259,6 +264,7 @@ async fn finish(client: &Client, run: RunId) -> Result<(), Failure> {
         }
     }
     Err(Failure::failed(format!(
-        "{run} takes too long to be measured"
+        "{run} did not end within {} s",
+        TIMEOUT.as_secs()
     )))
 }

@@ -1,5 +1,5 @@
-//! A worker that finishes everything at once: the protocol's machine over a real connection,
-//! without processes. What it costs is left out of what a scheduler costs.
+//! A worker that finishes every attempt at once: the protocol's state machine over a real
+//! connection, without processes. It isolates the scheduler's cost from a worker's.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -24,17 +24,17 @@ use baton_model::time::{Millis, Mono, Wall};
 use super::rig::io_failure;
 use crate::output::Failure;
 
-/// Bytes that are read at a time.
+/// Size of the read buffer.
 const READ_BYTES: usize = 1 << 20;
 
-/// A worker, until it is dropped.
+/// A worker thread, stopped on drop.
 pub(super) struct InstantWorker {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl InstantWorker {
-    /// Starts one that has room for so many at once.
+    /// Starts a worker with `slots` slots.
     pub(super) fn start(address: &str, slots: u32) -> Result<Self, Failure> {
         let stream = TcpStream::connect(address);
         let stream = stream.map_err(|error| io_failure("reach the scheduler", &error))?;
@@ -49,7 +49,7 @@ impl InstantWorker {
             out: Vec::new(),
         };
         let thread = thread::spawn(move || {
-            // A scheduler that is killed ends it; whoever measures notices by itself.
+            // It ends when the scheduler is killed; the benchmark notices that itself.
             let _ = connection.serve(stream);
         });
         Ok(Self {
@@ -63,7 +63,7 @@ impl Drop for InstantWorker {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, that was printed.
+            // A panic has already been printed.
             let _ = thread.join();
         }
     }
@@ -93,7 +93,7 @@ struct Connection {
     machine: WorkerMachine,
     begun: Instant,
     over: Arc<AtomicBool>,
-    /// What is said in one message, as an agent says it.
+    /// Batched into one message each, as an agent batches them.
     verdicts: Vec<(LeaseId, LaunchVerdict)>,
     statuses: Vec<(LeaseId, Status)>,
     under: Option<Association>,
@@ -134,7 +134,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes in every message that is complete.
+    /// Handles every complete message in `bytes`.
     fn receive(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let mut at = 0;
         loop {
@@ -178,7 +178,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says what was gathered.
+    /// Sends the batched verdicts and statuses.
     fn flush_batches(&mut self) -> io::Result<()> {
         let Some(association) = self.under.take() else {
             return Ok(());
@@ -219,7 +219,7 @@ fn report() -> Report {
     }
 }
 
-/// True if there was nothing to read for a while.
+/// True if the read timed out.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

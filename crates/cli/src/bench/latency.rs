@@ -1,4 +1,4 @@
-//! `baton bench latency`: from a submission to the start of its process, on an idle system.
+//! `baton bench latency`: time from a submission to the start of its process, on an idle system.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use super::cluster::{BenchDir, Scheduler, Worker, finish, runtime, submit, wait_
 use super::rig::io_failure;
 use crate::output::{CommandResult, Failure, Output};
 
-/// From a submission to the start of its process, one after the other
+/// Measure the time from a submission to the start of its process, one after another
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton bench latency -n 500 --json")]
 pub(crate) struct Latency {
-    /// How often
+    /// Number of submissions
     #[arg(short = 'n', long, default_value_t = 200)]
     count: u32,
     /// Where to work; the speed of its disk counts [default: the place for temporary files]
@@ -32,7 +32,7 @@ struct LatencyResult {
     p50_ms: f64,
     p99_ms: f64,
     max_ms: f64,
-    /// What one durable write costs here: there are two between submission and start.
+    /// One durable write on this disk; there are two between submission and start.
     fsync_p50_ms: f64,
 }
 
@@ -54,9 +54,9 @@ pub(super) fn run(command: &Latency) -> CommandResult {
             let span = submit(&scheduler.client, "latency", &argv, None).await?;
             finish(&scheduler.client, span).await?;
             let started = std::fs::read_to_string(&stamp)
-                .map_err(|error| io_failure("read when it started", &error))?;
+                .map_err(|error| io_failure("read the start time", &error))?;
             let started: u128 = started.trim().parse().map_err(Failure::failed)?;
-            // The first one warms everything up.
+            // The first is a warm-up.
             if round > 0 {
                 all.push(started.saturating_sub(begun) as f64 / 1e6);
             }
@@ -78,8 +78,8 @@ pub(super) fn run(command: &Latency) -> CommandResult {
     }
     writeln!(
         out,
-        "submission to start: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms; two writes of {:.2} ms are \
-         part of it, and so is the start of a shell and of `date`",
+        "submission to start: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms; this includes two durable \
+                 writes of {:.2} ms each, and the start of a shell and of `date`",
         result.p50_ms, result.p99_ms, result.max_ms, result.fsync_p50_ms
     )?;
     out.flush()?;
@@ -91,7 +91,7 @@ pub(super) fn now() -> Result<u128, Failure> {
     since.map(|it| it.as_nanos()).map_err(Failure::failed)
 }
 
-/// What one durable write of a page costs on this disk.
+/// Median duration of one durable 4 KiB write on this disk, in milliseconds.
 fn fsync(dir: &BenchDir) -> Result<f64, Failure> {
     let path = dir.path().join("fsync");
     let tried = || -> std::io::Result<Vec<f64>> {

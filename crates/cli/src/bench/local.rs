@@ -1,4 +1,4 @@
-//! `baton bench local`: the runner and its coordinator.
+//! `baton bench local`: latency, recovery and memory of the runner and its coordinator.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use crate::output::{CommandResult, Failure, Output};
 use crate::table::Table;
 use crate::time::size;
 
-/// From one process to the next, recovery, and the size of a coordinator
+/// Measure `baton local`: latency between processes, recovery time, coordinator memory
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton bench local --json")]
 pub(crate) struct Local {
-    /// Processes in the chain
+    /// Processes in the chain whose latency is measured
     #[arg(long, default_value_t = 200)]
     chain: u32,
-    /// Processes that run when the runner is killed
+    /// Running processes that a new runner takes over
     #[arg(long, default_value_t = 1_000)]
     recovery: u32,
-    /// Children of the coordinator whose memory is read
+    /// Running processes of the coordinator whose memory is measured
     #[arg(long, default_value_t = 100)]
     children: u32,
     /// Where to work; the speed of its disk counts [default: the place for temporary files]
@@ -44,10 +44,10 @@ struct LocalResult {
     hop_median_ms: u64,
     hop_p99_ms: u64,
     hop_mean_ms: f64,
-    /// From the start of a new runner until it has taken everything over.
+    /// From the start of a new runner until it has taken over all processes.
     recovery: u32,
     recovery_ms: f64,
-    /// What the coordinator of so many children holds in memory.
+    /// Resident memory of a coordinator with so many children.
     children: u32,
     coordinator_rss_bytes: u64,
 }
@@ -75,7 +75,7 @@ pub(super) fn run(command: &Local) -> CommandResult {
         return out.done();
     }
     let mut table = Table::indented(0);
-    let chain = format!("a chain of {} × true, each hop", result.chain);
+    let chain = format!("chain of {} × true, per hop", result.chain);
     let hop = format!(
         "median {} ms, p99 {} ms, mean {:.2} ms",
         result.hop_median_ms, result.hop_p99_ms, result.hop_mean_ms
@@ -117,7 +117,7 @@ fn chain(rig: &Rig, length: u32) -> Result<Hops, Failure> {
     let mut hops: Vec<u64> = starts.windows(2).map(|two| two[1] - two[0]).collect();
     hops.sort_unstable();
     let (Some(first), Some(last)) = (starts.first(), starts.last()) else {
-        return Err(Failure::failed("nothing of the chain was started"));
+        return Err(Failure::failed("no process of the chain was started"));
     };
     Ok(Hops {
         median_ms: hops[hops.len() / 2],
@@ -126,8 +126,8 @@ fn chain(rig: &Rig, length: u32) -> Result<Hops, Failure> {
     })
 }
 
-/// How long a new runner takes to take so many processes over, and how large their
-/// coordinator is.
+/// Returns how long a new runner takes to take over `count` processes (ms), and the resident
+/// memory of their coordinator.
 fn crowd(rig: &Rig, id: &str, count: u32) -> Result<(f64, u64), Failure> {
     let processes =
         (0..count.max(1)).map(|no| json!({ "name": format!("p{no}"), "run": ["sleep", "600"] }));
@@ -149,7 +149,7 @@ fn crowd(rig: &Rig, id: &str, count: u32) -> Result<(f64, u64), Failure> {
     Ok((took.as_secs_f64() * 1_000.0, rss))
 }
 
-/// What the coordinator of a task holds in memory, as the kernel counts it.
+/// Resident memory of a task's coordinator, as the kernel reports it.
 fn coordinator_rss(checkpoint: &Path) -> Result<u64, Failure> {
     let log = read::<CoordinatorRecord>(&checkpoint.join("coordinator"), Kind::Coordinator);
     let records = log.map_err(Failure::failed)?.records;
@@ -163,5 +163,5 @@ fn coordinator_rss(checkpoint: &Path) -> Result<u64, Failure> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
     kib.map(|kib| kib * 1_024)
-        .ok_or_else(|| Failure::failed("/proc does not tell the size of the coordinator"))
+        .ok_or_else(|| Failure::failed("/proc does not report the coordinator's memory"))
 }

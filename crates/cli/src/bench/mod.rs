@@ -1,20 +1,19 @@
-//! `baton bench`: what Baton costs, measured on this machine.
+//! `baton bench`: benchmarks on this machine.
 //!
-//! Numbers are for reading and comparing, on one machine in one run; nothing here passes or
-//! fails. Everything but `backlog`, which is about the leader alone, is done by real commands
-//! of this very binary.
+//! The numbers are for comparison on one machine; no benchmark passes or fails. All but `backlog`,
+//! which drives the scheduler core alone, start real commands of this binary.
 //!
 //! | module | measures |
 //! |---|---|
-//! | `throughput`, `peers` | trivial processes a second, beside the kernel and others |
-//! | `latency` | from a submission to the start of its process |
-//! | `trigger` | tasks of the library, launched over HTTP |
-//! | `backlog` | decisions a second, with little and with much waiting |
-//! | `scale` | a million instances, accepted and taken over |
-//! | `dag` | tasks of a workflow, from a thousand to a million |
+//! | `throughput`, `peers` | trivial processes per second, compared with the kernel and others |
+//! | `latency` | time from a submission to the start of its process |
+//! | `trigger` | library tasks triggered over HTTP |
+//! | `backlog` | placement decisions per second, by size of the backlog |
+//! | `scale` | submission of and recovery with a million instances |
+//! | `dag` | workflows of a thousand to a million tasks |
 //! | `local` | the runner and its coordinator |
-//! | `cluster`, `rig` | what the others start and stop |
-//! | `instant_worker` | a worker that finishes everything at once |
+//! | `cluster`, `rig` | server processes and local tasks that the others start and stop |
+//! | `instant_worker` | a worker that finishes every attempt at once |
 
 mod backlog;
 mod cluster;
@@ -32,8 +31,9 @@ use clap::{Args, Subcommand};
 
 use crate::output::CommandResult;
 
-/// Measure what Baton costs on this machine
+/// Run a benchmark on this machine
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton bench throughput -n 1000")]
 pub(crate) struct Bench {
     #[command(subcommand)]
     command: Command,

@@ -1,4 +1,4 @@
-//! What Baton is measured against: the kernel alone, and the fastest peer.
+//! Baselines for throughput: a bare spawn loop, and HyperQueue, the fastest peer.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use super::cluster::TIMEOUT;
 use super::rig::io_failure;
 use crate::output::Failure;
 
-/// Starts so many, so many at once, with nothing between the kernel and the loop.
+/// Starts `count` processes, `at_once` at a time, in a loop of vfork, exec and wait.
 pub(super) fn raw(count: u64, at_once: usize) -> Result<Duration, Failure> {
     let argv = ["/bin/true".to_owned()];
     let mut spawner =
@@ -32,9 +32,8 @@ pub(super) fn raw(count: u64, at_once: usize) -> Result<Duration, Failure> {
     Ok(begun.elapsed())
 }
 
-/// The same with HyperQueue, if it is there: its command, or its package for Python, which
-/// brings a server and a worker. Without output files and without its journal, which is its
-/// fastest way.
+/// The same with HyperQueue, if installed: its command, or its Python package, which includes a
+/// server and a worker. Without output files and without its journal, its fastest configuration.
 pub(super) fn hyperqueue(
     place: &Path,
     count: u64,
@@ -46,7 +45,7 @@ pub(super) fn hyperqueue(
     }
 }
 
-/// Prints how many seconds it took.
+/// Python script that prints the duration in seconds.
 const SCRIPT: &str = "
 import sys, time
 from hyperqueue import Job, LocalCluster
@@ -130,7 +129,7 @@ fn command(place: &Path, count: u64, at_once: usize) -> Result<Option<Duration>,
     let begun = Instant::now();
     let done = run(&array);
     let took = begun.elapsed();
-    // Its worker ends with it.
+    // Its worker exits with it.
     let _ = hq(&["server", "stop"]).status();
     Ok(done.then_some(took).filter(|took| *took < TIMEOUT))
 }
@@ -139,12 +138,12 @@ fn answers(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A process that is not left behind.
+/// A child process, killed on drop.
 struct Guard(Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

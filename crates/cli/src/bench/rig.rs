@@ -1,4 +1,4 @@
-//! A root of its own, and commands of this very binary in it.
+//! A temporary root, and `baton local` commands of this binary in it.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::output::Failure;
 
-/// Whatever takes longer than this has gone wrong.
+/// A step that takes longer has failed.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A root that is removed at the end.
+/// A root directory, removed on drop.
 pub(super) struct Rig {
     root: PathBuf,
 }
 
-/// A task under way.
+/// A running task.
 pub(super) struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -40,7 +40,7 @@ impl Rig {
         Ok(path)
     }
 
-    /// Begins a task, or goes on with it.
+    /// Starts a task from a file, or resumes it.
     pub(super) fn run(&self, id: &str, file: Option<&Path>) -> Result<Running, Failure> {
         let begun = Instant::now();
         let mut command = self.local();
@@ -48,7 +48,10 @@ impl Rig {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| io_failure("start baton", &error))?;
         let Some(out) = child.stdout.take() else {
-            return Err(io_failure("hear baton", &io::ErrorKind::BrokenPipe.into()));
+            return Err(io_failure(
+                "read baton's output",
+                &io::ErrorKind::BrokenPipe.into(),
+            ));
         };
         Ok(Running {
             child,
@@ -57,7 +60,7 @@ impl Rig {
         })
     }
 
-    /// Kills a task, with everything that it runs.
+    /// Kills a task with all its processes.
     pub(super) fn kill(&self, id: &str) -> Result<(), Failure> {
         let mut command = self.local();
         command.args(["kill", "--now", id]).stdout(Stdio::null());
@@ -79,13 +82,13 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Below the place for temporary files; nobody misses it.
+        // Best effort: it is a temporary directory.
         let _ = std::fs::remove_dir_all(&self.root);
     }
 }
 
 impl Running {
-    /// Reads on until something has happened; gives all changes up to it.
+    /// Reads changes until one satisfies `reached`; returns all changes up to it.
     pub(super) fn until(
         &mut self,
         mut reached: impl FnMut(&Value) -> bool,
@@ -95,8 +98,8 @@ impl Running {
         loop {
             line.clear();
             let read = self.lines.read_line(&mut line);
-            if read.map_err(|error| io_failure("hear baton", &error))? == 0 {
-                return Err(Failure::failed("a task ended before its time"));
+            if read.map_err(|error| io_failure("read baton's output", &error))? == 0 {
+                return Err(Failure::failed("a task ended too early"));
             }
             let value: Value = serde_json::from_str(&line)?;
             let done = reached(&value);
@@ -105,12 +108,15 @@ impl Running {
                 return Ok(all);
             }
             if self.begun.elapsed() > TIMEOUT {
-                return Err(Failure::failed("a task takes too long to be measured"));
+                return Err(Failure::failed(format!(
+                    "a task did not end within {} s",
+                    TIMEOUT.as_secs()
+                )));
             }
         }
     }
 
-    /// Kills the runner alone, as an accident would.
+    /// Kills only the runner, as a crash would.
     pub(super) fn kill_runner(mut self) -> Result<(), Failure> {
         let killed = self.child.kill().and_then(|()| self.child.wait());
         killed.map_err(|error| io_failure("kill a runner", &error))?;
@@ -123,12 +129,12 @@ impl Running {
         if status.success() {
             Ok(())
         } else {
-            Err(Failure::failed(format!("a task did not succeed: {status}")))
+            Err(Failure::failed(format!("a task failed: {status}")))
         }
     }
 }
 
-/// What stood in the way of measuring.
+/// Reports an I/O error of a benchmark step.
 pub(super) fn io_failure(what: &str, error: &io::Error) -> Failure {
     Failure::failed(format!("cannot {what}: {error}"))
 }

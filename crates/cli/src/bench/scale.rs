@@ -1,5 +1,5 @@
-//! `baton bench submit` and `baton bench recovery`: a million instances, accepted and taken
-//! over.
+//! `baton bench submit` and `baton bench recovery`: submission of, and recovery with, a million
+//! instances.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use super::cluster::{BenchDir, Scheduler, runtime, submit};
 use crate::output::{CommandResult, Failure, Output};
 use crate::time::size;
 
-/// An array of a million, accepted durably
+/// Measure the time until a large array is accepted durably
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton bench submit --json")]
 pub(crate) struct SubmitArray {
@@ -28,7 +28,7 @@ pub(crate) struct SubmitArray {
     common: Common,
 }
 
-/// A restart with a million separate instances waiting
+/// Measure the restart of a scheduler with many separate queued instances
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton bench recovery --json")]
 pub(crate) struct Recovery {
@@ -38,7 +38,7 @@ pub(crate) struct Recovery {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// How many
+    /// Number of instances
     #[arg(short = 'n', long, default_value_t = 1_000_000)]
     count: u64,
     /// Where to work; the speed of its disk counts [default: the place for temporary files]
@@ -65,7 +65,7 @@ struct RecoveryResult {
     scheduler_peak_bytes: u64,
 }
 
-/// Measures the submission, and prints.
+/// Runs the submission benchmark and prints the result.
 pub(super) fn submit_array(command: &SubmitArray) -> CommandResult {
     let common = &command.common;
     let dir = BenchDir::new(common.place.as_deref())?;
@@ -85,7 +85,7 @@ pub(super) fn submit_array(command: &SubmitArray) -> CommandResult {
         scheduler_peak_bytes: peak,
     };
     let text = format!(
-        "an array of {count} was accepted in {:.1} ms; the scheduler then holds {}, {} at most",
+        "an array of {count} was accepted in {:.1} ms; the scheduler's memory is {}, peak {}",
         measured.accepted_ms,
         size(rss),
         size(peak)
@@ -104,7 +104,7 @@ fn print(json: bool, measured: &impl Serialize, text: &str) -> CommandResult {
     out.done()
 }
 
-/// Measures the restart, and prints.
+/// Runs the restart benchmark and prints the result.
 pub(super) fn recovery(command: &Recovery) -> CommandResult {
     let common = &command.common;
     let dir = BenchDir::new(common.place.as_deref())?;
@@ -123,7 +123,7 @@ pub(super) fn recovery(command: &Recovery) -> CommandResult {
         scheduler_peak_bytes: peak,
     };
     let text = format!(
-        "a scheduler with {count} separate instances was ready after {:.2} s; it holds {}, {} at most",
+        "a scheduler with {count} separate instances was ready after {:.2} s; its memory is {}, peak {}",
         ready.as_secs_f64(),
         size(rss),
         size(peak)
@@ -131,13 +131,13 @@ pub(super) fn recovery(command: &Recovery) -> CommandResult {
     print(common.json, &measured, &text)
 }
 
-/// Writes a store with so many instances, each with a command of its own, as a leader that
-/// took their submissions would have.
+/// Writes a store with `count` instances, each with its own command, as a leader that accepted
+/// their submissions would have written it.
 fn fill(path: &std::path::Path, count: u64) -> Result<(), Failure> {
     let store = SqliteStore::open(path).map_err(Failure::failed)?;
     let row = store.read_row().map_err(Failure::failed)?;
     let TakeOutcome::Won(epoch, _) = store.take(row.epoch).map_err(Failure::failed)? else {
-        return Err(Failure::failed("somebody else uses the store"));
+        return Err(Failure::failed("another process uses the store"));
     };
     let now = Now {
         mono: Mono(1),

@@ -1,5 +1,5 @@
-//! `baton bench throughput`: how many trivial processes a second, beside what the kernel
-//! itself can do, and beside others.
+//! `baton bench throughput`: trivial processes per second, compared with a bare spawn loop, xargs
+//! and HyperQueue.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -15,18 +15,19 @@ use super::rig::io_failure;
 use crate::output::{CommandResult, Failure, Output};
 use crate::table::Table;
 
-/// N × /bin/true: the kernel alone, xargs, Baton with everything durable, HyperQueue
+/// Measure how many processes per second Baton runs, compared with a bare spawn loop, xargs and
+/// HyperQueue
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  baton bench throughput\n  \
     baton bench throughput -n 50000 --json")]
 pub(crate) struct Throughput {
-    /// How many
+    /// Number of processes (/bin/true)
     #[arg(short = 'n', long, default_value_t = 10_000)]
     count: u64,
-    /// Processes at once, in all of them [default: two for each core]
+    /// Processes at once, in each of them [default: two per core]
     #[arg(long, value_name = "N")]
     at_once: Option<usize>,
-    /// Leave HyperQueue out, also if it is there
+    /// Skip HyperQueue even if it is installed
     #[arg(long)]
     without_hyperqueue: bool,
     /// Where to work; the speed of its disk counts [default: the place for temporary files]
@@ -41,16 +42,16 @@ pub(crate) struct Throughput {
 struct ThroughputResult {
     count: u64,
     at_once: usize,
-    /// A loop of vfork and exec, nothing else; half of it before Baton, half after.
+    /// A bare loop of vfork and exec; half of it before Baton, half after.
     raw_per_second: f64,
     xargs_per_second: f64,
     /// From the submission until all are DONE and durable.
     baton_per_second: f64,
-    /// Time on processors for each, beside that of the process itself.
+    /// CPU time per process, without that of the process itself.
     scheduler_us: f64,
     agent_us: f64,
     coordinator_us: f64,
-    /// Nothing where it is not there.
+    /// `None` if it is not installed.
     hyperqueue_per_second: Option<f64>,
     ratio_to_raw: f64,
     ratio_to_xargs: f64,
@@ -69,8 +70,8 @@ pub(super) fn run(command: &Throughput) -> CommandResult {
     } else {
         peers::hyperqueue(dir.path(), count, at_once)?
     };
-    // The speed of a shared machine drifts from second to second. What the ratio compares is
-    // measured around the same moment: one half of the raw loop before, the other half after.
+    // The speed of a shared machine drifts from second to second. Both sides of the ratio are
+    // measured around the same moment: one half of the bare loop before, the other half after.
     let before = peers::raw(count - count / 2, at_once)?;
     let baton = baton(&dir, count, at_once)?;
     let raw = rate(count, before + peers::raw(count / 2, at_once)?);
@@ -117,14 +118,14 @@ fn print(json: bool, result: &ThroughputResult) -> CommandResult {
         Some(rate) => table.row(row("HyperQueue", rate)),
         None => table.row([
             "HyperQueue".to_owned().into(),
-            "not there".to_owned().into(),
+            "not installed".to_owned().into(),
             "pip install hyperqueue".to_owned().into(),
         ]),
     }
     table.print(&mut out)?;
     writeln!(
         out,
-        "each costs the scheduler {:.0} µs, the agent {:.0} µs, the coordinator {:.0} µs",
+        "CPU time per process: scheduler {:.0} µs, agent {:.0} µs, coordinator {:.0} µs",
         result.scheduler_us, result.agent_us, result.coordinator_us
     )?;
     out.flush()?;

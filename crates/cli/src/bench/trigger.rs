@@ -1,5 +1,5 @@
-//! `baton bench trigger`: tasks of the library, launched over HTTP: how fast one starts, and how
-//! many a second are accepted for good while tasks run.
+//! `baton bench trigger`: library tasks triggered over HTTP: time to the start of one, and
+//! triggers accepted durably per second while tasks run.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -18,17 +18,17 @@ use super::latency::{now, percentile};
 use super::rig::io_failure;
 use crate::output::{CommandResult, Failure, Output};
 
-/// TriggerRequest tasks of the library over HTTP: how soon one starts, and how many are accepted
+/// Measure triggers of library tasks over HTTP: time to start, and triggers per second
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton bench trigger -n 200 --seconds 5 --clients 64 --json")]
 pub(crate) struct Triggers {
-    /// How often, one after the other, for the time to the start
+    /// Triggers sent one after another, for the time to start
     #[arg(short = 'n', long, default_value_t = 200)]
     count: u32,
-    /// For how long as many as possible are sent
+    /// Seconds during which as many triggers as possible are sent
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// By so many clients at once
+    /// Concurrent clients
     #[arg(long, default_value_t = 64)]
     clients: u32,
     /// Where to work; the speed of its disk counts [default: the place for temporary files]
@@ -49,7 +49,7 @@ struct TriggerResult {
     accepted_per_second: f64,
     answer_p50_ms: f64,
     answer_p99_ms: f64,
-    /// Of those that were accepted, so many had ended when the last was accepted.
+    /// Accepted triggers whose instance had ended when the last was accepted.
     ended_meanwhile: u64,
 }
 
@@ -67,8 +67,8 @@ pub(super) fn run(command: &Triggers) -> CommandResult {
     writeln!(
         out,
         "trigger to start, idle: p50 {:.2} ms, p99 {:.2} ms\n\
-         accepted durably by {} clients: {:.0} a second ({} in all; answers p50 {:.2} ms, p99 \
-         {:.2} ms), while {} of them ran to their end",
+                  accepted durably from {} clients: {:.0} per second ({} in all; response time p50 {:.2} ms, \
+                  p99 {:.2} ms), while {} of them ran to completion",
         result.start_p50_ms,
         result.start_p99_ms,
         result.clients,
@@ -105,9 +105,9 @@ async fn measure(
         )
         .await?;
         let started = std::fs::read_to_string(&stamp)
-            .map_err(|error| io_failure("read when it started", &error))?;
+            .map_err(|error| io_failure("read the start time", &error))?;
         let started: u128 = started.trim().parse().map_err(Failure::failed)?;
-        // The first one warms everything up.
+        // The first is a warm-up.
         if round > 0 {
             starts.push(started.saturating_sub(begun) as f64 / 1e6);
         }
@@ -117,7 +117,7 @@ async fn measure(
     let end = begun + Duration::from_secs(command.seconds.max(1));
     let mut senders = JoinSet::new();
     for _ in 0..command.clients.max(1) {
-        // Each has a connection of its own.
+        // Each has its own connection.
         let (client, task) = (client.clone(), nothing.clone());
         senders.spawn(async move {
             let mut answers = Vec::new();
@@ -192,5 +192,5 @@ async fn trigger(client: &Client, task: &TaskName) -> Result<InstanceId, Failure
         .await
         .map_err(Failure::failed)?;
     let number = reply.id.trim_start_matches('i').parse().map(InstanceId);
-    number.map_err(|_| Failure::failed(format!("`{}` is no id", reply.id)))
+    number.map_err(|_| Failure::failed(format!("`{}` is not an instance id", reply.id)))
 }

@@ -1,4 +1,4 @@
-//! What a task file is bound with on the command line.
+//! Ports, variables and parameters for a task file, from the command line.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use clap::Args;
 
 use crate::output::{Failure, clean};
 
-/// Ports, variables and parameters.
+/// Options that bind a task file.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct BindingArgs {
-    /// A port that the task refers to by name; may be repeated
+    /// Value of a named port of the task; may be repeated
     #[arg(short = 'P', long = "port", value_name = "NAME:PORT", value_parser = port)]
     pub(crate) ports: Vec<(String, u16)>,
-    /// A variable for the environment of every process; may be repeated
+    /// Environment variable for every process; may be repeated
     #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
-    /// A parameter instead of its default; may be repeated
+    /// Value of a parameter; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) params: Vec<(String, String)>,
 }
 
 impl BindingArgs {
-    /// The binding. Of two ports for one name the later one counts.
+    /// Returns the binding. If a port is given twice, the later one counts.
     pub(crate) fn binding(&self) -> Result<Binding, Failure> {
         Ok(Binding {
             params: params(&self.params)?,
@@ -32,14 +32,15 @@ impl BindingArgs {
     }
 }
 
-/// Parameters by name. Two values for one name are a mistake: nobody can tell which was meant.
+/// Collects parameters by name. Two values for one name are an error: either may be the intended
+/// one.
 pub(crate) fn params(given: &[(String, String)]) -> Result<BTreeMap<String, String>, Failure> {
     let mut params = BTreeMap::new();
     for (name, value) in given {
         if let Some(before) = params.insert(name.clone(), value.clone()) {
             let (name, before, value) = (clean(name), clean(&before), clean(value));
             return Err(Failure::usage(format!(
-                "the parameter {name} is given twice: `{before}` and `{value}`"
+                "the parameter {name} is given twice: `{before}` and `{value}`; remove one"
             )));
         }
     }
@@ -49,14 +50,14 @@ pub(crate) fn params(given: &[(String, String)]) -> Result<BTreeMap<String, Stri
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) = pair(text)?;
     if value.contains('\0') || name.contains('\0') {
-        Err("a variable cannot hold a zero byte".to_owned())
+        Err("an environment variable cannot contain a NUL byte".to_owned())
     } else {
         Ok((name, value))
     }
@@ -64,10 +65,10 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
 
 fn port(text: &str) -> Result<(String, u16), String> {
     let parts = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
-    let (name, port) = parts.ok_or("write NAME:PORT, such as http:8080")?;
+    let (name, port) = parts.ok_or("expected NAME:PORT, such as http:8080")?;
     match port.parse() {
         Ok(port) if port > 0 => Ok((name.to_owned(), port)),
-        _ => Err("a port is a number from 1 to 65535".to_owned()),
+        _ => Err("the port must be a number from 1 to 65535".to_owned()),
     }
 }
 

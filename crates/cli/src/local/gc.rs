@@ -1,4 +1,4 @@
-//! `baton local gc`: clearing finished tasks away.
+//! `baton local gc`: removal of finished tasks.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -14,11 +14,11 @@ use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, size, span};
 
-/// Clear finished tasks away
+/// Remove finished tasks
 ///
-/// Removes finished tasks beyond the limits, the oldest first, with their sandboxes below the
-/// root; a sandbox elsewhere is never touched. Shows what would go and asks. Active tasks stay.
-/// Checkpoints that belong to no task go when they are older than a day.
+/// Removes the oldest finished tasks until the limits are met, with their sandboxes below the
+/// root; a sandbox elsewhere is never touched, and active tasks are kept. Lists what would be
+/// removed and asks for confirmation. Checkpoints without a task are removed after a day.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,22 +26,22 @@ Examples:
   baton local gc --max-space 20G --max-tasks 1000 -y
   baton local gc --max-age 7d --keep-logs -y --json")]
 pub(super) struct Gc {
-    /// Remove what ended longer ago, such as 12h or 2d
+    /// Remove tasks that ended longer ago than this, such as 12h or 2d
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     max_age: Option<Millis>,
-    /// Remove the oldest until the rest takes no more, such as 20G
+    /// Remove the oldest tasks until the others take at most this much space, such as 20G
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     max_space: Option<u64>,
-    /// Remove the oldest until no more are left
+    /// Remove the oldest tasks until at most this many are left
     #[arg(long, value_name = "N")]
     max_tasks: Option<usize>,
-    /// Leave the logs in the sandboxes
+    /// Keep the logs in the sandboxes
     #[arg(long)]
     keep_logs: bool,
-    /// Show what would go, and remove nothing
+    /// List what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short = 'y', long)]
     yes: bool,
     /// Print JSON: dry_run, tasks (id, why, ended_ms, bytes, sandbox), leftovers (id, bytes,
@@ -73,7 +73,7 @@ pub(super) fn run(gc: &Gc, root: &Root) -> CommandResult {
     out.done()?;
     let failures = report.map(|report| report.failures).unwrap_or_default();
     for (id, error) in &failures {
-        note(&clean(&format!("{id} stays: {error}")));
+        note(&clean(&format!("{id} is not removed: {error}")));
     }
     if failures.is_empty() {
         Ok(())
@@ -85,7 +85,7 @@ pub(super) fn run(gc: &Gc, root: &Root) -> CommandResult {
 fn policy(gc: &Gc) -> Result<GcPolicy, Failure> {
     if gc.max_age.is_none() && gc.max_space.is_none() && gc.max_tasks.is_none() {
         return Err(Failure::usage(
-            "say how much may stay: give --max-age TIME, --max-space SIZE or --max-tasks N",
+            "no limit is given; add --max-age TIME, --max-space SIZE or --max-tasks N",
         ));
     }
     Ok(GcPolicy {
@@ -119,19 +119,19 @@ fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()
         let bytes = size(leftover.bytes);
         writeln!(
             out,
-            "{}: a checkpoint of no task, {bytes}: {then}",
+            "{}: a checkpoint without a task, {bytes}: {then}",
             leftover.id
         )?;
     }
     for id in &plan.driven {
         writeln!(
             out,
-            "{id}: a runner holds it, or it is somebody else's; it stays"
+            "{id}: in use by a runner, or owned by another user; kept"
         )?;
     }
     writeln!(
         out,
-        "{} of {} finished tasks go, {}; {} stay",
+        "{} of {} finished tasks to remove, {}; {} kept",
         plan.tasks.len(),
         plan.tasks.len() + plan.kept_tasks,
         size(plan.bytes()),
@@ -141,9 +141,9 @@ fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()
 
 const fn sandbox(fate: SandboxAction) -> &'static str {
     match fate {
-        SandboxAction::Remove => "goes",
-        SandboxAction::KeepLogs => "goes, but for its logs",
-        SandboxAction::Keep => "stays: not its own",
+        SandboxAction::Remove => "removed",
+        SandboxAction::KeepLogs => "removed, logs kept",
+        SandboxAction::Keep => "kept: outside the root",
     }
 }
 
@@ -153,7 +153,7 @@ fn agreed(gc: &Gc, plan: &GcCandidates) -> Result<bool, Failure> {
     }
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
-            "nobody is there to ask: give -y to remove, or --dry-run to look",
+            "cannot ask for confirmation without a terminal; add -y to remove, or --dry-run to list",
         ));
     }
     let mut ask = io::stderr();

@@ -1,4 +1,4 @@
-//! `baton local kill`: the end of tasks, whether somebody drives them or not.
+//! `baton local kill`: ends tasks, with or without a running runner.
 
 use baton_model::state::AttemptState;
 use baton_runner::root::{Entry, Phase, Root, RootError, TaskId};
@@ -14,17 +14,17 @@ use crate::output::{CommandResult, FAILED, Failure, Output, Style, note};
 
 const EXAMPLES: &str = "\
 Examples:
-  baton local kill web-1             stop it, run its final processes, and wait for that
-  baton local kill 'nightly-*' --now kill everything of these at once";
+    baton local kill web-1                stop it, run its final processes, and wait for that
+    baton local kill 'nightly-*' --now    kill all processes of these tasks at once";
 
-/// End tasks: stop what runs, then run the final processes
+/// End tasks: stop their processes, then run their final processes
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Kill {
-    /// Which: ids, their beginnings, or patterns with * and ?
+    /// Task ids, prefixes of ids, or patterns with * and ?
     #[arg(required = true, value_name = "PATTERN")]
     patterns: Vec<String>,
-    /// Kill at once, without final processes
+    /// Kill all processes at once, without running final processes
     #[arg(long)]
     now: bool,
     /// Print the result as JSON
@@ -35,12 +35,12 @@ pub(crate) struct Kill {
 #[derive(Debug, Serialize)]
 struct KillResult {
     id: String,
-    /// The state in which it ended; none if it could not be ended.
+    /// Final state; `None` if the task could not be ended.
     state: Option<AttemptState>,
     error: Option<String>,
 }
 
-/// Ends every task that matches, one after the other.
+/// Ends every matching task, one after another.
 pub(super) fn run(command: &Kill, root: &Root) -> CommandResult {
     let entries = root.find(&command.patterns)?;
     let mut out = Output::new();
@@ -76,7 +76,7 @@ pub(super) fn run(command: &Kill, root: &Root) -> CommandResult {
     if command.json {
         out.json(&killed)?;
     } else if killed.is_empty() {
-        writeln!(out, "nothing to kill: all of them have ended")?;
+        writeln!(out, "nothing to kill: all matching tasks have ended")?;
     }
     let failed = killed.iter().any(|killed| killed.error.is_some());
     out.done()?;
@@ -87,9 +87,9 @@ pub(super) fn run(command: &Kill, root: &Root) -> CommandResult {
     }
 }
 
-/// Asks the runner of a task, or becomes it where there is none.
+/// Asks the task's runner to end it, or takes over as its runner if there is none.
 fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError> {
-    // A runner may die or come while we look: a few rounds are enough for that.
+    // A runner may exit or start meanwhile; a few rounds are enough for that.
     for _ in 0..ROUNDS_MAX {
         let path = root.control_socket(&entry.id);
         let told = send_control_request(&path, ControlRequest::Kill { now }, &mut |pid| {
@@ -106,7 +106,7 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
             Err(TaskError::Root(RootError::Driven(_))) => {}
             Err(error) if is_without_log(&error) => {
                 note(&format!("{error}"));
-                note("so no final processes run; everything of it is killed");
+                note("all its processes are killed, and no final processes run");
                 return Task::abandon(root, entry, &super::options(true));
             }
             Err(error) => return Err(error),
@@ -125,15 +125,16 @@ const fn is_without_log(error: &TaskError) -> bool {
     )
 }
 
-/// Nobody waits in silence.
+/// Reports which runner the command is waiting for.
 fn report_runner(id: &TaskId, pid: u32) {
     let state = match proc::stat(pid) {
         Ok(Some(stat)) if matches!(stat.state, b'T' | b't') => {
             format!(
-                "is stopped; let it go on with `kill -CONT {pid}`, or `kill -9 {pid}` and kill again"
+                "is stopped (SIGSTOP); continue it with `kill -CONT {pid}`, or run `kill -9 {pid}` \
+                                 and this command again"
             )
         }
-        _ => "has not ended the task yet".to_owned(),
+        _ => "is still ending the task".to_owned(),
     };
     note(&format!("the runner of {id}, pid {pid}, {state}"));
 }

@@ -1,4 +1,4 @@
-//! What happens in a task, in English.
+//! Descriptions of a task's events and states.
 
 use baton_core::plan::{Plan, Wait};
 use baton_model::task::{
@@ -9,13 +9,13 @@ use baton_model::time::{Millis, Now};
 use crate::output::clean;
 use crate::time::span;
 
-/// The name of a process; its number if the task has no such process.
+/// Name of a process; its number if the task has no such process.
 pub(super) fn name(plan: &Plan, no: ProcessNo) -> String {
     let found = plan.spec().processes.get(no.index());
     found.map_or_else(|| no.to_string(), |process| clean(&process.name.0))
 }
 
-/// One change of a task.
+/// Describes an event of a task.
 pub(super) fn event(plan: &Plan, event: &PlanEvent) -> String {
     let about = |process: &ProcessNo, run: &RunNo, what: &str| {
         format!("{}: run {} {what}", name(plan, *process), run.0)
@@ -36,7 +36,7 @@ pub(super) fn event(plan: &Plan, event: &PlanEvent) -> String {
             process,
             run,
             cause,
-        } => about(process, run, &format!("is told to stop: {}", stop(*cause))),
+        } => about(process, run, &format!("is being stopped: {}", stop(*cause))),
         PlanChange::RunEnded {
             process,
             run,
@@ -46,29 +46,25 @@ pub(super) fn event(plan: &Plan, event: &PlanEvent) -> String {
             ..
         } => about(process, run, &ended(event, *end, *failure, next)),
         PlanChange::CleaningBegun { verdict, budget } => format!(
-            "the task will end as {verdict}: what runs is stopped, {} for that and for the final processes",
+            "the task will end as {verdict}: stopping processes, {} for that and for the final processes",
             span(*budget)
         ),
         PlanChange::DeadlineMoved { deadline } => format!(
-            "the end is wanted sooner: in {}",
+            "the deadline was moved: {} left",
             span(deadline.since(event.at.mono))
         ),
-        PlanChange::BudgetMarked => "the time used for ending was noted".to_owned(),
-        PlanChange::KillBegun => "everything that is left is killed".to_owned(),
-        PlanChange::FinalizingBegun => "the final processes may run".to_owned(),
-        PlanChange::FinalizersStopping => {
-            "the final processes that still run are stopped".to_owned()
-        }
-        // The last record there is: nothing follows the end.
+        PlanChange::BudgetMarked => "the time used for ending was recorded".to_owned(),
+        PlanChange::KillBegun => "killing all remaining processes".to_owned(),
+        PlanChange::FinalizingBegun => "the final processes may start".to_owned(),
+        PlanChange::FinalizersStopping => "stopping the final processes that still run".to_owned(),
+        // The last record: nothing follows the end.
         PlanChange::AttemptEnded => format!("the task has ended: {}", plan.state()),
-        PlanChange::AttemptLost => {
-            "the task is given up: what became of it cannot be proved".to_owned()
-        }
+        PlanChange::AttemptLost => "the task is lost: its outcome cannot be determined".to_owned(),
         PlanChange::Resumed { boot_changed } => {
             if *boot_changed {
-                "the runner goes on, after a reboot of the host".to_owned()
+                "the runner resumes the task after a reboot of the host".to_owned()
             } else {
-                "the runner goes on from here".to_owned()
+                "the runner resumes the task".to_owned()
             }
         }
     }
@@ -78,26 +74,26 @@ fn ended(event: &PlanEvent, end: RunEnd, failure: bool, next: &NextStep) -> Stri
     let counted = if failure { ", a failure" } else { "" };
     let then = match next {
         NextStep::Restart { not_before, .. } => match not_before.since(event.at.mono) {
-            Millis(0) => "; it may run again at once".to_owned(),
+            Millis(0) => "; it may run again now".to_owned(),
             pause => format!("; it may run again in {}", span(pause)),
         },
-        NextStep::Finished => "; it has done its part".to_owned(),
-        NextStep::Failed => "; it has failed for good".to_owned(),
+        NextStep::Finished => "; it is finished".to_owned(),
+        NextStep::Failed => "; it has failed permanently".to_owned(),
         NextStep::Dropped => String::new(),
     };
     format!("ended: {end}{counted}{then}")
 }
 
-/// Why a run was told to stop.
+/// Describes why a run was stopped.
 pub(super) const fn stop(cause: StopCause) -> &'static str {
     match cause {
-        StopCause::TimedOut => "it ran longer than its timeout",
+        StopCause::TimedOut => "it exceeded its timeout",
         StopCause::Unhealthy => "its health check failed",
-        StopCause::Ending => "its part of the task is over",
+        StopCause::Ending => "its stage of the task has ended",
     }
 }
 
-/// How the last run of a process ended.
+/// Describes how the last run of a process ended.
 pub(super) fn last(last: &LastRun) -> String {
     match last.stopped {
         Some(StopCause::TimedOut) => format!("{} (timeout)", last.end),
@@ -106,7 +102,7 @@ pub(super) fn last(last: &LastRun) -> String {
     }
 }
 
-/// Why a process does not run.
+/// Describes why a process does not run.
 pub(super) fn wait(plan: &Plan, wait: &Wait, now: Now) -> String {
     match wait {
         Wait::Dependencies(whom) => format!("waits until {}", conditions(plan, whom)),
@@ -131,7 +127,7 @@ fn conditions(plan: &Plan, whom: &[(ProcessNo, Condition)]) -> String {
     whom.iter().map(one).collect::<Vec<_>>().join(" and ")
 }
 
-/// What somebody waits for, as in "until x …".
+/// A condition in a sentence "waits until x …".
 const fn done(condition: Condition) -> &'static str {
     match condition {
         Condition::Success => "has succeeded",
@@ -141,7 +137,7 @@ const fn done(condition: Condition) -> &'static str {
     }
 }
 
-/// What somebody comes after, as in "after x …"; the usual needs no word.
+/// A condition in a phrase "after x …"; empty for the default.
 pub(super) const fn arrow(condition: Condition) -> &'static str {
     match condition {
         Condition::Success => "",

@@ -2,16 +2,16 @@
 //!
 //! | module | command |
 //! |---|---|
-//! | `run` | a task from beginning to end; a single command too |
-//! | `kill` | the end of tasks |
-//! | `inspect` | what a file says |
-//! | `status` | what tasks there are, and how they stand |
-//! | `read` | what a log says |
-//! | `tail` | what the processes printed |
-//! | `gc` | clearing finished tasks away |
+//! | `run` | run a task, or a single command, in the foreground |
+//! | `kill` | end tasks |
+//! | `inspect` | validate and describe a task file |
+//! | `status` | list tasks with their state |
+//! | `read` | print the log of a task |
+//! | `tail` | show the output of processes |
+//! | `gc` | remove finished tasks |
 //!
-//! Beside them: `given`, what a task file is bound with; `words`, what happens in a
-//! task, in English.
+//! Shared by them: `binding`, options that bind a task file; `messages`, descriptions of a task's
+//! events.
 
 mod binding;
 mod gc;
@@ -34,10 +34,14 @@ pub(crate) use binding::{pair, params, variable};
 pub(crate) use run::{code, failure_code};
 pub(crate) use tail::StreamPrinter;
 
-/// Tasks on this host, without a scheduler.
+/// Run and manage tasks on this host, without a scheduler
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton local simplerun -- sh -c 'sleep 1; echo done'
+  baton local status")]
 pub(crate) struct Local {
-    /// Where the tasks are kept [default: $BATON_ROOT, or baton in the user's state directory]
+    /// Root directory of the tasks [default: $BATON_ROOT, or baton in the user's state directory]
     #[arg(long, global = true, value_name = "DIR")]
     root: Option<PathBuf>,
     #[command(subcommand)]
@@ -79,7 +83,7 @@ fn root(local: &Local) -> Result<Root, Failure> {
     Ok(Root::new(place)?)
 }
 
-/// What to type to go on with a task that nobody drives.
+/// The command that resumes a task without a runner.
 fn resume_command(id: &TaskId) -> String {
     resume_command_of(id.as_str())
 }
@@ -88,7 +92,7 @@ fn resume_command_of(id: &str) -> String {
     format!("baton local run --task-id {id}")
 }
 
-/// How a task is run by this very binary, also after its file was replaced.
+/// Options of a runner that starts this same binary, even if its file was replaced.
 fn options(cgroup: bool) -> Options {
     Options {
         binary: PathBuf::from("/proc/self/exe"),

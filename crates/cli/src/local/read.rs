@@ -1,4 +1,4 @@
-//! `baton local read`: what a log says.
+//! `baton local read`: the log of a task.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, span, stamp};
 
-/// Read the log of a task
+/// Print the log of a task
 ///
-/// Prints what the task began with, each change with its time, and where it has led. Reading
-/// changes nothing, and a running task can be read. Of a damaged log everything before the
-/// damage is shown, and the command ends with 1.
+/// Prints the task's header, each event with its time, and the state of each process. The log is
+/// only read, so a running task can be read. If the log is damaged, everything before the damage
+/// is printed, and the command exits with 1.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,10 +28,10 @@ Examples:
   baton local read nightly --simple
   baton local read ./checkpoints/nightly/runner --json | jq '.events[-1]'")]
 pub(super) struct Read {
-    /// A task, by its id or a part of it; or a log file, by a path with a slash in it
+    /// Task id or a part of it; or the path of a log file, with a slash in it
     #[arg(value_name = "TASK|LOGFILE")]
     what: String,
-    /// Only how each process stands
+    /// Print only the state of each process
     #[arg(long)]
     simple: bool,
     /// Print JSON: header, compacted, lives, events, state, torn_bytes, damage
@@ -54,7 +54,7 @@ pub(super) fn run(read: &Read, root: impl FnOnce() -> Result<Root, Failure>) -> 
     out.done()?;
     match log.damage {
         Some(damage) => Err(Failure::failed(format!(
-            "the log is damaged; what is shown comes before the damage: {damage}"
+            "the log is damaged; only the records before the damage are shown: {damage}"
         ))),
         None => Ok(()),
     }
@@ -72,7 +72,7 @@ fn log_path(what: &str, root: impl FnOnce() -> Result<Root, Failure>) -> Result<
     }
 }
 
-/// A log as far as it can be read.
+/// A log, up to the first damage.
 struct RecoveredLog {
     history: History,
     torn_bytes: u64,
@@ -93,7 +93,7 @@ impl RecoveredLog {
         Ok(Self {
             history,
             torn_bytes: recovered.torn_bytes,
-            // What does not fit comes before what cannot be read.
+            // An event that does not fit comes before bytes that cannot be read.
             damage: misfit.or(damage),
         })
     }
@@ -137,12 +137,14 @@ fn print_events(out: &mut Output, history: &History) -> std::io::Result<()> {
     if history.compacted {
         writeln!(
             out,
-            "what happened at first was compacted, and is known in sum only"
+            "the earliest events were compacted; only their totals are known"
         )?;
     }
     for step in &history.steps {
         let (at, text) = match step {
-            Step::RunnerStarted(life) => (life.began, format!("a runner began, pid {}", life.pid)),
+            Step::RunnerStarted(life) => {
+                (life.began, format!("a runner started, pid {}", life.pid))
+            }
             Step::Event(event) => (event.at, messages::event(&history.plan, event)),
         };
         let time = times(header.began, at);
@@ -151,7 +153,7 @@ fn print_events(out: &mut Output, history: &History) -> std::io::Result<()> {
     writeln!(out)
 }
 
-/// Both clocks: how long after the beginning, and when.
+/// The wall-clock time, and the time since the task began.
 fn times(began: Moment, at: Moment) -> String {
     let after = between(began.wall, at.wall);
     format!("{}  {:>12}", stamp(at.wall), since(after))
@@ -188,7 +190,7 @@ fn print_summary(out: &mut Output, log: &RecoveredLog) -> std::io::Result<()> {
     if log.torn_bytes > 0 {
         writeln!(
             out,
-            "the last {} bytes are a record that was not written to its end, and do not count",
+            "the last {} bytes are a torn record, and are ignored",
             log.torn_bytes
         )?;
     }

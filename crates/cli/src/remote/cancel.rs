@@ -12,17 +12,19 @@ use super::runs::change::{self, RerunArgs, ResumeArgs};
 use super::{ids, refused};
 use crate::output::{CommandResult, Failure, Output};
 
-/// Stop instances or a run: what waits at once, what runs as soon as it can be
+/// Cancel instances or a run
 ///
-/// With --json, an object: halted and stopping, both counts; of a run, its id and generation.
+/// Queued instances are HALTED at once; running ones are stopped by their workers. A run is
+/// killed. With --json, an object: the counts halted and stopping; for a run, its id and
+/// generation.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton cancel i12
   baton cancel i1..i1000
-  baton cancel r3                    kill a run; `baton halt` is gentler")]
+    baton cancel r3                    kill a run; `baton halt` lets running tasks finish")]
 pub(crate) struct Cancel {
-    /// Which: i12, a range i1..i9, or a run r3
+    /// Instance (i12), range (i1..i9) or run (r3)
     #[arg(value_name = "ID", value_parser = ids::target)]
     target: Target,
     /// Print JSON
@@ -30,18 +32,18 @@ pub(crate) struct Cancel {
     json: bool,
 }
 
-/// Give an instance or a run that has ended badly another chance
+/// Retry an instance or a run that has failed or was halted
 ///
-/// Of a run, what is not DONE is done; with --task, that task is done again.
+/// Of a run, everything that is not DONE runs again; with --task, all items of that task run again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton retry i12
-  baton history --state FAILED       what could be retried
+    baton history --state FAILED       instances that can be retried
   baton retry r3
   baton retry r3 --task extract --downstream --dry-run")]
 pub(crate) struct Retry {
-    /// Which: i12, or a run r3
+    /// Instance (i12) or run (r3)
     #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
     target: Target,
     #[command(flatten)]
@@ -59,7 +61,7 @@ pub(super) async fn cancel(command: &Cancel, client: &Client) -> CommandResult {
             if command.json {
                 out.json(&answer)?
             } else {
-                writeln!(out, "{run}: being killed")?
+                writeln!(out, "{run}: killing")?
             }
             return out.done();
         }
@@ -77,11 +79,11 @@ fn describe_result(span: Span, cancelled: &CancelReply) -> String {
     let shown = ids::describe(span);
     let (halted, stopping) = (cancelled.halted, cancelled.stopping);
     match (span.count(), halted, stopping) {
-        (_, 0, 0) => format!("{shown}: nothing to cancel, it is all over"),
-        (1, 0, _) => format!("{shown}: being stopped"),
+        (_, 0, 0) => format!("{shown}: nothing to cancel, already ended"),
+        (1, 0, _) => format!("{shown}: stopping"),
         (1, _, 0) => format!("{shown}: halted"),
         _ => format!(
-            "{shown}: {} halted, {} being stopped",
+            "{shown}: {} halted, {} stopping",
             ids::count(halted),
             ids::count(stopping)
         ),
@@ -96,7 +98,8 @@ pub(super) async fn retry(command: &Retry, client: &Client) -> CommandResult {
     };
     if rerun.task.is_some() || resume.is_for_runs() {
         return Err(Failure::usage(
-            "--task, --downstream, --dry-run, --wait, --watch and --generation are for runs: r12",
+            "--task, --downstream, --dry-run, --wait, --watch and --generation apply to runs only; \
+                         name a run such as r12",
         ));
     }
     client.retry(id).await.map_err(refused)?;
@@ -120,11 +123,11 @@ mod tests {
         let came =
             |which, halted, stopping| describe_result(which, &CancelReply { halted, stopping });
         assert_eq!(came(one, 1, 0), "i1: halted");
-        assert_eq!(came(one, 0, 1), "i1: being stopped");
-        assert_eq!(came(one, 0, 0), "i1: nothing to cancel, it is all over");
+        assert_eq!(came(one, 0, 1), "i1: stopping");
+        assert_eq!(came(one, 0, 0), "i1: nothing to cancel, already ended");
         assert_eq!(
             came(many, 990, 10),
-            "i1..i1000 (1,000 instances): 990 halted, 10 being stopped"
+            "i1..i1000 (1,000 instances): 990 halted, 10 stopping"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `baton events`: what happens in the cluster, as it happens.
+//! `baton events`: the event stream of the cluster.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -18,38 +18,38 @@ use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::scheduler::Interrupts;
 use crate::time::stamp;
 
-/// The scheduler says something every 15 seconds; whoever is silent for so long is gone.
+/// The scheduler sends a keep-alive every 15 seconds; a connection silent for this long is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 
-/// Show what happens, as it happens
+/// Stream events as they happen
 ///
-/// Until ^C. When the scheduler goes away and comes back it goes on where it was: nothing is shown
-/// twice, and nothing is missing.
+/// Runs until ^C. If the scheduler restarts, the stream resumes after the last event: none is
+/// repeated, and none is missing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton events
   baton events --owner analytics --json | jq -r .text
-  baton events --after 0 --no-follow    everything that is kept
+    baton events --after 0 --no-follow    all retained events, then exit
   baton events --run r3 --after 0
   baton events --instance i12 --after 0")]
 pub(crate) struct EventsCommand {
-    /// Of this instance only
+    /// Only events of this instance
     #[arg(long, value_name = "ID", value_parser = ids::instance)]
     instance: Option<InstanceId>,
-    /// Of this run and its instances only
+    /// Only events of this run and its instances
     #[arg(long, value_name = "RUN", value_parser = super::runs::id, conflicts_with = "instance")]
     run: Option<RunId>,
-    /// Of runs and instances of this owner only
+    /// Only events of this owner's runs and instances
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
-    /// From behind the event of this number on; 0 for everything that is kept [default: from now on]
+    /// Start after this event number; 0 for all retained events [default: only new events]
     #[arg(long, value_name = "N")]
     after: Option<u64>,
-    /// End with the last event that there is
+    /// Exit after the last existing event
     #[arg(long)]
     no_follow: bool,
-    /// Print an object for each event, one on a line, as the scheduler's API has them
+    /// Print one JSON object per line for each event, in the API's format
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +58,7 @@ pub(super) async fn run(command: &EventsCommand, client: &Client) -> CommandResu
     let mut interrupts = Interrupts::new()?;
     tokio::select! {
         ended = follow(command, client) => ended,
-        // What was printed is out: each event is flushed.
+                // Nothing is buffered: each event is flushed.
         () = interrupts.next() => Ok(()),
     }
 }
@@ -80,32 +80,30 @@ async fn follow(command: &EventsCommand, client: &Client) -> CommandResult {
                 continue;
             }
             Ok(None) if command.no_follow => return Ok(()),
-            Ok(None) => "the scheduler has ended the connection".to_owned(),
+            Ok(None) => "the scheduler closed the connection".to_owned(),
             Err(error) if error.is_transient() => clean(&error.to_string()),
             Err(error) => return Err(refused(error)),
         };
         query.after = events.last();
         let last = query.after.unwrap_or_default();
-        note(&format!(
-            "{cause}; connects again, to go on after event {last}"
-        ));
+        note(&format!("{cause}; reconnecting after event {last}"));
         let connected = retry_while_unreachable(|| connect(client, &query)).await;
         events = connected.map_err(refused)?;
-        note(&format!("connected again; goes on after event {last}"));
+        note(&format!("reconnected; resuming after event {last}"));
     }
 }
 
 async fn connect(client: &Client, query: &EventQuery) -> Result<EventStream, ClientError> {
     let silent = |_| ClientError::Unreachable {
         url: client.url().to_owned(),
-        why: "it does not answer in time".to_owned(),
+        why: "timed out".to_owned(),
     };
     timeout(SILENCE_MAX, client.events(query))
         .await
         .map_err(silent)?
 }
 
-/// The next event, unless nobody is there any more.
+/// Returns the next event; `None` if the connection has ended or is silent.
 async fn next(events: &mut EventStream) -> Result<Option<EventMessage>, ClientError> {
     match timeout(SILENCE_MAX, events.next()).await {
         Ok(message) => message,
@@ -113,7 +111,7 @@ async fn next(events: &mut EventStream) -> Result<Option<EventMessage>, ClientEr
     }
 }
 
-/// What was lost, for programs.
+/// JSON object for lost events.
 #[derive(Serialize)]
 struct Gap<'a> {
     lost: &'a EventGap,
@@ -139,11 +137,11 @@ impl Printer {
             }
             (EventMessage::Lost(lost), true) => self.object(&Gap { lost })?,
             (EventMessage::Lost(lost), false) => note(&clean(&lost.text)),
-            // Whoever has stopped reading is noticed even if there is nothing to write.
+            // A closed output is noticed even if there is nothing to write.
             (EventMessage::KeepAlive, _) if is_closed() => return Err(Failure::Closed),
             (EventMessage::KeepAlive, _) => {}
         }
-        // Somebody watches.
+        // Events are shown as they happen.
         Ok(self.out.flush()?)
     }
 
@@ -158,7 +156,7 @@ fn is_closed() -> bool {
     let out = io::stdout();
     let mut asked = [PollFd::new(&out, PollFlags::empty())];
     let at_once = Timespec::default();
-    // What cannot be asked shows with the next write.
+    // If poll fails, the next write reports the problem.
     let message = poll(&mut asked, Some(&at_once)).unwrap_or(0);
     message > 0 && asked[0].revents().contains(PollFlags::ERR)
 }

@@ -1,4 +1,4 @@
-//! `baton explain`: why an instance or a run is where it is.
+//! `baton explain`: why an instance or a run is in its state.
 
 use std::io::Write;
 
@@ -9,22 +9,22 @@ use super::ids::Target;
 use super::{ids, refused, rows, runs};
 use crate::output::{CommandResult, Output, Style, clean};
 
-/// Tell why an instance or a run is where it is, and what to do about it
+/// Explain the state of an instance or a run, and what to do next
 ///
-/// Of a run that is over: why it ended so, what was blocked by what, and what to do next.
+/// For a run that has ended: why, which tasks were blocked by which, and what to do next.
 ///
-/// With --json, an object: id, state, reason (a word), text, and what it is about: worker, resource,
-/// short, until. Of a run: run (with problems, halting and timedOut), tasks (each with its items and
-/// the reason why they wait), and errors, alike failures together with one example.
+/// With --json, an object: id, state, reason (one word), text, and details: worker, resource, short,
+/// until. For a run: run (with problems, halting and timedOut), tasks (each with its item counts and
+/// the reason why they wait), and errors (failures grouped by cause, each with one example).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton explain i12
   baton explain i12 --json | jq -r .reason
-  baton explain r3                   what each task of a run waits for, or why it has failed
+    baton explain r3                   what each task of a run waits for, or why it failed
   baton explain r3 --json | jq -r '.errors[].endText'")]
 pub(crate) struct Explain {
-    /// Which: i12, or a run r3
+    /// Instance (i12) or run (r3)
     #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
     target: Target,
     /// Print JSON

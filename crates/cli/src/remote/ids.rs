@@ -1,9 +1,9 @@
-//! How people name instances: `i12`, `12`, `i1..i9`.
+//! Parsing and formatting of ids: `i12`, `12`, `i1..i9`, `r3`.
 
 use baton_client::Span;
 use baton_model::ids::{InstanceId, RunId};
 
-/// One instance.
+/// Parses one instance id.
 pub(crate) fn instance(text: &str) -> Result<InstanceId, String> {
     let digits = text.strip_prefix('i').unwrap_or(text);
     let number = digits
@@ -12,13 +12,13 @@ pub(crate) fn instance(text: &str) -> Result<InstanceId, String> {
         .filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
     match number {
         Some(number) => Ok(InstanceId(number)),
-        None => Err("write an id such as i12".to_owned()),
+        None => Err("expected an instance such as i12".to_owned()),
     }
 }
 
-/// One instance, or a range of them.
+/// Parses one instance, or a range of instances.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
-    let message = |_| "write an id such as i12, or a range such as i1..i9".to_owned();
+    let message = |_| "expected an instance such as i12, or a range such as i1..i9".to_owned();
     let Some((first, last)) = text.split_once("..") else {
         let id = instance(text).map_err(message)?;
         return Ok(Span {
@@ -34,28 +34,27 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
         Ok(Span { first, last })
     } else {
         Err(format!(
-            "the range ends before it begins: write {last}..{first}"
+            "the range ends before it starts; write {last}..{first}"
         ))
     }
 }
 
-/// Instances, or a run.
+/// The target of a command: instances, or a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// One, or a range of them.
+    /// One instance, or a range.
     Instances(Span),
-    /// A run of a workflow.
     Run(RunId),
 }
 
-/// One instance, a range of them, or a run.
+/// Parses one instance, a range of instances, or a run.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
     if text.starts_with('r') {
         return super::runs::id(text).map(Target::Run);
     }
     let message = |error: String| {
-        if error.starts_with("write") {
-            format!("{error}; or a run such as r12")
+        if error.starts_with("expected") {
+            format!("{error}, or a run such as r12")
         } else {
             error
         }
@@ -63,17 +62,17 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
     span(text).map(Target::Instances).map_err(message)
 }
 
-/// One instance, or a run.
+/// Parses one instance, or a run.
 pub(crate) fn instance_or_run(text: &str) -> Result<Target, String> {
     match target(text)? {
         Target::Instances(span) if span.count() > 1 => {
-            Err("write one id such as i12, or a run such as r12".to_owned())
+            Err("expected one instance such as i12, or a run such as r12".to_owned())
         }
         target => Ok(target),
     }
 }
 
-/// A number as people read it: `1,234,567`.
+/// Formats a number with separators: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -86,7 +85,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// `i12`, or `i12..i1011 (1,000 instances)`.
+/// Formats a range: `i12`, or `i12..i1011 (1,000 instances)`.
 pub(crate) fn describe(span: Span) -> String {
     match span.count() {
         1 => span.first.to_string(),
@@ -122,7 +121,7 @@ mod tests {
         assert_eq!(span("1..9"), Ok(range));
         assert_eq!(
             span("i9..i1"),
-            Err("the range ends before it begins: write i1..i9".to_owned())
+            Err("the range ends before it starts; write i1..i9".to_owned())
         );
         for bad in ["..", "i1..", "..i2", "i1...i2", "i1-i2"] {
             assert!(span(bad).is_err(), "{bad}");

@@ -1,4 +1,4 @@
-//! `baton bullpen`, `arena` and `history`: the views, page by page.
+//! `baton bullpen`, `arena` and `history`: lists of queued, running and ended instances.
 
 use std::io::Write;
 
@@ -12,18 +12,18 @@ use crate::output::{CommandResult, Failure, Output, note};
 use crate::table::Table;
 use crate::time::now;
 
-/// So many rows, unless somebody says otherwise.
+/// Default number of rows.
 const ROWS: u64 = 50;
-/// So many are asked for at once.
+/// Rows per request.
 const PAGE: u64 = 500;
 
-/// Which instances, and how they are printed.
+/// Filter and output options.
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(short = 'n', long, value_name = "N", default_value_t = ROWS)]
     number: u64,
-    /// Every row there is
+    /// Print all rows
     #[arg(long, conflicts_with = "number")]
     all: bool,
     /// Only instances in this state, such as QUEUED, RUNNING or FAILED
@@ -32,27 +32,27 @@ struct ListArgs {
     /// Only instances of this owner
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
-    /// Only instances of this name
+    /// Only instances with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Print an array of objects, as the scheduler's API has them
+    /// Print a JSON array of instances, in the API's format
     #[arg(long)]
     json: bool,
 }
 
-/// Show what waits for a worker
+/// List queued instances (the bullpen)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton bullpen
   baton bullpen --owner analytics --all --json | jq '.[].id'
-  baton explain i12                  why one of them waits")]
+    baton explain i12                  why an instance is queued")]
 pub(crate) struct Bullpen {
     #[command(flatten)]
     args: ListArgs,
 }
 
-/// Show what workers are at
+/// List instances that are launched or running on workers (the arena)
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -63,7 +63,7 @@ pub(crate) struct Arena {
     args: ListArgs,
 }
 
-/// Show what is over
+/// List ended instances
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +75,7 @@ pub(crate) struct History {
     args: ListArgs,
 }
 
-/// Which view has it, the scheduler knows.
+/// Parses any state; the scheduler decides which view it belongs to.
 fn state(text: &str) -> Result<UniversalState, String> {
     let wanted = text.to_ascii_uppercase();
     let mut all = UniversalState::ALL.iter();
@@ -83,7 +83,7 @@ fn state(text: &str) -> Result<UniversalState, String> {
         .copied()
         .ok_or_else(|| {
             let words: Vec<&str> = UniversalState::ALL.iter().map(|it| it.word()).collect();
-            format!("write one of: {}", words.join(", "))
+            format!("expected one of: {}", words.join(", "))
         })
 }
 
@@ -142,7 +142,7 @@ fn empty_notice(view: View, filter: &Filter) -> String {
     if state.is_none() && owner.is_none() && name.is_none() {
         format!("the {} is empty", view.word())
     } else {
-        format!("nothing in the {} matches", view.word())
+        format!("no instance in the {} matches", view.word())
     }
 }
 
@@ -150,14 +150,14 @@ fn truncated_notice(printed: u64, total: Option<u64>) -> String {
     let printed = ids::count(printed);
     match total {
         Some(total) => format!(
-            "{printed} rows, of {} instances in all; see more with -n N or --all",
+            "{printed} rows of {} instances; show more with -n N or --all",
             ids::count(total)
         ),
-        None => format!("{printed} rows, and there are more; see them with -n N or --all"),
+        None => format!("{printed} rows, and there are more; show more with -n N or --all"),
     }
 }
 
-/// Prints page by page: a history may be longer than memory.
+/// Prints page by page: a history may not fit into memory.
 struct Printer {
     out: Output,
     json: bool,
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(state("QUEUED"), Ok(UniversalState::Queued));
         let error = state("x").expect_err("no state");
         assert!(
-            error.starts_with("write one of: REGISTERING, QUEUED"),
+            error.starts_with("expected one of: REGISTERING, QUEUED"),
             "{error}"
         );
     }
@@ -224,7 +224,7 @@ mod tests {
     fn what_is_not_shown_is_told() {
         assert_eq!(
             truncated_notice(50, Some(12_345)),
-            "50 rows, of 12,345 instances in all; see more with -n N or --all"
+            "50 rows of 12,345 instances; show more with -n N or --all"
         );
         assert_eq!(
             empty_notice(View::Arena, &Filter::default()),
@@ -236,7 +236,7 @@ mod tests {
         };
         assert_eq!(
             empty_notice(View::History, &filter),
-            "nothing in the history matches"
+            "no instance in the history matches"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `baton logs`: what an instance, or an item of a run, printed, as far as it goes or to its end.
+//! `baton logs`: the output of an instance, or of an item of a run; optionally followed to its end.
 
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
@@ -15,53 +15,54 @@ use super::{ids, refused};
 use crate::local::StreamPrinter;
 use crate::output::{CommandResult, Failure, Output, note};
 
-/// Between two looks at a log that has not grown.
+/// Interval between two requests while a log does not grow.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How long the scheduler is asked to wait at a time for an item that has not begun.
+/// Timeout of one long-poll request for an item that has not started.
 const LONG_POLL: Duration = Duration::from_secs(1);
 
-/// Show what an instance printed, or an item of a run
+/// Show the output of an instance, or of an item of a run
 ///
-/// Of a run, the task and the item say which instance is meant: the last one of that item. They may
-/// be left out where there is only one.
+/// For a run, --task and --item select the item; its last instance is shown. They may be omitted if
+/// there is only one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton logs i12
-  baton logs i12 -f                  until it has ended, through every attempt
+    baton logs i12 -f                  follow it to its end, across attempts
   baton logs i12 --stderr --attempt 1 --process fetch --run 0
   baton logs r3 --task extract --item 1 -f")]
 pub(crate) struct Logs {
-    /// Which: i12, or a run r3
+    /// Instance (i12) or run (r3)
     #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
     target: Target,
-    /// Of a run: of this task
+    /// Task of the run
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
-    /// Of a run: of this item of the task; the first is 0
+    /// Item of the task, from 0
     #[arg(long, value_name = "N", requires = "task")]
     item: Option<u32>,
-    /// Go on until its end
+    /// Follow the output until the instance has ended
     #[arg(short, long)]
     follow: bool,
-    /// Standard error instead of standard output
+    /// Show standard error instead of standard output
     #[arg(long)]
     stderr: bool,
-    /// Of this attempt [default: the last; with -f, from the last on]
+    /// Attempt number, from 1 [default: the last; with -f, the last and later ones]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
-    /// Of this process of the task [default: the first]
+    /// Process of the task [default: the first]
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
-    /// Of this run of the process, where it was started again; 0 is the first [default: the last; with -f, from the last on]
+    /// Run of the process, from 0, if it was restarted [default: the last; with -f, the last and
+    /// later ones]
     #[arg(long, value_name = "N")]
     run: Option<u32>,
-    /// Print an object for each piece, one on a line: attempt, run, offset, text, end
+    /// Print one JSON object per line for each chunk: attempt, run, offset, text, end
     #[arg(long)]
     json: bool,
 }
 
-/// A piece for programs.
+/// JSON object for a chunk.
 #[derive(serde::Serialize)]
 struct Piece<'a> {
     attempt: u32,
@@ -99,16 +100,16 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
         let piece = piece.map_err(refused)?;
         printer.print(&piece)?;
         if !piece.kept && std::io::stderr().is_terminal() {
-            note("nothing is kept of it: it printed nothing, or its log was cleared away");
+            note("no log is stored: it printed nothing, or its log was removed");
         }
-        // From now on it is this attempt and this run, whatever begins meanwhile.
+        // Stay with this attempt and run, whatever starts meanwhile.
         query.attempt = Some(piece.attempt);
         query.run = piece.run.or(query.run);
         query.offset = piece.offset + u64::try_from(piece.bytes.len()).unwrap_or_default();
         if piece.end || (piece.bytes.is_empty() && !command.follow) {
             let goes_on = command.follow && command.run.is_none();
             if let Some(run) = piece.next_run.filter(|_| goes_on) {
-                // A process that is started again writes another log, from its beginning.
+                // A restarted process writes a new log.
                 (query.run, query.offset) = (Some(run), 0);
                 continue;
             }
@@ -126,14 +127,16 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
     printer.finish()
 }
 
-/// The instance that is meant; with -f, as soon as there is one.
+/// Resolves the instance; with -f, waits until there is one.
 async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure> {
     let run = match command.target {
         Target::Instances(_) if command.task.is_some() => {
-            return Err(Failure::usage("--task and --item are for runs: r12"));
+            return Err(Failure::usage(
+                "--task and --item apply to runs only; name a run such as r12",
+            ));
         }
         Target::Instances(span) => {
-            // Where nobody answers at first, nobody is waited for.
+            // Only a scheduler that has answered once is waited for.
             if command.follow {
                 client.instance(span.first).await.map_err(refused)?;
             }
@@ -151,10 +154,10 @@ async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure
         if let Some(id) = items::instance(item, client).await? {
             return Ok(id);
         }
-        let text = format!("{run}: that item has not begun");
+        let text = format!("{run}: the item has not started");
         if !command.follow {
             return Err(Failure::failed(format!(
-                "{text}; `baton explain {run}` tells why, and -f waits for it"
+                "{text}; see `baton explain {run}`, or wait for it with -f"
             )));
         }
         if !noted {
@@ -166,19 +169,19 @@ async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure
     }
 }
 
-/// The attempt to follow, as soon as there is one.
+/// Waits for the attempt to follow.
 async fn first_attempt(client: &Client, id: InstanceId, command: &Logs) -> Result<u32, Failure> {
     let wanted = command.attempt.unwrap_or(1);
     let mut noted = false;
     loop {
         let instance = fetch(client, id).await.map_err(refused)?;
-        // The log of one that has not printed anything yet is empty, and grows.
+        // An attempt without output yet has an empty log, which can be followed.
         if instance.attempts >= wanted {
             return Ok(command.attempt.unwrap_or(instance.attempts));
         }
         if instance.state.is_terminal() {
             return Err(Failure::failed(format!(
-                "{}: it has no attempt {wanted}, and will have none",
+                "{}: there is no attempt {wanted}, and none will follow",
                 describe_state(&instance)
             )));
         }
@@ -193,7 +196,7 @@ async fn first_attempt(client: &Client, id: InstanceId, command: &Logs) -> Resul
     }
 }
 
-/// The attempt that follows this one, as soon as there is one; none if there will be none.
+/// Waits for the attempt after this one; `None` if the instance has ended.
 async fn next_attempt(
     client: &Client,
     id: InstanceId,
@@ -210,7 +213,7 @@ async fn next_attempt(
         }
         if !noted {
             note(&format!(
-                "attempt {attempt} is over; waiting for what follows"
+                "attempt {attempt} has ended; waiting for the next"
             ));
             noted = true;
         }
@@ -251,7 +254,7 @@ impl Printer {
                 writeln!(self.out)?;
             }
         }
-        // Somebody watches.
+        // Output is shown as it arrives.
         Ok(self.out.flush()?)
     }
 

@@ -1,25 +1,24 @@
-//! Commands that talk to a scheduler.
+//! Client commands, which call a scheduler's API.
 //!
 //! | module | command |
 //! |---|---|
-//! | `submit` | new instances, from a file or a command line |
-//! | `list` | the bullpen, the arena, the history |
-//! | `show`, `explain` | one instance: all about it, why it is where it is |
-//! | `logs` | what it printed |
-//! | `events` | what happens, as it happens |
-//! | `usage` | what was used, by owner and time |
-//! | `ends` | cancel and retry |
-//! | `library`, `trigger`, `ticks` | stored tasks, launched, and what became of due times |
-//! | `runs` | runs of workflows |
-//! | `workers` | the workers; drain and forget |
+//! | `submit` | submit a task, a workflow or a command |
+//! | `list` | list queued, running and ended instances |
+//! | `show`, `explain` | details of an instance or run, and the reason of its state |
+//! | `logs` | output of an instance |
+//! | `events` | the event stream |
+//! | `usage` | resource usage by owner and time |
+//! | `cancel` | cancel and retry |
+//! | `library`, `trigger`, `ticks` | stored tasks, triggering them, outcomes of due times |
+//! | `runs` | workflow runs |
+//! | `workers` | list, drain and forget workers |
 //!
-//! Beside them: `ids`, how instances are named; `rows`, how they are shown; `waiting`,
-//! following them to their end.
+//! Shared by them: `ids`, parsing of ids; `rows`, table rows; `waiting`, waiting for instances to
+//! end.
 //!
-//! Exit codes: 0 fine; 1 the work has failed, or nothing was found; 2 wrong usage, or a
-//! task with errors; 3 the scheduler cannot be reached, or refuses; 130 the work that was
-//! waited for was cancelled. Who waits for one command that exits with a code ends with
-//! that code.
+//! Exit codes: 0 success; 1 the work has failed, or nothing was found; 2 wrong usage, or a file
+//! with errors; 3 the scheduler cannot be reached, or refuses; 130 the awaited work was cancelled.
+//! A command that waits for a single instance exits with the exit code of its command.
 
 mod cancel;
 mod events;
@@ -49,10 +48,10 @@ use crate::output::{CommandResult, FAILED, Failure, USAGE};
 /// The scheduler cannot be reached, or refuses.
 pub(crate) const REFUSED: u8 = 3;
 
-/// The variable that names the scheduler.
+/// Environment variable with the scheduler's URL.
 const URL_VARIABLE: &str = "BATON_URL";
 
-/// Commands of a scheduler's clients.
+/// The client commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Remote {
     Submit(Box<submit::Submit>),
@@ -78,8 +77,7 @@ pub(crate) enum Remote {
     Forget(workers::Forget),
 }
 
-/// Runs one of the commands against the scheduler at `url`, or where the environment
-/// says.
+/// Runs a command against the scheduler at `url`, or at the URL of the environment.
 pub(crate) fn run(
     command: &Remote,
     url: Option<&str>,
@@ -113,8 +111,8 @@ pub(crate) fn run(
     })
 }
 
-/// A client of the scheduler at `url`, or where the environment says, that shows what it
-/// was given.
+/// Creates a client for the scheduler at `url`, or at the URL of the environment, with these
+/// credentials.
 pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<Client, Failure> {
     let url = match url {
         Some(url) => url.to_owned(),
@@ -130,16 +128,16 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
     })
 }
 
-/// Runs a command that waits for others on this very thread.
+/// Runs an asynchronous command on the current thread.
 pub(crate) fn block_on(command: impl Future<Output = CommandResult>) -> CommandResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Message(REFUSED, format!("cannot wait for answers: {error}")))?;
+        .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?;
     runtime.block_on(command)
 }
 
-/// How a command ends that got no answer, or a bad one.
+/// Converts an error of the client into a failure with its exit code.
 pub(crate) fn refused(error: ClientError) -> Failure {
     let code = match &error {
         ClientError::BadUrl { .. } | ClientError::Tls(_) => USAGE,
@@ -150,7 +148,7 @@ pub(crate) fn refused(error: ClientError) -> Failure {
         },
         ClientError::Unreachable { .. } | ClientError::InvalidResponse { .. } => REFUSED,
     };
-    // It holds lines of its own, but nothing else that a terminal acts upon.
+    // Line ends of the message are kept; other control characters are escaped.
     let text = error.to_string();
     let lines: Vec<String> = text.lines().map(crate::output::clean).collect();
     Failure::Message(code, lines.join("\n"))
@@ -163,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_tell_bad_input_from_nothing_there_and_nobody_there() {
+    fn exit_codes_distinguish_bad_input_not_found_and_unreachable() {
         let code = |error| match refused(error) {
             Failure::Message(code, _) => code,
             other => panic!("{other:?}"),
@@ -178,12 +176,12 @@ mod tests {
         assert_eq!(code(problem(404)), FAILED);
         assert_eq!(code(problem(409)), REFUSED);
         assert_eq!(code(problem(503)), REFUSED);
-        let nobody = ClientError::Unreachable {
+        let unreachable = ClientError::Unreachable {
             url: "u".to_owned(),
             why: "w\u{1b}[2J".to_owned(),
         };
         assert!(matches!(
-            refused(nobody),
+                        refused(unreachable),
             Failure::Message(REFUSED, text) if !text.contains('\u{1b}')
         ));
     }

@@ -1,4 +1,4 @@
-//! Instances and workers as lines of a table.
+//! Table rows of instances and workers.
 
 use baton_model::api::{Instance, Worker};
 use baton_model::state::{UniversalState, WorkerState};
@@ -9,12 +9,12 @@ use crate::output::{Style, clean};
 use crate::table::Cell;
 use crate::time::{between, size, span};
 
-/// The columns of [`instance`].
+/// Headings of [`instance`].
 pub(crate) const INSTANCE: &[&str] = &[
     "ID", "NAME", "OWNER", "STATE", "ATTEMPT", "WORKER", "AGE", "ELAPSED", "END",
 ];
 
-/// The columns of [`worker`].
+/// Headings of [`worker`].
 pub(crate) const WORKER: &[&str] = &[
     "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "HEARD", "LABELS",
 ];
@@ -31,7 +31,7 @@ pub(crate) const fn style(state: UniversalState) -> Style {
     }
 }
 
-/// An instance, or a range as one row with its count.
+/// The row of an instance, or of a range with its count.
 pub(crate) fn instance(instance: &Instance, now: Wall) -> Vec<Cell> {
     let mut state = instance.state.to_string();
     if instance.stopping && !instance.state.is_terminal() {
@@ -52,7 +52,7 @@ pub(crate) fn instance(instance: &Instance, now: Wall) -> Vec<Cell> {
     ]
 }
 
-/// `i12`, `i12[7]` for an element of an array, `i12..i99 (88)` for a range.
+/// Formats an id: `i12`, `i12[7]` for an element of an array, `i12..i99 (88)` for a range.
 pub(crate) fn id(instance: &Instance) -> String {
     match (&instance.last, instance.array_index) {
         (Some(last), _) if *last != instance.id => format!(
@@ -73,7 +73,7 @@ fn attempt(instance: &Instance) -> String {
     }
 }
 
-/// How long its last attempt has run.
+/// Duration of the last attempt.
 pub(crate) fn elapsed(instance: &Instance, now: Wall) -> Option<Millis> {
     if let Some(seconds) = instance.elapsed_seconds {
         return Some(millis(seconds));
@@ -83,9 +83,9 @@ pub(crate) fn elapsed(instance: &Instance, now: Wall) -> Option<Millis> {
     Some(between(Wall(started), now))
 }
 
-/// Seconds with a fraction, as they travel.
+/// Converts fractional seconds of the API.
 pub(crate) fn millis(seconds: f64) -> Millis {
-    // Saturates, and no number is none: both are as good as it gets for a display.
+    // The cast saturates, and NaN becomes 0; both are fine for display.
     Millis((seconds * 1e3).round() as u64)
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
     ]
 }
 
-/// Thousandths of a core as cores: `4`, `0.5`.
+/// Formats thousandths of a core: `4`, `0.5`.
 pub(crate) fn cores(milli: u64) -> String {
     let text = format!("{}.{:03}", milli / 1_000, milli % 1_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! `baton show`: all about an instance, what becomes of a range, or how a run stands.
+//! `baton show`: details of an instance, counts of a range, or a view of a run.
 
 use std::io::Write;
 
@@ -15,19 +15,19 @@ use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, size, span, stamp};
 
-/// Show all about an instance or a run
+/// Show details of an instance, a range of instances, or a run
 ///
-/// Of an instance with everything that happened to it; of a run its tasks, its graph, or when what
-/// ran.
+/// For an instance: its attributes and its events. For a range: counts by state. For a run: its
+/// tasks, its graph, its timeline or its items.
 ///
-/// With --json, an object: instance and timeline, as the scheduler's API has them; of a range, its
-/// first, last and counts by state; of a run: run, tasks and errors. With --items or --timeline, an
-/// array of items.
+/// With --json, an object: instance and timeline, in the API's format; for a range, its first, last
+/// and counts by state; for a run, run, tasks and errors. With --items or --timeline, an array of
+/// items.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton show i12
-  baton show i1..i1000               how many of them are in which state
+    baton show i1..i1000               counts by state
   baton show i12 --json | jq .instance.state
   baton show r3                      a run
   baton show r3 --graph
@@ -36,7 +36,7 @@ Examples:
   baton show r3 --items --task extract --state FAILED
   baton show r3 --items --json | jq -r '.[].instance'")]
 pub(crate) struct Show {
-    /// Which: i12, a range i1..i9, or a run r3
+    /// Instance (i12), range (i1..i9) or run (r3)
     #[arg(value_name = "ID", value_parser = ids::target)]
     target: Target,
     #[command(flatten)]
@@ -57,7 +57,8 @@ pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
         Target::Run(id) => return runs::show::run(id, &command.view, command.json, client).await,
         Target::Instances(_) if command.view.is_some() => {
             return Err(Failure::usage(
-                "--graph, --dot, --svg, --timeline and --items are for runs: r12",
+                "--graph, --dot, --svg, --timeline and --items apply to runs only; name a run such \
+                                 as r12",
             ));
         }
         Target::Instances(span) => span,
@@ -112,7 +113,7 @@ fn facts(instance: &Instance, now: Wall) -> Table {
         add("run", clean(run).into());
     }
     let state = if instance.stopping && !instance.state.is_terminal() {
-        format!("{}, being stopped", instance.state)
+        format!("{}, stopping", instance.state)
     } else {
         instance.state.to_string()
     };
@@ -147,7 +148,7 @@ fn facts(instance: &Instance, now: Wall) -> Table {
     table
 }
 
-/// Times count from the first thing that happened.
+/// The events, with times relative to the first.
 fn events(timeline: &[Event]) -> Table {
     let mut table = Table::default();
     let first = timeline.first().map_or(Wall(0), |event| Wall(event.at));

@@ -1,4 +1,4 @@
-//! `baton ticks`: what became of due times.
+//! `baton ticks`: outcomes of due times.
 
 use baton_client::Client;
 use baton_model::api::Tick;
@@ -12,10 +12,10 @@ use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::stamp;
 
-/// Show what became of due times, the latest first
+/// List due times of schedules with their outcome, latest first
 ///
-/// Every due time of a schedule is launched, launched late, or skipped with its reason; so is every
-/// end of an instance that another task comes after.
+/// Every due time is launched, launched late, or skipped with a reason. The same holds for tasks
+/// that are triggered by the end of another task's instance.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,10 +23,10 @@ Examples:
   baton ticks analytics/report -n 5
   baton ticks analytics/report --json")]
 pub(crate) struct Ticks {
-    /// Of this task only
+    /// Only due times of this task
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: Option<TaskName>,
-    /// How many at most
+    /// Maximum number of rows
     #[arg(short = 'n', value_name = "N", default_value_t = 50)]
     number: usize,
     /// Print JSON
@@ -41,7 +41,7 @@ pub(super) async fn run(command: &Ticks, client: &Client) -> CommandResult {
     if command.json {
         out.json(&ticks)?;
     } else if ticks.is_empty() {
-        note("nothing was due yet");
+        note("no due times yet");
     } else {
         let mut table = Table::headed(&["DUE", "TASK", "REV", "WHAT", "INSTANCE", "WHY"]);
         for tick in &ticks {

@@ -1,4 +1,4 @@
-//! `baton trigger`: a task of the library, launched by hand.
+//! `baton trigger`: manual trigger of a library task.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,45 +13,45 @@ use super::{ids, refused, submit};
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
-/// The variable with the secret of a task.
+/// Environment variable with the trigger secret of a task.
 const SECRET_VARIABLE: &str = "BATON_TRIGGER_SECRET";
 
-/// TriggerRequest a task of the library
+/// Trigger a task of the library
 ///
-/// Prints the id of the instance once the scheduler has it for good. The limits of the task hold:
-/// beyond max_instances or launch_rate it is refused.
+/// Prints the id of the instance once it is durable. The scheduler refuses it if the task's
+/// max_instances or launch_rate is reached.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton trigger analytics/report
   baton trigger analytics/report -p day=2026-11-15 --wait
-  baton trigger analytics/report --idempotency-key order-4711   sent twice, it runs once
+    baton trigger analytics/report --idempotency-key order-4711   repeated, it launches once
   curl -X POST -H 'Baton-Trigger-Secret: …' http://127.0.0.1:8080/analytics/tasks/report/trigger
 
-Exit status, with --wait: 0 DONE; the exit code of the command, if it exited with one; 130
-cancelled; 1 failed otherwise, or there is no such task. 2 wrong usage or parameters, 3 the
-scheduler cannot be reached, or refuses.")]
+Exit status with --wait: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled;
+1 failed otherwise. Always: 1 no such task; 2 wrong usage or parameters; 3 the scheduler cannot be
+reached, or refuses.")]
 pub(crate) struct Trigger {
-    /// Which
+    /// Name of the task
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: TaskName,
-    /// A parameter instead of its default; may be repeated
+    /// Value of a parameter; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
-    /// A name for this request: sent again, it launches nothing more
+    /// Idempotency key: a repeated request with the same key launches nothing
     #[arg(long = "idempotency-key", value_name = "TEXT")]
     request_key: Option<String>,
-    /// Over the trigger URL of the task, as another system would; with the secret of
-    /// BATON_TRIGGER_SECRET or of --secret-file, if it has one
+    /// Use the task's trigger URL, as another system would, with the secret in --secret-file or
+    /// $BATON_TRIGGER_SECRET if the task has one
     #[arg(long)]
     remote: bool,
-    /// The file with the secret of the task
+    /// File with the trigger secret of the task
     #[arg(long, value_name = "FILE", requires = "remote")]
     secret_file: Option<PathBuf>,
-    /// Wait for the end, and exit with the status of the work
+    /// Wait until it has ended, and exit with its status
     #[arg(long)]
     wait: bool,
-    /// Print JSON: what was launched and, with --wait, how it ended, one object on a line
+    /// Print JSON; with --wait, also the ended instance, one object per line
     #[arg(long)]
     json: bool,
 }
@@ -69,7 +69,10 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     let triggered = triggered.map_err(refused)?;
     let id = ids::instance(&triggered.id).map_err(|_| {
         let text = clean(&triggered.id);
-        Failure::Message(super::REFUSED, format!("the scheduler calls it `{text}`"))
+        Failure::Message(
+            super::REFUSED,
+            format!("the scheduler returned an invalid id, `{text}`"),
+        )
     })?;
     let mut out = Output::new();
     if command.json {
@@ -79,7 +82,7 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     }
     out.flush()?;
     if triggered.again && !command.json {
-        note("an earlier request with this key has launched it");
+        note("an earlier request with this key launched it");
     }
     if command.wait {
         submit::wait(
@@ -97,7 +100,8 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     }
 }
 
-/// The secret, of a file or of the environment: never of the command line, which others see.
+/// Reads the secret from a file or the environment; never from the command line, which other
+/// users can read.
 fn secret(command: &Trigger) -> Result<Option<String>, Failure> {
     if !command.remote {
         return Ok(None);
@@ -106,7 +110,9 @@ fn secret(command: &Trigger) -> Result<Option<String>, Failure> {
         let set = std::env::var(SECRET_VARIABLE).ok();
         return Ok(set.filter(|secret| !secret.is_empty()));
     };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let path = path.display();
+        Failure::usage(format!("cannot read the secret file {path}: {error}"))
+    })?;
     Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()))
 }

@@ -1,4 +1,4 @@
-//! `baton usage`: what was used, by owner and time.
+//! `baton usage`: resource usage by owner and time.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::time::{now, span, stamp};
 
 const DAY: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// Show what was used, by owner and hour
+/// Show resource usage by owner and hour
 ///
-/// Claimed is what was set aside, times how long; used is what the processors did. An attempt counts
-/// in the hour in which it ended, with all of its time.
+/// CPU CLAIMED is the reserved CPU times the duration; CPU USED is the CPU time consumed. An attempt
+/// is accounted in the hour in which it ended, with all of its time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,16 +27,16 @@ Examples:
   baton usage --since 30d --by owner
   baton usage --owner analytics --since 7d --by day --json")]
 pub(crate) struct Usage {
-    /// Of this owner only
+    /// Only usage of this owner
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
-    /// From so long ago on, to the full hour
+    /// Start of the period, as a duration before now, rounded to the hour
     #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = since)]
     since: Millis,
-    /// What makes a row: the hour and the owner, the day (UTC) and the owner, or the owner alone
+    /// Group rows by hour and owner, by day (UTC) and owner, or by owner
     #[arg(long, value_enum, default_value_t = By::Hour)]
     by: By,
-    /// Print an array of objects; times are milliseconds since 1970
+    /// Print a JSON array; times are milliseconds since 1970
     #[arg(long)]
     json: bool,
 }
@@ -56,7 +56,7 @@ fn since(text: &str) -> Result<Millis, String> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
-    /// When the hour or the day began.
+    /// Start of the hour or the day.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<u64>,
     owner: String,
@@ -113,7 +113,7 @@ pub(super) async fn run(command: &Usage, client: &Client) -> CommandResult {
     if command.json {
         out.json(&rows)?;
     } else if rows.is_empty() {
-        note("nothing was used in that time");
+        note("no usage in this period");
     } else {
         table(&rows, &used, command.by).print(&mut out)?;
     }

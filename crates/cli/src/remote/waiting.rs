@@ -1,8 +1,8 @@
-//! Following instances to their end.
+//! Waiting for instances to end, with progress output.
 //!
-//! Progress goes to standard error: on a terminal one line that is drawn
-//! over, elsewhere a line for each change. A scheduler that goes away for a while is
-//! waited for, because what it has accepted does not get lost.
+//! Progress goes to standard error: on a terminal one line that is redrawn, elsewhere a line for
+//! each change. If the scheduler becomes unreachable the command keeps trying, because accepted
+//! work is durable.
 
 use std::future::Future;
 use std::io::{self, IsTerminal, Write};
@@ -19,19 +19,19 @@ use super::ids;
 use crate::output::{FAILED, clean, note};
 use crate::time::span;
 
-/// The work was cancelled: as a shell says of what ^C has ended.
+/// Exit code for cancelled work, as shells use it for ^C.
 pub(crate) const CANCELLED: u8 = 130;
 
-/// How long the scheduler is asked to wait at a time: often enough for a picture.
+/// Timeout of one long-poll request; short enough to refresh the progress line.
 const LONG_POLL: Duration = Duration::from_secs(1);
-/// Between two tries to reach a scheduler.
+/// Interval between two attempts to reach the scheduler.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the scheduler may be unreachable.
 const UNREACHABLE_MAX: Duration = Duration::from_secs(600);
 
 const BAR_WIDTH: usize = 30;
 
-/// Tells how something goes, if there is anything new.
+/// One line of progress, printed when it changes.
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     terminal: bool,
@@ -48,10 +48,9 @@ impl ProgressLine {
         }
     }
 
-    /// `line` is how it stands; `ticking` is added on a terminal, where it may change all
-    /// the time.
+    /// Shows `line`; on a terminal also `ticking`, which may change with every call.
     pub(crate) fn update(&mut self, line: &str, ticking: &str) {
-        // Without anybody to tell there is nothing else to do about it.
+        // A closed standard error is ignored.
         if self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K{line}{ticking}");
             self.last = line.to_owned();
@@ -62,14 +61,14 @@ impl ProgressLine {
         }
     }
 
-    /// Makes room for lines that stay.
+    /// Removes the line before permanent lines are printed.
     pub(crate) fn hide(&self) {
         if !self.last.is_empty() {
             self.erase();
         }
     }
 
-    /// Draws again what was hidden, below those lines.
+    /// Redraws the line below them.
     pub(crate) fn show(&self) {
         if self.terminal && !self.last.is_empty() {
             // As above.
@@ -77,7 +76,7 @@ impl ProgressLine {
         }
     }
 
-    /// Removes what is drawn over.
+    /// Removes the line for good.
     pub(crate) fn clear(&mut self) {
         if !self.last.is_empty() {
             self.erase();
@@ -85,7 +84,7 @@ impl ProgressLine {
         }
     }
 
-    /// The same, for whoever did not draw it.
+    /// Erases the current terminal line.
     fn erase(&self) {
         if self.terminal {
             // As above.
@@ -94,7 +93,7 @@ impl ProgressLine {
     }
 }
 
-/// Follows one instance to its end.
+/// Waits until an instance has ended.
 pub(crate) async fn wait_for_instance(
     client: &Client,
     id: InstanceId,
@@ -111,7 +110,7 @@ pub(crate) async fn wait_for_instance(
     }
 }
 
-/// `i12 RUNNING on w1, attempt 2`.
+/// Describes the state of an instance: `i12 RUNNING on w1, attempt 2`.
 pub(crate) fn describe_state(instance: &Instance) -> String {
     let mut text = format!("{} {}", clean(&instance.id), instance.state);
     let held = matches!(
@@ -131,7 +130,7 @@ pub(crate) fn describe_state(instance: &Instance) -> String {
     text
 }
 
-/// Follows a range until nothing of it is left to do.
+/// Waits until all instances of a range have ended.
 pub(crate) async fn wait_for_range(
     client: &Client,
     span: Span,
@@ -155,12 +154,12 @@ pub(crate) async fn wait_for_range(
 }
 
 fn since(began: Instant) -> String {
-    // Whole seconds: it is drawn once in one.
+    // Whole seconds: the line is redrawn once per second.
     span(Millis::from_secs(began.elapsed().as_secs()))
 }
 
-/// True if nothing of a range lives. All of it was accepted, so what is missing has ended
-/// and is too old to be kept: the last ones of a large array end long after the first.
+/// True if no instance of the range is live. All were accepted, so those missing from the counts
+/// have ended and exceeded the retention: the last of a large array end long after the first.
 fn is_over(summary: &RangeSummary) -> bool {
     summary.counts.keys().all(|state| state.is_terminal())
 }
@@ -173,7 +172,7 @@ fn over(summary: &RangeSummary) -> u64 {
     terminal.map(|(_, count)| count).sum()
 }
 
-/// `1,200 DONE, 3 FAILED, 297 QUEUED`: what is over first.
+/// Formats counts, ended states first: `1,200 DONE, 3 FAILED, 297 QUEUED`.
 pub(crate) fn counts(summary: &RangeSummary) -> String {
     let mut states: Vec<_> = summary.counts.iter().collect();
     states.sort_by_key(|(state, _)| (!state.is_terminal(), **state));
@@ -205,10 +204,7 @@ where
         let since = *unreachable_since.get_or_insert_with(|| {
             if error.is_transient() {
                 ProgressLine::new().erase();
-                note(&format!(
-                    "{}; waiting for it to come back",
-                    clean(&error.to_string())
-                ));
+                note(&format!("{}; retrying", clean(&error.to_string())));
             }
             Instant::now()
         });
@@ -219,7 +215,7 @@ where
     }
 }
 
-/// The exit status that stands for the end of one instance.
+/// Exit status for the outcome of an instance.
 pub(crate) fn exit_code(instance: &Instance) -> u8 {
     match (instance.state, instance.end) {
         (UniversalState::Done, _) => 0,
@@ -232,7 +228,7 @@ pub(crate) fn exit_code(instance: &Instance) -> u8 {
     }
 }
 
-/// The exit status that stands for the end of a range: failed before cancelled.
+/// Exit status for the outcome of a range; failure takes precedence over cancellation.
 pub(crate) fn range_exit_code(summary: &RangeSummary) -> u8 {
     let count = |state| summary.counts.get(&state).copied().unwrap_or_default();
     if count(UniversalState::Failed) + count(UniversalState::Aborted) > 0 {
@@ -318,7 +314,7 @@ mod tests {
         assert_eq!(counts(&range), "1,200 DONE, 3 FAILED, 1,297 QUEUED");
         assert_eq!(over(&range), 1_203);
         assert!(!is_over(&range));
-        // Of nine, six are too old to be kept.
+        // Six of nine have exceeded the retention.
         assert!(is_over(&summary(&[(UniversalState::Done, 3)])));
     }
 

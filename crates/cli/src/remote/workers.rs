@@ -10,9 +10,9 @@ use super::{refused, rows};
 use crate::output::{CommandResult, FAILED, Failure, Output, clean, note};
 use crate::table::Table;
 
-/// Show the workers
+/// List workers
 ///
-/// With --json, an array of objects, as the scheduler's API has them.
+/// With --json, an array of workers, in the API's format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,16 +24,16 @@ pub(crate) struct Workers {
     json: bool,
 }
 
-/// Give a worker no more work; what it runs goes on
+/// Drain a worker: place nothing more on it; running attempts continue
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton drain w1
   baton drain w1 --undo")]
 pub(crate) struct Drain {
-    /// The name of the worker
+    /// Name of the worker
     worker: String,
-    /// Give it work again
+    /// Allow placement on the worker again
     #[arg(long)]
     undo: bool,
     /// Print JSON
@@ -41,19 +41,19 @@ pub(crate) struct Drain {
     json: bool,
 }
 
-/// Vouch that a worker is gone for good and that nothing of it runs
+/// Declare a worker permanently gone, with nothing of it running
 ///
-/// Whatever it held is given to others at once, work that is `exclusive: strict` too. If it does
-/// still run somewhere, that work runs twice.
+/// Its attempts are restarted on other workers at once, including those with `exclusive: strict`.
+/// If the worker is in fact still running, those attempts run twice.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  baton forget w1                    asks first
+    baton forget w1                    asks for confirmation
   baton forget w1 --yes")]
 pub(crate) struct Forget {
-    /// The name of the worker
+    /// Name of the worker
     worker: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
     /// Print JSON
@@ -87,9 +87,9 @@ pub(super) async fn drain(command: &Drain, client: &Client) -> CommandResult {
         out.json(&json!({ "name": command.worker, "drained": drained }))?;
     } else {
         let what = if drained {
-            "drained: it gets no more work"
+            "drained, nothing more is placed on it"
         } else {
-            "gets work again"
+            "undrained, placement is allowed again"
         };
         writeln!(out, "{}: {what}", clean(&command.worker))?;
     }
@@ -101,8 +101,8 @@ pub(super) async fn forget(command: &Forget, client: &Client) -> CommandResult {
     if !command.yes {
         let name = clean(&worker.name);
         confirm(&format!(
-            "{name} is {}, heard {} ago, and may hold {} attempts. Is it gone for good, and \
-             nothing of it running?",
+            "{name} is {}, last heard from {} ago, and may hold {} attempts. Is it permanently \
+                         gone, with nothing of it running?",
             worker.state,
             crate::time::span(rows::millis(worker.heard_seconds)),
             worker.attempts
@@ -118,11 +118,11 @@ pub(super) async fn forget(command: &Forget, client: &Client) -> CommandResult {
     out.done()
 }
 
-/// Asks a person. Where there is none, nobody has said yes.
+/// Asks for confirmation on the terminal; fails without one.
 fn confirm(question: &str) -> CommandResult {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(Failure::usage(
-            "nobody is here to ask whether the worker is really gone; say so with --yes",
+            "cannot ask for confirmation without a terminal; confirm with --yes",
         ));
     }
     write!(io::stderr(), "{question} [y/N] ")?;

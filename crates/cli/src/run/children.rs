@@ -1,13 +1,12 @@
 //! The scheduler and the worker of `baton run`, as child processes.
 //!
-//! They end with us, whatever becomes of us: a child begins as [`TETHER`], which asks the
-//! kernel for a signal at our death and then becomes the command. The scheduler is asked
-//! to end, the worker is killed: then its coordinator keeps the work until the lease is
-//! over, and whoever runs the same file again in time goes on with the same attempt.
-//! A worker that dies is started again: its coordinator has kept the work meanwhile. One that
-//! gives up has a reason, and so has the scheduler, whose word is needed for everything.
-//! The children have process groups of their own, so that ^C on a terminal reaches us
-//! alone.
+//! They end with this process, even if it crashes: a child starts as [`TETHER`], which requests a
+//! parent-death signal (prctl) and then executes the command. The scheduler receives SIGTERM, the
+//! worker SIGKILL: its coordinator then keeps the attempts until the lease expires, and running the
+//! same file again in time continues the same attempt. A worker that crashes is restarted; its
+//! coordinator has kept the attempts meanwhile. A worker that exits with an error, or a scheduler
+//! that exits at all, ends the command. The children have their own process groups, so that ^C on a
+//! terminal reaches this process only.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,44 +27,44 @@ use crate::output::{Failure, clean};
 use crate::remote::refused;
 use crate::scheduler::STORE_IN_USE;
 
-/// The hidden command that binds a process to the life of its parent.
+/// The hidden command that binds a process to the lifetime of its parent.
 pub(crate) const TETHER: &str = "__tether";
 
-/// What the children are called, here and in the names of their logs.
+/// Names of the children, also of their log files.
 const SCHEDULER: &str = "scheduler";
 const WORKER: &str = "worker";
 
-/// Short, because nobody else waits for these workers: what our own death leaves behind is
-/// gone after this. Long enough for a machine that is busy.
+/// Short, so that attempts left behind by a crash of this process end soon. Long enough for a busy
+/// machine.
 const LEASE: &str = "15s";
-/// For the scheduler of an earlier run to end, and for ours to be ready.
+/// Timeout for the scheduler of an earlier run to end, and for the new one to be ready.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// Between two tries.
+/// Interval between two attempts to start a child.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
-/// For the worker to end its work, and for the scheduler to write it down.
+/// Timeouts for the worker to end its attempts, and for the scheduler to exit.
 const WORKER_END_MAX: Duration = Duration::from_secs(60);
 const SCHEDULER_END_MAX: Duration = Duration::from_secs(15);
-/// So many crashes of the worker in a row, each after a life shorter than this, have a reason
-/// that does not pass by itself.
+/// After this many crashes of the worker in a row, each after an uptime shorter than
+/// `UPTIME_MIN`, it is not restarted.
 const CRASHES_MAX: u32 = 10;
 const UPTIME_MIN: Duration = Duration::from_secs(10);
-/// Of a log, when something went wrong.
+/// Log lines shown in an error.
 const LOG_LINES: usize = 5;
 
-/// What a scheduler says when it is ready.
+/// The line that a scheduler prints when it is ready.
 #[derive(Debug, Deserialize)]
 struct Ready {
     url: String,
     workers: String,
 }
 
-/// Both, running.
+/// The running scheduler and worker.
 #[derive(Debug)]
 pub(super) struct Children {
     pub(super) client: Client,
     scheduler: Child,
     worker: Child,
-    /// Where the worker finds the scheduler.
+    /// Address of the scheduler for workers.
     address: String,
     data: PathBuf,
 }
@@ -86,7 +85,7 @@ impl Children {
         })
     }
 
-    /// Waits until one of them has ended for good, which it should not.
+    /// Restarts the worker after crashes; returns when a child has ended for another reason.
     pub(super) async fn supervise(&mut self) -> Failure {
         let mut crashes = 0;
         loop {
@@ -115,15 +114,15 @@ impl Children {
             return Failure::Message(
                 INTERNAL,
                 format!(
-                    "the {name} of this run has ended: {status}{}\nbaton: nothing is lost: run \
-                     again to go on",
+                    "the {name} of this run has exited: {status}{}\nbaton: nothing is lost; repeat \
+                                         the command to resume",
                     log_end(&self.data, name)
                 ),
             );
         }
     }
 
-    /// Ends the worker with its work, then the scheduler.
+    /// Ends the worker with its attempts, then the scheduler.
     pub(super) async fn end(&mut self) {
         end(&mut self.worker, Signal::INT, WORKER_END_MAX).await;
         end(&mut self.scheduler, Signal::TERM, SCHEDULER_END_MAX).await;
@@ -138,7 +137,7 @@ impl Children {
 async fn end(child: &mut Child, signal: Signal, timeout: Duration) {
     send(child, signal);
     if tokio::time::timeout(timeout, child.wait()).await.is_err() {
-        // One that is gone needs no signal.
+        // It may have exited already.
         let _ = child.kill().await;
     }
 }
@@ -146,18 +145,18 @@ async fn end(child: &mut Child, signal: Signal, timeout: Duration) {
 fn send(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| i32::try_from(id).ok());
     if let Some(pid) = pid.and_then(Pid::from_raw) {
-        // One that is gone needs no signal; it is not reaped yet, so the pid is its own.
+        // It may have exited already, but is not reaped yet, so the pid is not reused.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// True if somebody has ended it. One that ends by itself and not well has said why, and would
-/// say it again.
+/// True if it was ended by a signal, or exited with 0. A worker that exits with an error has logged
+/// the reason, and would fail again.
 fn is_crash(status: ExitStatus) -> bool {
     status.success() || status.signal().is_some()
 }
 
-/// Where the worker keeps its files.
+/// State directory of the worker.
 pub(super) fn worker_state(data: &Path) -> PathBuf {
     data.join("worker")
 }
@@ -176,8 +175,8 @@ fn worker(data: &Path, address: &str) -> Result<Child, Failure> {
     spawn(data, WORKER, Signal::KILL, &args, false)
 }
 
-/// Starts the scheduler. That of an earlier run may still be on its way out, and holds the
-/// data until then: only for that it is waited.
+/// Starts the scheduler. If the scheduler of an earlier run is still shutting down and holds the
+/// store, retries until it has exited; other failures are final.
 async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
     let args = [
         OsStr::new("scheduler"),
@@ -197,7 +196,7 @@ async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
         let left = READY_MAX.saturating_sub(began.elapsed());
         let taken = match tokio::time::timeout(left, ready(&mut child)).await {
             Ok(Some(ready)) => return Ok((child, ready)),
-            // It has closed its output, so it ends.
+            // It has closed its output, so it is exiting.
             Ok(None) => {
                 let status = tokio::time::timeout(SCHEDULER_END_MAX, child.wait()).await;
                 matches!(status, Ok(Ok(status)) if status.code() == Some(STORE_IN_USE.into()))
@@ -209,14 +208,14 @@ async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
             let log = log_end(data, SCHEDULER);
             return Err(Failure::Message(
                 INTERNAL,
-                format!("the scheduler of this run does not start{log}"),
+                format!("the scheduler of this run did not start{log}"),
             ));
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// Reads the line that says it is ready; none if it ends before.
+/// Waits for the ready line; `None` if the process ends before.
 async fn ready(child: &mut Child) -> Option<Ready> {
     let mut lines = BufReader::new(child.stdout.as_mut()?).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -238,14 +237,14 @@ fn spawn(
     let log = File::options().create(true).append(true).open(&path);
     let log = log.map_err(|error| io_failure(&path, &error))?;
     let stdout = if piped { Stdio::piped() } else { Stdio::null() };
-    // This very binary, also after its file was replaced.
+    // This same binary, even if its file was replaced.
     let binary = Path::new("/proc/self/exe");
     Command::new(binary)
         .arg(TETHER)
         .arg(std::process::id().to_string())
         .arg(parent_death.as_raw().to_string())
         .args(args)
-        // It is for another scheduler than this one.
+        // The token in the environment is for another scheduler.
         .env_remove(TOKEN_VARIABLE)
         .stdin(Stdio::null())
         .stdout(stdout)
@@ -260,10 +259,10 @@ fn log_path(data: &Path, name: &str) -> PathBuf {
     data.join(format!("{name}.log"))
 }
 
-/// The last lines of a child's log, to go on with after what is said about it.
+/// The last lines of a child's log, to append to an error.
 fn log_end(data: &Path, name: &str) -> String {
     let path = log_path(data, name);
-    // A log that cannot be read has nothing to say.
+    // An unreadable log is treated as empty.
     let text = std::fs::read(&path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
@@ -276,7 +275,7 @@ fn log_end(data: &Path, name: &str) -> String {
     end
 }
 
-/// `__tether PARENT SIGNAL ARGS…`: becomes this binary with these arguments, and gets the
+/// `__tether PARENT SIGNAL ARGS…`: executes this binary with these arguments, and receives the
 /// signal when its parent dies.
 pub(crate) fn tether(args: &[String]) -> i32 {
     let [parent, signal, command @ ..] = args else {
@@ -288,11 +287,11 @@ pub(crate) fn tether(args: &[String]) -> i32 {
         .find(|known| known.as_raw().to_string() == *signal);
     if let Err(error) = set_parent_process_death_signal(signal) {
         crate::output::note(&format!(
-            "cannot be bound to the life of `baton run`: {error}"
+            "cannot request a signal at the end of `baton run`: {error}"
         ));
         return i32::from(INTERNAL);
     }
-    // A parent that died before the kernel was asked sends nothing.
+    // No signal is sent if the parent died before the request.
     let parent_alive = getppid().is_some_and(|pid| pid.as_raw_nonzero().to_string() == *parent);
     if !parent_alive {
         return i32::from(INTERNAL);

@@ -1,8 +1,8 @@
-//! What a task prints, shown as it comes: its output as ours, its errors as ours.
+//! Live output of a task: its standard output and standard error, copied to ours.
 //!
-//! On a terminal whole lines are shown, so that the line about how it goes can stay below
-//! them; with several processes each line says whose it is. Whoever closes our output has
-//! seen enough of it, but the work goes on: it has more ends than to be looked at.
+//! On a terminal complete lines are printed, above the progress line; with several processes each
+//! line has the name of its process. If the reader closes our output, the task continues without
+//! it.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Stderr, Write};
@@ -16,19 +16,19 @@ use crate::local::StreamPrinter;
 use crate::output::{Output, clean, note};
 use crate::remote::waiting::ProgressLine;
 
-/// Of what was printed before we came, of each output.
+/// Lines shown of each stream from before this command started.
 const LINES_BEFORE: usize = 20;
 
-/// The output of an instance, on its way to ours.
+/// Copies the output of an instance.
 #[derive(Debug)]
 pub(super) struct Live {
-    /// `None` if it is not shown, or not any more.
+    /// `None` if output is not shown, or no longer.
     outputs: Option<LogFollower>,
     printer: Printer,
 }
 
 impl Live {
-    /// Shows nothing.
+    /// A copier that shows nothing.
     pub(super) fn quiet() -> Self {
         Self {
             outputs: None,
@@ -36,8 +36,8 @@ impl Live {
         }
     }
 
-    /// Of an instance on the worker with this state directory. Of one that was `begun` before
-    /// only the end of what it has printed so far.
+    /// Follows an instance on the worker with this state directory. If it had `begun` before, only
+    /// the last lines of its earlier output are shown.
     pub(super) fn new(state: &Path, id: InstanceId, several: bool, begun: bool) -> Self {
         let mut outputs = LogFollower::new(state, id);
         let skipped = if begun {
@@ -55,7 +55,7 @@ impl Live {
         live
     }
 
-    /// Shows what has come. True if there is more already.
+    /// Prints new output. Returns true if there is more already.
     pub(super) fn print_new(&mut self, progress: &mut ProgressLine) -> bool {
         let Some(outputs) = &mut self.outputs else {
             return false;
@@ -78,7 +78,7 @@ impl Live {
         })
     }
 
-    /// Nothing more comes.
+    /// Prints what is held back; the instance has ended.
     pub(super) fn finish(&mut self, progress: &mut ProgressLine) {
         progress.clear();
         if self.outputs.take().is_some()
@@ -91,12 +91,12 @@ impl Live {
     fn stop_showing(&mut self, error: &io::Error) {
         self.outputs = None;
         if error.kind() != io::ErrorKind::BrokenPipe {
-            note(&format!("what it prints cannot be shown: {error}"));
+            note(&format!("cannot show the output: {error}"));
         }
     }
 }
 
-/// A printer for each output.
+/// A printer for each stream of each process.
 #[derive(Debug)]
 struct Printer {
     out: Output,
@@ -124,7 +124,7 @@ impl Printer {
         let stream_printer = self.streams.entry(key).or_insert_with(|| {
             let name = piece.process.filter(|_| self.several);
             let prefix = name.map(|name| format!("{} | ", clean(name)));
-            // An empty one makes whole lines, too.
+            // An empty prefix makes it print complete lines.
             let prefix = prefix.or_else(|| terminal.then(String::new));
             StreamPrinter::new(prefix, terminal)
         });

@@ -1,16 +1,15 @@
-//! `baton run`: a task here, with a scheduler and a worker of its own.
+//! `baton run`: a task or workflow on this host, with its own scheduler and worker.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `children` | the scheduler and the worker, as child processes |
-//! | `memory` | which instance this is, across our own deaths |
-//! | `live` | what the task prints |
+//! | `record` | the id of the instance or run, durable across crashes |
+//! | `live` | the output of the task |
 //! | `workflow` | the same for a workflow: a run instead of an instance |
 //!
-//! The scheduler and the worker are those of a cluster, only their ports and their data
-//! are nobody else's. The instance lives in the scheduler's store: whoever runs the same
-//! file again goes on with it. So nothing here needs to be careful, but for one moment:
-//! see `memory`.
+//! The scheduler and the worker are those of a cluster, with private ports and a private data
+//! directory. The instance is stored by the scheduler: running the same file again resumes it. So
+//! this process keeps no other durable state than its id: see `record`.
 
 mod children;
 mod live;
@@ -47,68 +46,69 @@ use children::Children;
 use live::Live;
 use record::{RunDirectory, RunRecord};
 
-/// An error of Baton itself.
+/// An internal error of Baton.
 const INTERNAL: u8 = 5;
-/// How long the scheduler is asked to wait at a time: often enough for a picture.
+/// Timeout of one long-poll request; short enough to refresh the progress line.
 const LONG_POLL: Duration = Duration::from_secs(1);
-/// Between two looks at what is printed.
+/// Interval at which new output is printed.
 const PRINT_INTERVAL: Duration = Duration::from_millis(100);
-/// What waits for longer than this is explained.
+/// An instance that is queued for longer is explained.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(3);
-/// Digits of a hash that tell two files apart.
+/// Hex digits of a hash that identify a file.
 const HASH_DIGITS: usize = 16;
 
 const EXAMPLES: &str = "\
 Examples:
   baton run report.yaml -p day=2026-11-15
-  baton run report.yaml              the same again: goes on with it, or says how it ended
-  baton run report.yaml --again      from the beginning
-  baton run report.yaml --quiet      without what it prints
-  baton run etl.yaml                 a workflow
+    baton run report.yaml              repeated: resume it, or report how it ended
+    baton run report.yaml --again      start from the beginning
+    baton run report.yaml --quiet      without its output
+    baton run etl.yaml                 a workflow
   baton run etl.yaml --quiet --json | jq .items
 
 Exit status: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled, or ended
-with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an error of Baton itself.
-^C stops the task; run again, it goes on with a new attempt. A second ^C does not wait for it.";
+with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an internal error of Baton.
+^C stops the task; repeating the command resumes it with a new attempt. A second ^C does not wait.";
 
-/// Run a task or a workflow here, with a scheduler and a worker of its own
+/// Run a task or a workflow on this host, and wait for it
 ///
-/// Killed and run again, it goes on with the same instance or run. Of a workflow that had failed or
-/// was halted, what is not DONE runs; and what has changed in its file, with all that comes after it.
+/// Starts its own scheduler and worker; none need to be running. If the command is killed, repeating
+/// it resumes the same instance or run. Of a workflow that has failed or was halted, everything that
+/// is not DONE runs, and changed tasks run again with everything downstream.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// The file of the task or workflow
+    /// Task or workflow file
     file: PathBuf,
-    /// A parameter instead of its default; may be repeated
+    /// Value of a parameter; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
-    /// Where the run is kept [default: a directory of its own below .baton/run]
+    /// Data directory of the run [default: a directory per file below .baton/run]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Start afresh, even if an earlier run has not ended
+    /// Start from the beginning, even if an earlier run has not ended
     #[arg(long)]
     again: bool,
-    /// Show nothing but the end: not what it prints, and not how it goes
+    /// Show only the outcome: neither output nor progress
     #[arg(short, long)]
     quiet: bool,
-    /// At the end, print the run or instance as JSON; what a task prints is not shown
+    /// Print the ended run or instance as JSON; the output of a task is not shown
     #[arg(long)]
     json: bool,
 }
 
-/// What is to be run.
+/// The submission of this command.
 enum Submission {
     Task(TaskSubmission),
     Workflow(workflow::WorkflowSubmission),
 }
 
-/// A task that is to be run.
+/// The submission of a task.
 struct TaskSubmission {
-    /// It has more than one process.
+    /// The task has more than one process.
     several: bool,
     submit: Submit<serde_json::Value>,
-    /// Of the task and its parameters.
+    /// Hash of the task and its parameters.
     hash: String,
 }
 
@@ -124,10 +124,10 @@ pub(crate) fn run(command: &Run) -> CommandResult {
         None => default_data(&command.file)?,
     };
     fs::create_dir_all(&data).map_err(|error| io_failure(&data, &error))?;
-    // The directory may be named from anywhere, and the children are given it.
+    // The children get an absolute path.
     let data = fs::canonicalize(&data).map_err(|error| io_failure(&data, &error))?;
     let directory = RunDirectory::open(&data)?;
-    // The children are bound to this thread, and it is the first and only one.
+    // The parent-death signal is bound to the thread that spawns the children: the only one here.
     block_on(supervise(command, &submission, &directory, &data))
 }
 
@@ -137,7 +137,7 @@ fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Fai
         params: params(&command.params)?,
         array: None,
     };
-    // What is wrong with the parameters is told before anything is started.
+    // Errors in parameters are reported before anything is started.
     let binding = Binding {
         params: submit.params.clone(),
         ..Binding::default()
@@ -172,7 +172,7 @@ fn io_failure(path: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// Starts the children, watches the work, and ends the children, however that went.
+/// Starts the children, follows the work, and always ends the children.
 async fn supervise(
     command: &Run,
     submission: &Submission,
@@ -190,11 +190,11 @@ async fn supervise(
         result = watch(command, submission, directory, &client, &worker) => result,
         failure = children.supervise() => Err(failure),
         () = interrupts.next() => {
-            note("stopping; run again to go on. ^C again does not wait");
+                        note("stopping; repeat the command to resume. Press ^C again to exit at once");
             Err(Failure::Silent(CANCELLED))
         }
     };
-    // A scheduler that does not answer because it is gone has said why.
+    // If the scheduler is unreachable because it has exited, that is the error to report.
     let result = match result {
         Err(Failure::Message(REFUSED, message)) => Err(tokio::select! {
             failure = children.supervise() => failure,
@@ -226,10 +226,10 @@ async fn watch(
     let before = client.instance(id).await.map_err(refused)?;
     if known && before.state.is_terminal() {
         note(&format!(
-            "{id} is over since an earlier run; run with --again to start afresh"
+            "{id} has ended in an earlier run; start from the beginning with --again"
         ));
     } else if known {
-        note(&format!("going on with {}", describe_state(&before)));
+        note(&format!("resuming {}", describe_state(&before)));
     }
     let live = if command.quiet || command.json {
         Live::quiet()
@@ -247,14 +247,14 @@ async fn watch(
     }
 }
 
-/// The end, for programs.
+/// Prints the result as JSON.
 fn print(value: &impl Serialize) -> CommandResult {
     let mut out = Output::new();
     out.json(value)?;
     out.done()
 }
 
-/// The instance of this run, and whether an earlier one began it.
+/// Finds or submits the instance; returns true if an earlier command submitted it.
 async fn choose(
     command: &Run,
     submission: &TaskSubmission,
@@ -277,8 +277,8 @@ async fn choose(
         }
         if !over && !command.again {
             return Err(Failure::usage(format!(
-                "the file or its parameters have changed since {id} began, which is not over; \
-                 undo the change to go on with it, or start afresh with --again"
+                "the file or its parameters have changed, but {id} has not ended; undo the change \
+                                 to resume it, or start from the beginning with --again"
             )));
         }
         if !over {
@@ -292,12 +292,12 @@ async fn choose(
     submit(submission, directory, client, above).await
 }
 
-/// What an earlier run has begun, if it came that far.
+/// The instance that an earlier command submitted, if any.
 async fn find_earlier(
     client: &Client,
     record: &RunRecord,
 ) -> Result<Option<(InstanceId, Instance)>, Failure> {
-    // Ids count up, and nobody else submits: the one that was being submitted is the next.
+    // Ids are sequential, and no other client submits: an in-flight submission has the next id.
     let id = InstanceId(record.instance.unwrap_or(record.above + 1));
     match client.instance(id).await {
         Ok(instance) => Ok(Some((id, instance))),
@@ -321,15 +321,18 @@ async fn submit(
     let submitted = client.submit(&submission.submit).await.map_err(refused)?;
     let id = ids::instance(&submitted.first).map_err(|_| {
         let first = clean(&submitted.first);
-        Failure::Message(INTERNAL, format!("the scheduler calls it `{first}`"))
+        Failure::Message(
+            INTERNAL,
+            format!("the scheduler returned an invalid id, `{first}`"),
+        )
     })?;
     record.instance = Some(id.0);
     directory.write(&record)?;
     Ok((id, false))
 }
 
-/// Tells how it stands and what it prints until it is over; what waits for long is explained
-/// once.
+/// Shows progress and output until the instance has ended. If it is queued for long, the reason is
+/// printed once.
 async fn follow(
     client: &Client,
     id: InstanceId,
@@ -342,7 +345,7 @@ async fn follow(
     loop {
         let instance = wait_and_print(client, id, &mut live, &mut progress).await?;
         if instance.state.is_terminal() {
-            // By now it has printed everything.
+            // The rest of its output.
             while live.print_new(&mut progress) {
                 tokio::task::yield_now().await;
             }
@@ -366,14 +369,14 @@ async fn follow(
     }
 }
 
-/// How it stands when it is over, or after a while; what it prints is shown meanwhile.
+/// Waits until the instance has ended or the long poll times out, and prints output meanwhile.
 async fn wait_and_print(
     client: &Client,
     id: InstanceId,
     live: &mut Live,
     progress: &mut ProgressLine,
 ) -> Result<Instance, Failure> {
-    // A store that fails for a while is no reason to kill the work.
+    // A temporary failure of the store must not end the work.
     let mut waiting = pin!(waiting::retry_while_unreachable(
         || client.wait(id, LONG_POLL)
     ));

@@ -1,8 +1,8 @@
-//! Which instance a directory of `baton run` is about, across our own deaths.
+//! The record of a `baton run` directory: its instance or run, durable across crashes.
 //!
-//! Between a submission and the note of its id we may die. So it is noted before that a
-//! submission is under way, and above which id: nobody else submits to this scheduler, so
-//! if the next id exists, it is ours.
+//! This process may crash between a submission and recording its id. So it first records that a
+//! submission is in flight, and the last id before it: no other client submits to this scheduler,
+//! so if the next id exists, it is the one that was submitted.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -16,18 +16,18 @@ use crate::output::{FAILED, Failure, clean};
 const NAME: &str = "run.json";
 const LOCK: &str = "run.lock";
 
-/// What is recorded.
+/// The content of `run.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunRecord {
-    /// The instance, if its submission was answered.
+    /// Id of the instance or run; `None` while its submission is in flight.
     pub(super) instance: Option<u64>,
-    /// The last instance before it.
+    /// The last id before it.
     pub(super) above: u64,
-    /// What it was submitted with.
+    /// Hash of the submitted file and parameters.
     pub(super) hash: String,
 }
 
-/// The directory, which is ours alone while this lives.
+/// The locked data directory.
 #[derive(Debug)]
 pub(super) struct RunDirectory {
     path: PathBuf,
@@ -54,15 +54,14 @@ impl RunDirectory {
             Failure::Message(
                 INTERNAL,
                 format!(
-                    "{}: {error}; this is not what baton wrote there: fix it, or name another \
-                     directory with --data",
+                    "{} is damaged: {error}; repair it, or use another directory with --data",
                     self.path.display()
                 ),
             )
         })
     }
 
-    /// Writes it whole or not at all.
+    /// Writes the record atomically and durably.
     pub(super) fn write(&self, record: &RunRecord) -> Result<(), Failure> {
         let written = || -> io::Result<()> {
             let temporary = self.path.with_extension("new");
@@ -77,7 +76,7 @@ impl RunDirectory {
     }
 }
 
-/// The lock, with our pid in it for whoever comes second.
+/// Locks the directory, and writes our pid into the lock file for the error of a second process.
 fn lock(path: &Path) -> Result<File, Failure> {
     let open = File::options()
         .read(true)
@@ -90,13 +89,12 @@ fn lock(path: &Path) -> Result<File, Failure> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            // Whose it is, is good to know; that it is taken, is enough.
+            // The pid is informative only.
             let _ = file.read_to_string(&mut holder);
             return Err(Failure::Message(
                 FAILED,
                 format!(
-                    "this is being run already, by pid {}; wait for it, or name another directory \
-                     with --data",
+                    "already running, by pid {}; wait for it, or use another directory with --data",
                     clean(holder.trim())
                 ),
             ));
@@ -120,7 +118,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read_and_nothing_is_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let directory = RunDirectory::open(dir.path()).expect("nobody else is here");
+        let directory = RunDirectory::open(dir.path()).expect("not locked");
         assert_eq!(directory.read().expect("readable"), None);
         for instance in [None, Some(7)] {
             let record = RunRecord {
@@ -141,7 +139,7 @@ mod tests {
     #[test]
     fn a_directory_is_run_once_at_a_time() {
         let dir = tempfile::tempdir().expect("a directory");
-        let first = RunDirectory::open(dir.path()).expect("nobody else is here");
+        let first = RunDirectory::open(dir.path()).expect("not locked");
         match RunDirectory::open(dir.path()) {
             Err(Failure::Message(FAILED, message)) => {
                 let pid = std::process::id();

@@ -1,7 +1,7 @@
 //! `baton run` of a workflow: a run instead of an instance.
 //!
-//! The run is the scheduler's, which goes on with it by itself when it is started again. What
-//! had failed or was halted is resumed; with another file, under the plan of that.
+//! A restarted scheduler continues a live run by itself. A run that has failed or was halted is
+//! resumed, with the workflow of the current file.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ use crate::remote::runs::{accepted, submit};
 use crate::remote::{ids, refused};
 use crate::views::shell;
 
-/// Of what an example of the failures has printed.
+/// Lines of standard error shown of a failed instance.
 const ERROR_LINES: usize = 5;
 
-/// A workflow that is to be run.
+/// The submission of a workflow.
 pub(super) struct WorkflowSubmission {
     submit: SubmitRun<Value>,
-    /// Of the workflow and its parameters.
+    /// Hash of the workflow and its parameters.
     hash: String,
 }
 
@@ -45,8 +45,8 @@ pub(super) fn submission(
     })
 }
 
-/// Carries it out, and tells how it ended: with the last lines of what failed most, since the
-/// scheduler that could be asked for more ends with us.
+/// Runs the workflow and prints the outcome, with the last error lines of the most frequent failure:
+/// the scheduler that could be asked for them ends with this command.
 pub(super) async fn watch(
     command: &super::Run,
     submission: &WorkflowSubmission,
@@ -73,7 +73,7 @@ pub(super) async fn watch(
     ended(&snapshot.0)
 }
 
-/// The command that goes on with this run.
+/// The command that resumes this run.
 fn resume_command(command: &super::Run) -> String {
     let mut text = format!("baton run {}", word(&command.file.display().to_string()));
     for (name, value) in &command.params {
@@ -89,7 +89,7 @@ fn word(text: &str) -> String {
     shell(&clean(text))
 }
 
-/// What an instance has printed last on its standard error.
+/// Prints the last lines of an instance's standard error.
 fn print_errors(worker: &Path, id: InstanceId) {
     let mut outputs = LogFollower::new(worker, id);
     let mut bytes = Vec::new();
@@ -102,14 +102,14 @@ fn print_errors(worker: &Path, id: InstanceId) {
         })
     });
     if let Err(error) = read {
-        note(&format!("what {id} has printed cannot be read: {error}"));
+        note(&format!("cannot read the output of {id}: {error}"));
     }
     for line in String::from_utf8_lossy(&bytes).lines() {
         note(&format!("{id} | {}", clean(line)));
     }
 }
 
-/// The run, begun, gone on with, or left as it is.
+/// Submits the run, resumes it, or leaves it as it is; returns its id.
 async fn choose(
     again: bool,
     submission: &WorkflowSubmission,
@@ -119,7 +119,7 @@ async fn choose(
     let Some(record) = directory.read()? else {
         return begin(submission, directory, client, 0).await;
     };
-    // Ids count up, and nobody else submits: the one that was being submitted is the next.
+    // Ids are sequential, and no other client submits: an in-flight submission has the next id.
     let id = RunId(record.instance.unwrap_or(record.above + 1));
     let run = match client.run(id).await {
         Ok(run) => run,
@@ -142,7 +142,7 @@ async fn choose(
     if !same && !is_resumable(run.state) {
         return Err(Failure::usage(changed_file(id, run.state)));
     }
-    // Before it goes on: if we die in between, it is this file that whoever runs it again has.
+    // Recorded before the resume: after a crash in between, this file counts as submitted.
     directory.write(&RunRecord {
         instance: Some(id.0),
         above: record.above,
@@ -156,17 +156,17 @@ const fn is_resumable(state: UniversalState) -> bool {
     matches!(state, UniversalState::Failed | UniversalState::Halted)
 }
 
-/// Why a run does not go on with another file.
+/// The error if the file has changed and the run cannot be resumed with it.
 fn changed_file(id: RunId, state: UniversalState) -> String {
     if state.is_terminal() {
         format!(
-            "{id} is {state}, and the file or its parameters have changed since; start afresh with \
-             --again"
+            "{id} is {state}, and the file or its parameters have changed since; start from the \
+                         beginning with --again"
         )
     } else {
         format!(
-            "the file or its parameters have changed since {id} began, which is not over; undo \
-             the change to go on with it, or start afresh with --again"
+            "the file or its parameters have changed, but {id} has not ended; undo the change to \
+                         resume it, or start from the beginning with --again"
         )
     }
 }
@@ -178,8 +178,8 @@ async fn resume_if_ended(
     client: &Client,
 ) -> Result<(), Failure> {
     if is_resumable(run.state) {
-        // Also where it is the same as before: nobody knows whether we died with the last one
-        // noted and not sent, and what has not changed does not run again.
+        // The file is sent even if it is unchanged: a crash may have happened between recording and
+        // sending it. Unchanged tasks do not run again.
         let request = ResumeRequest::Resume(ResumeRun {
             file: Some(submission.submit.file.clone()),
             params: submission.submit.params.clone(),
@@ -188,15 +188,15 @@ async fn resume_if_ended(
         let answer = client.resume_run(id, &request).await.map_err(refused)?;
         let state = run.state;
         note(&format!(
-            "{id} was {state}; going on, generation {}",
+            "{id} was {state}; resumed, generation {}",
             answer.generation
         ));
     } else if run.state.is_terminal() {
         note(&format!(
-            "{id} is over since an earlier run; run with --again to start afresh"
+            "{id} has ended in an earlier run; start from the beginning with --again"
         ));
     } else {
-        note(&format!("going on with {id}"));
+        note(&format!("resuming {id}"));
     }
     Ok(())
 }

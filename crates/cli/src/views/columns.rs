@@ -1,30 +1,30 @@
-//! The edges of a graph as columns of box characters, a row for each task.
+//! The edges of a graph as columns of box characters, with a row for each task.
 //!
-//! A column leads to one task. A task that several come after forks into columns; columns that
-//! lead to the same task meet above it, or where a fork reaches one that leads there
-//! already. Rows that meet have an end (`┴ ╯ ╰`), rows that fork have none, and start below
-//! their task: so a reader can tell them apart. Tasks right above each other are a chain. A
-//! line that passes under a column leaves it whole (`─│─`).
+//! A column leads to one task. A task with several downstream tasks forks into several columns;
+//! columns that lead to the same task join above it, or where a fork reaches a column that already
+//! leads there. Rows that join contain an end (`┴ ╯ ╰`); rows that fork contain none, and stand
+//! right below their task: so a reader can distinguish them. Tasks right above each other are a
+//! chain. A line that crosses a column does not interrupt it (`─│─`).
 
 use super::dag::Dag;
 
-/// The columns of one line, and the task on it with its column.
+/// One line of the drawing, and the task on it with its column.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) cells: String,
     pub(super) task: Option<(usize, usize)>,
 }
 
-/// Every task in a row of its own, and what leads from one to the next.
+/// Draws every task in its own row, with the edges between them.
 pub(super) fn draw(dag: &Dag<'_>) -> Vec<Row> {
     ColumnLayout::new(dag).draw()
 }
 
-/// Draws task by task, and knows what each column leads to.
+/// The drawing in progress: which task each column leads to.
 struct ColumnLayout<'a> {
     dag: &'a Dag<'a>,
     leads_to: Vec<Option<usize>>,
-    /// By task: what it still waits for above.
+    /// By task: upstream tasks that are not drawn yet.
     missing: Vec<usize>,
     drawn: Vec<bool>,
     rows: Vec<Row>,
@@ -67,15 +67,15 @@ impl<'a> ColumnLayout<'a> {
         self.rows
     }
 
-    /// The task of the leftmost column that can be drawn, so that a chain stays together; or
-    /// the first that nothing leads to.
+    /// The task of the leftmost column that can be drawn, so that a chain stays together; or the
+    /// first ready task without a column.
     fn next(&self) -> Option<usize> {
         let ready = |task: &usize| self.missing[*task] == 0 && !self.drawn[*task];
         let led = self.leads_to.iter().flatten().copied().find(ready);
         led.or_else(|| self.dag.order.iter().copied().find(ready))
     }
 
-    /// Brings the columns that lead to a task together. Returns its column.
+    /// Joins the columns that lead to a task. Returns its column.
     fn meet(&mut self, task: usize) -> usize {
         let columns = self.leads_to.iter().enumerate();
         let columns: Vec<usize> = columns
@@ -102,7 +102,7 @@ impl<'a> ColumnLayout<'a> {
         *first
     }
 
-    /// Leads from a task to what comes after it.
+    /// Draws the edges from a task to its downstream tasks.
     fn fork(&mut self, task: usize, column: usize) {
         let dag = self.dag;
         self.leads_to[column] = None;
@@ -133,8 +133,8 @@ impl<'a> ColumnLayout<'a> {
         }
     }
 
-    /// A column for a task that comes after nothing. It does not stand right below the end of
-    /// another: that would look like a chain.
+    /// Starts a column for a task without upstream tasks. It does not stand right below the end of
+    /// another column: that would look like a chain.
     fn begin(&mut self, task: usize) -> usize {
         let column = self.free(0);
         let above = self.rows.last().and_then(|row| row.task);
@@ -145,14 +145,14 @@ impl<'a> ColumnLayout<'a> {
         column
     }
 
-    /// A column to a task, at or after a column.
+    /// Starts a column to a task, at or after the column `from`.
     fn open(&mut self, from: usize, task: usize) -> usize {
         let column = self.free(from);
         self.lead(column, task);
         column
     }
 
-    /// A free column at or after one, or else the next beyond all.
+    /// Returns a free column at or after `from`, or else a new one.
     fn free(&self, from: usize) -> usize {
         let count = self.leads_to.len();
         let free = (from..count).find(|column| self.leads_to[*column].is_none());
@@ -170,7 +170,7 @@ impl<'a> ColumnLayout<'a> {
         self.rows.push(Row { cells, task: None });
     }
 
-    /// The columns, with a line from the first joint to the last.
+    /// Renders the columns, with a line from the first joint to the last.
     fn cells(&self, joints: &[Joint]) -> String {
         let joined = || joints.iter().map(|joint| joint.column);
         let from = joined().min().unwrap_or(usize::MAX);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_the_lanes_finds_every_edge_and_no_other() {
+    fn following_the_columns_finds_every_edge_and_no_other() {
         for seed in 0..200 {
             let case = random::case(seed);
             let dag = Dag::new(&case.tasks);

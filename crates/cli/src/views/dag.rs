@@ -1,26 +1,26 @@
-//! What comes after what, by number.
+//! The dependency graph of a run's tasks, by index.
 //!
-//! Built from what the API says, which may be a part of a run: a task that is not there is
-//! left out. Edges always lead forward in [`Dag::order`], so that nobody who walks along
-//! them can go round in circles, whatever was received.
+//! Built from the API's response, which may hold only a part of a run: edges to missing tasks are
+//! left out. Edges always lead forward in [`Dag::order`], so that traversal ends even if the
+//! received graph has a cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::api::{RunEdge, RunTask};
 
-/// Tasks and edges. A task is its place in the list that this was built from.
+/// Tasks and edges. A task is its index in `tasks`.
 #[derive(Debug)]
 pub(super) struct Dag<'a> {
     pub(super) tasks: &'a [RunTask],
-    /// Each task after all that it comes after; otherwise as they were given.
+    /// Topological order; otherwise the order of `tasks`.
     pub(super) order: Vec<usize>,
-    /// By task: what it comes after.
+    /// By task: upstream tasks.
     pub(super) before: Vec<Vec<usize>>,
-    /// By task: what comes after it.
+    /// By task: downstream tasks.
     pub(super) behind: Vec<Vec<usize>>,
-    /// By task: how many tasks at most are before it, one after another.
+    /// By task: length of the longest chain of upstream tasks.
     pub(super) layer: Vec<usize>,
-    /// By task: what it comes after, and how; the same may be there more than once.
+    /// By task: incoming edges; there may be several from the same task.
     pub(super) edges: Vec<Vec<(usize, &'a RunEdge)>>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Dag<'a> {
     }
 }
 
-/// Every task once. Where tasks wait for each other in a circle, the first of them goes on.
+/// Topological order. A cycle is broken at its first task.
 fn order(edges: &[Vec<(usize, &RunEdge)>]) -> Vec<usize> {
     let count = edges.len();
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();

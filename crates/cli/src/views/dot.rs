@@ -1,4 +1,4 @@
-//! The tasks of a run for Graphviz.
+//! The task graph of a run for Graphviz.
 
 use baton_model::api::{Run, RunEdge, RunTask};
 use baton_model::workflow::Condition;
@@ -7,7 +7,7 @@ use super::dag::Dag;
 use super::task_state::{self, TaskState};
 use crate::output::is_unsafe;
 
-/// A digraph in DOT.
+/// Renders a digraph in DOT.
 pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
     let dag = Dag::new(tasks);
     let title = quote(&format!("{} {}", run.name, run.id));
@@ -40,7 +40,7 @@ fn attributes(edge: &RunEdge) -> String {
         Condition::Failure => Some("style=dashed, color=\"#c62828\", label=\"failure\""),
         Condition::End => Some("style=dotted, label=\"end\""),
     };
-    // A hollow head: it does not wait for all.
+    // A hollow head: the dependency is by item.
     let head = edge.by_item.then_some("arrowhead=empty");
     let all: Vec<&str> = style.into_iter().chain(head).collect();
     if all.is_empty() {
@@ -50,8 +50,8 @@ fn attributes(edge: &RunEdge) -> String {
     }
 }
 
-/// A quoted string. Graphviz reads backslash escapes and HTML entities in labels; neither is
-/// meant in a name.
+/// Quotes a string. Graphviz interprets backslash escapes and HTML entities in labels, so both are
+/// escaped.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,19 +1,18 @@
-//! How long a run will still take.
+//! Estimate of a run's remaining time.
 //!
-//! For each task that is not over, its items left (those that run count half) take
-//! `mean_seconds` each. With C items of the run running now, and C kept up:
+//! For each unfinished task, its remaining items (running ones count half) take `mean_seconds` each.
+//! With C items of the run running now, and assuming that C stays constant:
 //!
-//! - all of that work takes at least its sum / C;
-//! - a task takes its own work / min(C, its items left), and begins when what it comes after
-//!   is over; item by item it ends at least one item later than that. So every chain of
-//!   tasks is a bound, too.
+//! - all remaining work takes at least its sum / C;
+//! - a task takes its own work / min(C, its remaining items), and starts when its upstream tasks
+//!   have ended; with a dependency by item it ends at least one item later than they do. So every
+//!   chain of tasks is a lower bound, too.
 //!
-//! The estimate is the larger of the two. Where a task that must still run has no item that is
-//! DONE, its items are not known, or tasks are not at hand, the rest is still a bound: it takes
-//! *at least* that long. There is none where nothing runs, nothing is known, or the run is being
-//! stopped. Tasks that only run after a failure are taken not to run, as long as nothing of them
-//! has begun. What it cannot know: attempts that fail and are made again, and limits that will
-//! free or bind later.
+//! The estimate is the larger of the two. If an unfinished task has no DONE item or unknown items,
+//! or if tasks are missing from the response, the result is a lower bound: *at least* that long.
+//! There is no estimate if nothing runs, nothing is known, or the run is being halted. Tasks that
+//! run only after a failure are assumed not to run unless they have started. The estimate ignores
+//! retries, and limits that change later.
 
 use baton_model::api::{Run, RunTask};
 use baton_model::workflow::Condition;
@@ -21,15 +20,15 @@ use baton_model::workflow::Condition;
 use super::dag::Dag;
 use super::task_state;
 
-/// How long a run will still take.
+/// The remaining time of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Remaining {
     seconds: f64,
-    /// There is more to do, of which nobody knows how long it takes.
+    /// A lower bound: the duration of some remaining tasks is unknown.
     at_least: bool,
 }
 
-/// How long it will still take, if anything can be said.
+/// Estimates the remaining time, if possible.
 pub(super) fn remaining(run: &Run, tasks: &[RunTask]) -> Option<Remaining> {
     let stopping = run.state.is_terminal() || run.halting.is_some();
     let at_hand = task_state::add(tasks.iter().map(|task| task.items.running));
@@ -73,7 +72,7 @@ pub(super) fn remaining(run: &Run, tasks: &[RunTask]) -> Option<Remaining> {
     said.then_some(Remaining { seconds, at_least })
 }
 
-/// By task: it runs after a failure only, and has not begun; or comes after such a task.
+/// By task: it runs only after a failure and has not started; or it depends on such a task.
 fn unlikely(dag: &Dag<'_>) -> Vec<bool> {
     let mut unlikely = vec![false; dag.tasks.len()];
     for index in &dag.order {
@@ -91,8 +90,8 @@ fn unlikely(dag: &Dag<'_>) -> Vec<bool> {
     unlikely
 }
 
-/// `about 3 min left`: as exact as it can be meant. Of a bound that is soon over nothing is said:
-/// it would be no news.
+/// Formats the estimate in coarse units: `about 3 min left`. `None` for a lower bound under 45
+/// seconds, which carries no information.
 pub(super) fn describe(remaining: Remaining) -> Option<String> {
     let minutes = remaining.seconds / 60.0;
     let how = if remaining.at_least {

@@ -1,5 +1,5 @@
-//! Why a run is where it is: what each of its tasks waits for; of one that is over, why it
-//! ended so, and what to do next.
+//! Explanation of a run's state: what each task waits for; for an ended run, why it ended, and what
+//! to do next.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,25 +16,24 @@ use crate::output::{Style, clean};
 use crate::remote::{ids, rows};
 
 const NAME_WIDTH_MAX: usize = 32;
-/// More tasks than that are counted: those are shown that matter most.
+/// Maximum number of tasks shown, by importance; the others are counted.
 const TASKS_MAX: usize = 50;
-/// How many of the tasks that block one are named.
+/// Maximum number of blocking tasks named per task.
 const ROOTS_MAX: usize = 3;
 
-/// What there is to explain.
+/// The input of an explanation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Explanation<'a> {
-    /// The run.
     pub(crate) run: &'a Run,
-    /// Its tasks, in the order of its plan.
+    /// Its tasks, in the order of the workflow.
     pub(crate) tasks: &'a [RunTask],
-    /// What failed, the most frequent first.
+    /// Groups of failures, most frequent first.
     pub(crate) errors: &'a [ErrorGroup],
-    /// Items that have failed.
+    /// Failed items.
     pub(crate) failures: &'a [RunItem],
 }
 
-/// The explanation, in lines of at most `width` columns; commands to copy are never cut.
+/// Renders lines of at most `width` columns; commands to copy are never truncated.
 pub(crate) fn render(explanation: &Explanation<'_>, width: usize, colour: bool) -> Vec<String> {
     let run = explanation.run;
     let mut head = Line::new();
@@ -50,7 +49,7 @@ pub(crate) fn render(explanation: &Explanation<'_>, width: usize, colour: bool) 
     lines
 }
 
-/// Why the run as a whole is in its state.
+/// Explains the state of the run as a whole.
 fn because(run: &Run) -> String {
     if let Some(halting) = task_state::halting(run) {
         return halting.to_owned();
@@ -59,22 +58,23 @@ fn because(run: &Run) -> String {
     let minutes = REGISTERING_MS_MAX / 60_000;
     match run.state {
         UniversalState::Registering => {
-            format!("it is being defined; it is ABORTED if nothing comes for {minutes} minutes")
+            format!("it is being defined; after {minutes} minutes without a request it is ABORTED")
         }
         UniversalState::Aborted => format!(
-            "it never began: somebody stopped it while it was being defined, or nothing came \
-             for {minutes} minutes"
+            "it never started: it was stopped while being defined, or there was no request for \
+                         {minutes} minutes"
         ),
         UniversalState::Done if items.skipped > 0 => {
             let skipped = count(items.skipped, "item was", "items were");
-            format!("all that was wanted is done; {skipped} skipped")
+            format!("everything required is done; {skipped} skipped")
         }
-        UniversalState::Done => "all of it is done".to_owned(),
+        UniversalState::Done => "everything is done".to_owned(),
         UniversalState::Failed if run.timed_out => {
-            "it was out of time: what ran was killed, and nothing more began".to_owned()
+            "it exceeded its timeout: running items were killed, and nothing more was started"
+                .to_owned()
         }
         UniversalState::Halted => {
-            "somebody halted it (`baton halt` or `baton cancel`); nothing more began".to_owned()
+            "it was halted (`baton halt` or `baton cancel`); nothing more was started".to_owned()
         }
         UniversalState::Failed => failed(items.failed, items.halted),
         _ => {
@@ -87,8 +87,8 @@ fn because(run: &Run) -> String {
 fn failed(failed: u64, halted: u64) -> String {
     let one = |number| count(number, "item", "items");
     match (failed, halted) {
-        (0, 0) => "not all of it could be done".to_owned(),
-        (0, halted) => format!("{} stopped by hand", was(halted)),
+        (0, 0) => "some items could not be started".to_owned(),
+        (0, halted) => format!("{} stopped by request", was(halted)),
         (failed, 0) => format!("{} failed", one(failed)),
         (failed, halted) => format!("{} failed, and {} stopped", one(failed), was(halted)),
     }
@@ -98,7 +98,7 @@ fn was(number: u64) -> String {
     count(number, "item was", "items were")
 }
 
-/// A row for each task that is not over, or did not go well.
+/// A row for each task that has not ended, or has not succeeded.
 fn tasks(explanation: &Explanation<'_>, width: usize) -> Vec<Line> {
     let (run, tasks) = (explanation.run, explanation.tasks);
     let goes_on = |task: &RunTask| {
@@ -143,7 +143,7 @@ fn tasks(explanation: &Explanation<'_>, width: usize) -> Vec<Line> {
     lines
 }
 
-/// What a task that is not over does, or waits for.
+/// Describes what an unfinished task does, or waits for.
 fn waits(run: &Run, task: &RunTask) -> String {
     let remarks = task_state::task_remarks(run, task);
     let words: Vec<String> = remarks.into_iter().map(|(text, _)| text).collect();
@@ -152,11 +152,11 @@ fn waits(run: &Run, task: &RunTask) -> String {
     both.collect::<Vec<_>>().join("; ")
 }
 
-/// Why tasks that are over are not done.
+/// Causes of tasks that have ended without success.
 struct Causes<'a> {
     explanation: &'a Explanation<'a>,
     dag: Dag<'a>,
-    /// By task: what failed first of it.
+    /// By task: its first failed item.
     first: BTreeMap<&'a str, &'a RunItem>,
 }
 
@@ -197,10 +197,13 @@ impl<'a> Causes<'a> {
         text
     }
 
-    /// What failed first of a task.
+    /// Describes the first failure of a task.
     fn failure(&self, task: &RunTask) -> Option<String> {
         if let Some(item) = self.first.get(task.name.as_str()) {
-            let end = item.end_text.as_deref().unwrap_or("its end is not kept");
+            let end = item
+                .end_text
+                .as_deref()
+                .unwrap_or("its outcome is not stored");
             let which = match task_state::total(&task.items) {
                 1 => String::new(),
                 _ => format!("first item {}: ", item.item),
@@ -213,7 +216,7 @@ impl<'a> Causes<'a> {
         Some(format!("{end} ({id})"))
     }
 
-    /// The tasks that went wrong by themselves and so keep another one from beginning.
+    /// The upstream tasks that failed or were halted themselves, and so block this one.
     fn roots(&self, index: usize) -> Vec<String> {
         let run = self.explanation.run;
         let mut roots = Vec::new();
@@ -237,7 +240,7 @@ impl<'a> Causes<'a> {
     }
 }
 
-/// `a, b and 7 more`.
+/// Formats names: `a, b and 7 more`.
 fn named(names: &[String]) -> String {
     let more = names.len().saturating_sub(ROOTS_MAX);
     let first = names[..names.len() - more].join(", ");
@@ -251,7 +254,7 @@ fn next(explanation: &Explanation<'_>) -> Vec<(String, &'static str)> {
     let mut commands = commands(explanation.run, explanation.errors);
     if let Some(group) = explanation.errors.first().filter(|_| !commands.is_empty()) {
         let command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
-        commands.insert(0, (command, "what one of them printed"));
+        commands.insert(0, (command, "output of one of them"));
     }
     commands
 }

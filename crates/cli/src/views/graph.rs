@@ -1,6 +1,6 @@
-//! The tasks of a run and what comes after what, as text.
+//! The task graph of a run, as text.
 //!
-//! From top to bottom, each task on a line of its own, edges in lanes at the left:
+//! From top to bottom, each task on its own line, with edges in columns at the left:
 //!
 //! ```text
 //! ✓     fetch  1/1
@@ -11,8 +11,8 @@
 //! ·     join   0/1
 //! ```
 //!
-//! How to read the columns is told in [`columns`]. Graphs that are too large or too
-//! wide for that are listed by layers.
+//! [`columns`] explains how to read them. Graphs that are too large or too wide are listed by
+//! layers.
 
 use baton_model::api::{Run, RunTask};
 use baton_model::workflow::Condition;
@@ -23,17 +23,17 @@ use super::task_state::{self, TaskState};
 use super::text::{Line, count, display_width, fit};
 use crate::output::{Style, clean};
 
-/// More tasks than this are easier to find in a list.
+/// Graphs with more tasks are listed by layers.
 const TASKS_MAX: usize = 50;
-/// More lanes than these are not followed by eye: two columns each.
+/// Maximum width of the drawing: 16 columns of two characters; more cannot be followed by eye.
 const COLUMNS_WIDTH_MAX: usize = 2 * 16;
-/// What a name and its counts need at least beside the lanes.
+/// Minimum width of a name and its counts beside the drawing.
 const TEXT_WIDTH_MIN: usize = 24;
 const NAME_WIDTH_MAX: usize = 32;
-/// How many of the tasks that one comes after a list names.
+/// Maximum number of upstream tasks named in a list.
 const AFTER_MAX: usize = 4;
 
-/// The graph, in lines of at most `width` columns.
+/// Renders the graph in lines of at most `width` columns.
 pub(crate) fn render(run: &Run, tasks: &[RunTask], width: usize, colour: bool) -> Vec<String> {
     let dag = Dag::new(tasks);
     let rows = (tasks.len() <= TASKS_MAX).then(|| columns::draw(&dag));
@@ -73,7 +73,7 @@ fn beside(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
     rows.iter().map(line).collect()
 }
 
-/// Names and counts, in columns.
+/// Aligned names and counts.
 struct Texts<'a> {
     run: &'a Run,
     dag: &'a Dag<'a>,
@@ -97,7 +97,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Adds the name and the counts of a task, and what follows them.
+    /// Adds the name, the counts and the remarks of a task.
     fn add(&self, line: &mut Line, task: usize) {
         let task = &self.dag.tasks[task];
         let name = fit(&clean(&task.name), self.names);
@@ -114,7 +114,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// What is special about the edges that lead to a task, and its own condition.
+/// Special conditions of a task's incoming edges, and its own `when` condition.
 fn conditions(dag: &Dag<'_>, task: usize) -> Vec<(String, Style)> {
     let mut remarks = Vec::new();
     for (from, edge) in &dag.edges[task] {
@@ -134,7 +134,7 @@ fn conditions(dag: &Dag<'_>, task: usize) -> Vec<(String, Style)> {
     remarks
 }
 
-/// One layer after another, each task with what it comes after.
+/// Lists the layers, each task with its upstream tasks.
 fn layers(run: &Run, dag: &Dag<'_>, width: usize) -> Vec<Line> {
     let texts = Texts::new(run, dag, width.saturating_sub(4));
     let mut lines = Vec::new();
@@ -158,7 +158,7 @@ fn layers(run: &Run, dag: &Dag<'_>, width: usize) -> Vec<Line> {
     lines
 }
 
-/// `after a, b and 7 more`.
+/// Formats the upstream tasks: `after a, b and 7 more`.
 fn after(dag: &Dag<'_>, task: usize) -> Option<String> {
     let before = &dag.before[task];
     let named = before.iter().take(AFTER_MAX);

@@ -1,30 +1,30 @@
-//! Where the tasks of a graph stand in a picture.
+//! Layout of a task graph for SVG (layered graph drawing).
 //!
-//! Layers by the longest path; an edge that spans several gets a bend in each between, so
-//! that it runs around boxes and not through them. Order within a layer by the mean place
-//! of the neighbours, forth and back, the order with the fewest crossings kept. Then each
-//! moves as near to its neighbours as the order and the distances allow. The same graph
-//! always gives the same picture.
+//! Layers are assigned by longest path. An edge that spans several layers gets a bend in each layer
+//! between, so that it runs around boxes. Within a layer, points are ordered by the barycenter of
+//! their neighbours in forward and backward sweeps; the order with the fewest crossings wins. Then
+//! each point moves as close to its neighbours as order and distances allow. The result is
+//! deterministic.
 
 use super::dag::Dag;
 
-/// Forth and back so many times.
+/// Number of sweeps, alternately forward and backward.
 const SWEEPS: usize = 12;
-/// Above this edges go straight: their bends would cost more than they give.
+/// With more bends, edges are drawn straight: the layout would take too long.
 const BENDS_MAX: usize = 4_000;
-/// Between an edge's bend and what is next to it, in boxes.
+/// Height of a bend, in boxes.
 const BEND_SPACE: f64 = 0.45;
 
-/// Places by layer (to the right) and by height in boxes (down): the middle of a box at the
-/// very top is 0.
+/// Positions by layer (to the right) and by height in boxes (down). The centre of a box at the very
+/// top has height 0.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// By task.
     pub(super) places: Vec<Position>,
-    /// By task: from, and the route from there to it, both ends included.
+    /// By task: the source of each incoming edge, and the edge's route including both ends.
     pub(super) routes: Vec<Vec<(usize, Vec<Position>)>>,
     pub(super) layers: usize,
-    /// The height of all, in boxes.
+    /// Total height, in boxes.
     pub(super) height: f64,
 }
 
@@ -64,13 +64,13 @@ pub(super) fn layout(dag: &Dag<'_>) -> Layout {
     }
 }
 
-/// Tasks first, then bends.
+/// The points of the layout: tasks first, then bends.
 struct Points {
     tasks: usize,
     layer: Vec<usize>,
     left: Vec<Vec<usize>>,
     right: Vec<Vec<usize>>,
-    /// By layer: its points from top to bottom.
+    /// By layer: its points, from top to bottom.
     rows: Vec<Vec<usize>>,
     y: Vec<f64>,
     /// As in [`Layout`], by point.
@@ -153,8 +153,8 @@ impl Points {
         self.rows = best.1;
     }
 
-    /// How often edges between neighbouring layers cross: for the edges in the order of their
-    /// left ends, how many right ends before are lower; counted in a Fenwick tree.
+    /// Counts the crossings of edges between adjacent layers: for edges in the order of their left
+    /// ends, the number of earlier right ends that are lower, with a Fenwick tree.
     fn crossings(&self) -> u64 {
         let mut place = vec![0; self.layer.len()];
         for row in &self.rows {
@@ -165,7 +165,7 @@ impl Points {
         let mut crossings = 0;
         for row in &self.rows {
             let ends = |point: &usize| self.right[*point].iter().map(|to| place[*to]);
-            // As large as this row needs: there may be as many rows as points.
+            // Sized per row: there may be as many rows as points.
             let places = row.iter().flat_map(ends).max().map_or(0, |last| last + 1);
             let mut seen = vec![0; places + 1];
             let mut all = 0_u64;
@@ -184,14 +184,14 @@ impl Points {
         crossings
     }
 
-    /// Heights: first as close as can be, then towards the neighbours.
+    /// Assigns heights: first packed, then moved towards the neighbours.
     fn settle(&mut self) {
         for row in self.rows.clone() {
             let wanted = vec![0.0; row.len()];
             self.place(&row, &wanted);
         }
         for sweep in 0..SWEEPS {
-            // At last by both sides, so that forks and joins stand in the middle.
+            // The last sweeps use both sides, so that forks and joins are centred.
             let sides = (sweep % 2 == 0, sweep % 2 == 1 || sweep + 2 >= SWEEPS);
             for step in 0..self.rows.len() {
                 let at = if sides.0 {
@@ -212,14 +212,14 @@ impl Points {
         mean(left.chain(right).map(|other| self.y[*other])).unwrap_or(self.y[point])
     }
 
-    /// Puts a row as near to the wanted heights as its order and distances allow: points
-    /// that would come too close move as a block, by the mean of what they want.
+    /// Places a row as close to the wanted heights as its order and distances allow: points that
+    /// would overlap move as a block, to the mean of their wanted heights.
     fn place(&mut self, row: &[usize], wanted: &[f64]) {
         let mut offsets = vec![0.0; row.len()];
         for at in 1..row.len() {
             offsets[at] = offsets[at - 1] + self.distance(row[at - 1], row[at]);
         }
-        // Sum, and number of points.
+        // Sum of wanted heights, and number of points.
         let mut blocks: Vec<(f64, usize)> = Vec::new();
         for (wanted, offset) in wanted.iter().zip(&offsets) {
             let mut block = (wanted - offset, 1);
@@ -244,7 +244,7 @@ impl Points {
         self.half(a) + self.half(b)
     }
 
-    /// Half of what a point takes of the height.
+    /// Half of a point's height.
     fn half(&self, point: usize) -> f64 {
         if point < self.tasks {
             0.5
@@ -254,8 +254,8 @@ impl Points {
     }
 }
 
-/// Notes the place in its row of each of its points, from 0 to 1 so that short and long rows
-/// compare.
+/// Stores the relative position of each point in its row, from 0 to 1, so that rows of different
+/// length are comparable.
 fn rank(ranks: &mut [f64], row: &[usize]) {
     for (place, point) in row.iter().enumerate() {
         ranks[*point] = (place as f64 + 0.5) / row.len() as f64;
@@ -269,7 +269,7 @@ fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// How many were entered at a place or before it.
+/// Fenwick tree: number of entries at or before an index.
 fn until(tree: &[u64], place: usize) -> u64 {
     let mut at = place + 1;
     let mut sum = 0;

@@ -1,10 +1,9 @@
-//! A run under way: one picture at a time, or one line per change.
+//! Live progress of a run: frames for a terminal, or one line per change.
 //!
-//! A picture has at most as many lines as it may: how the run stands, its tasks, and what
-//! failed most. Where not all tasks find room, those stay that matter most (what runs, what
-//! has failed, what could begin), in the order of the plan so that they do not jump about;
-//! the others are counted. Who ends each line with a line feed asks for one line less than
-//! the terminal has.
+//! A frame has at most `height` lines: the state of the run, its tasks, and the most frequent
+//! failures. If not all tasks fit, running, failed and ready ones are shown first, in the order of
+//! the workflow so that they do not jump; the others are counted. A caller that ends each line with
+//! a line feed must ask for one line less than the terminal has.
 
 use std::collections::BTreeMap;
 
@@ -25,24 +24,22 @@ const NAME_WIDTH_MAX: usize = 24;
 const BAR_WIDTH: usize = 24;
 const ERRORS_MAX: usize = 3;
 
-/// What there is to draw at one moment.
+/// The input of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
-    /// The run.
     pub(crate) run: &'a Run,
-    /// Its tasks, in the order of its plan.
+    /// Its tasks, in the order of the workflow.
     pub(crate) tasks: &'a [RunTask],
-    /// What failed, the most frequent first.
+    /// Groups of failures, most frequent first.
     pub(crate) errors: &'a [ErrorGroup],
-    /// The time.
     pub(crate) now: Wall,
 }
 
-/// The picture: at most `height` lines of at most `width` columns.
+/// Renders a frame: at most `height` lines of at most `width` columns.
 pub(crate) fn render(frame: &Frame<'_>, width: usize, height: usize, colour: bool) -> Vec<String> {
     let mut lines = vec![header(frame), overall(frame, width)];
     let room = height.saturating_sub(lines.len());
-    // What failed may take a half, and never the place of the only line for tasks.
+    // Failures take at most half of the lines, and never the only line for tasks.
     let errors = errors(frame.errors, ERRORS_MAX.min(room / 2));
     lines.extend(rows(frame, width, room - errors.len()));
     lines.extend(errors);
@@ -69,7 +66,7 @@ fn header(frame: &Frame<'_>) -> Line {
     line
 }
 
-/// In whole seconds: it is drawn a few times in one.
+/// In whole seconds: the frame is redrawn several times a second.
 fn elapsed(frame: &Frame<'_>) -> Millis {
     let end = frame.run.ended_at.map_or(frame.now, Wall);
     Millis::from_secs(between(Wall(frame.run.begun_at), end).0 / 1_000)
@@ -108,14 +105,14 @@ fn sum(tasks: &[RunTask]) -> ItemCounts {
     }
 }
 
-/// The narrower the terminal, the shorter the bar: words say more.
+/// On a narrow terminal the bar is shorter: text has precedence.
 fn bar_width(width: usize) -> usize {
     (width / 4).clamp(4, BAR_WIDTH)
 }
 
 fn rows(frame: &Frame<'_>, width: usize, room: usize) -> Vec<Line> {
     let mut shown: Vec<usize> = (0..frame.tasks.len()).collect();
-    // A run may have more tasks than were asked for.
+    // The run may have more tasks than were fetched.
     let all = frame.run.tasks.unwrap_or_default().max(shown.len() as u64);
     if all <= room as u64 && all == shown.len() as u64 {
         return aligned(frame, &shown, width);
@@ -129,7 +126,7 @@ fn rows(frame: &Frame<'_>, width: usize, room: usize) -> Vec<Line> {
     lines
 }
 
-/// What is shown first where not everything can be.
+/// Display priority if not all tasks fit; lower is shown first.
 fn rank(run: &Run, task: &RunTask) -> u8 {
     let open = task_state::open(&task.items) > 0;
     match TaskState::of(run, task) {
@@ -188,8 +185,8 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
     tasks().zip(&names).zip(&fractions).map(row).collect()
 }
 
-/// What its items do, and why they do not: the reason right after what is most urgent, where
-/// it is not cut away.
+/// Counts of a task's items, and why they wait. The reason follows the most urgent counts, so that
+/// it is not truncated.
 fn remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
     let mut remarks = task_state::task_remarks(run, task);
     let waits = task_state::unbegun(&task.items) > 0 || task.unmapped;
@@ -222,8 +219,8 @@ pub(super) fn error(group: &ErrorGroup) -> Line {
     line
 }
 
-/// A run line by line, for where nothing can be drawn over: a line for each change since
-/// the frame before, with the time of the day (UTC).
+/// Progress line by line, for output that cannot be redrawn: a line for each change since the
+/// previous frame, with the time of day (UTC).
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
     run: String,
@@ -231,7 +228,7 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// What is new. Tasks that have not begun are no news.
+    /// Returns a line for each change. Tasks that have not started are left out.
     pub(crate) fn lines(&mut self, frame: &Frame<'_>) -> Vec<String> {
         let at = time_of_day(frame.now);
         let mut lines = Vec::new();
@@ -252,7 +249,7 @@ impl Plain {
                 self.tasks.insert(task.name.clone(), text);
             }
         }
-        // The last word comes last.
+        // The final state of the run comes last.
         if news && over {
             lines.push(format!("{at} {run}"));
         }

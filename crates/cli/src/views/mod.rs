@@ -1,18 +1,17 @@
-//! How a run looks: values of the API in, text out.
+//! Rendering of runs: API values in, text out.
 //!
 //! | module | draws |
 //! |---|---|
-//! | [`live`] | a run under way, for a terminal; and its changes line by line, for a pipe |
-//! | [`summary`] | the last word about a run, and what to do next |
-//! | [`explain`] | why a run is where it is |
-//! | [`graph`] | the tasks and what comes after what, in box characters |
-//! | [`dot`], [`svg`] | the same for Graphviz, and as a picture |
-//! | [`timeline`], [`timeline_svg`] | when what ran |
+//! | [`live`] | live progress, for a terminal; and its changes line by line, for a pipe |
+//! | [`summary`] | the outcome of a run, and what to do next |
+//! | [`explain`] | the explanation of a run's state |
+//! | [`graph`] | the task graph, in box characters |
+//! | [`dot`], [`svg`] | the task graph for Graphviz, and as SVG |
+//! | [`timeline`], [`timeline_svg`] | the timeline of items, as text and as SVG |
 //!
-//! Everything here is a function of its arguments: no clock, no terminal, no colours unless
-//! asked for. Whoever calls knows the size of the terminal, asks the scheduler, and moves the
-//! cursor. No line is wider than it may be, and text that others wrote cannot drive a
-//! terminal or leave its place in a picture.
+//! All functions are pure: they use no clock and no terminal. The caller determines the size of the
+//! terminal, requests the data, and moves the cursor. No line exceeds the given width, and text from
+//! other sources cannot control the terminal or break out of its element in SVG or DOT.
 
 mod columns;
 mod dag;

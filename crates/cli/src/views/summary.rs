@@ -1,4 +1,4 @@
-//! The last word about a run: how it ended, what is not done, why, and what to do next.
+//! Summary of a run: its outcome, unfinished tasks, failures, and what to do next.
 
 use baton_model::api::{ErrorGroup, ItemCounts, Run, RunProblem, RunTask};
 use baton_model::state::UniversalState;
@@ -12,30 +12,29 @@ use crate::remote::{ids, rows};
 use crate::time::{between, span};
 
 const NAME_WIDTH_MAX: usize = 32;
-/// Of each kind: a summary is read, not searched.
+/// Maximum number of rows of each kind: a summary must stay short.
 const TASKS_MAX: usize = 20;
 const ERRORS_MAX: usize = 5;
 const PROBLEMS_MAX: usize = 5;
-/// What is said about a command takes at most so much.
+/// Space reserved for the comment of a command.
 const COMMENT_WIDTH: usize = 32;
-const RESUMES: &str = "does what is not done";
+const RESUMES: &str = "runs everything not DONE";
 
-/// What there is to sum up.
+/// The input of a summary.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary<'a> {
-    /// The run.
     pub(crate) run: &'a Run,
-    /// Its tasks, in the order of its plan.
+    /// Its tasks, in the order of the workflow.
     pub(crate) tasks: &'a [RunTask],
-    /// What failed, the most frequent first.
+    /// Groups of failures, most frequent first.
     pub(crate) errors: &'a [ErrorGroup],
-    /// The command that goes on with it, where no scheduler is left that others would ask.
+    /// The command that resumes the run, for `baton run`, whose scheduler ends with it.
     pub(crate) resume_command: Option<&'a str>,
-    /// The time, for a run that has not ended.
+    /// The current time, for a run that has not ended.
     pub(crate) now: Wall,
 }
 
-/// The summary, in lines of at most `width` columns; commands to copy are never cut.
+/// Renders lines of at most `width` columns; commands to copy are never truncated.
 pub(crate) fn render(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     let mut lines = headline(summary).wrap(width, 4);
     lines.extend(
@@ -84,12 +83,12 @@ fn headline(summary: &Summary<'_>) -> Line {
         }
     }
     if run.timed_out && run.state.is_terminal() {
-        line.add(Style::Odd, ", out of time");
+        line.add(Style::Odd, ", timed out");
     }
     line
 }
 
-/// A row for each task that is not plainly done.
+/// A row for each task with items that are not DONE.
 fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
     let (run, tasks) = (summary.run, summary.tasks);
     let odd = |task: &&RunTask| task_state::total(&task.items) != task.items.done || task.unmapped;
@@ -129,7 +128,7 @@ fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
     lines
 }
 
-/// How many tasks are not at hand; none where nothing could be said of them.
+/// Number of tasks missing from the response; 0 if all items are DONE.
 fn unseen(summary: &Summary<'_>) -> usize {
     let done = |items: &ItemCounts| task_state::total(items) == items.done;
     if summary.run.items.as_ref().is_some_and(done) {
@@ -140,7 +139,7 @@ fn unseen(summary: &Summary<'_>) -> usize {
     usize::try_from(unseen).unwrap_or(usize::MAX)
 }
 
-/// `  … 3 more tasks`.
+/// A line that counts what is not shown: `  … 3 more tasks`.
 pub(super) fn rest(number: usize, shown: usize, one: &str, many: &str) -> Option<Line> {
     let more = number.checked_sub(shown).filter(|more| *more > 0)?;
     let (one, many) = (format!("more {one}"), format!("more {many}"));
@@ -150,7 +149,7 @@ pub(super) fn rest(number: usize, shown: usize, one: &str, many: &str) -> Option
     Some(line)
 }
 
-/// What could not begin for a reason of its own.
+/// Items that could not be started, with the problem.
 pub(super) fn problems(problems: &[RunProblem], width: usize) -> Vec<Line> {
     let line = |problem: &RunProblem| {
         let mut line = Line::new();
@@ -165,7 +164,7 @@ pub(super) fn problems(problems: &[RunProblem], width: usize) -> Vec<Line> {
     shown.chain(rest).collect()
 }
 
-/// What failed, and where to read more.
+/// Groups of failures, with a command to read more.
 fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     let groups = summary.errors;
     let mut lines = Vec::new();
@@ -201,7 +200,7 @@ const fn is_resumable(state: UniversalState) -> bool {
     matches!(state, UniversalState::Failed | UniversalState::Halted)
 }
 
-/// The commands that make sense now, each with what it does.
+/// Suggested commands, each with its effect.
 pub(super) fn commands(run: &Run, errors: &[ErrorGroup]) -> Vec<(String, &'static str)> {
     if !is_resumable(run.state) {
         return Vec::new();
@@ -210,12 +209,12 @@ pub(super) fn commands(run: &Run, errors: &[ErrorGroup]) -> Vec<(String, &'stati
     let mut commands = vec![(format!("baton resume {id}"), RESUMES)];
     if let Some(group) = errors.first() {
         let command = format!("baton retry {id} --task {}", shell(&clean(&group.task)));
-        commands.push((command, "does all of that task again"));
+        commands.push((command, "reruns that task entirely"));
     }
     commands
 }
 
-/// Commands to copy, which are never cut, with what is said of them where there is room.
+/// Formats commands to copy, which are never truncated, with comments if they fit.
 pub(super) fn commented(
     commands: Vec<(String, &'static str)>,
     width: usize,

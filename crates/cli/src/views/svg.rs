@@ -1,6 +1,6 @@
-//! The tasks of a run as a picture: boxes from left to right, edges between them.
+//! The task graph of a run as SVG: boxes from left to right, with edges between them.
 //!
-//! One file that needs nothing else. What is cut or left out in a box is in its tooltip.
+//! The file is self-contained. Text truncated in a box is in its tooltip.
 
 use baton_model::api::{ItemCounts, Run, RunEdge, RunTask};
 use baton_model::workflow::Condition;
@@ -14,16 +14,16 @@ use crate::output::clean;
 
 const BOX_WIDTH: f64 = 190.0;
 const BOX_HEIGHT: f64 = 48.0;
-/// From one layer to the next, and from one box to the one below it.
+/// Distance from one layer to the next, and from one box to the one below it.
 const STEP_X: f64 = BOX_WIDTH + 64.0;
 const STEP_Y: f64 = BOX_HEIGHT + 18.0;
 const MARGIN: f64 = 20.0;
 const HEAD: f64 = 34.0;
-/// What fits into a box.
+/// Characters that fit into a box.
 const NAME_WIDTH: usize = 20;
 const COUNTS_WIDTH: usize = 26;
 const BAR_HEIGHT: f64 = 4.0;
-/// What the head of an arrow takes of the gap.
+/// Length of an arrow head.
 const ARROW: f64 = 7.0;
 
 const STYLE: &str = "\
@@ -31,7 +31,7 @@ const STYLE: &str = "\
 .e{fill:none;stroke:#9e9e9e;stroke-width:1.4}.failure{stroke:#c62828;stroke-dasharray:6 4}\
 .end{stroke-dasharray:2 3}.item{stroke:#5c6bc0}";
 
-/// The picture, as the text of an SVG file.
+/// Renders an SVG document.
 pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
     let dag = Dag::new(tasks);
     let layout = layout(&dag);
@@ -44,9 +44,9 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
             escape(&title)
         ),
     );
-    // Edges first: boxes lie over them.
+    // Edges first: boxes are drawn over them.
     for (to, routes) in layout.routes.iter().enumerate() {
-        // In the order of the routes, which is that of the tasks where they begin.
+        // Sorted by source, as the routes are.
         let mut edges = dag.edges[to].clone();
         edges.sort_by_key(|(from, _)| *from);
         for (from, edge) in edges {
@@ -62,7 +62,7 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
     document(width, height, &title, STYLE, &body)
 }
 
-/// One head for each colour: they do not take that of their edge everywhere.
+/// One arrow head per colour: not every viewer supports inheriting the edge's colour.
 const ARROWS: &str = "\
 <defs>
 <marker id=\"a\" viewBox=\"0 0 8 8\" refX=\"1\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
@@ -82,12 +82,12 @@ fn size(layout: &Layout, title: &str) -> (f64, f64) {
     (2.0 * MARGIN + boxes.max(title), HEAD + 2.0 * MARGIN + rows)
 }
 
-/// The left end of a layer.
+/// Left edge of a layer.
 fn x(place: Position) -> f64 {
     MARGIN + place.layer as f64 * STEP_X
 }
 
-/// The middle of a box.
+/// Vertical centre of a box.
 fn y(place: Position) -> f64 {
     HEAD + MARGIN + place.y * STEP_Y + BOX_HEIGHT / 2.0
 }
@@ -109,7 +109,7 @@ fn draw_edge(body: &mut String, to: &str, edge: &RunEdge, route: &[Position]) {
             n(to_x),
             n(to_y)
         );
-        // Past the boxes of a layer it goes straight on.
+        // Beside the boxes of a layer it runs straight.
         if !last {
             path += &format!("H{}", n(to_x + BOX_WIDTH));
         }
@@ -207,7 +207,7 @@ fn draw_bar(body: &mut String, items: &ItemCounts, left: f64, top: f64) {
         ),
     ];
     let width = BOX_WIDTH - 20.0;
-    // Whole units: what is there can be seen.
+    // Whole units, so that every share is visible.
     let shares = task_state::share(&kinds.map(|(number, _)| number), width as usize);
     let mut from = left;
     for ((_, colour), share) in kinds.iter().zip(shares) {

@@ -1,8 +1,8 @@
-//! Where a task stands as a whole, and how its items are counted in words, marks and bars.
+//! The aggregate state of a task, and its item counts as text, marks and bars.
 //!
-//! The same counts mean something else once a run is over: what waits then will not begin by
-//! itself. Where a person stopped it, what comes after what was stopped counts as blocked,
-//! although nothing went wrong: all that is blocked has merely *not begun* there.
+//! Counts have another meaning once a run has ended: waiting items will not start by themselves. In
+//! a HALTED run, items downstream of halted ones are counted as blocked although nothing failed:
+//! they are shown as *not started*.
 
 use baton_model::api::{ItemCounts, Run, RunTask};
 use baton_model::state::UniversalState;
@@ -12,7 +12,7 @@ use super::text::{self, Line};
 use crate::output::Style;
 use crate::remote::ids::count;
 
-/// Where a task stands, by the item that matters most.
+/// Aggregate state of a task, by its most important item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TaskState {
     Failed,
@@ -23,7 +23,7 @@ pub(super) enum TaskState {
     Blocked,
     Done,
     Skipped,
-    /// It has no items, and that is known.
+    /// It is known to have no items.
     Empty,
 }
 
@@ -96,7 +96,7 @@ impl TaskState {
         }
     }
 
-    /// The colours of a box in a picture: inside, and its border.
+    /// Fill and border colour of a box in SVG and DOT.
     pub(super) const fn colours(self) -> (&'static str, &'static str) {
         match self {
             Self::Failed => ("#fdecea", "#c62828"),
@@ -111,7 +111,7 @@ impl TaskState {
     }
 }
 
-/// The counts as they are told of this run.
+/// The counts as shown for this run: in a HALTED run, blocked items count as waiting.
 pub(super) fn effective_counts(run: &Run, items: &ItemCounts) -> ItemCounts {
     if run.state != UniversalState::Halted {
         return *items;
@@ -123,29 +123,29 @@ pub(super) fn effective_counts(run: &Run, items: &ItemCounts) -> ItemCounts {
     }
 }
 
-/// That a run lets nothing more begin, and what becomes of what has begun.
+/// Describes that a run is being halted, and what happens to its running items.
 pub(super) fn halting(run: &Run) -> Option<&'static str> {
     let halting = run.halting.filter(|_| !run.state.is_terminal())?;
     Some(match (run.timed_out, halting) {
-        (false, HaltMode::Drain) => "being halted (drain); nothing more begins, what runs may end",
-        (false, HaltMode::Kill) => "being halted (kill); nothing more begins, what runs is killed",
-        (true, HaltMode::Drain) => "out of time (drain); nothing more begins, what runs may end",
-        (true, HaltMode::Kill) => "out of time (kill); nothing more begins, what runs is killed",
+        (false, HaltMode::Drain) => "halting (drain): nothing more starts, running items finish",
+        (false, HaltMode::Kill) => "halting (kill): nothing more starts, running items are killed",
+        (true, HaltMode::Drain) => "timed out (drain): nothing more starts, running items finish",
+        (true, HaltMode::Kill) => "timed out (kill): nothing more starts, running items are killed",
     })
 }
 
-/// The same in a word.
+/// The same in a few words.
 pub(super) fn halting_word(run: &Run) -> Option<&'static str> {
     let halting = run.halting.filter(|_| !run.state.is_terminal());
     match (run.timed_out, halting) {
-        (true, _) => Some("out of time"),
+        (true, _) => Some("timed out"),
         (false, Some(HaltMode::Drain)) => Some("draining"),
-        (false, Some(HaltMode::Kill)) => Some("being killed"),
+        (false, Some(HaltMode::Kill)) => Some("killing"),
         (false, None) => None,
     }
 }
 
-/// How many items there are.
+/// Number of items.
 pub(crate) fn total(items: &ItemCounts) -> u64 {
     let ended = [
         items.done,
@@ -157,22 +157,22 @@ pub(crate) fn total(items: &ItemCounts) -> u64 {
     add(ended).saturating_add(open(items))
 }
 
-/// How many have not ended.
+/// Number of items that have not ended.
 pub(super) fn open(items: &ItemCounts) -> u64 {
     unbegun(items).saturating_add(items.running)
 }
 
-/// How many are still to begin.
+/// Number of items that have not started.
 pub(super) fn unbegun(items: &ItemCounts) -> u64 {
     add([items.waiting, items.ready, items.queued])
 }
 
-/// A sum of numbers that others sent.
+/// Saturating sum: the numbers come from the API.
 pub(super) fn add(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)
 }
 
-/// `3/10`, or what stands for it where there is nothing to count.
+/// Formats done/total: `3/10`; `?` for unknown items, `0` for none.
 pub(super) fn fraction(task: &RunTask) -> String {
     match (total(&task.items), task.unmapped) {
         (0, true) => "?".to_owned(),
@@ -181,8 +181,7 @@ pub(super) fn fraction(task: &RunTask) -> String {
     }
 }
 
-/// What is to be said of the items that are neither done nor merely waiting:
-/// `2 failed · 3 running`.
+/// Counts of items that are neither done nor merely waiting: `2 failed · 3 running`.
 pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
     let mut items = effective_counts(run, items);
     let mut left = 0;
@@ -197,7 +196,7 @@ pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
         (items.ready, "held back", Style::Faint),
         (items.halted, "halted", Style::Odd),
         (items.blocked, "blocked", Style::Odd),
-        (left, "not begun", Style::Faint),
+        (left, "not started", Style::Faint),
         (items.skipped, "skipped", Style::Faint),
     ];
     let some = kinds.into_iter().filter(|(number, ..)| *number > 0);
@@ -205,19 +204,19 @@ pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
         .collect()
 }
 
-/// The same for a task, which may have no items, or none yet.
+/// The same for a task, whose items may be unknown yet.
 pub(super) fn task_remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
     match (total(&task.items), task.unmapped) {
         (0, true) if run.state.is_terminal() => {
-            vec![("items not known".to_owned(), Style::Faint)]
+            vec![("items unknown".to_owned(), Style::Faint)]
         }
-        (0, true) => vec![("items not known yet".to_owned(), Style::Faint)],
+        (0, true) => vec![("items not yet known".to_owned(), Style::Faint)],
         (0, false) => vec![("no items".to_owned(), Style::Faint)],
         _ => remarks(run, &task.items),
     }
 }
 
-/// Adds remarks with dots between them.
+/// Appends remarks, separated by dots.
 pub(super) fn add_remarks(line: &mut Line, remarks: Vec<(String, Style)>) {
     for (place, (text, style)) in remarks.into_iter().enumerate() {
         if place > 0 {
@@ -227,7 +226,7 @@ pub(super) fn add_remarks(line: &mut Line, remarks: Vec<(String, Style)>) {
     }
 }
 
-/// In words, for where there are no columns: `3/10 done, 1 failed`.
+/// Formats the counts as a sentence: `3/10 done, 1 failed`.
 pub(super) fn sentence(run: &Run, task: &RunTask) -> String {
     let counted = total(&task.items) > 0;
     let first = counted.then(|| format!("{} done", fraction(task)));
@@ -236,9 +235,9 @@ pub(super) fn sentence(run: &Run, task: &RunTask) -> String {
     all.join(", ")
 }
 
-/// A bar: done, failed, ended otherwise, running, and what is still to begin. The pieces
-/// differ in their glyphs, too, so that it can be read without colours. Whatever there is
-/// of a kind can be seen as long as the bar has room for all kinds.
+/// Renders a bar: done, failed, ended otherwise, running, not started. The pieces also differ in
+/// their glyphs, so that it can be read without colours. Every kind that is present is visible if
+/// the bar is wide enough for all kinds.
 pub(super) fn bar(items: &ItemCounts, width: usize) -> Vec<(String, Style)> {
     let kinds = [
         (items.done, "━", Style::Good),
@@ -260,8 +259,8 @@ pub(super) fn bar(items: &ItemCounts, width: usize) -> Vec<(String, Style)> {
     pieces
 }
 
-/// Shares out cells in proportion, at least one to each that is not zero where there are
-/// enough. The sum is `width`, or nothing if everything is zero.
+/// Distributes `width` cells in proportion, with at least one for each non-zero number if there are
+/// enough. The sum is `width`, or 0 if all numbers are zero.
 pub(super) fn share<const N: usize>(numbers: &[u64; N], width: usize) -> [usize; N] {
     let total: u128 = numbers.iter().map(|number| u128::from(*number)).sum();
     let mut cells = [0; N];
@@ -277,7 +276,7 @@ pub(super) fn share<const N: usize>(numbers: &[u64; N], width: usize) -> [usize;
     }
     loop {
         let sum: usize = cells.iter().sum();
-        // The largest takes what is missing, and gives what is too much: there it shows least.
+        // The largest share absorbs the rounding error, where it is least visible.
         let largest = (0..N).max_by_key(|place| (cells[*place], N - place));
         match (sum.cmp(&width), largest) {
             (std::cmp::Ordering::Less, Some(place)) => cells[place] += width - sum,
@@ -287,7 +286,7 @@ pub(super) fn share<const N: usize>(numbers: &[u64; N], width: usize) -> [usize;
     }
 }
 
-/// The widest name, within a bound.
+/// Width of the widest name, at most `max`.
 pub(super) fn names_width<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> usize {
     names.map(text::display_width).max().unwrap_or(0).min(max)
 }

@@ -1,11 +1,11 @@
-//! Text by the columns that it takes on a terminal.
+//! Text measured in terminal columns.
 //!
-//! Widths are an estimate that errs to the wide side: a line may come out short of its
-//! bound, never over it. Everything is counted by the same rule, so columns stay in line.
+//! Widths are estimated on the wide side: a line may be shorter than its bound, never longer. All
+//! text is measured by the same rule, so columns stay aligned.
 
 use crate::output::Style;
 
-/// One line: pieces with their style.
+/// One line of styled pieces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pieces: Vec<(String, Style)>,
@@ -24,14 +24,14 @@ impl Line {
         self
     }
 
-    /// Spaces up to a column, if it is not there yet.
+    /// Pads with spaces up to a column.
     pub(super) fn pad(&mut self, to: usize) -> &mut Self {
         let missing = to.saturating_sub(self.width);
         self.add(Style::Plain, " ".repeat(missing))
     }
 
-    /// The line broken into lines of a width between its words, all but the first so far
-    /// from the left. A word may be of several pieces: what follows without a space stays.
+    /// Wraps the line between words; all lines but the first are indented. A word may consist of
+    /// several pieces: pieces without a space between them stay together.
     pub(super) fn wrap(&self, width: usize, indent: usize) -> Vec<Self> {
         let indent = if indent < width { indent } else { 0 };
         let mut lines = Vec::new();
@@ -54,7 +54,7 @@ impl Line {
         lines
     }
 
-    /// The words, each with the space behind it.
+    /// Splits the line into words, each with its trailing space.
     fn words(&self) -> Vec<Self> {
         let mut words = vec![Self::new()];
         let mut ended = false;
@@ -72,7 +72,7 @@ impl Line {
         words
     }
 
-    /// The line, cut to a width; without spaces at its end.
+    /// Renders the line, truncated to a width, without trailing spaces.
     pub(super) fn paint(&self, width: usize, colour: bool) -> String {
         let mut text = String::new();
         let last = self.pieces.iter().rposition(|(piece, _)| !blank(piece));
@@ -103,17 +103,17 @@ fn blank(text: &str) -> bool {
     text.chars().all(|c| c == ' ')
 }
 
-/// How many columns a text takes.
+/// Width of a text in terminal columns.
 pub(super) fn display_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// Cuts a text to a width.
+/// Truncates a text to a width.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     cut(text, width, false)
 }
 
-/// Cuts a text to a width; with `more` to come, also one that would fill it.
+/// Truncates a text to a width; if `more` text follows, also one that would fill it exactly.
 fn cut(text: &str, width: usize, more: bool) -> String {
     let room = width.saturating_sub(usize::from(more));
     if display_width(text) <= room {
@@ -134,13 +134,13 @@ fn cut(text: &str, width: usize, more: bool) -> String {
     kept
 }
 
-/// `1 task`, `1,200 tasks`.
+/// Formats a count: `1 task`, `1,200 tasks`.
 pub(super) fn count(number: u64, one: &str, many: &str) -> String {
     let word = if number == 1 { one } else { many };
     format!("{} {word}", crate::remote::ids::count(number))
 }
 
-/// A word of a command for a shell, quoted where it needs to be.
+/// Quotes a word for a shell if necessary.
 pub(crate) fn shell(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
@@ -150,7 +150,7 @@ pub(crate) fn shell(word: &str) -> String {
     }
 }
 
-/// Joined to the character before it, wide as in East Asian scripts and emoji, or neither.
+/// Width of a character: 0 for combining ones, 2 for East Asian scripts and emoji, else 1.
 const fn char_width(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => 0,

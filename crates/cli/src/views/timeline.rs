@@ -1,9 +1,8 @@
-//! When what ran, on a terminal: a row for each item, or for each task where that would be
-//! too many, over one axis of time.
+//! Timeline of a run as text: a row for each item, or for each task if there are too many items.
 //!
-//! Only the present generation of a run is drawn: a resume may come days later, and would
-//! leave nothing but a gap to see. What is left out is counted. Times are those of the
-//! workers' clocks; what seems to have run before the run began widens the axis.
+//! Only the current generation is drawn: a resume may come days later, and the gap would dominate
+//! the chart. Omitted items are counted. Times come from the workers' clocks; an item that seems to
+//! have run before the run started extends the axis.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +16,12 @@ use super::text::{Line, count, display_width, fit};
 use crate::output::{Style, clean};
 use crate::time::span;
 
-/// More items than these are one row for each task, wherever they are drawn.
+/// With more items, each task gets one row, as text and as SVG.
 pub(super) const ITEM_ROWS_MAX: usize = 500;
 const NAME_WIDTH_MAX: usize = 28;
-/// The length of a row's bar, as text.
+/// Width of a row's duration.
 const SPAN_WIDTH: usize = 7;
-/// Between two ticks of the axis at least.
+/// Minimum distance of two ticks.
 const TICK_COLUMNS: u64 = 10;
 const TICKS_MS: [u64; 28] = [
     1,
@@ -55,20 +54,19 @@ const TICKS_MS: [u64; 28] = [
     604_800_000,
 ];
 
-/// What there is to draw.
+/// The input of a timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeline<'a> {
-    /// The run.
     pub(crate) run: &'a Run,
-    /// Its items that have begun, or as many of them as were asked for.
+    /// Its started items, or as many of them as were requested.
     pub(crate) items: &'a [RunItem],
-    /// How many more have begun.
+    /// Number of further started items.
     pub(crate) more: u64,
-    /// The time, for what still runs.
+    /// The current time, for running items.
     pub(crate) now: Wall,
 }
 
-/// At most `height` lines of at most `width` columns.
+/// Renders at most `height` lines of at most `width` columns.
 pub(crate) fn render(
     timeline: &Timeline<'_>,
     width: usize,
@@ -81,7 +79,7 @@ pub(crate) fn render(
     let room = height.saturating_sub(1 + tail.len());
     let mut rows = chart.rows(room);
     if rows.len() > room {
-        // What failed or runs is looked for first.
+        // Failed and running rows have precedence.
         rows.sort_by_key(|row| std::cmp::Reverse(weight(row.state())));
         let hidden = rows.split_off(room.saturating_sub(1)).len() as u64;
         let words = count(hidden, "more task", "more tasks");
@@ -98,7 +96,7 @@ pub(crate) fn render(
     lines.iter().map(|line| line.paint(width, colour)).collect()
 }
 
-/// One stretch of time in which an item ran.
+/// The period in which an item ran.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bar {
     pub(super) from: u64,
@@ -122,7 +120,7 @@ impl Row {
         self.bars.iter().map(|bar| bar.to).max().unwrap_or(0)
     }
 
-    /// The state that matters most of those of its items.
+    /// The most important state of its items.
     pub(super) fn state(&self) -> UniversalState {
         let states = self.bars.iter().map(|bar| bar.state);
         states
@@ -131,7 +129,7 @@ impl Row {
     }
 }
 
-/// How much a state matters where it stands for several items.
+/// Importance of a state that represents several items.
 pub(super) const fn weight(state: UniversalState) -> u8 {
     match state {
         UniversalState::Done => 0,
@@ -141,7 +139,7 @@ pub(super) const fn weight(state: UniversalState) -> u8 {
     }
 }
 
-/// What is drawn, whatever it is drawn upon.
+/// The data of the chart, for text and SVG.
 #[derive(Debug)]
 pub(super) struct Chart<'a> {
     items: Vec<(&'a RunItem, Bar)>,
@@ -180,8 +178,8 @@ impl<'a> Chart<'a> {
         chart
     }
 
-    /// A row for each item if they are not more than `room`, nor than anybody looks through, or
-    /// else for each task; in the order in which they began.
+    /// Returns a row for each item if there are at most `room` and at most `ITEM_ROWS_MAX`, or else
+    /// for each task; ordered by start.
     pub(super) fn rows(&self, room: usize) -> Vec<Row> {
         let mut rows: Vec<Row> = if self.items.len() <= room.min(ITEM_ROWS_MAX) {
             self.items
@@ -214,7 +212,7 @@ impl<'a> Chart<'a> {
         tasks.into_iter().map(row).collect()
     }
 
-    /// The times since its beginning to mark on an axis, at most about so many.
+    /// Offsets of the axis' ticks, at most about `most`.
     pub(super) fn ticks(&self, most: u64) -> impl Iterator<Item = u64> {
         let length = self.to - self.from;
         let enough = |tick: &u64| length / tick <= most.max(1);
@@ -245,7 +243,7 @@ fn item_row(item: &RunItem, bar: Bar) -> Row {
     }
 }
 
-/// What is not drawn.
+/// Counts of items that are not drawn.
 pub(super) fn remarks(chart: &Chart<'_>) -> Vec<String> {
     let mut remarks = Vec::new();
     if chart.is_empty() {
@@ -266,7 +264,7 @@ pub(super) fn remarks(chart: &Chart<'_>) -> Vec<String> {
     remarks
 }
 
-/// The mark of a row, and how it looks.
+/// The mark of a row and its style.
 pub(super) const fn mark(state: UniversalState) -> (&'static str, Style) {
     match state {
         UniversalState::Done => ("✓", Style::Good),
@@ -306,7 +304,7 @@ fn draw(chart: &Chart<'_>, rows: &[Row], width: usize) -> Vec<Line> {
     lines
 }
 
-/// `0s        10s       20s`.
+/// The axis: `0s        10s       20s`.
 fn axis(chart: &Chart<'_>, scale: &Scale, left: usize) -> Line {
     let mut text = String::new();
     for at in chart.ticks(scale.cells as u64 / TICK_COLUMNS) {
@@ -315,7 +313,7 @@ fn axis(chart: &Chart<'_>, scale: &Scale, left: usize) -> Line {
             0 => "╵0".to_owned(),
             _ => format!("╵{}", span(Millis(at))),
         };
-        // The last one may stand over what the spans take.
+        // The last label may extend over the column of durations.
         if column + display_width(&label) > scale.cells + SPAN_WIDTH + 1 {
             break;
         }
@@ -327,14 +325,14 @@ fn axis(chart: &Chart<'_>, scale: &Scale, left: usize) -> Line {
     line
 }
 
-/// From times to columns.
+/// Maps times to columns.
 struct Scale {
     from: u64,
     length: u64,
     cells: usize,
 }
 
-/// What is in a cell, the last wins.
+/// Content of a cell; a later variant overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cell {
     Blank,

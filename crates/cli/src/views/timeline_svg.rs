@@ -1,5 +1,4 @@
-//! When what ran, as a picture: the chart of [`timeline`](super::timeline), in one file that
-//! needs nothing else.
+//! Timeline of a run as SVG: the chart of [`timeline`](super::timeline), in a self-contained file.
 
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
@@ -12,20 +11,20 @@ use crate::time::span;
 const MARGIN: f64 = 20.0;
 const NAMES: f64 = 220.0;
 const CHART: f64 = 720.0;
-/// What the length of the last bar takes beside it.
+/// Space for the duration beside the last bar.
 const AFTER: f64 = 70.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
 const HEAD: f64 = 64.0;
 const NAME_WIDTH: usize = 30;
 const TICKS_MAX: u64 = 9;
-/// The narrowest bar that can be seen.
+/// Minimum width of a bar.
 const BAR_MIN: f64 = 2.0;
 
 const STYLE: &str = "\
 .h{font-size:15px;font-weight:600}.a,.s{font-size:11px;fill:#757575}.g{stroke:#eeeeee}";
 
-/// The picture, as the text of an SVG file.
+/// Renders an SVG document.
 pub(crate) fn render(timeline: &Timeline<'_>) -> String {
     let chart = Chart::new(timeline);
     let rows = chart.rows(ITEM_ROWS_MAX);
@@ -138,8 +137,8 @@ fn draw(body: &mut String, chart: &Chart<'_>, row: &Row, top: f64) {
     );
 }
 
-/// The bars of a row, those of a state that look like one as one: a task may have thousands.
-/// What matters most comes last, and lies over the others.
+/// The bars of a row. Adjacent bars of the same state are merged: a task may have thousands. The
+/// most important state comes last, and is drawn over the others.
 fn merged(chart: &Chart<'_>, row: &Row) -> Vec<Bar> {
     let unit = (chart.to - chart.from) / CHART as u64;
     let mut bars = row.bars.clone();

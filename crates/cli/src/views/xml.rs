@@ -1,15 +1,15 @@
-//! Pieces of SVG.
+//! Helpers for writing SVG.
 
 use std::fmt::Write as _;
 
 use crate::output::is_unsafe;
 
-/// A typeface that is there everywhere.
+/// A font stack that works on all systems.
 pub(super) const FONT: &str =
     "font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif";
 
-/// Text inside an element or an attribute. What XML cannot hold, and what would reorder a
-/// line, is replaced.
+/// Escapes text for an element or an attribute. Characters that XML forbids, or that reorder text,
+/// are replaced.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -28,7 +28,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A coordinate, to a tenth.
+/// Formats a coordinate with one decimal.
 pub(super) fn n(number: f64) -> String {
     let text = format!("{number:.1}");
     match text.strip_suffix(".0") {
@@ -38,13 +38,13 @@ pub(super) fn n(number: f64) -> String {
     }
 }
 
-/// Adds a line to a body.
+/// Appends a line.
 pub(super) fn line(body: &mut String, text: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = writeln!(body, "{text}");
 }
 
-/// A document of a size, with its title, around a body.
+/// Wraps a body into an SVG document with a size and a title.
 pub(super) fn document(width: f64, height: f64, title: &str, style: &str, body: &str) -> String {
     let (width, height, title) = (n(width), n(height), escape(title));
     format!(

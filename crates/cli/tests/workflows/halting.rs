@@ -28,11 +28,11 @@ fn a_run_that_drains_lets_end_what_has_begun_and_goes_on_with_the_rest() {
     let run = place.submit(HELD);
     until_held(&place, 2);
     let told = place.run(&["halt", &run]).good();
-    assert!(told.contains("nothing more begins"), "{told}");
+    assert!(told.contains("nothing more starts"), "{told}");
     assert_eq!(place.show(&run)["run"]["halting"], "drain");
     for verb in ["show", "explain"] {
         let told = place.run(&[verb, &run]).good();
-        assert!(told.contains("being halted (drain)"), "{told}");
+        assert!(told.contains("halting (drain)"), "{told}");
     }
     // Halted twice is halted.
     assert_eq!(place.run(&["halt", &run]).code, Some(0));
@@ -45,7 +45,7 @@ fn a_run_that_drains_lets_end_what_has_begun_and_goes_on_with_the_rest() {
     assert_eq!(place.sorted("ran"), ["before", "held 0", "held 1"]);
     let shown = place.run(&["show", &run]).good();
     assert!(
-        shown.contains("1 not begun") && !shown.contains("blocked"),
+        shown.contains("1 not started") && !shown.contains("blocked"),
         "{shown}"
     );
     let resumed = place.run(&["resume", &run, "--wait", "--json"]);
@@ -63,7 +63,7 @@ fn a_run_that_is_killed_leaves_nothing_running_and_does_again_what_was_killed() 
     let run = place.submit(HELD);
     until_held(&place, 2);
     let told = place.run(&["halt", &run, "--kill", "--wait"]).good();
-    assert!(told.contains("nothing of it is left"), "{told}");
+    assert!(told.contains("halted"), "{told}");
     assert_eq!(place.show(&run)["run"]["state"], "HALTED");
     assert_eq!(place.task(&run, "held"), "2 halted");
     place.touch("go");
@@ -239,7 +239,7 @@ fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
     let done = here(dir, &["run", "wf.yaml"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(
-        done.err.contains("r1 was FAILED; going on, generation 2"),
+        done.err.contains("r1 was FAILED; resumed, generation 2"),
         "{done:?}"
     );
     assert_eq!(&ran()[3..], ["b2", "b3", "end"]);

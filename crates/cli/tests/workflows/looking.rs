@@ -62,7 +62,7 @@ fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
     asks_back(&logs(&["--task", "each", "--item", "2"]), &["no item 2"]);
     let never = logs(&["--task", "next"]);
     assert_eq!(never.code, Some(1), "{never:?}");
-    assert!(never.err.contains("never begun"), "{never:?}");
+    assert!(never.err.contains("never started"), "{never:?}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ tasks:
     let args = ["logs", &run, "--task", "second"];
     let not_yet = place.run(&args);
     assert_eq!(not_yet.code, Some(1), "{not_yet:?}");
-    assert!(not_yet.err.contains("has not begun"), "{not_yet:?}");
+    assert!(not_yet.err.contains("has not started"), "{not_yet:?}");
     let child = place.begin(&[&args[..], &["-f"]].concat());
     place.touch("go");
     let ended: Ended = child.wait_with_output().expect("it ends").into();

@@ -48,7 +48,10 @@ tasks:
     assert_eq!(ran.len(), 5, "{ran:?}");
     assert_eq!((place_of(&ran, "a"), place_of(&ran, "e")), (0, 4));
     let again = here(dir.path(), &["run", "fork.yaml"]);
-    assert!(again.err.contains("r1 is over since"), "{again:?}");
+    assert!(
+        again.err.contains("r1 has ended in an earlier run"),
+        "{again:?}"
+    );
     assert_eq!(again.code, Some(0), "{again:?}");
     assert_eq!(lines(&dir.path().join("ran")).len(), 5, "not run again");
     let afresh = here(dir.path(), &["run", "fork.yaml", "--again", "--quiet"]);

@@ -1,4 +1,4 @@
-//! A task, as a person reads it.
+//! Description of a task for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::output::{Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{size, span};
 
-/// A command is shown on one line of at most this many characters.
+/// Maximum length of a command, which is shown on one line.
 const COMMAND_CHARS_MAX: usize = 72;
 
 pub(super) fn task(
@@ -50,7 +50,7 @@ pub(super) fn task(
     Ok(())
 }
 
-/// Each with its value here and what it may be.
+/// Prints each parameter with its value and its type.
 pub(super) fn params(
     out: &mut Output,
     params: &BTreeMap<String, Param>,
@@ -125,14 +125,14 @@ fn facts_of(
         "fails",
         match task.max_failures {
             0 => "never because of failed processes alone".to_owned(),
-            1 => "when one process has failed for good".to_owned(),
-            many => format!("when {many} processes have failed for good"),
+            1 => "when one process has failed permanently".to_owned(),
+            many => format!("when {many} processes have failed permanently"),
         },
     );
     add(
         "ending",
         format!(
-            "{} to stop what runs and for final processes",
+            "{} to stop processes and run final processes",
             span(task.finalization_wait)
         ),
     );
@@ -147,7 +147,10 @@ fn facts_of(
         );
     }
     if let Some(losses) = policy.retry.losses {
-        add("losses", format!("{losses} of its worker are forgiven"));
+        add(
+            "losses",
+            format!("{losses} losses of its worker are tolerated"),
+        );
     }
     if policy.exclusive == Exclusive::Strict {
         add("exclusive", "strict".to_owned());
@@ -159,7 +162,7 @@ fn facts_of(
     facts
 }
 
-/// Before whom it goes, where to, and with what.
+/// Priority, worker constraints, and files to fetch.
 fn placed(policy: &Policy) -> [(&'static str, String); 3] {
     let priority = match policy.priority {
         0 => String::new(),
@@ -209,7 +212,7 @@ fn resources(resources: &Resources) -> String {
     parts.join(", ")
 }
 
-/// Each with the number of its tier: one more than the highest of those it waits for.
+/// Prints each process with its tier: one more than the highest tier it depends on.
 fn processes(out: &mut Output, members: &[&ProcessSpec]) -> io::Result<()> {
     let tiers = tiers(members);
     let mut order: Vec<usize> = (0..members.len()).collect();
@@ -237,7 +240,7 @@ fn tiers(members: &[&ProcessSpec]) -> Vec<usize> {
         .map(|(index, process)| (&process.name, index))
         .collect();
     let mut tiers = vec![1; members.len()];
-    // A file that was read has no cycle, so each round settles at least one tier.
+    // A valid file has no cycle, so each round settles at least one tier.
     for _ in 0..members.len() {
         let mut settled = true;
         for (index, process) in members.iter().enumerate() {
@@ -253,7 +256,7 @@ fn tiers(members: &[&ProcessSpec]) -> Vec<usize> {
     tiers
 }
 
-/// What is not as usual.
+/// Settings that differ from their defaults.
 fn details(process: &ProcessSpec) -> Vec<String> {
     let usual = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
     let mut details = Vec::new();
@@ -263,20 +266,20 @@ fn details(process: &ProcessSpec) -> Vec<String> {
         details.push(format!("after {}", list(names)));
     }
     if process.daemon {
-        details.push("daemon: started again when it succeeds".to_owned());
+        details.push("daemon: restarted when it succeeds".to_owned());
     }
     if process.ephemeral {
-        details.push("ephemeral: not waited for".to_owned());
+        details.push("ephemeral: the task does not wait for it".to_owned());
     }
     if process.max_failures != usual.max_failures {
         details.push(match process.max_failures {
-            0 => "run again after every failure".to_owned(),
-            many => format!("fails for good with failure {many}"),
+            0 => "retried after every failure".to_owned(),
+            many => format!("fails permanently with failure {many}"),
         });
     }
     if let Some(codes) = &process.retryable {
         let codes = codes.iter().map(ToString::to_string);
-        details.push(format!("run again only after exit {}", list(codes)));
+        details.push(format!("retried only after exit code {}", list(codes)));
     }
     if process.min_duration != usual.min_duration {
         details.push(format!("{} between runs", span(process.min_duration)));
@@ -328,7 +331,7 @@ fn probe(check: &Check) -> String {
 
 fn backoff(backoff: &Backoff) -> String {
     format!(
-        "pauses of {} to {} after failures",
+        "backoff of {} to {} after failures",
         span(backoff.first),
         span(backoff.max)
     )
@@ -351,7 +354,7 @@ fn command(run: &CommandLine) -> String {
     shown
 }
 
-/// A word as it would stand in a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

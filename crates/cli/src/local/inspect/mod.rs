@@ -1,4 +1,4 @@
-//! `baton local inspect`: what a file says, and what is wrong with it.
+//! `baton local inspect`: validation and description of a task file.
 
 mod describe;
 mod trigger;
@@ -12,11 +12,11 @@ use clap::Args;
 use super::binding::BindingArgs;
 use crate::output::{CommandResult, Failure, Output, USAGE};
 
-/// Check a task file, and show the task in it
+/// Validate a task file, and describe the task in it
 ///
-/// The processes stand in the order in which they can start: those with the same number
-/// need not wait for each other. A port or a parameter that is not given is told, and the
-/// rest is shown. Ends with 0 if the file is good, and with 2 if it is not.
+/// Lists the processes in dependency order; those with the same number do not depend on each
+/// other. Missing ports and parameters are listed, and placeholders are shown for them. Exits with
+/// 0 if the file is valid, and with 2 if it is not.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,19 +24,19 @@ Examples:
   baton local inspect report.yaml -p day=today -P http:8080
   baton local inspect report.yaml --json | jq '.processes[].name'")]
 pub(super) struct Inspect {
-    /// A .yaml, .toml or .json file
+    /// Task file (.yaml, .toml or .json)
     file: PathBuf,
     #[command(flatten)]
     binding: BindingArgs,
-    /// Print the task with everything filled in, or the errors, as JSON
+    /// Print the bound task, or the errors, as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Stands for the id that the task does not have yet.
+/// Placeholder for the task id, which is not assigned yet.
 const NO_ID: &str = "TASK-ID";
 
-/// Stand for ports that are not given, from this one down.
+/// Placeholders for missing ports count down from this one.
 const FIRST_PLACEHOLDER_PORT: u16 = u16::MAX;
 
 pub(super) fn run(inspect: &Inspect) -> CommandResult {
@@ -80,14 +80,14 @@ fn binding(inspect: &Inspect) -> Result<Binding, Failure> {
     })
 }
 
-/// Something that a run needs, how to give it, and what is shown instead.
+/// A required value that is missing: how to pass it, and the placeholder shown instead.
 struct Missing {
     what: String,
     give: String,
     shown: String,
 }
 
-/// Gives stand-ins for what is missing.
+/// Fills missing parameters and ports with placeholders.
 fn fill_in(file: &TaskFile, binding: &mut Binding) -> Vec<Missing> {
     let mut missing = Vec::new();
     for (name, param) in &file.params {
@@ -118,9 +118,9 @@ fn fill_in(file: &TaskFile, binding: &mut Binding) -> Vec<Missing> {
     missing
 }
 
-/// As the files say it: each error has its place and its hint.
+/// Prints the errors of a file, each with its location and its hint.
 fn told(errors: Errors) -> Failure {
-    // Without anybody to tell, the exit code still says it.
+    // If standard error is closed, the exit code still reports the failure.
     let _ = writeln!(std::io::stderr(), "{errors}");
     Failure::Silent(USAGE)
 }

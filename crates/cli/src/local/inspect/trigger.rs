@@ -1,4 +1,4 @@
-//! What starts a task, as a person reads it.
+//! Description of a trigger for people.
 
 use baton_files::Trigger;
 use baton_model::library::Schedule;
@@ -9,7 +9,7 @@ use super::describe::list;
 use crate::output::clean;
 use crate::time::span;
 
-/// Empty if nothing does but a hand.
+/// Describes a trigger; empty if the task is only started manually.
 pub(super) fn trigger(trigger: &Trigger) -> String {
     let mut parts = Vec::new();
     parts.extend(trigger.schedule.as_ref().map(schedule));
@@ -31,7 +31,7 @@ pub(super) fn trigger(trigger: &Trigger) -> String {
     parts.join(", ")
 }
 
-/// How late it may be is always said; of the rest, what is not as usual.
+/// Describes a schedule: its slack always, other settings if they differ from the default.
 fn schedule(schedule: &Schedule) -> String {
     let mut parts = vec![
         clean(&format!("{} ({})", schedule.text, schedule.zone)),
@@ -39,18 +39,18 @@ fn schedule(schedule: &Schedule) -> String {
     ];
     let unusual = [
         match schedule.catch_up {
-            CatchUp::None => "none that is late",
+            CatchUp::None => "no catch-up",
             CatchUp::Last => "",
-            CatchUp::All => "all that are late",
+            CatchUp::All => "catch-up of all missed times",
         },
         match schedule.dst.gap {
-            Gap::Skip => "skipped in a gap of the clocks",
-            Gap::Early => "early in a gap of the clocks",
+            Gap::Skip => "skipped in a DST gap",
+            Gap::Early => "early in a DST gap",
             Gap::Late => "",
         },
         match schedule.dst.fold {
             Fold::Once => "",
-            Fold::Twice => "twice in a fold of the clocks",
+            Fold::Twice => "twice in a DST fold",
         },
     ];
     let said = unusual.iter().filter(|words| !words.is_empty());

@@ -1,6 +1,6 @@
 //! The output of processes that log to the console, line by line.
 //!
-//! It is read from their files, so that their output never hangs on whoever watches.
+//! It is read from their log files, so that a process never blocks on a slow terminal.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use baton_runner::task::is_shown;
 use super::super::tail::Follower;
 use crate::output::clean;
 
-/// A line is shown when it is whole, or this long.
+/// A line is printed when it is complete, or this long.
 const LINE_BYTES_MAX: usize = 4_096;
 
-/// What is being followed.
+/// Follows the log files of running processes.
 #[derive(Debug)]
 pub(super) struct ConsoleOutput {
     sandbox: PathBuf,
@@ -27,7 +27,7 @@ pub(super) struct ConsoleOutput {
 struct StreamTail {
     stream: Stream,
     follower: Follower,
-    /// The beginning of a line whose end was not written yet.
+    /// An incomplete last line.
     partial: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Line {
     pub(super) process: ProcessNo,
     pub(super) run: RunNo,
     pub(super) stream: Stream,
-    /// Without its end, and without anything that a terminal acts upon.
+    /// Without line end and control characters.
     pub(super) text: String,
 }
 
@@ -49,12 +49,12 @@ impl ConsoleOutput {
         }
     }
 
-    /// True if there is something to look at from time to time.
+    /// True while at least one file is followed.
     pub(super) fn is_busy(&self) -> bool {
         !self.tails.is_empty()
     }
 
-    /// Takes notice of a change; answers the lines that were written before it.
+    /// Handles an event; returns the lines that were written before it.
     pub(super) fn event(&mut self, event: &PlanEvent, plan: &Plan) -> Vec<Line> {
         match event.change {
             PlanChange::RunStarted { process, run, .. } => {
@@ -63,12 +63,12 @@ impl ConsoleOutput {
                 lines
             }
             PlanChange::RunEnded { process, run, .. } => {
-                // One that was started before we came, or so fast that both changes came
-                // at once, is read from its beginning all the same.
+                // A run that started before this process, or whose start and end arrive together,
+                // is read from its beginning.
                 self.follow(plan, process, run);
                 if is_rotated(plan, process) {
-                    // Whoever rotates it may be a moment behind, so it is followed until
-                    // the next run, or to the end.
+                    // The log rotation helper may lag behind, so the file is followed until the
+                    // next run, or until the task ends.
                     return self.lines_of((process, run));
                 }
                 self.close(|key| *key == (process, run))
@@ -77,12 +77,12 @@ impl ConsoleOutput {
         }
     }
 
-    /// Everything that is left, at the end.
+    /// Returns all remaining lines, at the end.
     pub(super) fn finish(&mut self) -> Vec<Line> {
         self.close(|_| true)
     }
 
-    /// Looks a last time, and no more.
+    /// Reads the last lines of these runs and stops following them.
     fn close(&mut self, wanted: impl Fn(&(ProcessNo, RunNo)) -> bool) -> Vec<Line> {
         let keys = self.tails.keys().copied().filter(|key| wanted(key));
         let mut lines = Vec::new();
@@ -97,7 +97,7 @@ impl ConsoleOutput {
         lines
     }
 
-    /// Every whole line since the last time.
+    /// Returns every line completed since the last call.
     pub(super) fn lines(&mut self) -> Vec<Line> {
         let keys: Vec<(ProcessNo, RunNo)> = self.tails.keys().copied().collect();
         keys.into_iter()
@@ -139,21 +139,21 @@ impl ConsoleOutput {
                 }
                 true
             };
-            // A file that cannot be read shows nothing; its own command says why.
+            // Unreadable files are skipped here; `baton local tail` reports the error.
             let _ = tail.follower.read(&mut take);
         }
         lines
     }
 }
 
-/// True if the log of a process is written by another one.
+/// True if a helper process writes (and rotates) the log of a process.
 fn is_rotated(plan: &Plan, process: ProcessNo) -> bool {
     let spec = plan.spec().processes.get(process.index());
     let logger = spec.and_then(|spec| spec.logger).unwrap_or_default();
     logger.destination == LogDestination::Both && logger.mode != LogMode::Standard
 }
 
-/// How much of the buffer is the next line, if it is whole.
+/// Length of the next line in the buffer, if it is complete or too long.
 fn line_length(buffer: &[u8]) -> Option<usize> {
     let end = buffer.iter().position(|byte| *byte == b'\n');
     match end {

@@ -1,10 +1,10 @@
-//! An object for each change, one on a line, for programs.
+//! JSON output: one object per line for each event.
 //!
-//! Every object has `kind` and `wall_ms`. The first is `task`; then `change` for each record
-//! of the log, as it stands there, with the `process` by name; `output` for each line of a
-//! process that logs to the console; `note`; and `ended` at the end, which is all that is
-//! said of a task that had ended before. A reader that is too slow finds `lost`, with how many
-//! objects are missing there; the log has them all.
+//! Every object has `kind` and `wall_ms`. The first is `task`; then `change` for each record of
+//! the log, as stored there, with the `process` by name; `output` for each line of a process that
+//! logs to the console; `note`; and `ended` at the end, which is the only one for a task that had
+//! ended before. If the reader is too slow, objects are dropped, and a `lost` object has their
+//! number; the log has them all.
 
 use baton_core::plan::Plan;
 use baton_model::task::PlanEvent;
@@ -21,7 +21,7 @@ use crate::time;
 
 const LOOK_EVERY: Millis = Millis(100);
 
-/// Prints an object for each change.
+/// Prints an object for each event.
 pub(super) struct Json {
     out: NonblockingOutput,
     console: ConsoleOutput,

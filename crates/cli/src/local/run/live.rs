@@ -1,8 +1,8 @@
-//! A row for each process, redrawn in place on a terminal.
+//! Live display on a terminal: a row for each process, redrawn in place.
 //!
-//! What has happened stands still above; what is going on is drawn below it, at most ten
-//! times a second. A terminal that is too low shows what matters most: what runs, what has
-//! failed, what pauses; the others are counted.
+//! Past events scroll above; the current state is drawn below them, at most ten times a second. If
+//! the terminal has too few lines, running, failed and waiting processes are shown first, and the
+//! others are counted.
 
 use baton_core::plan::{Plan, ProcessView, Wait};
 use baton_model::state::{AttemptState, ProcessState};
@@ -22,24 +22,24 @@ use crate::time::{self, span};
 
 const FRAME: Millis = Millis(100);
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Terminals that do not tell their size are taken for this.
+/// Size assumed for a terminal that does not report one.
 const SIZE: (usize, usize) = (80, 24);
 const NAME_WIDTH_MAX: usize = 24;
 const BAR_WIDTH: usize = 24;
 
-/// Draws the task.
+/// The live display of a task.
 pub(super) struct Live {
     out: NonblockingOutput,
     header: Header,
     console: ConsoleOutput,
-    /// Lines drawn that are to be drawn over.
+    /// Number of lines that the next frame overwrites.
     drawn: usize,
     frame: usize,
     last: Option<Now>,
     over: bool,
 }
 
-/// One line: pieces with their style.
+/// One line of styled pieces.
 type Row = Vec<(String, Style)>;
 
 impl Live {
@@ -63,7 +63,7 @@ impl Live {
         live
     }
 
-    /// Prints lines that stay, and draws the rest again below them.
+    /// Prints permanent lines, and redraws the display below them.
     fn above(&mut self, lines: &[String], plan: Option<(&Plan, Now)>) {
         let mut text = self.erase();
         for line in lines {
@@ -182,7 +182,7 @@ impl Live {
         row
     }
 
-    /// Paints a row, cut to the width of the terminal.
+    /// Renders a row, truncated to the width of the terminal.
     fn line(&self, row: &Row, width: usize) -> String {
         let mut left = width;
         let mut text = String::new();
@@ -228,7 +228,7 @@ impl Watcher for Live {
             .last
             .is_some_and(|last| now.mono.since(last.mono) < FRAME);
         self.out.flush_ready();
-        // A picture that nobody has taken yet needs no newer one behind it.
+        // While the previous frame is still unwritten, no newer one is queued.
         if self.over || (fresh && self.drawn > 0) || self.out.is_behind() {
             return;
         }
@@ -243,7 +243,7 @@ impl Watcher for Live {
         let lines = self.console.finish();
         let lines = self.output(lines, plan);
         self.above(&lines, Some((plan, plan.snapshot().at.into())));
-        // The last picture stays.
+        // The last frame stays.
         self.drawn = 0;
         let summary = summary::lines(self.out.output(), &self.header, plan);
         self.above(&summary, None);
@@ -255,7 +255,7 @@ impl Watcher for Live {
     }
 }
 
-/// What is shown first where not everything can be.
+/// Display priority if there are too few lines; lower is shown first.
 fn rank(view: &ProcessView<'_>) -> u8 {
     let progress = view.progress;
     match (progress.state, progress.disposition) {
@@ -267,7 +267,7 @@ fn rank(view: &ProcessView<'_>) -> u8 {
     }
 }
 
-/// How long the run under way has taken, or the last one took.
+/// Duration of the current run, or of the last one.
 fn took(view: &ProcessView<'_>, now: Now) -> Option<Millis> {
     let progress = view.progress;
     if let Some(started) = progress.live.and_then(|live| live.started) {
@@ -312,7 +312,7 @@ fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
     parts.join(" · ")
 }
 
-/// Cuts a text to a width.
+/// Truncates a text to a width.
 fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,13 +1,14 @@
-//! `baton local run` and `simplerun`: a task right here, watched to its end.
+//! `baton local run` and `simplerun`: a task in the foreground, watched to its end.
 //!
-//! | file | shows it |
+//! | file | output |
 //! |---|---|
 //! | `live` | on a terminal, a row for each process |
-//! | `plain` | elsewhere, a line for each change |
-//! | `json` | to a program, an object for each change |
+//! | `plain` | elsewhere, a line for each event |
+//! | `json` | with `--json`, an object for each event |
 //!
-//! `outlet` never waits for who reads; `shown` brings the output of processes that log to the console; `summary` has the last
-//! word. A reader that goes away does not end the task: only a signal does.
+//! `nonblocking` writes without waiting for the reader; `console` reads the output of processes
+//! that log to the console; `summary` is printed at the end. A reader that closes the output does
+//! not end the task: only a signal does.
 
 mod console;
 mod json;
@@ -31,9 +32,9 @@ use super::binding::BindingArgs;
 use crate::output::{CommandResult, FAILED, Failure, Output, USAGE, note};
 use crate::time;
 
-/// Killed by request.
+/// Exit status: the task was killed by request.
 const KILLED: u8 = 3;
-/// What became of it cannot be proved.
+/// Exit status: the outcome of the task is unknown.
 const LOST: u8 = 4;
 /// An error of Baton itself.
 const INTERNAL: u8 = 5;
@@ -42,22 +43,22 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   baton local run report.yaml -p day=2026-11-15
   baton local run server.yaml --task-id web-1 -P http:8080
-  baton local run --task-id web-1        go on with it, after whatever has happened
+    baton local run --task-id web-1        resume it, for example after a crash or a reboot
 
-Exit status: 0 SUCCESS, 1 FAILED, 2 invalid, 3 KILLED, 4 LOST, 5 an error of Baton itself.
+Exit status: 0 SUCCESS, 1 FAILED, 2 invalid file or options, 3 KILLED, 4 LOST, 5 internal error.
 ^C stops the task and runs its final processes; a second ^C kills it.";
 
-/// Run a task here, and watch it to its end
+/// Run a task on this host in the foreground
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct Run {
-    /// The file of the task; may be left out to go on with a task that was begun
+    /// Task file; not needed to resume a task
     #[arg(required_unless_present = "task_id")]
     file: Option<PathBuf>,
-    /// The id of the task; one that was begun before is gone on with [default: made up]
+    /// Task id; a task with this id is resumed [default: generated]
     #[arg(long, value_name = "ID")]
     task_id: Option<String>,
-    /// Where it runs [default: a directory of its own below the root]
+    /// Working directory of the task [default: a new directory below the root]
     #[arg(long, value_name = "DIR")]
     sandbox: Option<PathBuf>,
     #[command(flatten)]
@@ -66,13 +67,13 @@ pub(crate) struct Run {
     args: RunArgs,
 }
 
-/// How a task is run and shown.
+/// Options of running and showing a task.
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Print an object for each change, one on a line
+    /// Print one JSON object per line for each event
     #[arg(long)]
     json: bool,
-    /// Do without a cgroup, even where there could be one
+    /// Do not use a cgroup, even if one is available
     #[arg(long)]
     no_cgroup: bool,
 }
@@ -80,27 +81,27 @@ struct RunArgs {
 const SIMPLERUN_EXAMPLES: &str = "\
 Examples:
   baton local simplerun -- ./train.sh --epochs 3
-  baton local simplerun --name nap -- 'sleep 3; echo done'     one word is a shell command";
+    baton local simplerun --name nap -- 'sleep 3; echo done'     a single argument is a shell command";
 
 /// Run one command as a task, and show its output
 #[derive(Debug, Args)]
 #[command(after_help = SIMPLERUN_EXAMPLES)]
 pub(crate) struct SimpleRun {
-    /// The name of the task
+    /// Name of the task
     #[arg(long, default_value = "simple")]
     name: String,
-    /// The id of the task; one that was begun before is gone on with [default: made up]
+    /// Task id; a task with this id is resumed [default: generated]
     #[arg(long, value_name = "ID")]
     task_id: Option<String>,
-    /// Run as this user
+    /// User to run the command as
     #[arg(long)]
     user: Option<String>,
-    /// A variable for the environment; may be repeated
+    /// Environment variable; may be repeated
     #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = super::binding::variable)]
     env: Vec<(String, String)>,
     #[command(flatten)]
     args: RunArgs,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -126,8 +127,8 @@ pub(super) fn run(command: &Run, root: &Root) -> CommandResult {
             Task::begin(root, &id, new, &options)
         }
         (None, Some(id)) => Task::resume(root, &id, &options),
-        // Clap asks for one of the two.
-        (None, None) => return Err(Failure::usage("name a file, or a task with --task-id")),
+        // Unreachable: clap requires one of the two.
+        (None, None) => return Err(Failure::usage("name a task file, or a task with --task-id")),
     };
     drive(task, &command.args, root)
 }
@@ -187,8 +188,8 @@ fn drive(task: Result<Task, TaskError>, args: &RunArgs, root: &Root) -> CommandR
             Err(Failure::Message(
                 INTERNAL,
                 format!(
-                    "{error}\nbaton: nothing is lost: what runs goes on without us; when this is \
-                     fixed, go on with `{}`",
+                    "{error}\nbaton: nothing is lost, and running processes continue; fix the \
+                                         cause, then resume with `{}`",
                     super::resume_command_of(id)
                 ),
             ))
@@ -196,7 +197,7 @@ fn drive(task: Result<Task, TaskError>, args: &RunArgs, root: &Root) -> CommandR
     }
 }
 
-/// The exit status that stands for the end of a task.
+/// Exit status for the final state of a task.
 pub(crate) const fn code(state: AttemptState) -> u8 {
     match state {
         AttemptState::Success => 0,
@@ -207,17 +208,17 @@ pub(crate) const fn code(state: AttemptState) -> u8 {
     }
 }
 
-/// The exit status that stands for a task that could not be run.
+/// Exit status for a task that could not be run.
 pub(crate) fn failure_code(error: &TaskError) -> u8 {
     if error.is_invalid() { USAGE } else { INTERNAL }
 }
 
-/// Why a task could not be run, with its exit status.
+/// Reports why a task could not be run, with the exit status.
 pub(super) fn failure(error: &TaskError) -> Failure {
     Failure::Message(failure_code(error), error.to_string())
 }
 
-/// What a file asks of a scheduler nobody does here; that must not go unnoticed.
+/// Warns about fields of the file that only a scheduler implements.
 fn warn_about_ignored_fields(policy: &Policy) {
     let ignored = [
         ("trigger", policy.trigger != Trigger::default()),
@@ -233,8 +234,8 @@ fn warn_about_ignored_fields(policy: &Policy) {
         .collect();
     if !ignored.is_empty() {
         note(&format!(
-            "{} of the task: left to a scheduler, without effect here; processes have `timeout` \
-             and `max_failures` of their own",
+            "{} of the task: only a scheduler implements this; it has no effect here. Processes \
+                         have their own `timeout` and `max_failures`",
             ignored.join(", ")
         ));
     }
@@ -245,7 +246,7 @@ fn options(args: &RunArgs) -> Options {
 }
 
 fn generate_id(name: &str) -> TaskId {
-    // Only to tell two of the same second apart.
+    // Distinguishes two ids generated in the same second.
     let random = u16::try_from(random::number() >> 48).unwrap_or_default();
     TaskId::generate(name, time::now(), random)
 }

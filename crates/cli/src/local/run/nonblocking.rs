@@ -1,10 +1,10 @@
-//! Standard output of a command that must not wait for its reader.
+//! Standard output that never waits for its reader.
 //!
-//! A pager that is not scrolled, or a terminal that was stopped with ^S, takes nothing for
-//! hours; the task must go on all the same. So a piece is written only when the kernel says
-//! that it takes one, what it does not take is kept, and what is too much to keep is dropped
-//! and counted. Standard output itself cannot be made non-blocking: it is shared with
-//! whoever started us.
+//! A pager that is not scrolled, or a terminal stopped with ^S, may read nothing for hours; the
+//! task must not wait for it. So bytes are written only when poll(2) reports that the descriptor
+//! is writable, the others are buffered, and messages beyond the buffer's limit are dropped and
+//! counted. The descriptor itself cannot be set to O_NONBLOCK: it is shared with the parent
+//! process.
 
 use std::io;
 
@@ -13,22 +13,22 @@ use rustix::io::Errno;
 
 use crate::output::{Output, Style};
 
-/// What a pipe takes at once, if it takes anything.
+/// Bytes that a writable pipe accepts without blocking.
 const PIPE_PIECE: usize = 4_096;
-/// What a terminal takes at once, if it takes anything.
+/// Bytes that a writable terminal accepts without blocking.
 const TERMINAL_PIECE: usize = 256;
-/// So much is kept for a reader that does not read.
+/// Limit of the buffer.
 const PENDING_BYTES_MAX: usize = 256 << 10;
 
-/// Standard output that never blocks, but at the end.
+/// Buffered standard output; only [`finish`](Self::finish) may block.
 #[derive(Debug)]
 pub(super) struct NonblockingOutput {
     out: Output,
     pending: Vec<u8>,
     dropped: u64,
-    /// How it is said that so much was dropped.
+    /// Formats the notice that so many messages were dropped.
     dropped_notice: fn(u64) -> String,
-    /// Nobody reads any more.
+    /// The reader has closed the output.
     closed: bool,
 }
 
@@ -43,17 +43,17 @@ impl NonblockingOutput {
         }
     }
 
-    /// The text in a style, if this output shows any.
+    /// Applies a style, if this output shows styles.
     pub(super) fn paint(&self, style: Style, text: &str) -> String {
         self.out.paint(style, text)
     }
 
-    /// What it is painted for.
+    /// The underlying output, for its capabilities.
     pub(super) fn output(&self) -> &Output {
         &self.out
     }
 
-    /// Says something, now or later.
+    /// Writes the text now, or buffers it.
     pub(super) fn print(&mut self, text: &str) {
         if self.pending.len() + text.len() > PENDING_BYTES_MAX {
             self.dropped += 1;
@@ -69,18 +69,18 @@ impl NonblockingOutput {
         self.flush_ready();
     }
 
-    /// True if something waits to be taken.
+    /// True if there are buffered bytes.
     pub(super) fn is_behind(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Writes as much as is taken without waiting.
+    /// Writes as much as possible without blocking.
     pub(super) fn flush_ready(&mut self) {
         let no_time = Timespec::default();
         self.write(Some(&no_time));
     }
 
-    /// Writes everything, however long it takes: the work is over.
+    /// Writes everything, and blocks if necessary: the task has ended.
     pub(super) fn finish(&mut self) {
         self.write(None);
     }
@@ -104,7 +104,7 @@ impl NonblockingOutput {
             match rustix::io::write(&stdout, &self.pending[written..end]) {
                 Ok(bytes) => written += bytes,
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                // Nobody who reads is no reason to stop.
+                // A closed output does not end the task.
                 Err(_) => self.closed = true,
             }
         }
@@ -115,7 +115,7 @@ impl NonblockingOutput {
     }
 }
 
-/// For people.
+/// The notice for people.
 pub(super) fn dropped_notice(lines: u64) -> String {
-    format!("baton: {lines} messages were not shown, because nobody took them")
+    format!("baton: {lines} messages were dropped, because the output was not read")
 }

@@ -1,4 +1,4 @@
-//! A line for each change, for a pipe or a file.
+//! Plain output for a pipe or a file: a line for each event.
 
 use baton_core::plan::Plan;
 use baton_model::task::{PlanChange, PlanEvent};
@@ -14,10 +14,10 @@ use super::summary;
 use crate::output::{Output, clean};
 use crate::time;
 
-/// How often output is looked for, while there may be some.
+/// Interval at which the output of running processes is read.
 const LOOK_EVERY: Millis = Millis(100);
 
-/// Prints a line for each change.
+/// Prints a line for each event.
 pub(super) struct Plain {
     out: NonblockingOutput,
     header: Header,
@@ -32,7 +32,7 @@ impl Plain {
             header: header.clone(),
         };
         plain.print(&format!(
-            "task {} in {}, kept in {}",
+            "task {} in {}, root {}",
             clean(&header.task_id),
             clean(&header.sandbox),
             root.path().display()
@@ -88,12 +88,12 @@ impl Watcher for Plain {
     }
 }
 
-/// True for the last change there is.
+/// True for the last event of a task.
 pub(super) const fn ends(change: &PlanChange) -> bool {
     matches!(change, PlanChange::AttemptEnded | PlanChange::AttemptLost)
 }
 
-/// False for what a person learns from the next line anyway.
+/// False for events that the next line implies.
 fn matters(change: &PlanChange, plan: &Plan) -> bool {
     match change {
         PlanChange::RunOrdered { .. }
@@ -101,7 +101,7 @@ fn matters(change: &PlanChange, plan: &Plan) -> bool {
         | PlanChange::FinalizingBegun
         | PlanChange::AttemptEnded
         | PlanChange::AttemptLost => false,
-        // That the end begins is news while something still runs.
+        // Only of interest while processes still run.
         PlanChange::CleaningBegun { .. } => plan.live().next().is_some(),
         _ => true,
     }

@@ -1,4 +1,4 @@
-//! The last word about a task that was watched.
+//! The summary printed when a task ends.
 
 use baton_core::plan::Plan;
 use baton_model::state::AttemptState;
@@ -12,12 +12,12 @@ use super::super::tail::Follower;
 use crate::output::{Output, Style, clean};
 use crate::time::span;
 
-/// Of the last words of a process that has failed.
+/// Lines of output shown of a failed process.
 const LAST_LINES: usize = 5;
-/// Of how many processes they are shown.
+/// Failed processes shown.
 const FAILED_MAX: usize = 3;
 
-/// A line that says how it ended, and what went wrong.
+/// A line with the outcome, and the failed processes with their last output.
 pub(super) fn lines(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
     let state = plan.state();
     let runs: u64 = plan.snapshot().processes.iter().map(|p| p.runs).sum();
@@ -71,7 +71,7 @@ fn failed_processes(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The last lines of its standard error, or, if it wrote none, of its output.
+/// The last lines of standard error or, if it is empty, of standard output.
 fn last_output(header: &Header, process: &ProcessName) -> Vec<String> {
     let Some(dir) = log_dir(std::path::Path::new(&header.sandbox), process) else {
         return Vec::new();
@@ -84,7 +84,7 @@ fn last_output(header: &Header, process: &ProcessName) -> Vec<String> {
             true
         };
         let follower = Follower::begin(dir.clone(), stream, last, LAST_LINES);
-        // Nothing to show is nothing to show.
+        // An unreadable log is treated as empty.
         let _ = follower.and_then(|mut follower| follower.read(&mut take));
         if !text.is_empty() {
             let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,4 @@
-//! What `-v`, `-vv` and `-vvv` add below the line of a task.
+//! Details that `-v`, `-vv` and `-vvv` add below the row of a task.
 
 use std::io::{self, Write};
 
@@ -77,7 +77,7 @@ fn current_activity(history: &History, process: &ProcessView<'_>, now: Now) -> S
         };
     }
     if let Some(cause) = live.stopping {
-        text += &format!(", told to stop: {}", messages::stop(cause));
+        text += &format!(", stopping: {}", messages::stop(cause));
     }
     text
 }
@@ -111,7 +111,7 @@ fn facts(view: &TaskView) -> Table {
     table
 }
 
-/// Every run that the log still tells apart.
+/// Every run that the log has not compacted.
 fn runs(history: &History) -> Table {
     let mut runs: Vec<Run> = Vec::new();
     for event in history.events() {
@@ -146,7 +146,7 @@ fn runs(history: &History) -> Table {
         table.row(run.cells(history));
     }
     if history.compacted {
-        let text = "earlier runs are known in sum only";
+        let text = "earlier runs were compacted; only their totals are known";
         table.row([Cell::new(text, Style::Faint)]);
     }
     table
@@ -178,7 +178,7 @@ impl Run {
                 format!("after {}", span(between(started.wall, at.wall))),
             ),
             (Some((_, end)), None) => (end.clone(), String::new()),
-            (None, _) => ("under way".to_owned(), String::new()),
+            (None, _) => ("running".to_owned(), String::new()),
         };
         let began = self.started.unwrap_or(self.ordered);
         vec![
@@ -191,7 +191,7 @@ impl Run {
     }
 }
 
-/// The run is near the end: a process has one at a time.
+/// Searches from the end: a process has one run at a time.
 fn change(runs: &mut [Run], process: ProcessNo, run: RunNo, act: impl FnOnce(&mut Run)) {
     let mut newest_first = runs.iter_mut().rev();
     if let Some(found) = newest_first.find(|seen| seen.process == process && seen.run == run) {

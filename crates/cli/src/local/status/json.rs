@@ -1,5 +1,5 @@
-//! The shape of `--json`. It is documented in the help of the command: a field may be
-//! added, none is renamed or removed.
+//! The schema of `--json`, documented in the command's help. Fields may be added, but never
+//! renamed or removed.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ struct Process {
     usage: Option<Usage>,
 }
 
-/// The last run that is over.
+/// The last run that has ended.
 #[derive(Serialize)]
 struct Last {
     run: RunNo,

@@ -1,4 +1,4 @@
-//! `baton local status`: what tasks there are, and how they stand.
+//! `baton local status`: the tasks of a root with their state.
 
 mod details;
 mod json;
@@ -18,17 +18,17 @@ use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span};
 
-/// Show the tasks, and how they stand
+/// List tasks with their state
 ///
-/// A pattern is an id, the beginning of one, or has * and ? in it. Ends with 1 if a pattern
-/// matches nothing, or if a task cannot be read.
+/// A pattern is a task id, a prefix of one, or contains * and ?. Exits with 1 if a pattern matches
+/// nothing, or if a task cannot be read.
 ///
 /// With --json, an array of objects: id, phase (active, finished), state, driven, orphaned, name,
 /// user, host, sandbox, ports, began_ms, ended_ms, duration_ms, torn_bytes, processes, error. Each
 /// process: name, state, fate, runs, successes, failures, kills, losses, last_end, last (run,
 /// exit_code, signal, started_ms, ended_ms), pid, wait, usage (run, wall_ms, cpu_ms, cpu_percent,
 /// rss_bytes, rss_peak_bytes, threads, processes, read_bytes, written_bytes). Times are milliseconds
-/// since 1970, in UTC. What is not known is null.
+/// since 1970, in UTC. Unknown values are null.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,13 +36,13 @@ Examples:
   baton local status 'nightly-*' --only active -v
   baton local status --json | jq '.[] | select(.orphaned) | .id'")]
 pub(super) struct Status {
-    /// Which tasks; all without a pattern
+    /// Tasks to list [default: all]
     #[arg(value_name = "PATTERN")]
     patterns: Vec<String>,
-    /// Only tasks that have, or have not, ended
+    /// List only active or only finished tasks
     #[arg(long, value_enum, value_name = "WHICH")]
     only: Option<Only>,
-    /// Show processes (-v), where and how it runs (-vv), every run (-vvv)
+    /// Add the processes (-v), the environment (-vv), every run (-vvv)
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
     /// Print JSON
@@ -56,7 +56,7 @@ enum Only {
     Finished,
 }
 
-/// A task, or why it cannot be shown.
+/// A task, or the error of reading it.
 struct TaskStatus {
     entry: Entry,
     view: Result<TaskView, ViewError>,
@@ -101,7 +101,7 @@ fn chosen(status: &Status, root: &Root) -> Result<Vec<Entry>, Failure> {
     {
         let word = phase.word();
         return Err(Failure::failed(format!(
-            "no {word} task among those that match; leave out --only to see them"
+            "no matching task is {word}; omit --only to list all that match"
         )));
     }
     Ok(found)
@@ -151,7 +151,7 @@ fn line(task: &TaskStatus, now: Wall) -> Vec<Cell> {
     ]
 }
 
-/// What a person should know or do.
+/// The NOTE column: a required action, or the outcome being approached.
 fn note_for(view: &TaskView) -> String {
     if view.is_orphaned() {
         format!("orphaned: resume with {}", resume_command(&view.entry.id))

@@ -1,4 +1,4 @@
-//! What the processes of a task use, as far as it was sampled.
+//! Sampled resource usage of a task's processes.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,18 @@ use serde::Serialize;
 
 use crate::time::{self, span};
 
-/// What one process used when it was last looked at, and at its most.
+/// Usage of one process in its last sample, with peaks of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Usage {
-    /// Of which run.
     run: RunNo,
-    /// When.
+    /// Time of the sample.
     wall_ms: u64,
-    /// Processor time so far.
+    /// CPU time so far.
     cpu_ms: u64,
-    /// Of one core, since the sample before.
+    /// Of one core, since the previous sample.
     cpu_percent: Option<u64>,
     rss_bytes: u64,
-    /// The most of this run that was seen.
+    /// Peak over all samples of this run.
     rss_peak_bytes: u64,
     threads: u32,
     processes: u32,
@@ -31,7 +30,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// In words; of a process that is over, what it used in all.
+    /// Formats the usage; for an ended process, its totals.
     pub(super) fn text(&self, live: bool) -> String {
         let mut text = format!("cpu {}", span(Millis(self.cpu_ms)));
         if let Some(percent) = self.cpu_percent.filter(|_| live) {
@@ -40,25 +39,25 @@ impl Usage {
         let most = time::size(self.rss_peak_bytes);
         text += &if live {
             format!(
-                ", memory {} (most {most}), threads {}",
+                ", memory {} (peak {most}), threads {}",
                 time::size(self.rss_bytes),
                 self.threads
             )
         } else {
-            format!(", memory at most {most}")
+            format!(", memory peak {most}")
         };
         let (read, written) = (time::size(self.read_bytes), time::size(self.written_bytes));
         text + &format!(", io {read} in, {written} out")
     }
 }
 
-/// The usage of each process that was sampled. Samples are no evidence: where they cannot be
-/// read there are none.
+/// Returns the usage of each sampled process. Samples are best effort: unreadable ones count as
+/// missing.
 pub(super) fn of(view: &TaskView) -> BTreeMap<ProcessNo, Usage> {
     summed(&samples::read(view.samples_path()).unwrap_or_default())
 }
 
-/// From samples, the oldest first.
+/// Aggregates samples, oldest first.
 fn summed(samples: &[Sample]) -> BTreeMap<ProcessNo, Usage> {
     let mut all: BTreeMap<ProcessNo, Usage> = BTreeMap::new();
     for sample in samples {

@@ -1,8 +1,8 @@
 //! One stream of one process, across rotations, truncations and runs.
 //!
-//! A file is known by its number in the filesystem, not by its name: a rotation gives
-//! it another name, and reading goes on with whatever was written after it. A run is
-//! left only when a later one was there before its end was read.
+//! A file is identified by device and inode, not by name: a rotation renames it, and reading
+//! continues with the file written after it. The follower moves on to a later run only if that run
+//! existed before the end of the current one was read.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,7 +14,7 @@ use baton_runner::root::{RunLogs, Stream, open_log, run_dirs};
 
 use super::last;
 
-/// Where somebody is in the output of a process.
+/// Read position in the output of a process.
 #[derive(Debug)]
 pub(in crate::local) struct Follower {
     dir: PathBuf,
@@ -32,16 +32,16 @@ struct OpenLog {
     offset: u64,
 }
 
-/// A file, whatever its name.
+/// Device and inode.
 type FileId = (u64, u64);
 
 const BLOCK: usize = 64 * 1_024;
 
-/// Takes what was read; false if it wants no more.
+/// Receives the bytes read; returns false to stop.
 pub(in crate::local) type Take<'a> = dyn FnMut(&[u8]) -> bool + 'a;
 
 impl Follower {
-    /// Begins with the last lines of the newest run, or of this one.
+    /// Starts at the last `lines` lines of the newest run, or of the run `only`.
     pub(in crate::local) fn begin(
         dir: PathBuf,
         stream: Stream,
@@ -72,15 +72,15 @@ impl Follower {
         Ok(follower)
     }
 
-    /// True if there was no file to read yet.
+    /// True if there is no file to read yet.
     pub(super) const fn has_no_file(&self) -> bool {
         self.open.is_none()
     }
 
-    /// Reads everything that was written since.
+    /// Reads everything written since the last call.
     pub(in crate::local) fn read(&mut self, take: &mut Take<'_>) -> io::Result<()> {
         loop {
-            // Before reading: what comes after the end of a run is not its output.
+            // Listed before reading, so that the end of the current run is not missed.
             let later = self.later_run()?;
             if self.open.is_none() {
                 self.open = self.files()?.into_iter().next();
@@ -92,8 +92,7 @@ impl Follower {
             }
             let next = self.next_file()?;
             if let Some(next) = next {
-                // Between the end that was read and the rotation there may have been
-                // more.
+                // More may have been written between the last read and the rotation.
                 if let Some(opened) = &mut self.open
                     && !opened.read_to_end(take)?
                 {
@@ -109,7 +108,7 @@ impl Follower {
         }
     }
 
-    /// The run after this one, if there is one to go on with.
+    /// The run after this one, if any.
     fn later_run(&self) -> io::Result<Option<RunNo>> {
         if self.only.is_some() {
             return Ok(None);
@@ -119,8 +118,7 @@ impl Follower {
         Ok(later)
     }
 
-    /// The file that was written after the one being read. If that one is gone, the
-    /// oldest there is.
+    /// The file written after the current one; the oldest file if the current one is gone.
     fn next_file(&self) -> io::Result<Option<OpenLog>> {
         let Some(opened) = &self.open else {
             return Ok(None);
@@ -131,7 +129,7 @@ impl Follower {
         Ok((next < files.len()).then(|| files.swap_remove(next)))
     }
 
-    /// The files of the run, the oldest first.
+    /// The files of the run, oldest first.
     fn files(&self) -> io::Result<Vec<OpenLog>> {
         let Some(run) = self.run else {
             return Ok(Vec::new());
@@ -166,10 +164,10 @@ impl OpenLog {
         Ok(())
     }
 
-    /// False if nobody wants more.
+    /// Returns false if the receiver wants no more.
     fn read_to_end(&mut self, take: &mut Take<'_>) -> io::Result<bool> {
         if self.file.metadata()?.len() < self.offset {
-            // Somebody has emptied it; what is there now is new.
+            // The file was truncated; its content is new.
             self.move_to(0)?;
         }
         let mut block = vec![0; BLOCK];

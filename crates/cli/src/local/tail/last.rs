@@ -1,14 +1,14 @@
-//! Where the last lines of a stream begin, which may be in an older file.
+//! Position of the last lines of a stream, possibly in a rotated file.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Read at once, from the end backwards.
+/// Size of a read, from the end backwards.
 const BLOCK: u64 = 64 * 1_024;
 
-/// The file, by its index in `files` (the oldest first), and the offset at which the
-/// last `lines` lines begin. A last line without its end counts as one.
+/// Returns the index in `files` (oldest first) and the offset at which the last `lines` lines
+/// start. An incomplete last line counts as a line.
 pub(super) fn start_of_last_lines(
     files: &[File],
     lines: usize,
@@ -29,7 +29,7 @@ pub(super) fn start_of_last_lines(
             let part = &mut block[..usize::try_from(until - from).unwrap_or(usize::MAX)];
             let read = read_from(file, part, from)?;
             for (offset, byte) in part[..read].iter().enumerate().rev() {
-                // The end of the last line is before nothing.
+                // The newline at the very end does not start another line.
                 if *byte == b'\n' && !at_the_end {
                     ends += 1;
                     if ends == lines {
@@ -44,7 +44,7 @@ pub(super) fn start_of_last_lines(
     Ok(Some((0, 0)))
 }
 
-/// As much as there is: the file may have been cut since.
+/// Reads as much as there is: the file may have been truncated meanwhile.
 fn read_from(file: &File, part: &mut [u8], from: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < part.len() {

@@ -1,10 +1,10 @@
-//! `baton local tail`: what the processes of a task printed.
+//! `baton local tail`: output of a task's processes.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `last` | where the last lines begin |
+//! | `last` | the position of the last lines |
 //! | `follow` | one stream, across rotations, truncations and runs |
-//! | `screen` | what of it may reach a terminal |
+//! | `screen` | filtering of control characters for a terminal |
 
 mod follow;
 mod last;
@@ -24,11 +24,11 @@ use crate::output::{CommandResult, Failure, Output, clean, note};
 pub(super) use follow::Follower;
 pub(crate) use screen::StreamPrinter;
 
-/// Show the last lines that a process printed
+/// Show the last lines of a process's output
 ///
-/// The newest run counts, unless --run names another; rotated files are read as one. Without
-/// a process, all of the task are shown, each line with the name of its process. Into a pipe the
-/// output goes as it is; on a terminal, control characters other than colours are shown as text.
+/// Shows the newest run, unless --run selects another; rotated files are read as one. Without a
+/// process, all processes of the task are shown, each line with the name of its process. In a pipe
+/// the output is unchanged; on a terminal, control characters other than colours are escaped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,31 +36,31 @@ Examples:
   baton local tail nightly fetch --stderr --run 0
   baton local tail nightly -f")]
 pub(super) struct Tail {
-    /// A task, by its id or a part of it
+    /// Task id or a part of it
     task: String,
-    /// A process of it
+    /// Name of the process [default: all]
     process: Option<String>,
-    /// Standard error instead of standard output
+    /// Show standard error instead of standard output
     #[arg(long)]
     stderr: bool,
-    /// Go on until the task has ended, later runs included
+    /// Follow the output until the task has ended, including later runs
     #[arg(short, long)]
     follow: bool,
-    /// This run, from 0, instead of the newest
+    /// Number of the run, from 0 [default: the newest]
     #[arg(long, value_name = "N")]
     run: Option<u64>,
-    /// So many lines
+    /// Number of lines
     #[arg(short = 'n', long, value_name = "LINES", default_value_t = 10)]
     lines: usize,
 }
 
-/// From one look to the next.
+/// Interval between two reads.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Looks from one question whether a runner is there to the next: five seconds.
+/// Reads between two checks for a running runner: five seconds.
 const POLLS_PER_RUNNER_CHECK: u64 = 25;
 
-/// One process that is shown.
+/// One followed process.
 struct TailedProcess {
     follower: Follower,
     printer: StreamPrinter,
@@ -82,7 +82,7 @@ pub(super) fn run(tail: &Tail, root: &Root) -> CommandResult {
     if tail.follow {
         follow(&mut out, &mut tailed, root, &entry.id)?;
     }
-    // One after the other, each to its end: lines of two are not mixed.
+    // One after another, each to its end, so that lines are not interleaved.
     for each in &mut tailed {
         each.print_new(&mut out)?;
         each.printer.finish(&mut out)?;
@@ -93,7 +93,7 @@ pub(super) fn run(tail: &Tail, root: &Root) -> CommandResult {
         && only.follower.has_no_file()
     {
         let name = clean(&name.0);
-        note(&format!("{name} has printed nothing yet; -f waits for it"));
+        note(&format!("{name} has no output yet; wait for it with -f"));
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ fn follower(tail: &Tail, sandbox: &Path, name: &ProcessName) -> Result<Follower,
     };
     let process = clean(&name.0);
     let dir = log_dir(sandbox, name)
-        .ok_or_else(|| Failure::failed(format!("`{process}` cannot have logs")))?;
+        .ok_or_else(|| Failure::failed(format!("the process `{process}` has no log directory")))?;
     let unreadable = |error| {
         Failure::failed(format!(
             "cannot read {}: {error}",
@@ -142,7 +142,7 @@ fn follower(tail: &Tail, sandbox: &Path, name: &ProcessName) -> Result<Follower,
         if !runs.contains(&wanted) {
             return Err(Failure::failed(match runs.last() {
                 Some(last) => format!(
-                    "{process} has no logs of run {}; its last is {}",
+                    "{process} has no log of run {}; its last run is {}",
                     wanted.0, last.0
                 ),
                 None => format!("{process} has not run yet"),
@@ -161,10 +161,10 @@ fn prefix(all: &[&ProcessName], name: &ProcessName) -> String {
 }
 
 impl TailedProcess {
-    /// Prints what there is.
+    /// Prints new output.
     fn print_new(&mut self, out: &mut Output) -> CommandResult {
         let Self { follower, printer } = self;
-        // Reading and writing fail in different ways, and only one is about a file.
+        // A write error (such as a closed pipe) is reported differently from a read error.
         let mut written = Ok(());
         let mut print = |bytes: &[u8]| {
             written = printer.print(bytes, out);
@@ -185,8 +185,8 @@ fn follow(
 ) -> CommandResult {
     let mut warned = false;
     for polls in 0_u64.. {
-        // Before looking: what was printed before the end is then there to be seen. A
-        // task that was cleared away has ended too.
+        // Checked before reading, so that output written before the end is not missed. A task
+        // that was removed has ended, too.
         let over = root.phase(id)? != Some(Phase::Active);
         for each in &mut *tailed {
             each.print_new(out)?;
@@ -198,7 +198,7 @@ fn follow(
         if !warned && polls.is_multiple_of(POLLS_PER_RUNNER_CHECK) && !root.is_driven(id)? {
             warned = true;
             note(&format!(
-                "nobody drives {id}; resume it with {}",
+                "{id} has no runner; resume it with {}",
                 resume_command(id)
             ));
         }

@@ -1,26 +1,26 @@
-//! What of a process' output may reach a terminal.
+//! Filtering of a process's output for a terminal.
 //!
-//! Into a pipe or a file everything goes as it is. A terminal obeys what it is sent:
-//! it can be told to answer, to hide, to change its title. So on a terminal only text,
-//! tabs, line ends and colours pass; everything else is shown as what it is. A lone
-//! carriage return is shown too: it would let a line overwrite what was there.
+//! A pipe or a file receives the bytes unchanged. A terminal interprets escape sequences, which
+//! can make it send input, hide text or change its title. So on a terminal only text, tabs, line
+//! ends and colours pass; everything else is escaped. So is a lone carriage return, which would
+//! let a line overwrite itself.
 
 use std::io::{self, Write};
 use std::mem::take;
 
 use crate::output::is_unsafe;
 
-/// The output of one process, on its way.
+/// Prints the output stream of one process.
 #[derive(Debug)]
 pub(crate) struct StreamPrinter {
-    /// Before each line.
+    /// Printed before each line.
     prefix: Option<String>,
-    /// A line of which the end has not come; only where there is a prefix.
+    /// An incomplete line; used only with a prefix.
     line: Vec<u8>,
     sanitizer: Option<Sanitizer>,
 }
 
-/// A line longer than this is cut, where whole lines are waited for.
+/// Where output is printed by lines, a longer line is split.
 const LINE_BYTES_MAX: usize = 64 * 1_024;
 
 impl StreamPrinter {
@@ -48,7 +48,7 @@ impl StreamPrinter {
         Ok(())
     }
 
-    /// Nothing more comes.
+    /// Prints what is held back; the stream has ended.
     pub(crate) fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         if !self.line.is_empty() {
             self.end_line(out)?;
@@ -65,7 +65,7 @@ impl StreamPrinter {
         }
         let line = take(&mut self.line);
         self.write(&line, out)?;
-        // Before the line ends: a colour is not for the next process.
+        // Before the line end, so that a colour does not leak into the next process's line.
         if let Some(sanitizer) = &mut self.sanitizer {
             sanitizer.finish(out)?;
         }
@@ -80,27 +80,26 @@ impl StreamPrinter {
     }
 }
 
-/// Lets text and colours through, in pieces of any size.
+/// Passes text and colours, in pieces of any size, and escapes the rest.
 #[derive(Debug, Default)]
 struct Sanitizer {
-    /// The beginning of something of which the rest has not come.
+    /// An incomplete character or escape sequence.
     pending: Vec<u8>,
     coloured: bool,
 }
 
-/// What stands at the beginning of some bytes.
+/// The first token of a byte string, with its length.
 enum Piece {
-    /// So many bytes of text.
     Text(usize),
-    /// So many bytes that set a colour.
+    /// An SGR escape sequence.
     Colour(usize),
-    /// So many bytes that are shown as what they are.
+    /// Bytes to escape.
     Escaped(usize),
-    /// Something that goes on beyond the end.
+    /// A token that continues beyond the end.
     Incomplete,
 }
 
-/// The longest sequence that sets a colour; a longer one is none.
+/// Longest accepted colour sequence.
 const COLOUR_BYTES_MAX: usize = 32;
 
 impl Sanitizer {
@@ -148,7 +147,7 @@ impl Sanitizer {
         Ok(&bytes[length..])
     }
 
-    /// What was held back is shown, and colours end.
+    /// Escapes incomplete input, and resets colours.
     fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         let held = take(&mut self.pending);
         self.pass(&held, &Piece::Incomplete, out)?;
@@ -216,7 +215,7 @@ fn character(bytes: &[u8]) -> Piece {
     match text.chars().next() {
         Some(c) if is_unsafe(c) => Piece::Escaped(c.len_utf8()),
         Some(c) => Piece::Text(c.len_utf8()),
-        // Cut by the end of what was read, or wrong.
+        // Truncated by the end of the buffer, or invalid.
         None => match error.and_then(|error| error.error_len()) {
             None => Piece::Incomplete,
             Some(_) => Piece::Escaped(1),

@@ -16,53 +16,56 @@ use super::show::{missing, text};
 use super::task_name;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 
-/// Lines around a difference.
+/// Context lines around a difference.
 const CONTEXT: usize = 3;
 
-/// Add tasks to the library, or replace them by their next revision
+/// Add tasks to the library, or update them with a new revision
 ///
-/// A file that says what the task says already changes nothing.
+/// A file that equals the current revision changes nothing.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton library put report.yaml --dry-run")]
 pub(super) struct Put {
-    /// The files of the tasks
+    /// Task files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Keep nothing; only say what would happen
+    /// Store nothing; print what would change
     #[arg(long)]
     dry_run: bool,
-    /// Only if the task has this revision; 0 if it must be new
+    /// Only if the current revision is this one; 0 if the task must not exist
     #[arg(long, value_name = "N")]
     if_revision: Option<u32>,
-    /// Print JSON: one object for each file, on a line
+    /// Print one JSON object per line for each file
     #[arg(long)]
     json: bool,
 }
 
-/// Take a task out of the library
+/// Remove a task from the library
 ///
-/// Its instances go on, and its revisions stay readable.
+/// Its instances continue, and its revisions stay readable.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton library rm analytics/report")]
 pub(super) struct Rm {
-    /// Which
+    /// Name of the task
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: TaskName,
 }
 
-/// Compare a file with what the library has
+/// Compare a task file with the library
 ///
-/// Ends with 1 if there are differences.
+/// Exits with 1 if there are differences.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton library diff report.yaml")]
 pub(super) struct Diff {
-    /// The file of the task
+    /// Task file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Compare with this revision instead of the current one
+    /// Revision to compare with [default: the current one]
     #[arg(long, value_name = "N")]
     revision: Option<u32>,
 }
 
 pub(super) async fn put(command: &Put, client: &Client) -> CommandResult {
-    // All of them are read before the first is sent.
+    // All files are validated before the first is sent.
     let files: Vec<(TaskName, Value)> = command
         .files
         .iter()
@@ -88,7 +91,7 @@ pub(super) async fn put(command: &Put, client: &Client) -> CommandResult {
     out.done()
 }
 
-/// Puts one task, in place of what is there at this moment unless a revision is asked for.
+/// Stores one task; without `--if-revision`, replaces the revision that is current at this moment.
 async fn put_one(
     command: &Put,
     client: &Client,
@@ -114,7 +117,7 @@ async fn put_one(
 
 pub(super) async fn remove(command: &Rm, client: &Client) -> CommandResult {
     client.remove(&command.task).await.map_err(refused)?;
-    note(&format!("{} is removed", clean(&command.task.to_string())));
+    note(&format!("{} removed", clean(&command.task.to_string())));
     Ok(())
 }
 
@@ -158,7 +161,7 @@ fn print(out: &mut Output, old: &str, new: &str) -> CommandResult {
     Ok(())
 }
 
-/// A task, checked here as the scheduler will check it, with its name.
+/// Loads a task and its name, validated as the scheduler will validate it.
 fn load(path: &Path) -> Result<(TaskName, Value), Failure> {
     let file: TaskFile = baton_files::load(path).map_err(Failure::usage)?;
     let (name, _) = file.definition(None).map_err(Failure::usage)?;

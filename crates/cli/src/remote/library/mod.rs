@@ -1,4 +1,4 @@
-//! `baton library`: stored tasks, looked at and changed.
+//! `baton library`: the stored task definitions.
 
 mod change;
 mod show;
@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 
 use crate::output::CommandResult;
 
-/// Stored tasks: list, show, put, remove, compare
+/// Manage the task library: list, show, add, remove, compare
 ///
-/// A task of the library is named OWNER/NAME. Each change makes a new revision; old ones stay
-/// readable. Tasks that come from the directory of `baton up --library` are changed there.
+/// A task of the library is named OWNER/NAME. Each change creates a revision; old revisions stay
+/// readable. Tasks defined in the directory of `baton up --library` are changed in their files.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,8 +24,8 @@ Examples:
   baton library show analytics/report --revision 2 --json
   baton library rm analytics/report
 
-Exit status: 0 fine; 1 there is no such task, or `diff` has found differences; 2 wrong usage, or a
-task with errors; 3 the scheduler cannot be reached, or refuses.")]
+Exit status: 0 success; 1 no such task, or `diff` found differences; 2 wrong usage, or a file with
+errors; 3 the scheduler cannot be reached, or refuses.")]
 pub(crate) struct Library {
     #[command(subcommand)]
     command: LibraryCommand,
@@ -50,16 +50,18 @@ pub(super) async fn run(command: &Library, client: &Client) -> CommandResult {
     }
 }
 
-/// `OWNER/NAME`; a name alone is of the owner that tasks without one have.
+/// Parses `OWNER/NAME`; a name alone has the default owner.
 pub(super) fn task_name(text: &str) -> Result<TaskName, String> {
-    match text.contains('/') {
-        true => text.parse(),
-        false if text.is_empty() => Err("name a task, such as analytics/report".to_owned()),
-        false => Ok(TaskName {
-            owner: baton_files::DEFAULT_OWNER.to_owned(),
-            name: text.to_owned(),
-        }),
+    if text.contains('/') {
+        return text.parse();
     }
+    if text.is_empty() {
+        return Err("expected a task such as analytics/report".to_owned());
+    }
+    Ok(TaskName {
+        owner: baton_files::DEFAULT_OWNER.to_owned(),
+        name: text.to_owned(),
+    })
 }
 
 #[cfg(test)]

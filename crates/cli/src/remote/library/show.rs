@@ -15,13 +15,14 @@ use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span, stamp};
 
-/// Due times that `show` tells.
+/// Due times listed by `show`.
 const DUE_SHOWN: u32 = 3;
 
 /// List the tasks of the library
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton library ls --owner analytics")]
 pub(super) struct Ls {
-    /// Of this owner only
+    /// Only tasks of this owner
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
     /// Print JSON
@@ -29,16 +30,17 @@ pub(super) struct Ls {
     json: bool,
 }
 
-/// Show one task, as it is or as it was
+/// Show a task's definition and triggers, in its current or an earlier revision
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton library show analytics/report --revision 2 --json")]
 pub(super) struct Show {
-    /// Which
+    /// Name of the task
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: TaskName,
-    /// As it was in this revision
+    /// Revision to show [default: the current one]
     #[arg(long, value_name = "N")]
     revision: Option<u32>,
-    /// Print JSON: with its definition, in the schema of task files
+    /// Print JSON, with the definition in the schema of task files
     #[arg(long)]
     json: bool,
 }
@@ -65,7 +67,7 @@ pub(super) async fn list(command: &Ls, client: &Client) -> CommandResult {
     for problem in &library.problems {
         let text: Vec<String> = problem.text.lines().map(clean).collect();
         note(&format!(
-            "{} cannot be used; what it said before still holds\n{}",
+            "{} has errors; its previous definition stays in effect\n{}",
             clean(&problem.file),
             text.join("\n")
         ));
@@ -88,7 +90,7 @@ fn row(task: &Task<Value>, now: Wall) -> [Cell; 5] {
     ]
 }
 
-/// What starts a task, in few words.
+/// Describes briefly what starts a task.
 fn starts(task: &Task<Value>) -> String {
     let mut ways = Vec::new();
     ways.extend(task.schedule_text.clone());
@@ -101,7 +103,7 @@ fn starts(task: &Task<Value>) -> String {
         ways.push("over HTTP".to_owned());
     }
     if ways.is_empty() {
-        "by hand".to_owned()
+        "manually".to_owned()
     } else {
         ways.join("; ")
     }
@@ -128,8 +130,8 @@ pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
 pub(super) fn missing(name: &TaskName, revision: Option<u32>) -> Failure {
     let name = clean(&name.to_string());
     Failure::failed(match revision {
-        Some(revision) => format!("there is no revision {revision} of {name} in the library"),
-        None => format!("there is no task {name} in the library; see `baton library ls`"),
+        Some(revision) => format!("the library has no revision {revision} of {name}"),
+        None => format!("the library has no task {name}; list tasks with `baton library ls`"),
     })
 }
 
@@ -142,7 +144,7 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
     let current = if task.current {
         ""
     } else {
-        ", not what it is now"
+        ", not the current one"
     };
     let defined = stamp(Wall(task.defined_at));
     line(
@@ -168,7 +170,7 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
     Ok(())
 }
 
-/// A definition as text, the same for the same.
+/// Formats a definition deterministically.
 pub(super) fn text(definition: &Value) -> Result<String, Failure> {
     let empty = json!({});
     let definition = if definition.is_object() {
@@ -177,7 +179,7 @@ pub(super) fn text(definition: &Value) -> Result<String, Failure> {
         &empty
     };
     let text = serde_json::to_string_pretty(definition)?;
-    // JSON has no control characters but line ends, and those are ours.
+    // JSON escapes control characters; the line ends come from pretty-printing.
     let lines: Vec<String> = text.lines().map(clean).collect();
     Ok(lines.join("\n"))
 }

@@ -16,27 +16,27 @@ use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 
-/// Let nothing more of a run begin
+/// Halt a run: start nothing more of it
 ///
-/// What has begun ends by itself; with --kill it is killed. The run is HALTED when nothing of it
-/// is left, and goes on with `baton resume`.
+/// Running items finish; with --kill they are killed. The run is HALTED when none is left, and is
+/// continued with `baton resume`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  baton halt r12                     drain: what runs may end
+    baton halt r12                     drain: running items finish
   baton halt r12 --kill
   baton halt r12 --wait && baton resume r12 etl.yaml")]
 pub(crate) struct HaltCommand {
-    /// Which run
+    /// Run id, such as r12
     #[arg(value_name = "RUN", value_parser = id)]
     run: RunId,
-    /// Kill what runs
+    /// Kill running items
     #[arg(long)]
     kill: bool,
-    /// Wait until nothing of it is left
+    /// Wait until the run is HALTED
     #[arg(long)]
     wait: bool,
-    /// Only if this generation of it is the live one
+    /// Only if this is the run's current generation
     #[arg(long, value_name = "N")]
     generation: Option<u32>,
     /// Print JSON
@@ -44,64 +44,64 @@ pub(crate) struct HaltCommand {
     json: bool,
 }
 
-/// Let a run go on with what is not DONE
+/// Resume a run: run everything that is not DONE
 ///
-/// Without a file it goes on with the workflow that it has. With one, what has changed runs again
-/// with all that comes after it, and what is DONE and has not changed does not.
+/// Without a file the run keeps its workflow. With a file, changed tasks run again with everything
+/// downstream; unchanged tasks that are DONE do not run again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton resume r12
-  baton resume r12 etl.yaml --dry-run      what would run, and why
+    baton resume r12 etl.yaml --dry-run      show what would run, and why
   baton resume r12 etl.yaml -p day=2026-11-15 --watch")]
 pub(crate) struct ResumeCommand {
-    /// Which run
+    /// Run id, such as r12
     #[arg(value_name = "RUN", value_parser = id)]
     run: RunId,
-    /// The workflow, if it has changed
+    /// Workflow file, if it has changed
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A parameter instead of its default; may be repeated
+    /// Value of a parameter; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair, requires = "file")]
     params: Vec<(String, String)>,
     #[command(flatten)]
     resume: ResumeArgs,
 }
 
-/// How a run goes on.
+/// Options of resuming a run.
 #[derive(Debug, Args)]
 pub(in super::super) struct ResumeArgs {
-    /// Only show what would run
+    /// Show what would run, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Wait for its end, and exit with its status
+    /// Wait until it has ended, and exit with its status
     #[arg(long)]
     wait: bool,
-    /// Watch it until it is over
+    /// Show live progress until it has ended, and exit with its status
     #[arg(long)]
     watch: bool,
-    /// Only if this generation of it is the last one
+    /// Only if this is the run's current generation
     #[arg(long, value_name = "N")]
     generation: Option<u32>,
-    /// Print JSON; of a run with --wait or --watch also how it ended, one object on a line
+    /// Print JSON; with --wait or --watch, also the ended run, one object per line
     #[arg(long)]
     pub(in super::super) json: bool,
 }
 
 impl ResumeArgs {
-    /// True if something was asked for that only runs have.
+    /// True if an option is set that applies to runs only.
     pub(in super::super) const fn is_for_runs(&self) -> bool {
         self.dry_run || self.wait || self.watch || self.generation.is_some()
     }
 }
 
-/// What of a run is done again.
+/// Which items of a run are rerun.
 #[derive(Debug, Args)]
 pub(in super::super) struct RerunArgs {
-    /// Of a run: do this task again, also what is DONE of it
+    /// Of a run: rerun this task, including items that are DONE
     #[arg(long, value_name = "TASK")]
     pub(in super::super) task: Option<String>,
-    /// Of a run: and everything that comes after it
+    /// Of a run: rerun everything downstream of the task, too
     #[arg(long, requires = "task")]
     pub(in super::super) downstream: bool,
 }
@@ -122,8 +122,8 @@ pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> Co
     }
     match (command.json, command.wait) {
         (true, _) => out.json(&answer)?,
-        (false, true) => writeln!(out, "{}: nothing of it is left", command.run)?,
-        (false, false) => writeln!(out, "{}: nothing more begins", command.run)?,
+        (false, true) => writeln!(out, "{}: halted", command.run)?,
+        (false, false) => writeln!(out, "{}: halting, nothing more starts", command.run)?,
     }
     out.done()
 }
@@ -133,7 +133,7 @@ pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -
     let file = match &command.file {
         None => None,
         Some(path) => {
-            // Whether every parameter has a value, only the scheduler knows: the run has some.
+            // Only the scheduler can check that every parameter has a value: the run has some.
             let file = baton_files::load_workflow(path).map_err(Failure::usage)?;
             Some(file.to_json())
         }
@@ -182,9 +182,9 @@ async fn continue_run(
     match (args.json, waits) {
         (true, false) => out.json(&answer)?,
         (true, true) => line(&mut out, &answer)?,
-        (false, _) => writeln!(out, "{run}: goes on, generation {}", answer.generation)?,
+        (false, _) => writeln!(out, "{run}: resumed, generation {}", answer.generation)?,
     }
-    // Whoever waits wants to know for what.
+    // The id is printed before waiting.
     out.flush()?;
     if !waits {
         return out.done();
@@ -202,7 +202,7 @@ async fn continue_run(
     ended(&run_end)
 }
 
-/// One line for each task: what stays, what runs, and why.
+/// One row for each task: items kept, items to run, and why.
 fn preview_table(preview: &ResumePreview) -> Table {
     let mut table = Table::default();
     table.row(["TASK", "KEPT", "RUNS", "WHY"].map(|it| Cell::new(it, Style::Faint)));
@@ -221,7 +221,7 @@ fn preview_table(preview: &ResumePreview) -> Table {
     }
     if !preview.removed.is_empty() {
         let names: Vec<_> = preview.removed.iter().map(|it| clean(it)).collect();
-        note(&format!("no longer there: {}", names.join(", ")));
+        note(&format!("removed tasks: {}", names.join(", ")));
     }
     table
 }

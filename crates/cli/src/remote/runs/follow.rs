@@ -1,6 +1,6 @@
-//! Following a run to its end: a display on a terminal, a line for each change elsewhere.
+//! Following a run to its end: a live display on a terminal, a line for each change elsewhere.
 //!
-//! Whoever stops watching stops nothing: the run is the scheduler's.
+//! The run belongs to the scheduler: ending the command does not affect it.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::output::{CommandResult, FAILED, Failure, Output};
 use crate::time::now;
 use crate::views::{live, summary};
 
-/// How long the scheduler is asked to wait at a time: often enough for a display.
+/// Timeout of one long-poll request; short enough to refresh the display.
 const LONG_POLL: Duration = Duration::from_secs(1);
-/// Tasks that are looked at while it runs: more than a terminal has lines. At the end, all are.
+/// Tasks fetched while the run is live: more than a terminal has lines. At the end, all are.
 const TASKS_MAX: usize = 1_000;
-/// The terminal's size, where it does not tell.
+/// Size assumed for a terminal that does not report one.
 const SIZE: (usize, usize) = (80, 24);
 
-/// Watch a run until it is over
+/// Show live progress of a run until it has ended
 ///
-/// Stop watching with ^C; the run goes on.
+/// ^C stops watching; the run continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,13 +38,13 @@ Examples:
 
 Exit status: 0 DONE; 130 HALTED; 1 FAILED or ABORTED; 3 the scheduler cannot be reached, or refuses.")]
 pub(crate) struct Watch {
-    /// Which run
+    /// Run id, such as r12
     #[arg(value_name = "RUN", value_parser = id)]
     run: RunId,
-    /// Only wait, and exit with the status of the run
+    /// Show nothing; wait, and exit with the status of the run
     #[arg(short, long)]
     quiet: bool,
-    /// At the end, print the run as JSON
+    /// Print the ended run as JSON
     #[arg(long)]
     json: bool,
 }
@@ -55,7 +55,7 @@ pub(in super::super) async fn run(command: &Watch, client: &Client) -> CommandRe
     } else {
         ProgressMode::Live
     };
-    // Where nobody answers at first, or there is no such run, nobody is waited for.
+    // Only a scheduler that has answered once, and an existing run, are waited for.
     client.run(command.run).await.map_err(refused)?;
     let run = follow(client, command.run, mode).await?;
     if command.json {
@@ -66,16 +66,15 @@ pub(in super::super) async fn run(command: &Watch, client: &Client) -> CommandRe
     ended(&run)
 }
 
-/// How much of it is shown.
+/// How much progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressMode {
-    /// How it goes, and a summary at the end.
+    /// Live progress, and a summary at the end.
     Live,
-    /// Nothing.
     Quiet,
 }
 
-/// The status that stands for the end of a run.
+/// Converts the final state of a run into an exit status.
 pub(crate) fn ended(run: &Run) -> CommandResult {
     match run.state {
         UniversalState::Done => Ok(()),
@@ -84,7 +83,7 @@ pub(crate) fn ended(run: &Run) -> CommandResult {
     }
 }
 
-/// Follows a run to its end.
+/// Follows a run to its end, and prints its summary.
 pub(crate) async fn follow(
     client: &Client,
     run: RunId,
@@ -98,7 +97,7 @@ pub(crate) async fn follow(
     Ok(snapshot.0)
 }
 
-/// Waits for the end of a run.
+/// Waits until a run has ended.
 async fn wait(client: &Client, run: RunId) -> Result<Run, Failure> {
     loop {
         let snapshot = retry_while_unreachable(|| client.wait_run(run, LONG_POLL)).await;
@@ -109,7 +108,7 @@ async fn wait(client: &Client, run: RunId) -> Result<Run, Failure> {
     }
 }
 
-/// Follows a run to its end, and leaves the last word to the caller.
+/// Follows a run to its end; the caller prints the summary.
 pub(crate) async fn follow_to_end(
     client: &Client,
     run: RunId,
@@ -134,7 +133,7 @@ pub(crate) async fn follow_to_end(
     }
 }
 
-/// A run, its tasks, and what has failed.
+/// A run, its tasks, and its failures.
 pub(crate) type RunSnapshot = (Run, Vec<RunTask>, Vec<ErrorGroup>);
 
 async fn fetch(client: &Client, run: RunId) -> Result<RunSnapshot, ClientError> {
@@ -180,7 +179,7 @@ pub(crate) fn print_summary(
     Ok(())
 }
 
-/// Columns and lines of the terminal.
+/// Width and height of the terminal.
 pub(crate) fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     size.map_or(SIZE, |size| match (size.ws_col, size.ws_row) {
@@ -189,7 +188,7 @@ pub(crate) fn size() -> (usize, usize) {
     })
 }
 
-/// What is drawn over, or said line by line.
+/// Progress output: redrawn in place, or line by line.
 enum ProgressDisplay {
     Terminal { lines: usize, colours: bool },
     Lines(live::Plain),
@@ -214,7 +213,7 @@ impl ProgressDisplay {
             errors,
             now: now(),
         };
-        // Without anybody to tell there is nothing else to do about it.
+        // A closed standard error is ignored.
         let mut out = io::stderr().lock();
         match self {
             Self::Terminal { lines, colours } => {
@@ -237,7 +236,7 @@ impl ProgressDisplay {
         let _ = out.flush();
     }
 
-    /// Removes what is drawn over.
+    /// Removes the display.
     fn clear(&mut self) {
         if let Self::Terminal { lines, .. } = self {
             // As above.
@@ -246,7 +245,7 @@ impl ProgressDisplay {
     }
 }
 
-/// Goes back over what was drawn, and removes it.
+/// Escape sequence that removes the last `lines` lines.
 fn erase(lines: usize) -> String {
     match lines {
         0 => String::new(),

@@ -1,8 +1,7 @@
-//! The items of a run: `baton show RUN --items`, and which instance is meant by a run, a task
-//! and an item.
+//! The items of a run: `baton show RUN --items`, and the instance of an item.
 //!
-//! Only items that have an instance can be listed. An item that ran in several generations is
-//! there with its last instance.
+//! Only items that have an instance are listed. An item that ran in several generations is listed
+//! with its last instance.
 
 use baton_client::{Client, ItemFilter, RunItem};
 use baton_model::api::{Run, RunTask};
@@ -18,34 +17,34 @@ use crate::table::{Cell, Table};
 use crate::time::{between, now, span, stamp};
 use crate::views::{fit, total};
 
-/// Rows of a list where nobody says how many.
+/// Default number of rows.
 const ROWS: usize = 1_000;
-/// Columns of a value in a list; `--json` has all of it.
+/// Width of the VALUE column; `--json` prints the whole value.
 const VALUE_WIDTH: usize = 32;
-/// How many tasks an error names.
+/// Maximum number of tasks named in an error.
 const NAMES_MAX: usize = 10;
 
-/// Which items are listed.
+/// Options of the item list.
 #[derive(Debug, Args)]
 pub(in super::super) struct ItemListArgs {
-    /// Of a run: its items that have begun, with their instances
+    /// Of a run: list its started items with their instances
     #[arg(long, conflicts_with_all = ["graph", "dot", "svg", "timeline"])]
     pub(super) items: bool,
-    /// With --items: of this task only
+    /// With --items: only items of this task
     #[arg(long, value_name = "TASK", requires = "items")]
     task: Option<String>,
-    /// With --task: this item only; the first is 0
+    /// With --task: only this item, from 0
     #[arg(long, value_name = "N", requires = "task")]
     item: Option<u32>,
-    /// With --items: in this state only, such as RUNNING or FAILED
+    /// With --items: only items in this state, such as RUNNING or FAILED
     #[arg(long, value_name = "STATE", requires = "items")]
     state: Option<String>,
-    /// With --items: at most so many rows [default: 1000; with --json, all]
+    /// With --items: maximum number of rows [default: 1000; with --json, all]
     #[arg(short = 'n', long, value_name = "N", requires = "items")]
     number: Option<usize>,
 }
 
-/// The items of a run as a table, or as the API has them.
+/// Prints the items of a run as a table, or in the API's format.
 pub(super) async fn list(
     run: RunId,
     args: &ItemListArgs,
@@ -62,7 +61,7 @@ pub(super) async fn list(
     } else {
         args.number.unwrap_or(ROWS)
     };
-    // One more, to know whether there is more.
+    // One more row shows whether the list is truncated.
     let mut items = find(run, &filter, most.saturating_add(1), client).await?;
     let more = items.len() > most;
     items.truncate(most);
@@ -72,18 +71,18 @@ pub(super) async fn list(
         return out.done();
     }
     if items.is_empty() && !more {
-        note("no such item has begun; `baton explain` tells why");
+        note("no matching item has started; see `baton explain`");
     } else {
         table(&items, now()).print(&mut out)?;
     }
     out.done()?;
     if more {
-        note("there are more; -n shows so many");
+        note("there are more items; show them with -n N");
     }
     Ok(())
 }
 
-/// Items of a run. A task that it has not is told with those that it has.
+/// Fetches items of a run. For an unknown task, the error names the run's tasks.
 async fn find(
     run: RunId,
     filter: &ItemFilter,
@@ -98,13 +97,13 @@ async fn find(
     if let Some(name) = &filter.task
         && error.problem().is_some_and(|problem| bad(problem.status))
     {
-        // Fails unless that was not the reason.
+        // Fails if the task is unknown; otherwise the error has another reason.
         task(run, name, client).await?;
     }
     Err(refused(error))
 }
 
-/// A task of a run by its name.
+/// Fetches a task of a run by its name.
 async fn task(run: RunId, name: &str, client: &Client) -> Result<RunTask, Failure> {
     let tasks = client.run_tasks(run, PLAN_TASKS_MAX).await;
     let mut tasks = tasks.map_err(refused)?;
@@ -119,7 +118,7 @@ async fn task(run: RunId, name: &str, client: &Client) -> Result<RunTask, Failur
     }
 }
 
-/// `a, b and 7 more`, of so many.
+/// Formats names: `a, b and 7 more`.
 fn names(tasks: &[RunTask], all: u64) -> String {
     let named: Vec<String> = tasks
         .iter()
@@ -132,17 +131,17 @@ fn names(tasks: &[RunTask], all: u64) -> String {
     }
 }
 
-/// Which item of a run is meant.
+/// Reference to an item of a run.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct ItemRef<'a> {
     pub(in super::super) run: RunId,
-    /// May be left out if the run has one item.
+    /// May be omitted if the run has one item.
     pub(in super::super) task: Option<&'a str>,
-    /// May be left out if the task has one item.
+    /// May be omitted if the task has one item.
     pub(in super::super) item: Option<u32>,
 }
 
-/// The instance of an item; none if it has not begun and may still do so.
+/// Returns the instance of an item; `None` if it has not started but still may.
 pub(in super::super) async fn instance(
     item: ItemRef<'_>,
     client: &Client,
@@ -175,19 +174,19 @@ pub(in super::super) async fn instance(
     }
 }
 
-/// Fails unless it can be told which item of a task is meant.
+/// Fails if the reference to an item of this task is ambiguous or invalid.
 fn check_item(task: &RunTask, item: Option<u32>) -> Result<(), Failure> {
     let name = clean(&task.name);
     let all = total(&task.items);
     let message = match item {
         _ if all == 0 && !task.unmapped => format!("{name} has no items"),
         None if all > 1 => format!(
-            "{name} has {} items: say which, with --item 0 to {}",
+            "{name} has {} items; select one with --item 0 to {}",
             ids::count(all),
             all - 1
         ),
         Some(item) if u64::from(item) >= all && !task.unmapped => format!(
-            "{name} has no item {item}: it has {}, and the first is 0",
+            "{name} has no item {item}; it has {}, numbered from 0",
             ids::count(all)
         ),
         _ => return Ok(()),
@@ -195,20 +194,20 @@ fn check_item(task: &RunTask, item: Option<u32>) -> Result<(), Failure> {
     Err(Failure::usage(message))
 }
 
-/// That a run has more items than one.
+/// The error for a run with more than one item.
 fn ambiguous(run: &Run, first: &[RunTask]) -> Failure {
     let all = ids::count(total(&run.items.unwrap_or_default()));
     let names = names(first, run.tasks.unwrap_or_default());
     let id = clean(&run.id);
     Failure::usage(format!(
-        "{id} has {all} items: say of which task, with --task: {names}; `baton show {id} --items` \
-         lists them"
+        "{id} has {all} items; select a task with --task ({names}), or list the items with `baton \
+                 show {id} --items`"
     ))
 }
 
 fn never_started(run: &Run) -> Failure {
     Failure::failed(format!(
-        "{} is {}, and that item has never begun; `baton explain {0}` tells why",
+        "{} is {}, and the item was never started; see `baton explain {0}`",
         clean(&run.id),
         run.state
     ))
@@ -217,7 +216,10 @@ fn never_started(run: &Run) -> Failure {
 fn instance_of(item: &RunItem) -> Result<InstanceId, Failure> {
     ids::instance(&item.instance).map_err(|_| {
         let id = clean(&item.instance);
-        Failure::Message(REFUSED, format!("the scheduler calls it `{id}`"))
+        Failure::Message(
+            REFUSED,
+            format!("the scheduler returned an invalid id, `{id}`"),
+        )
     })
 }
 
@@ -253,7 +255,7 @@ fn row(item: &RunItem, now: Wall) -> Vec<Cell> {
     ]
 }
 
-/// A string as it is, anything else as JSON.
+/// Formats a value: a string as text, anything else as JSON.
 fn value(item: &RunItem) -> Option<String> {
     Some(match item.value.as_ref()? {
         Value::String(text) => clean(text),
@@ -307,11 +309,11 @@ mod tests {
         let three = task("extract", counts("3d"), &[]);
         assert_eq!(
             message(check_item(&three, None).expect_err("three items")),
-            "extract has 3 items: say which, with --item 0 to 2"
+            "extract has 3 items; select one with --item 0 to 2"
         );
         assert_eq!(
             message(check_item(&three, Some(3)).expect_err("no such item")),
-            "extract has no item 3: it has 3, and the first is 0"
+            "extract has no item 3; it has 3, numbered from 0"
         );
         assert!(check_item(&three, Some(2)).is_ok());
         assert!(check_item(&task("one", counts("1w"), &[]), None).is_ok());
@@ -320,8 +322,8 @@ mod tests {
         case.run.items = Some(counts("3d 1w"));
         assert_eq!(
             message(ambiguous(&case.run, &case.tasks)),
-            "r1 has 4 items: say of which task, with --task: extract, load; `baton show r1 \
-             --items` lists them"
+            "r1 has 4 items; select a task with --task (extract, load), or list the items with \
+                         `baton show r1 --items`"
         );
         assert_eq!(names(&case.tasks, 12), "extract, load and 10 more");
     }

@@ -1,4 +1,4 @@
-//! `baton runs`.
+//! `baton runs`: the list of workflow runs.
 
 use baton_client::{Client, RunFilter};
 use baton_model::api::Run;
@@ -10,14 +10,14 @@ use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span};
 
-/// Show runs of workflows, the latest first
+/// List workflow runs, latest first
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton runs
   baton runs --state FAILED --json | jq -r '.[].id'")]
 pub(crate) struct Runs {
-    /// At most so many rows
+    /// Maximum number of rows
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     number: usize,
     /// Only runs in this state, such as RUNNING or FAILED
@@ -29,7 +29,7 @@ pub(crate) struct Runs {
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Print an array of objects, as the scheduler's API has them
+    /// Print a JSON array of runs, in the API's format
     #[arg(long)]
     json: bool,
 }
@@ -75,14 +75,14 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
     out.done()
 }
 
-/// What is said of an empty list.
+/// The notice for an empty list.
 fn none(command: &Runs) -> Option<&'static str> {
     let any = command.state.is_none() && command.owner.is_none() && command.name.is_none();
     match (command.number, any) {
-        // None were asked for.
+        // `-n 0` asks for none.
         (0, _) => None,
-        (_, true) => Some("no runs; `baton submit workflow.yaml` starts one"),
-        (_, false) => Some("no such runs; `baton runs` shows the latest of all"),
+        (_, true) => Some("no runs; start one with `baton submit workflow.yaml`"),
+        (_, false) => Some("no such runs; list the latest with `baton runs`"),
     }
 }
 

@@ -1,15 +1,15 @@
-//! Commands about runs of workflows.
+//! Commands of workflow runs.
 //!
 //! | module | command |
 //! |---|---|
 //! | `list` | `baton runs` |
-//! | `follow` | `baton watch`, and whoever waits for a run |
+//! | `follow` | `baton watch`, and waiting for a run |
 //! | `change` | `baton halt`, `resume`, and `retry` of a run |
-//! | `items` | `baton show RUN --items`; which instance is meant by a task and an item |
-//! | `show` | `baton show RUN`, as text, graph, timeline or picture; `baton explain RUN` |
+//! | `items` | `baton show RUN --items`; the instance of an item |
+//! | `show` | `baton show RUN`, as text, graph, timeline or SVG; `baton explain RUN` |
 //! | `submit` | `baton submit` of a workflow |
 //!
-//! How runs look is [`crate::views`].
+//! [`crate::views`] renders runs.
 
 pub(super) mod change;
 pub(crate) mod follow;
@@ -23,24 +23,27 @@ use baton_model::ids::RunId;
 
 use crate::output::{Failure, clean};
 
-/// An error of Baton itself.
+/// An internal error of Baton.
 const INTERNAL: u8 = 5;
 
-/// `r12`. The letter is needed wherever instances could be meant.
+/// Parses a run id such as `r12`. The letter distinguishes it from an instance.
 pub(crate) fn id(text: &str) -> Result<RunId, String> {
     let digits = text.strip_prefix('r').unwrap_or_default();
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let number = digits.parse().ok().filter(|_| plain);
     number
         .map(RunId)
-        .ok_or_else(|| "write a run such as r12".to_owned())
+        .ok_or_else(|| "expected a run such as r12".to_owned())
 }
 
-/// The run that an answer speaks of.
+/// Parses the run id of a response.
 pub(crate) fn accepted(accepted: &RunReply) -> Result<RunId, Failure> {
     id(&accepted.id).map_err(|_| {
         let id = clean(&accepted.id);
-        Failure::Message(INTERNAL, format!("the scheduler calls it `{id}`"))
+        Failure::Message(
+            INTERNAL,
+            format!("the scheduler returned an invalid id, `{id}`"),
+        )
     })
 }
 

@@ -1,4 +1,4 @@
-//! `baton show RUN`: how it stands, its graph, its timeline; `baton explain RUN`.
+//! `baton show RUN`: summary, graph, timeline or items; `baton explain RUN`.
 
 use std::io::Write;
 
@@ -17,26 +17,26 @@ use crate::output::{CommandResult, Output};
 use crate::time::now;
 use crate::views::{dot, explain, graph, summary, svg, timeline, timeline_svg};
 
-/// Items of a timeline: more than anybody can tell apart.
+/// Items of a timeline: more than a reader can distinguish.
 const ITEMS_MAX: usize = 20_000;
-/// Failures among which the first of each task is looked for.
+/// Failures searched for the first one of each task.
 const FAILURES_MAX: usize = 10_000;
-/// The width of what goes into a file or a pipe.
+/// Width of output to a file or a pipe.
 const PLAIN_WIDTH: usize = 120;
 
-/// How a run is shown.
+/// Options that select the view of a run.
 #[derive(Debug, Args)]
 pub(in super::super) struct RunViewArgs {
-    /// Of a run: its tasks as a graph
+    /// Of a run: the task graph, as text
     #[arg(long, conflicts_with_all = ["dot", "timeline", "json"])]
     graph: bool,
-    /// Of a run: its graph for Graphviz
+    /// Of a run: the task graph, for Graphviz (DOT)
     #[arg(long, conflicts_with_all = ["svg", "timeline", "json"])]
     dot: bool,
-    /// Of a run: its graph, or with --timeline its timeline, as a picture
+    /// Of a run: the task graph, or with --timeline the timeline, as SVG
     #[arg(long, conflicts_with_all = ["graph", "json"])]
     svg: bool,
-    /// Of a run: when what ran
+    /// Of a run: a timeline of its items
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(in super::super) struct RunViewArgs {
 }
 
 impl RunViewArgs {
-    /// True if something was asked for that only runs have.
+    /// True if an option is set that applies to runs only.
     pub(in super::super) const fn is_some(&self) -> bool {
         self.graph || self.dot || self.svg || self.timeline || self.items_args.items
     }
@@ -105,7 +105,7 @@ pub(in super::super) async fn run(
     out.done()
 }
 
-/// Columns and lines that there are to draw upon.
+/// Width and height to draw in.
 fn room(out: &Output) -> (usize, usize) {
     if out.terminal {
         size()
@@ -145,7 +145,7 @@ async fn timeline(run: &Run, id: RunId, svg: bool, json: bool, client: &Client) 
     out.done()
 }
 
-/// How many items of a run have an instance.
+/// Number of items of a run that have an instance.
 fn begun(run: &Run) -> u64 {
     let Some(items) = &run.items else { return 0 };
     let begun = [
@@ -165,7 +165,7 @@ fn lines(out: &mut Output, lines: Vec<String>) -> CommandResult {
     Ok(())
 }
 
-/// Why a run is where it is: what its tasks wait for, or why it ended so.
+/// Explains the state of a run: what its tasks wait for, or why it ended.
 pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) -> CommandResult {
     let seen = client.run(id).await.map_err(refused)?;
     let tasks = client.run_tasks(id, PLAN_TASKS_MAX).await;

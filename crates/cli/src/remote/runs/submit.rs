@@ -14,8 +14,8 @@ use super::follow::{ProgressMode, ended, follow};
 use crate::local::params as parse_params;
 use crate::output::{CommandResult, Failure, Output};
 
-/// What is sent for a workflow. What is wrong with it, or with its parameters, is told here,
-/// with its lines.
+/// Builds the request for a workflow. Errors in the file or its parameters are reported here, with
+/// their locations.
 pub(crate) fn request(
     file: &WorkflowFile,
     params: &[(String, String)],
@@ -29,7 +29,7 @@ pub(crate) fn request(
     })
 }
 
-/// How whoever submits a workflow goes on.
+/// What follows the submission of a workflow.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct WaitArgs {
     pub(in super::super) wait: bool,

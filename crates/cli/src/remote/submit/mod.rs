@@ -1,4 +1,4 @@
-//! `baton submit`: new instances, from a file or a command line.
+//! `baton submit`: a task, a workflow or a command.
 
 mod task;
 
@@ -20,85 +20,88 @@ Examples:
   baton submit report.yaml -p day=2026-11-15 --wait
   baton submit etl.yaml --watch      a workflow
   baton submit --cpu 2 --memory 1GiB..4GiB --retries 3 -- ./train.sh --epochs 3
-  baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'    one word is a shell command
+    baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'
+
+  A single argument after -- is a shell command, unless it is a plain program name.
   baton submit --label zone=eu --timeout 1h --json -- make
 
-Exit status, with --wait: 0 all DONE; the exit code of the command, if it is one instance that
-exited with a code; 130 cancelled; 1 failed otherwise. 2 wrong usage, 3 the scheduler cannot be
-reached, or refuses.";
+Exit status with --wait: 0 all DONE; the exit code of the command, for a single instance; 130
+cancelled; 1 failed otherwise. Always: 2 wrong usage or a file with errors; 3 the scheduler cannot
+be reached, or refuses.";
 
-/// Submit a task or a workflow to the scheduler, from a file or as a command
+/// Submit a task, a workflow or a command to the scheduler
 ///
-/// Prints the id, or the range of ids, once the scheduler has it for good. Options change what the
-/// file says.
+/// Prints the id, or the range of ids, once the submission is durable. Options override the fields
+/// of a task file.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Submit {
-    /// The file of the task or workflow
+    /// Task or workflow file
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A parameter instead of its default; may be repeated
+    /// Value of a parameter; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
-    /// One instance for each index, which it finds in BATON_ARRAY_INDEX
+    /// Submit an array: one instance per index, with its index in BATON_ARRAY_INDEX
     #[arg(long, value_name = "A-B", value_parser = indices)]
     array: Option<Indices>,
     #[command(flatten)]
     options: TaskOptions,
-    /// Wait for the end, and exit with the status of the work
+    /// Wait until it has ended, and exit with its status
     #[arg(long)]
     wait: bool,
-    /// Of a workflow: watch it until it is over
+    /// Show live progress of a workflow until it has ended, and exit with its status
     #[arg(long)]
     watch: bool,
-    /// Print JSON: what was submitted and, with --wait, how it ended, one object on a line
+    /// Print JSON; with --wait, also the ended work, one object per line
     #[arg(long)]
     json: bool,
-    /// The command and its arguments, instead of a file
+    /// Command and its arguments, instead of a file
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
-/// What a task says, from the command line.
+/// Fields of a task, from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 struct TaskOptions {
-    /// What to call it
+    /// Name of the task [default: from the file, or the program's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Whose it is
+    /// Owner of the task [default: from the file, or `default`]
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
-    /// Cores, such as 2 or 0.5
+    /// CPU request in cores, such as 2 or 0.5
     #[arg(long, value_name = "CORES")]
     cpu: Option<String>,
-    /// Memory it needs, and at which it is stopped: 1GiB, 1GiB..4GiB or 1GiB..
+    /// Memory request, or request and limit: 1GiB, 1GiB..4GiB or 1GiB.. (no limit)
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// Whole devices
+    /// Number of GPUs
     #[arg(long, value_name = "N")]
     gpu: Option<u32>,
-    /// Anything else that is counted, such as db/orders=2; may be repeated
+    /// Request of a custom resource, such as db/orders=2; may be repeated
     #[arg(long = "resource", value_name = "NAME=N", value_parser = pair)]
     resources: Vec<(String, String)>,
-    /// Only workers with this label; may be repeated, one name several times for any of them
+    /// Only workers with this label; may be repeated, the same name for alternative values
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
-    /// Higher goes first
+    /// Priority; higher is placed first [default: 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// How often it is tried again after a failure
+    /// Retries after a failed attempt
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
-    /// How often it is started again after its worker was lost
+    /// Restarts after the loss of a worker
     #[arg(long, value_name = "N")]
     losses: Option<u32>,
-    /// How long an attempt may run, such as 90s or 1h30m
+    /// Timeout of an attempt, such as 90s or 1h30m
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// A variable for the environment; may be repeated
+    /// Environment variable; may be repeated
     #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// How sure Baton must be that an attempt is over before it starts another
+    /// When another attempt may start after a worker is lost: timed (its lease has expired) or
+    /// strict (proof that the old attempt has ended) [default: timed]
     #[arg(long, value_enum, value_name = "HOW")]
     exclusive: Option<Exclusive>,
 }
@@ -110,11 +113,11 @@ enum Exclusive {
 }
 
 fn indices(text: &str) -> Result<Indices, String> {
-    const HINT: &str = "write the first and the last index, such as 1-1000";
+    const HINT: &str = "expected the first and the last index, such as 1-1000";
     let (from, to) = text.split_once('-').ok_or(HINT)?;
     match (from.parse(), to.parse()) {
         (Ok(from), Ok(to)) if from <= to => Ok(Indices { from, to }),
-        (Ok(_), Ok(_)) => Err("the array ends before it begins".to_owned()),
+        (Ok(_), Ok(_)) => Err("the last index is less than the first".to_owned()),
         _ => Err(HINT.to_owned()),
     }
 }
@@ -126,11 +129,13 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
         return workflow(command, &file, client).await;
     }
     if command.watch {
-        return Err(Failure::usage("--watch is for workflows; use --wait"));
+        return Err(Failure::usage(
+            "--watch applies to workflows only; use --wait",
+        ));
     }
     let file = match (&command.file, &*command.command) {
         (Some(_), [_, ..]) => {
-            return Err(Failure::usage("name a file or a command, not both"));
+            return Err(Failure::usage("name either a file or a command, not both"));
         }
         (None, []) => {
             return Err(Failure::usage(
@@ -153,7 +158,7 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
         (true, true) => line(&mut out, &submitted)?,
         (false, _) => writeln!(out, "{}", ids::describe(span))?,
     }
-    // Whoever waits wants to know for what.
+    // The id is printed before waiting.
     out.flush()?;
     if command.wait {
         return wait(client, span, command.json, out).await;
@@ -165,7 +170,10 @@ fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
     let id = |text: &str| {
         ids::instance(text).map_err(|_| {
             let text = clean(text);
-            Failure::Message(super::REFUSED, format!("the scheduler calls it `{text}`"))
+            Failure::Message(
+                super::REFUSED,
+                format!("the scheduler returned an invalid id, `{text}`"),
+            )
         })
     };
     Ok(Span {
@@ -211,8 +219,8 @@ pub(super) async fn wait(
 async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> CommandResult {
     if command.array.is_some() || command.options != TaskOptions::default() {
         return Err(Failure::usage(
-            "a workflow says in its file what its tasks need; only -p, --wait, --watch and --json \
-             go with it",
+            "options of a task do not apply to a workflow; set them in its file. Only -p, --wait, \
+                         --watch and --json apply",
         ));
     }
     let args = WaitArgs {
@@ -229,7 +237,7 @@ pub(super) fn line(out: &mut Output, value: &impl serde::Serialize) -> CommandRe
     Ok(())
 }
 
-/// The last word about an instance that was waited for.
+/// Describes the outcome of an awaited instance.
 fn describe_end(instance: &api::Instance) -> String {
     let id = clean(&instance.id);
     let mut text = format!("{id} {}", instance.state);

@@ -1,8 +1,8 @@
-//! The task that is sent: a file with changes, or one made of a command.
+//! The task to submit: a file with overrides, or a task built from a command.
 //!
-//! It is checked here as the scheduler will check it, so that a file is explained with
-//! its lines and nobody has to be reached for that. Templates stay open: the scheduler
-//! fills them in.
+//! It is validated here as the scheduler will validate it, so that errors have their location in
+//! the file, and no scheduler is needed for that. Templates stay unresolved: the scheduler fills
+//! them in.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::{Exclusive, TaskOptions};
 use crate::output::Failure;
 
-/// What stands for the command line in errors.
+/// File name shown in errors of the command line.
 const COMMAND_LINE: &str = "command line";
 
-/// A file, and what the command line says instead.
+/// Loads a task file, with the overrides of the command line.
 pub(super) fn from_file(path: &Path, options: &TaskOptions) -> Result<Value, Failure> {
     let file = baton_files::load(path).map_err(Failure::usage)?;
     let mut task = object(file.to_json());
@@ -22,10 +22,10 @@ pub(super) fn from_file(path: &Path, options: &TaskOptions) -> Result<Value, Fai
     check(task, &path.display().to_string())
 }
 
-/// A task of one command.
+/// Builds a task of one command.
 pub(super) fn from_command(words: &[String], options: &TaskOptions) -> Result<Value, Failure> {
     let run = match words {
-        // As for `baton local simplerun`, but nobody needs a shell to find a program.
+        // As for `baton local simplerun`, except that a plain program name needs no shell.
         [line] if !is_word(line) => Value::from(literal(line)),
         words => words.iter().map(|word| literal(word)).collect(),
     };
@@ -43,23 +43,23 @@ fn check(task: Map<String, Value>, name: &str) -> Result<Value, Failure> {
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
-        // A task that was read is a map.
+        // Unreachable: a loaded task is a map.
         _ => Map::new(),
     }
 }
 
-/// The text itself, whatever braces it holds.
+/// Escapes template braces.
 fn literal(text: &str) -> String {
     text.replace("{{", "{{{{")
 }
 
-/// True for a text in which a shell sees one plain word.
+/// True for a text that is one plain word to a shell.
 fn is_word(text: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,".contains(c);
     !text.is_empty() && text.chars().all(plain)
 }
 
-/// What a command is called that nobody named: like its program.
+/// Default name of a command: that of its program.
 fn name(words: &[String]) -> String {
     let first = words.first().map(String::as_str).unwrap_or_default();
     let program = first.split_whitespace().next().unwrap_or_default();
@@ -114,7 +114,7 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions) {
     labels(task, &options.labels);
 }
 
-/// Values of one label are alternatives; they replace what the file says about it.
+/// Sets constraints. Several values of one label are alternatives; they replace those of the file.
 fn labels(task: &mut Map<String, Value>, labels: &[(String, String)]) {
     for (name, _) in labels {
         let values = labels.iter().filter(|(other, _)| other == name);
@@ -123,15 +123,15 @@ fn labels(task: &mut Map<String, Value>, labels: &[(String, String)]) {
     }
 }
 
-/// Puts a value into the map of this name, made if there is none. What is no map was
-/// refused when the file was read.
+/// Inserts a value into the map `key`, which is created if missing. Loading has rejected any value
+/// that is not a map.
 fn insert_into(task: &mut Map<String, Value>, key: &str, name: &str, value: Value) {
     if let Value::Object(map) = task.entry(key).or_insert_with(|| json!({})) {
         map.insert(name.to_owned(), value);
     }
 }
 
-/// A number as JSON; what is none is left as it is, for the check to complain about.
+/// Parses a number; other text is kept for the validation to reject.
 fn number(text: &str) -> Value {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match serde_json::from_str(text) {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_before_anybody_is_asked() {
+    fn errors_are_reported_before_a_request_is_sent() {
         let options = TaskOptions {
             cpu: Some("two".to_owned()),
             timeout: Some("5".to_owned()),

@@ -365,7 +365,7 @@ fn tasks_that_wait_in_a_circle_are_drawn_all_the_same() {
     let case = Case::new(
         "circle",
         vec![
-            task("a", counts("1w"), &["b", "nobody"]),
+            task("a", counts("1w"), &["b", "missing"]),
             task("b", counts("1w"), &["a"]),
         ],
     );
