@@ -73,13 +73,13 @@ impl CredentialArgs {
 
     /// Refuses client options on a server command, where the server's TLS options were meant.
     pub(crate) fn reject_for_server(&self) -> Result<(), Failure> {
-        let given = self.ca.is_some() || self.cert.is_some() || self.key.is_some();
-        if !given {
+        let is_set = self.ca.is_some() || self.cert.is_some() || self.key.is_some();
+        if !is_set {
             Ok(())
         } else {
             Err(Failure::usage(
                 "--ca, --cert and --key are options of clients and workers; for a server use \
-                                 --tls-cert, --tls-key and --client-ca",
+                 --tls-cert, --tls-key and --client-ca",
             ))
         }
     }
@@ -126,7 +126,7 @@ fn secret(text: &str, place: &str) -> Result<Secret, Failure> {
 fn no_token(place: &str) -> Failure {
     Failure::usage(format!(
         "{place} holds no valid token; expected one line as printed by `baton token create`, \
-                 starting with {}",
+         starting with {}",
         Secret::PREFIX
     ))
 }
@@ -138,13 +138,13 @@ mod tests {
     #[test]
     fn a_certificate_has_a_key_and_a_worker_knows_whom_it_trusts() {
         let path = |name: &str| Some(PathBuf::from(name));
-        let given = |ca, cert, key| CredentialArgs {
+        let args = |ca, cert, key| CredentialArgs {
             token_file: None,
             ca,
             cert,
             key,
         };
-        let whole = given(path("ca"), path("cert"), path("key"));
+        let whole = args(path("ca"), path("cert"), path("key"));
         let wanted = ClientFiles {
             trust: Trust::Ca("ca".into()),
             identity: Some(("cert".into(), "key".into())),
@@ -156,9 +156,9 @@ mod tests {
         assert!(matches!(none.worker_files(), Ok(None)));
         assert!(none.reject_for_server().is_ok());
         for half in [
-            given(path("ca"), path("cert"), None),
-            given(path("ca"), None, path("key")),
-            given(None, path("cert"), path("key")),
+            args(path("ca"), path("cert"), None),
+            args(path("ca"), None, path("key")),
+            args(None, path("cert"), path("key")),
         ] {
             assert!(half.worker_files().is_err(), "{half:?}");
         }

@@ -64,12 +64,12 @@ fn fetch(uri: &Uri, left: &mut u64) -> Result<(), String> {
         return Err(format!("`{name}` is not a plain file name"));
     }
     let url = reqwest::Url::parse(&uri.from).map_err(|error| error.to_string())?;
-    let beside = format!(".baton-fetching-{name}");
-    match fs::remove_file(&beside) {
+    let temporary = format!(".baton-fetching-{name}");
+    match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
         _ => {}
     }
-    let file = File::create_new(&beside).map_err(|error| error.to_string())?;
+    let file = File::create_new(&temporary).map_err(|error| error.to_string())?;
     let mut sink = Sink {
         file,
         hash: Sha256::new(),
@@ -90,12 +90,12 @@ fn fetch(uri: &Uri, left: &mut u64) -> Result<(), String> {
         && !wanted.eq_ignore_ascii_case(&found)
     {
         // It must not be taken for the expected file.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
         return Err(format!("its SHA-256 is {found}, expected {wanted}"));
     }
     let mode = if uri.executable { 0o755 } else { 0o644 };
     file.set_permissions(Permissions::from_mode(mode))
-        .and_then(|()| fs::rename(&beside, name))
+        .and_then(|()| fs::rename(&temporary, name))
         .map_err(|error| error.to_string())
 }
 
@@ -146,11 +146,11 @@ fn from_http(url: reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
             .connect_timeout(SILENCE_MAX)
             .read_timeout(SILENCE_MAX)
             .build();
-        let sent = client.map_err(words)?.get(url).send().await;
+        let sent = client.map_err(error_chain)?.get(url).send().await;
         let mut response = sent
             .and_then(reqwest::Response::error_for_status)
-            .map_err(words)?;
-        while let Some(chunk) = response.chunk().await.map_err(words)? {
+            .map_err(error_chain)?;
+        while let Some(chunk) = response.chunk().await.map_err(error_chain)? {
             sink.take(&chunk)?;
         }
         Ok(())
@@ -158,7 +158,7 @@ fn from_http(url: reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
 }
 
 /// Formats an error with its sources; the last one is usually the most specific.
-fn words(error: reqwest::Error) -> String {
+fn error_chain(error: reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(reason) = source {

@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let (url, credentials) = (cli.url.as_deref(), &cli.credentials);
-    let ended = match cli.command {
+    let result = match cli.command {
         Command::Run(command) => run::run(&command),
         Command::Up(command) => up::run(&command, credentials),
         Command::Scheduler(command) => scheduler::run(&command, credentials),
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Completions(command) => completions::run(&command, Cli::command()),
     };
-    output::exit_code(ended)
+    output::exit_code(result)
 }
 
 /// Runs the hidden commands with which Baton starts itself. They are handled before argument

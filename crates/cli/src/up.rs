@@ -209,8 +209,8 @@ fn stop_earlier_worker(state: &Path) {
     if let Err(error) = kill_process(pid, Signal::TERM) {
         tracing::warn!("cannot terminate it: {error}");
     }
-    let asked = Instant::now();
-    while test_kill_process(pid).is_ok() && asked.elapsed() < POLL_INTERVAL * 5 {
+    let started = Instant::now();
+    while test_kill_process(pid).is_ok() && started.elapsed() < POLL_INTERVAL * 5 {
         thread::sleep(POLL_INTERVAL / 50);
     }
 }
@@ -218,8 +218,8 @@ fn stop_earlier_worker(state: &Path) {
 /// Makes a worker kill its attempts, report them, and exit.
 fn end(mut child: Child, ending: &Receiver<()>) {
     interrupt(&child);
-    let asked = Instant::now();
-    while asked.elapsed() < END_WAIT {
+    let started = Instant::now();
+    while started.elapsed() < END_WAIT {
         if ending.try_recv().is_ok() {
             // A second SIGINT makes the worker not wait, either.
             interrupt(&child);

@@ -41,8 +41,8 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "DIR", default_value = ".baton/worker")]
     state: PathBuf,
     /// Resources to offer instead of those detected: cpu, memory, disk, gpu, or custom names
-    #[arg(long, value_name = "NAME=AMOUNT,…", value_parser = amounts, default_value = "")]
-    resources: Amounts,
+    #[arg(long, value_name = "NAME=AMOUNT,…", value_parser = resource_overrides, default_value = "")]
+    resources: ResourceOverrides,
     /// Label of the worker, for constraints; may be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
@@ -60,7 +60,7 @@ pub(crate) struct Worker {
 
 /// Resources given on the command line; the others are detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Amounts {
+struct ResourceOverrides {
     cpu_milli: Option<u64>,
     memory: Option<u64>,
     disk: Option<u64>,
@@ -84,9 +84,9 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         }),
         None => credentials.worker_files()?,
     };
-    let found = resources::discover(&command.state);
+    let detected = resources::discover(&command.state);
     let offer = Offer {
-        capacity: command.resources.instead_of(found),
+        capacity: command.resources.applied_to(detected),
         labels: command.labels.iter().cloned().collect(),
         open: true,
     };
@@ -109,20 +109,20 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
     }
 }
 
-impl Amounts {
-    fn instead_of(&self, found: Capacity) -> Capacity {
+impl ResourceOverrides {
+    fn applied_to(&self, detected: Capacity) -> Capacity {
         Capacity {
-            cpu_milli: self.cpu_milli.unwrap_or(found.cpu_milli),
-            memory: self.memory.unwrap_or(found.memory),
-            disk: self.disk.unwrap_or(found.disk),
-            gpu: self.gpu.unwrap_or(found.gpu),
+            cpu_milli: self.cpu_milli.unwrap_or(detected.cpu_milli),
+            memory: self.memory.unwrap_or(detected.memory),
+            disk: self.disk.unwrap_or(detected.disk),
+            gpu: self.gpu.unwrap_or(detected.gpu),
             named: self.named.clone(),
         }
     }
 }
 
-fn amounts(text: &str) -> Result<Amounts, String> {
-    let mut amounts = Amounts::default();
+fn resource_overrides(text: &str) -> Result<ResourceOverrides, String> {
+    let mut overrides = ResourceOverrides::default();
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
         let (name, value) = label(part.trim())?;
         let wrong = |error: units::UnitError| format!("{name}: {error}");
@@ -132,20 +132,20 @@ fn amounts(text: &str) -> Result<Amounts, String> {
                 .map_err(|_| format!("{name}: expected a whole number"))
         };
         match &*name {
-            "cpu" => amounts.cpu_milli = Some(units::thousandths(&value).map_err(wrong)?),
-            "memory" => amounts.memory = Some(units::size(&value).map_err(wrong)?),
-            "disk" => amounts.disk = Some(units::size(&value).map_err(wrong)?),
+            "cpu" => overrides.cpu_milli = Some(units::thousandths(&value).map_err(wrong)?),
+            "memory" => overrides.memory = Some(units::size(&value).map_err(wrong)?),
+            "disk" => overrides.disk = Some(units::size(&value).map_err(wrong)?),
             "gpu" => {
                 let many = |_| format!("{name}: the number is too large");
-                amounts.gpu = Some(u32::try_from(count()?).map_err(many)?);
+                overrides.gpu = Some(u32::try_from(count()?).map_err(many)?);
             }
             _ => {
                 let count = count()?;
-                amounts.named.insert(name, count);
+                overrides.named.insert(name, count);
             }
         }
     }
-    Ok(amounts)
+    Ok(overrides)
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn what_is_said_counts_and_the_rest_is_found() {
-        let said = amounts("cpu=1.5,memory=8GiB,gpu=1,licence=2").expect("fine");
-        let found = Capacity {
+        let given = resource_overrides("cpu=1.5,memory=8GiB,gpu=1,licence=2").expect("fine");
+        let detected = Capacity {
             disk: 7,
             memory: 9,
             ..Capacity::default()
         };
-        let all = said.instead_of(found);
+        let all = given.applied_to(detected);
         assert_eq!((all.cpu_milli, all.memory, all.disk), (1_500, 8 << 30, 7));
         assert_eq!((all.gpu, all.named.get("licence")), (1, Some(&2)));
     }
@@ -185,7 +185,7 @@ mod tests {
             ("memory=8XB", "memory"),
             ("licence=-1", "licence"),
         ] {
-            let error = amounts(bad).expect_err(bad);
+            let error = resource_overrides(bad).expect_err(bad);
             assert!(error.contains(word), "{bad}: {error}");
         }
     }

@@ -37,7 +37,8 @@ pub(crate) struct Dag {
     /// Length of the chain; 0 skips it
     #[arg(long, default_value_t = 100)]
     chain: u64,
-    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    /// Directory to work in; the speed of its disk affects the result [default: the temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
     /// Print the result as JSON
@@ -97,7 +98,7 @@ pub(super) fn run(command: &Dag) -> CommandResult {
         out.json(&result)?;
         return out.done();
     }
-    shown(&result).print(&mut out)?;
+    table(&result).print(&mut out)?;
     if let Some(chain) = &result.chain {
         let (hops, each) = (chain.hops, chain.milliseconds_per_hop);
         writeln!(
@@ -109,7 +110,7 @@ pub(super) fn run(command: &Dag) -> CommandResult {
     out.done()
 }
 
-fn shown(result: &DagResult) -> Table {
+fn table(result: &DagResult) -> Table {
     let mut table = Table::indented(0);
     let heads = [
         "tasks",
@@ -222,7 +223,7 @@ fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
         finish(client, warm).await?;
         let run = submit(client, file).await?;
         finish(client, run).await?;
-        let seen = client.run(run).await.map_err(Failure::failed)?;
+        let run_info = client.run(run).await.map_err(Failure::failed)?;
         let items = client
             .run_items(run, &ItemFilter::default(), usize::MAX)
             .await;
@@ -233,10 +234,10 @@ fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
                 items.len()
             )));
         }
-        let ended = seen.ended_at.unwrap_or(seen.begun_at);
+        let ended = run_info.ended_at.unwrap_or(run_info.begun_at);
         Ok(Chain {
             hops,
-            milliseconds_per_hop: (ended - seen.begun_at) as f64 / hops as f64,
+            milliseconds_per_hop: (ended - run_info.begun_at) as f64 / hops as f64,
         })
     })
 }
@@ -253,9 +254,9 @@ async fn submit(client: &Client, file: Value) -> Result<RunId, Failure> {
 async fn finish(client: &Client, run: RunId) -> Result<(), Failure> {
     let begun = Instant::now();
     while begun.elapsed() < TIMEOUT {
-        let seen = client.wait_run(run, Duration::from_secs(30)).await;
-        let seen = seen.map_err(Failure::failed)?;
-        match seen.state {
+        let run_info = client.wait_run(run, Duration::from_secs(30)).await;
+        let run_info = run_info.map_err(Failure::failed)?;
+        match run_info.state {
             UniversalState::Done => return Ok(()),
             state if state.is_terminal() => {
                 return Err(Failure::failed(format!("{run} is {state}")));

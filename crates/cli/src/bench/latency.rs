@@ -18,7 +18,8 @@ pub(crate) struct Latency {
     /// Number of submissions
     #[arg(short = 'n', long, default_value_t = 200)]
     count: u32,
-    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    /// Directory to work in; the speed of its disk affects the result [default: the temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
     /// Print the result as JSON
@@ -79,7 +80,7 @@ pub(super) fn run(command: &Latency) -> CommandResult {
     writeln!(
         out,
         "submission to start: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms; this includes two durable \
-                 writes of {:.2} ms each, and the start of a shell and of `date`",
+         writes of {:.2} ms each, and the start of a shell and of `date`",
         result.p50_ms, result.p99_ms, result.max_ms, result.fsync_p50_ms
     )?;
     out.flush()?;

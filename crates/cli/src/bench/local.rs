@@ -29,7 +29,8 @@ pub(crate) struct Local {
     /// Running processes of the coordinator whose memory is measured
     #[arg(long, default_value_t = 100)]
     children: u32,
-    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    /// Directory to work in; the speed of its disk affects the result [default: the temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
     /// Print the result as JSON

@@ -41,7 +41,8 @@ struct Common {
     /// Number of instances
     #[arg(short = 'n', long, default_value_t = 1_000_000)]
     count: u64,
-    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    /// Directory to work in; the speed of its disk affects the result [default: the temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
     /// Print the result as JSON

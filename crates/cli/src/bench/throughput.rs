@@ -30,7 +30,8 @@ pub(crate) struct Throughput {
     /// Skip HyperQueue even if it is installed
     #[arg(long)]
     without_hyperqueue: bool,
-    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    /// Directory to work in; the speed of its disk affects the result [default: the temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
     /// Print the result as JSON

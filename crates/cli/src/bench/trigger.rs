@@ -31,7 +31,8 @@ pub(crate) struct Triggers {
     /// Concurrent clients
     #[arg(long, default_value_t = 64)]
     clients: u32,
-    /// Where to work; the speed of its disk counts [default: the place for temporary files]
+    /// Directory to work in; the speed of its disk affects the result [default: the temporary
+    /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
     /// Print the result as JSON
@@ -67,8 +68,8 @@ pub(super) fn run(command: &Triggers) -> CommandResult {
     writeln!(
         out,
         "trigger to start, idle: p50 {:.2} ms, p99 {:.2} ms\n\
-                  accepted durably from {} clients: {:.0} per second ({} in all; response time p50 {:.2} ms, \
-                  p99 {:.2} ms), while {} of them ran to completion",
+         accepted durably from {} clients: {:.0} per second ({} in all; response time p50 {:.2} ms, \
+         p99 {:.2} ms), while {} of them ran to completion",
         result.start_p50_ms,
         result.start_p99_ms,
         result.clients,

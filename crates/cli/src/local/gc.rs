@@ -53,19 +53,19 @@ pub(super) struct Gc {
 pub(super) fn run(gc: &Gc, root: &Root) -> CommandResult {
     let policy = policy(gc)?;
     let now = now();
-    let plan = find_gc_candidates(root, &policy, now)?;
+    let candidates = find_gc_candidates(root, &policy, now)?;
     let mut out = Output::new();
     if !gc.json {
-        print_plan(&mut out, &plan, now)?;
+        print_candidates(&mut out, &candidates, now)?;
         out.flush()?;
     }
-    let report = if !gc.dry_run && !plan.is_empty() && agreed(gc, &plan)? {
-        Some(plan.apply()?)
+    let report = if !gc.dry_run && !candidates.is_empty() && confirm(gc, &candidates)? {
+        Some(candidates.apply()?)
     } else {
         None
     };
     if gc.json {
-        out.json(&json(gc, &plan, report.as_ref()))?;
+        out.json(&json(gc, &candidates, report.as_ref()))?;
     } else if let Some(report) = &report {
         let (count, bytes) = (report.removed.len(), size(report.bytes));
         writeln!(out, "removed {count}, {bytes}")?;
@@ -96,10 +96,10 @@ fn policy(gc: &Gc) -> Result<GcPolicy, Failure> {
     })
 }
 
-fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()> {
-    if !plan.tasks.is_empty() {
+fn print_candidates(out: &mut Output, candidates: &GcCandidates, now: Wall) -> io::Result<()> {
+    if !candidates.tasks.is_empty() {
         let mut table = Table::headed(&["ID", "ENDED", "SIZE", "WHY", "SANDBOX"]);
-        for task in &plan.tasks {
+        for task in &candidates.tasks {
             table.row([
                 Cell::new(task.id.as_str(), Style::Strong),
                 format!("{} ago", span(between(task.ended, now))).into(),
@@ -110,7 +110,7 @@ fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()
         }
         table.print(out)?;
     }
-    for leftover in &plan.leftovers {
+    for leftover in &candidates.leftovers {
         let then = if leftover.remove {
             "removed"
         } else {
@@ -123,7 +123,7 @@ fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()
             leftover.id
         )?;
     }
-    for id in &plan.driven {
+    for id in &candidates.driven {
         writeln!(
             out,
             "{id}: in use by a runner, or owned by another user; kept"
@@ -132,22 +132,22 @@ fn print_plan(out: &mut Output, plan: &GcCandidates, now: Wall) -> io::Result<()
     writeln!(
         out,
         "{} of {} finished tasks to remove, {}; {} kept",
-        plan.tasks.len(),
-        plan.tasks.len() + plan.kept_tasks,
-        size(plan.bytes()),
-        size(plan.kept_bytes)
+        candidates.tasks.len(),
+        candidates.tasks.len() + candidates.kept_tasks,
+        size(candidates.bytes()),
+        size(candidates.kept_bytes)
     )
 }
 
-const fn sandbox(fate: SandboxAction) -> &'static str {
-    match fate {
+const fn sandbox(action: SandboxAction) -> &'static str {
+    match action {
         SandboxAction::Remove => "removed",
         SandboxAction::KeepLogs => "removed, logs kept",
         SandboxAction::Keep => "kept: outside the root",
     }
 }
 
-fn agreed(gc: &Gc, plan: &GcCandidates) -> Result<bool, Failure> {
+fn confirm(gc: &Gc, candidates: &GcCandidates) -> Result<bool, Failure> {
     if gc.yes {
         return Ok(true);
     }
@@ -157,7 +157,7 @@ fn agreed(gc: &Gc, plan: &GcCandidates) -> Result<bool, Failure> {
         ));
     }
     let mut ask = io::stderr();
-    write!(ask, "remove {}? [y/N] ", size(plan.bytes())).and_then(|()| ask.flush())?;
+    write!(ask, "remove {}? [y/N] ", size(candidates.bytes())).and_then(|()| ask.flush())?;
     let mut answer = String::new();
     io::stdin()
         .read_line(&mut answer)
@@ -200,7 +200,7 @@ struct JsonFailure<'a> {
     error: String,
 }
 
-fn json<'a>(gc: &Gc, plan: &'a GcCandidates, report: Option<&'a GcReport>) -> Json<'a> {
+fn json<'a>(gc: &Gc, candidates: &'a GcCandidates, report: Option<&'a GcReport>) -> Json<'a> {
     let task = |task: &'a baton_runner::root::Removal| JsonTask {
         id: task.id.as_str(),
         why: task.reason.word(),
@@ -217,12 +217,12 @@ fn json<'a>(gc: &Gc, plan: &'a GcCandidates, report: Option<&'a GcReport>) -> Js
     let failures = report.map_or(&[][..], |report| &report.failures);
     Json {
         dry_run: gc.dry_run,
-        tasks: plan.tasks.iter().map(task).collect(),
-        leftovers: plan.leftovers.iter().map(leftover).collect(),
-        driven: plan.driven.iter().map(|id| id.as_str()).collect(),
-        bytes: plan.bytes(),
-        kept_tasks: plan.kept_tasks,
-        kept_bytes: plan.kept_bytes,
+        tasks: candidates.tasks.iter().map(task).collect(),
+        leftovers: candidates.leftovers.iter().map(leftover).collect(),
+        driven: candidates.driven.iter().map(|id| id.as_str()).collect(),
+        bytes: candidates.bytes(),
+        kept_tasks: candidates.kept_tasks,
+        kept_bytes: candidates.kept_bytes,
         removed: removed.iter().map(|id| id.as_str()).collect(),
         failed: failures
             .iter()

@@ -92,10 +92,10 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
     // A runner may exit or start meanwhile; a few rounds are enough for that.
     for _ in 0..ROUNDS_MAX {
         let path = root.control_socket(&entry.id);
-        let told = send_control_request(&path, ControlRequest::Kill { now }, &mut |pid| {
+        let reply = send_control_request(&path, ControlRequest::Kill { now }, &mut |pid| {
             report_runner(&entry.id, pid)
         });
-        if let Ok(Some(ControlReply::Ended(state))) = told {
+        if let Ok(Some(ControlReply::Ended(state))) = reply {
             return Ok(state);
         }
         match Task::resume(root, &entry.id, &super::options(true)) {
@@ -131,7 +131,7 @@ fn report_runner(id: &TaskId, pid: u32) {
         Ok(Some(stat)) if matches!(stat.state, b'T' | b't') => {
             format!(
                 "is stopped (SIGSTOP); continue it with `kill -CONT {pid}`, or run `kill -9 {pid}` \
-                                 and this command again"
+                 and this command again"
             )
         }
         _ => "is still ending the task".to_owned(),

@@ -76,11 +76,11 @@ pub(crate) fn run(local: &Local) -> CommandResult {
 }
 
 fn root(local: &Local) -> Result<Root, Failure> {
-    let place = match &local.root {
-        Some(place) => place.clone(),
+    let dir = match &local.root {
+        Some(dir) => dir.clone(),
         None => default_root(|name| std::env::var_os(name))?,
     };
-    Ok(Root::new(place)?)
+    Ok(Root::new(dir)?)
 }
 
 /// The command that resumes a task without a runner.

@@ -85,16 +85,16 @@ impl RecoveredLog {
             .map_err(|error| Failure::failed(clean(&error.to_string())))?;
         let cause = |damage: &Damage| clean(&damage.to_string());
         let damage = damage.as_ref().map(cause);
-        let (history, misfit) = History::replay(recovered.records).map_err(|error| {
+        let (history, replay_error) = History::replay(recovered.records).map_err(|error| {
             let damage = damage.as_ref().map(|damage| format!(": {damage}"));
             Failure::failed(format!("{error}{}", damage.unwrap_or_default()))
         })?;
-        let misfit = misfit.as_ref().map(ReplayError::to_string);
+        let replay_error = replay_error.as_ref().map(ReplayError::to_string);
         Ok(Self {
             history,
             torn_bytes: recovered.torn_bytes,
             // An event that does not fit comes before bytes that cannot be read.
-            damage: misfit.or(damage),
+            damage: replay_error.or(damage),
         })
     }
 
@@ -142,8 +142,8 @@ fn print_events(out: &mut Output, history: &History) -> std::io::Result<()> {
     }
     for step in &history.steps {
         let (at, text) = match step {
-            Step::RunnerStarted(life) => {
-                (life.began, format!("a runner started, pid {}", life.pid))
+            Step::RunnerStarted(start) => {
+                (start.began, format!("a runner started, pid {}", start.pid))
             }
             Step::Event(event) => (event.at, messages::event(&history.plan, event)),
         };

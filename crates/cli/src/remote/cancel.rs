@@ -99,7 +99,7 @@ pub(super) async fn retry(command: &Retry, client: &Client) -> CommandResult {
     if rerun.task.is_some() || resume.is_for_runs() {
         return Err(Failure::usage(
             "--task, --downstream, --dry-run, --wait, --watch and --generation apply to runs only; \
-                         name a run such as r12",
+             name a run such as r12",
         ));
     }
     client.retry(id).await.map_err(refused)?;

@@ -58,7 +58,7 @@ pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
         Target::Instances(_) if command.view.is_some() => {
             return Err(Failure::usage(
                 "--graph, --dot, --svg, --timeline and --items apply to runs only; name a run such \
-                                 as r12",
+                 as r12",
             ));
         }
         Target::Instances(span) => span,

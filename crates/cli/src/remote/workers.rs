@@ -102,7 +102,7 @@ pub(super) async fn forget(command: &Forget, client: &Client) -> CommandResult {
         let name = clean(&worker.name);
         confirm(&format!(
             "{name} is {}, last heard from {} ago, and may hold {} attempts. Is it permanently \
-                         gone, with nothing of it running?",
+             gone, with nothing of it running?",
             worker.state,
             crate::time::span(rows::millis(worker.heard_seconds)),
             worker.attempts

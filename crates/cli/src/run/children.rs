@@ -115,7 +115,7 @@ impl Children {
                 INTERNAL,
                 format!(
                     "the {name} of this run has exited: {status}{}\nbaton: nothing is lost; repeat \
-                                         the command to resume",
+                     the command to resume",
                     log_end(&self.data, name)
                 ),
             );

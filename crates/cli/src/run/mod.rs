@@ -278,7 +278,7 @@ async fn choose(
         if !over && !command.again {
             return Err(Failure::usage(format!(
                 "the file or its parameters have changed, but {id} has not ended; undo the change \
-                                 to resume it, or start from the beginning with --again"
+                 to resume it, or start from the beginning with --again"
             )));
         }
         if !over {

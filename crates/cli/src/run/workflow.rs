@@ -161,12 +161,12 @@ fn changed_file(id: RunId, state: UniversalState) -> String {
     if state.is_terminal() {
         format!(
             "{id} is {state}, and the file or its parameters have changed since; start from the \
-                         beginning with --again"
+             beginning with --again"
         )
     } else {
         format!(
             "the file or its parameters have changed, but {id} has not ended; undo the change to \
-                         resume it, or start from the beginning with --again"
+             resume it, or start from the beginning with --again"
         )
     }
 }

@@ -43,7 +43,7 @@ impl<'a> ColumnLayout<'a> {
         Self {
             dag,
             leads_to: Vec::new(),
-            missing: dag.before.iter().map(Vec::len).collect(),
+            missing: dag.upstream.iter().map(Vec::len).collect(),
             drawn: vec![false; dag.tasks.len()],
             rows: Vec::new(),
         }
@@ -52,7 +52,7 @@ impl<'a> ColumnLayout<'a> {
     fn draw(mut self) -> Vec<Row> {
         while let Some(task) = self.next() {
             self.drawn[task] = true;
-            let column = self.meet(task);
+            let column = self.join(task);
             let cells = self.cells(&[]);
             let task_at = Some((task, column));
             self.rows.push(Row {
@@ -60,7 +60,7 @@ impl<'a> ColumnLayout<'a> {
                 task: task_at,
             });
             self.fork(task, column);
-            for to in &self.dag.behind[task] {
+            for to in &self.dag.downstream[task] {
                 self.missing[*to] -= 1;
             }
         }
@@ -76,7 +76,7 @@ impl<'a> ColumnLayout<'a> {
     }
 
     /// Joins the columns that lead to a task. Returns its column.
-    fn meet(&mut self, task: usize) -> usize {
+    fn join(&mut self, task: usize) -> usize {
         let columns = self.leads_to.iter().enumerate();
         let columns: Vec<usize> = columns
             .filter(|(_, to)| **to == Some(task))
@@ -94,7 +94,7 @@ impl<'a> ColumnLayout<'a> {
                     below: column == first,
                 })
                 .collect();
-            self.rail(&joints);
+            self.draw_joints(&joints);
         }
         for column in others {
             self.leads_to[*column] = None;
@@ -107,7 +107,7 @@ impl<'a> ColumnLayout<'a> {
         let dag = self.dag;
         self.leads_to[column] = None;
         let is_new = |layout: &Self, to: &usize| !layout.leads_to.contains(&Some(*to));
-        let targets = &dag.behind[task];
+        let targets = &dag.downstream[task];
         let new = targets.iter().find(|to| is_new(self, to));
         let Some(straight) = new.or(targets.first()).copied() else {
             return;
@@ -129,7 +129,7 @@ impl<'a> ColumnLayout<'a> {
             });
         }
         if joints.len() > 1 {
-            self.rail(&joints);
+            self.draw_joints(&joints);
         }
     }
 
@@ -139,7 +139,7 @@ impl<'a> ColumnLayout<'a> {
         let column = self.free(0);
         let above = self.rows.last().and_then(|row| row.task);
         if above.is_some_and(|(_, last)| last == column) {
-            self.rail(&[]);
+            self.draw_joints(&[]);
         }
         self.lead(column, task);
         column
@@ -165,7 +165,7 @@ impl<'a> ColumnLayout<'a> {
         self.leads_to[column] = Some(task);
     }
 
-    fn rail(&mut self, joints: &[Joint]) {
+    fn draw_joints(&mut self, joints: &[Joint]) {
         let cells = self.cells(joints);
         self.rows.push(Row { cells, task: None });
     }
@@ -273,8 +273,8 @@ mod tests {
             let dag = Dag::new(&case.tasks);
             let rows = draw(&dag);
             let shown = read(&rows);
-            let before = dag.before.iter().enumerate();
-            let there = before.flat_map(|(to, from)| from.iter().map(move |from| (*from, to)));
+            let upstream = dag.upstream.iter().enumerate();
+            let there = upstream.flat_map(|(to, from)| from.iter().map(move |from| (*from, to)));
             let text: Vec<&str> = rows.iter().map(|row| row.cells.as_str()).collect();
             assert_eq!(shown, there.collect(), "seed {seed}\n{}", text.join("\n"));
             let tasks = rows.iter().filter(|row| row.task.is_some()).count();

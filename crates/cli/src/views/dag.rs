@@ -15,9 +15,9 @@ pub(super) struct Dag<'a> {
     /// Topological order; otherwise the order of `tasks`.
     pub(super) order: Vec<usize>,
     /// By task: upstream tasks.
-    pub(super) before: Vec<Vec<usize>>,
+    pub(super) upstream: Vec<Vec<usize>>,
     /// By task: downstream tasks.
-    pub(super) behind: Vec<Vec<usize>>,
+    pub(super) downstream: Vec<Vec<usize>>,
     /// By task: length of the longest chain of upstream tasks.
     pub(super) layer: Vec<usize>,
     /// By task: incoming edges; there may be several from the same task.
@@ -29,7 +29,7 @@ impl<'a> Dag<'a> {
         let names: BTreeMap<&str, usize> = tasks
             .iter()
             .enumerate()
-            .map(|(place, task)| (task.name.as_str(), place))
+            .map(|(position, task)| (task.name.as_str(), position))
             .collect();
         let known = |task: &'a RunTask| {
             let edges = task.after.iter();
@@ -38,30 +38,30 @@ impl<'a> Dag<'a> {
         let mut edges: Vec<Vec<(usize, &RunEdge)>> =
             tasks.iter().map(|task| known(task).collect()).collect();
         let order = order(&edges);
-        let mut place = vec![0; tasks.len()];
+        let mut position = vec![0; tasks.len()];
         for (at, task) in order.iter().enumerate() {
-            place[*task] = at;
+            position[*task] = at;
         }
-        let mut before = vec![Vec::new(); tasks.len()];
-        let mut behind = vec![Vec::new(); tasks.len()];
+        let mut upstream = vec![Vec::new(); tasks.len()];
+        let mut downstream = vec![Vec::new(); tasks.len()];
         for (to, edges) in edges.iter_mut().enumerate() {
-            edges.retain(|(from, _)| place[*from] < place[to]);
+            edges.retain(|(from, _)| position[*from] < position[to]);
             let distinct: BTreeSet<usize> = edges.iter().map(|(from, _)| *from).collect();
             for from in distinct {
-                before[to].push(from);
-                behind[from].push(to);
+                upstream[to].push(from);
+                downstream[from].push(to);
             }
         }
         let mut layer = vec![0; tasks.len()];
         for task in &order {
-            let after = before[*task].iter().map(|from| layer[*from] + 1);
+            let after = upstream[*task].iter().map(|from| layer[*from] + 1);
             layer[*task] = after.max().unwrap_or(0);
         }
         Self {
             tasks,
             order,
-            before,
-            behind,
+            upstream,
+            downstream,
             layer,
             edges,
         }
@@ -82,10 +82,10 @@ impl<'a> Dag<'a> {
 fn order(edges: &[Vec<(usize, &RunEdge)>]) -> Vec<usize> {
     let count = edges.len();
     let mut missing: Vec<usize> = edges.iter().map(Vec::len).collect();
-    let mut behind = vec![Vec::new(); count];
+    let mut downstream = vec![Vec::new(); count];
     for (to, edges) in edges.iter().enumerate() {
         for (from, _) in edges {
-            behind[*from].push(to);
+            downstream[*from].push(to);
         }
     }
     let mut left: BTreeSet<usize> = (0..count).collect();
@@ -94,7 +94,7 @@ fn order(edges: &[Vec<(usize, &RunEdge)>]) -> Vec<usize> {
     while let Some(task) = ready.pop_first().or_else(|| left.first().copied()) {
         left.remove(&task);
         order.push(task);
-        for to in &behind[task] {
+        for to in &downstream[task] {
             missing[*to] = missing[*to].saturating_sub(1);
             if missing[*to] == 0 && left.contains(to) {
                 ready.insert(*to);

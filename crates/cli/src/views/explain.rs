@@ -9,7 +9,7 @@ use baton_model::limits::REGISTERING_MS_MAX;
 use baton_model::state::UniversalState;
 
 use super::dag::Dag;
-use super::summary::{commands, commented, problems, rest};
+use super::summary::{commands, format_commands, more_line, problems};
 use super::task_state::{self, TaskState};
 use super::text::{Line, count, fit, shell};
 use crate::output::{Style, clean};
@@ -40,17 +40,17 @@ pub(crate) fn render(explanation: &Explanation<'_>, width: usize, colour: bool) 
     head.add(Style::Strong, format!("{} ", clean(&run.id)))
         .add(rows::style(run.state), run.state.word())
         .add(Style::Plain, ": ")
-        .add(Style::Plain, because(run));
+        .add(Style::Plain, run_reason(run));
     let mut lines = head.wrap(width, 4);
     lines.extend(tasks(explanation, width));
     lines.extend(problems(&run.problems, width));
     let mut lines: Vec<String> = lines.iter().map(|line| line.paint(width, colour)).collect();
-    lines.extend(commented(next(explanation), width, colour));
+    lines.extend(format_commands(next(explanation), width, colour));
     lines
 }
 
 /// Explains the state of the run as a whole.
-fn because(run: &Run) -> String {
+fn run_reason(run: &Run) -> String {
     if let Some(halting) = task_state::halting(run) {
         return halting.to_owned();
     }
@@ -62,7 +62,7 @@ fn because(run: &Run) -> String {
         }
         UniversalState::Aborted => format!(
             "it never started: it was stopped while being defined, or there was no request for \
-                         {minutes} minutes"
+             {minutes} minutes"
         ),
         UniversalState::Done if items.skipped > 0 => {
             let skipped = count(items.skipped, "item was", "items were");
@@ -88,13 +88,13 @@ fn failed(failed: u64, halted: u64) -> String {
     let one = |number| count(number, "item", "items");
     match (failed, halted) {
         (0, 0) => "some items could not be started".to_owned(),
-        (0, halted) => format!("{} stopped by request", was(halted)),
+        (0, halted) => format!("{} stopped by request", items_were(halted)),
         (failed, 0) => format!("{} failed", one(failed)),
-        (failed, halted) => format!("{} failed, and {} stopped", one(failed), was(halted)),
+        (failed, halted) => format!("{} failed, and {} stopped", one(failed), items_were(halted)),
     }
 }
 
-fn was(number: u64) -> String {
+fn items_were(number: u64) -> String {
     count(number, "item was", "items were")
 }
 
@@ -139,7 +139,7 @@ fn tasks(explanation: &Explanation<'_>, width: usize) -> Vec<Line> {
         line.wrap(width, (4 + names_width + 2).min(width / 2))
     };
     let mut lines: Vec<Line> = shown.iter().zip(&names).flat_map(row).collect();
-    lines.extend(rest(number, shown.len(), "task", "tasks"));
+    lines.extend(more_line(number, shown.len(), "task", "tasks"));
     lines
 }
 
@@ -187,7 +187,7 @@ impl<'a> Causes<'a> {
             _ => self.roots(index),
         };
         if !roots.is_empty() {
-            text += &format!(": needs {}", named(&roots));
+            text += &format!(": needs {}", join_names(&roots));
         }
         if items.failed > 0
             && let Some(why) = self.failure(task)
@@ -223,7 +223,7 @@ impl<'a> Causes<'a> {
         let mut seen = BTreeSet::from([index]);
         let mut open = vec![index];
         while let Some(at) = open.pop() {
-            for from in &self.dag.before[at] {
+            for from in &self.dag.upstream[at] {
                 if !seen.insert(*from) {
                     continue;
                 }
@@ -241,7 +241,7 @@ impl<'a> Causes<'a> {
 }
 
 /// Formats names: `a, b and 7 more`.
-fn named(names: &[String]) -> String {
+fn join_names(names: &[String]) -> String {
     let more = names.len().saturating_sub(ROOTS_MAX);
     let first = names[..names.len() - more].join(", ");
     match more {

@@ -39,7 +39,7 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask], width: usize, colour: bool) -
     let rows = (tasks.len() <= TASKS_MAX).then(|| columns::draw(&dag));
     let room = COLUMNS_WIDTH_MAX.min(width.saturating_sub(TEXT_WIDTH_MIN));
     let lines = match rows {
-        Some(rows) if columns_width(&rows) <= room => beside(run, &dag, &rows, width),
+        Some(rows) if columns_width(&rows) <= room => draw(run, &dag, &rows, width),
         _ => layers(run, &dag, width),
     };
     lines.iter().map(|line| line.paint(width, colour)).collect()
@@ -50,9 +50,9 @@ fn columns_width(rows: &[Row]) -> usize {
     widths.max().unwrap_or(0)
 }
 
-fn beside(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
+fn draw(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
     let left = columns_width(rows);
-    let texts = Texts::new(run, dag, width.saturating_sub(left));
+    let texts = TaskTexts::new(run, dag, width.saturating_sub(left));
     let line = |row: &Row| {
         let mut line = Line::new();
         let Some((task, column)) = row.task else {
@@ -74,14 +74,14 @@ fn beside(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
 }
 
 /// Aligned names and counts.
-struct Texts<'a> {
+struct TaskTexts<'a> {
     run: &'a Run,
     dag: &'a Dag<'a>,
     names: usize,
     numbers: usize,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> TaskTexts<'a> {
     fn new(run: &'a Run, dag: &'a Dag<'a>, width: usize) -> Self {
         let names: Vec<String> = dag.tasks.iter().map(|task| clean(&task.name)).collect();
         let max = NAME_WIDTH_MAX.min(width * 3 / 5);
@@ -136,7 +136,7 @@ fn conditions(dag: &Dag<'_>, task: usize) -> Vec<(String, Style)> {
 
 /// Lists the layers, each task with its upstream tasks.
 fn layers(run: &Run, dag: &Dag<'_>, width: usize) -> Vec<Line> {
-    let texts = Texts::new(run, dag, width.saturating_sub(4));
+    let texts = TaskTexts::new(run, dag, width.saturating_sub(4));
     let mut lines = Vec::new();
     for (number, layer) in dag.layers().into_iter().enumerate() {
         let size = count(layer.len() as u64, "task", "tasks");
@@ -160,10 +160,10 @@ fn layers(run: &Run, dag: &Dag<'_>, width: usize) -> Vec<Line> {
 
 /// Formats the upstream tasks: `after a, b and 7 more`.
 fn after(dag: &Dag<'_>, task: usize) -> Option<String> {
-    let before = &dag.before[task];
-    let named = before.iter().take(AFTER_MAX);
+    let upstream = &dag.upstream[task];
+    let named = upstream.iter().take(AFTER_MAX);
     let names: Vec<String> = named.map(|from| clean(&dag.tasks[*from].name)).collect();
-    let more = before.len().saturating_sub(AFTER_MAX);
+    let more = upstream.len().saturating_sub(AFTER_MAX);
     match (names.is_empty(), more) {
         (true, _) => None,
         (false, 0) => Some(format!("after {}", names.join(", "))),

@@ -89,7 +89,8 @@ impl Points {
             y: Vec::new(),
             routes: vec![Vec::new(); count],
         };
-        let pairs = || (0..count).flat_map(|to| dag.before[to].iter().map(move |from| (*from, to)));
+        let pairs =
+            || (0..count).flat_map(|to| dag.upstream[to].iter().map(move |from| (*from, to)));
         let bends: usize = pairs()
             .map(|(from, to)| dag.layer[to] - dag.layer[from] - 1)
             .sum();
@@ -187,8 +188,8 @@ impl Points {
     /// Assigns heights: first packed, then moved towards the neighbours.
     fn settle(&mut self) {
         for row in self.rows.clone() {
-            let wanted = vec![0.0; row.len()];
-            self.place(&row, &wanted);
+            let targets = vec![0.0; row.len()];
+            self.place_row(&row, &targets);
         }
         for sweep in 0..SWEEPS {
             // The last sweeps use both sides, so that forks and joins are centred.
@@ -200,29 +201,32 @@ impl Points {
                     self.rows.len() - 1 - step
                 };
                 let row = self.rows[at].clone();
-                let wanted: Vec<f64> = row.iter().map(|point| self.wanted(*point, sides)).collect();
-                self.place(&row, &wanted);
+                let targets: Vec<f64> = row
+                    .iter()
+                    .map(|point| self.target_height(*point, sides))
+                    .collect();
+                self.place_row(&row, &targets);
             }
         }
     }
 
-    fn wanted(&self, point: usize, sides: (bool, bool)) -> f64 {
+    fn target_height(&self, point: usize, sides: (bool, bool)) -> f64 {
         let left = self.left[point].iter().filter(|_| sides.0);
         let right = self.right[point].iter().filter(|_| sides.1);
         mean(left.chain(right).map(|other| self.y[*other])).unwrap_or(self.y[point])
     }
 
-    /// Places a row as close to the wanted heights as its order and distances allow: points that
-    /// would overlap move as a block, to the mean of their wanted heights.
-    fn place(&mut self, row: &[usize], wanted: &[f64]) {
+    /// Places a row as close to the targets heights as its order and distances allow: points that
+    /// would overlap move as a block, to the mean of their targets heights.
+    fn place_row(&mut self, row: &[usize], targets: &[f64]) {
         let mut offsets = vec![0.0; row.len()];
         for at in 1..row.len() {
             offsets[at] = offsets[at - 1] + self.distance(row[at - 1], row[at]);
         }
-        // Sum of wanted heights, and number of points.
+        // Sum of targets heights, and number of points.
         let mut blocks: Vec<(f64, usize)> = Vec::new();
-        for (wanted, offset) in wanted.iter().zip(&offsets) {
-            let mut block = (wanted - offset, 1);
+        for (targets, offset) in targets.iter().zip(&offsets) {
+            let mut block = (targets - offset, 1);
             while let Some(last) = blocks.last().copied() {
                 if last.0 / last.1 as f64 <= block.0 / block.1 as f64 {
                     break;

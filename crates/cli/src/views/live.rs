@@ -122,7 +122,7 @@ fn rows(frame: &Frame<'_>, width: usize, room: usize) -> Vec<Line> {
     shown.sort_unstable();
     let number = all - shown.len() as u64;
     let mut lines = aligned(frame, &shown, width);
-    lines.extend((room > 0).then(|| more(frame, &hidden, number)));
+    lines.extend((room > 0).then(|| hidden_line(frame, &hidden, number)));
     lines
 }
 
@@ -141,7 +141,7 @@ fn rank(run: &Run, task: &RunTask) -> u8 {
 }
 
 /// `… 37 more tasks: 30 waiting, 7 done`.
-fn more(frame: &Frame<'_>, hidden: &[usize], number: u64) -> Line {
+fn hidden_line(frame: &Frame<'_>, hidden: &[usize], number: u64) -> Line {
     let kinds = TaskState::ALL.into_iter().filter_map(|kind| {
         let alike = |place: &&usize| TaskState::of(frame.run, &frame.tasks[**place]) == kind;
         let number = hidden.iter().filter(alike).count() as u64;

@@ -124,7 +124,7 @@ fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
     let rows = shown.iter().zip(&names).zip(&fractions);
     let mut lines: Vec<Line> = rows.map(row).collect();
     let number = number.saturating_add(unseen(summary));
-    lines.extend(rest(number, shown.len(), "task", "tasks"));
+    lines.extend(more_line(number, shown.len(), "task", "tasks"));
     lines
 }
 
@@ -140,7 +140,7 @@ fn unseen(summary: &Summary<'_>) -> usize {
 }
 
 /// A line that counts what is not shown: `  … 3 more tasks`.
-pub(super) fn rest(number: usize, shown: usize, one: &str, many: &str) -> Option<Line> {
+pub(super) fn more_line(number: usize, shown: usize, one: &str, many: &str) -> Option<Line> {
     let more = number.checked_sub(shown).filter(|more| *more > 0)?;
     let (one, many) = (format!("more {one}"), format!("more {many}"));
     let mut line = Line::new();
@@ -160,7 +160,7 @@ pub(super) fn problems(problems: &[RunProblem], width: usize) -> Vec<Line> {
         line.wrap(width, 6)
     };
     let shown = problems.iter().take(PROBLEMS_MAX).flat_map(line);
-    let rest = rest(problems.len(), PROBLEMS_MAX, "problem", "problems");
+    let rest = more_line(problems.len(), PROBLEMS_MAX, "problem", "problems");
     shown.chain(rest).collect()
 }
 
@@ -177,7 +177,7 @@ fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
         let command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
         lines.push(format!("      {}", Style::Faint.paint(&command, colour)));
     }
-    let rest = rest(
+    let rest = more_line(
         groups.len(),
         ERRORS_MAX,
         "kind of failure",
@@ -193,7 +193,7 @@ fn next(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
         Some(command) if is_resumable(summary.run.state) => vec![(command.to_owned(), RESUMES)],
         Some(_) => Vec::new(),
     };
-    commented(commands, width, colour)
+    format_commands(commands, width, colour)
 }
 
 const fn is_resumable(state: UniversalState) -> bool {
@@ -215,7 +215,7 @@ pub(super) fn commands(run: &Run, errors: &[ErrorGroup]) -> Vec<(String, &'stati
 }
 
 /// Formats commands to copy, which are never truncated, with comments if they fit.
-pub(super) fn commented(
+pub(super) fn format_commands(
     commands: Vec<(String, &'static str)>,
     width: usize,
     colour: bool,

@@ -120,18 +120,18 @@ fn cut(text: &str, width: usize, more: bool) -> String {
         return text.to_owned();
     }
     let mut left = width.saturating_sub(1);
-    let mut kept = String::new();
+    let mut truncated = String::new();
     for c in text.chars() {
         let Some(rest) = left.checked_sub(char_width(c)) else {
             break;
         };
         left = rest;
-        kept.push(c);
+        truncated.push(c);
     }
     if width > 0 {
-        kept.push('…');
+        truncated.push('…');
     }
-    kept
+    truncated
 }
 
 /// Formats a count: `1 task`, `1,200 tasks`.

@@ -63,10 +63,10 @@ fn print_json(inspect: &Inspect, out: &mut Output) -> CommandResult {
 }
 
 fn print_text(inspect: &Inspect, out: &mut Output) -> CommandResult {
-    let file = baton_files::load(&inspect.file).map_err(told)?;
+    let file = baton_files::load(&inspect.file).map_err(print_errors)?;
     let mut binding = binding(inspect)?;
     let missing = fill_in(&file, &mut binding);
-    let task = file.bind(&binding).map_err(told)?;
+    let task = file.bind(&binding).map_err(print_errors)?;
     describe::task(out, &task, &file.policy, &inspect.binding.env)?;
     describe::params(out, &file.params, &binding.params)?;
     describe::missing(out, &missing)?;
@@ -119,7 +119,7 @@ fn fill_in(file: &TaskFile, binding: &mut Binding) -> Vec<Missing> {
 }
 
 /// Prints the errors of a file, each with its location and its hint.
-fn told(errors: Errors) -> Failure {
+fn print_errors(errors: Errors) -> Failure {
     // If standard error is closed, the exit code still reports the failure.
     let _ = writeln!(std::io::stderr(), "{errors}");
     Failure::Silent(USAGE)

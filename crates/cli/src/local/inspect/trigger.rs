@@ -25,8 +25,8 @@ pub(super) fn trigger(trigger: &Trigger) -> String {
     }
     if trigger.remote {
         let secret = trigger.secret_sha256.as_ref();
-        let how = secret.map_or("over HTTP", |_| "over HTTP with a secret");
-        parts.push(how.to_owned());
+        let access = secret.map_or("over HTTP", |_| "over HTTP with a secret");
+        parts.push(access.to_owned());
     }
     parts.join(", ")
 }
@@ -53,8 +53,8 @@ fn schedule(schedule: &Schedule) -> String {
             Fold::Twice => "twice in a DST fold",
         },
     ];
-    let said = unusual.iter().filter(|words| !words.is_empty());
-    parts.extend(said.map(|words| (*words).to_owned()));
+    let notes = unusual.iter().filter(|words| !words.is_empty());
+    parts.extend(notes.map(|words| (*words).to_owned()));
     if schedule.jitter > Millis(0) {
         parts.push(format!("delayed by up to {}", span(schedule.jitter)));
     }

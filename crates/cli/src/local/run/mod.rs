@@ -189,7 +189,7 @@ fn drive(task: Result<Task, TaskError>, args: &RunArgs, root: &Root) -> CommandR
                 INTERNAL,
                 format!(
                     "{error}\nbaton: nothing is lost, and running processes continue; fix the \
-                                         cause, then resume with `{}`",
+                     cause, then resume with `{}`",
                     super::resume_command_of(id)
                 ),
             ))
@@ -235,7 +235,7 @@ fn warn_about_ignored_fields(policy: &Policy) {
     if !ignored.is_empty() {
         note(&format!(
             "{} of the task: only a scheduler implements this; it has no effect here. Processes \
-                         have their own `timeout` and `max_failures`",
+             have their own `timeout` and `max_failures`",
             ignored.join(", ")
         ));
     }

@@ -88,10 +88,10 @@ fn facts(view: &TaskView) -> Table {
     let ports = ports.map(|(name, port)| clean(&format!("{name}:{port}")));
     // Values of variables may be secrets; their names are not.
     let variables = header.env.iter().map(|(name, _)| clean(name));
-    let last_life = view.history.runner_starts().last();
-    let runner = match (last_life, view.driven) {
-        (Some(life), true) => format!("pid {}", life.pid),
-        (Some(life), false) => format!("none; the last was pid {}", life.pid),
+    let last_start = view.history.runner_starts().last();
+    let runner = match (last_start, view.driven) {
+        (Some(start), true) => format!("pid {}", start.pid),
+        (Some(start), false) => format!("none; the last was pid {}", start.pid),
         (None, driven) => (if driven { "unknown" } else { "none" }).to_owned(),
     };
     let facts = [

@@ -85,27 +85,27 @@ fn row(task: &Task<Value>, now: Wall) -> [Cell; 5] {
         clean(&format!("{}/{}", task.owner, task.name)).into(),
         task.revision.to_string().into(),
         due.unwrap_or_else(|| "-".to_owned()).into(),
-        clean(&starts(task)).into(),
+        clean(&describe_triggers(task)).into(),
         Cell::new(clean(from), Style::Faint),
     ]
 }
 
 /// Describes briefly what starts a task.
-fn starts(task: &Task<Value>) -> String {
-    let mut ways = Vec::new();
-    ways.extend(task.schedule_text.clone());
+fn describe_triggers(task: &Task<Value>) -> String {
+    let mut triggers = Vec::new();
+    triggers.extend(task.schedule_text.clone());
     let Trigger { after, remote, .. } = &task.trigger;
     if !after.is_empty() {
         let names: Vec<String> = after.iter().map(ToString::to_string).collect();
-        ways.push(format!("after {}", names.join(", ")));
+        triggers.push(format!("after {}", names.join(", ")));
     }
     if *remote {
-        ways.push("over HTTP".to_owned());
+        triggers.push("over HTTP".to_owned());
     }
-    if ways.is_empty() {
+    if triggers.is_empty() {
         "manually".to_owned()
     } else {
-        ways.join("; ")
+        triggers.join("; ")
     }
 }
 
@@ -154,7 +154,7 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
     if let Some(file) = &task.file {
         line("file", file.clone());
     }
-    line("starts", starts(task));
+    line("starts", describe_triggers(task));
     if let Some(due) = due {
         let times: Vec<String> = due.at.iter().map(|at| stamp(Wall(*at))).collect();
         line("due", times.join(", "));

@@ -129,7 +129,7 @@ pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> Co
 }
 
 pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -> CommandResult {
-    let given = params(&command.params)?;
+    let params = params(&command.params)?;
     let file = match &command.file {
         None => None,
         Some(path) => {
@@ -140,7 +140,7 @@ pub(in super::super) async fn resume(command: &ResumeCommand, client: &Client) -
     };
     let request = ResumeRequest::Resume(ResumeRun {
         file,
-        params: given,
+        params,
         generation: command.resume.generation,
     });
     continue_run(command.run, &request, &command.resume, client).await

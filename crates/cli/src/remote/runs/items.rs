@@ -147,12 +147,12 @@ pub(in super::super) async fn instance(
     client: &Client,
 ) -> Result<Option<InstanceId>, Failure> {
     let run = item.run;
-    let seen = client.run(run).await.map_err(refused)?;
+    let run_info = client.run(run).await.map_err(refused)?;
     match (item.task, item.item) {
         (Some(name), None) => check_item(&task(run, name, client).await?, None)?,
-        (None, _) if total(&seen.items.unwrap_or_default()) > 1 => {
+        (None, _) if total(&run_info.items.unwrap_or_default()) > 1 => {
             let tasks = client.run_tasks(run, NAMES_MAX).await.map_err(refused)?;
-            return Err(ambiguous(&seen, &tasks));
+            return Err(ambiguous(&run_info, &tasks));
         }
         _ => {}
     }
@@ -167,8 +167,8 @@ pub(in super::super) async fn instance(
     if let (Some(name), Some(_)) = (item.task, item.item) {
         check_item(&task(run, name, client).await?, item.item)?;
     }
-    if seen.state.is_terminal() {
-        Err(never_started(&seen))
+    if run_info.state.is_terminal() {
+        Err(never_started(&run_info))
     } else {
         Ok(None)
     }
@@ -201,7 +201,7 @@ fn ambiguous(run: &Run, first: &[RunTask]) -> Failure {
     let id = clean(&run.id);
     Failure::usage(format!(
         "{id} has {all} items; select a task with --task ({names}), or list the items with `baton \
-                 show {id} --items`"
+         show {id} --items`"
     ))
 }
 
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(
             message(ambiguous(&case.run, &case.tasks)),
             "r1 has 4 items; select a task with --task (extract, load), or list the items with \
-                         `baton show r1 --items`"
+             `baton show r1 --items`"
         );
         assert_eq!(names(&case.tasks, 12), "extract, load and 10 more");
     }

@@ -50,7 +50,7 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
         return out.done();
     }
     if runs.is_empty() {
-        if let Some(text) = none(command) {
+        if let Some(text) = empty_notice(command) {
             note(text);
         }
         return out.done();
@@ -76,7 +76,7 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
 }
 
 /// The notice for an empty list.
-fn none(command: &Runs) -> Option<&'static str> {
+fn empty_notice(command: &Runs) -> Option<&'static str> {
     let any = command.state.is_none() && command.owner.is_none() && command.name.is_none();
     match (command.number, any) {
         // `-n 0` asks for none.
@@ -115,15 +115,15 @@ mod tests {
         runs: Runs,
     }
 
-    fn said(args: &[&str]) -> Option<&'static str> {
+    fn notice(args: &[&str]) -> Option<&'static str> {
         let all = [&["runs"], args].concat();
-        none(&Cli::try_parse_from(all).expect("arguments").runs)
+        empty_notice(&Cli::try_parse_from(all).expect("arguments").runs)
     }
 
     #[test]
     fn an_empty_list_says_why_it_is_empty() {
-        assert!(said(&[]).is_some_and(|text| text.contains("submit")));
-        assert!(said(&["--name", "nosuch"]).is_some_and(|text| text.contains("no such")));
-        assert!(said(&["-n", "0"]).is_none());
+        assert!(notice(&[]).is_some_and(|text| text.contains("submit")));
+        assert!(notice(&["--name", "nosuch"]).is_some_and(|text| text.contains("no such")));
+        assert!(notice(&["-n", "0"]).is_none());
     }
 }

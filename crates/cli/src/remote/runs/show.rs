@@ -66,9 +66,9 @@ pub(in super::super) async fn run(
     if view.items_args.items {
         return items::list(id, &view.items_args, json, client).await;
     }
-    let seen = client.run(id).await.map_err(refused)?;
+    let run_info = client.run(id).await.map_err(refused)?;
     if view.timeline {
-        return timeline(&seen, id, view.svg, json, client).await;
+        return timeline(&run_info, id, view.svg, json, client).await;
     }
     let mut out = Output::new();
     let (width, _) = room(&out);
@@ -78,22 +78,22 @@ pub(in super::super) async fn run(
         .await
         .map_err(refused)?;
     if view.dot {
-        out.write_all(dot::render(&seen, &tasks).as_bytes())?;
+        out.write_all(dot::render(&run_info, &tasks).as_bytes())?;
     } else if view.svg {
-        out.write_all(svg::render(&seen, &tasks).as_bytes())?;
+        out.write_all(svg::render(&run_info, &tasks).as_bytes())?;
     } else if view.graph {
-        lines(&mut out, graph::render(&seen, &tasks, width, colours))?;
+        lines(&mut out, graph::render(&run_info, &tasks, width, colours))?;
     } else {
         let errors = client.run_errors(id).await.map_err(refused)?;
         if json {
             out.json(&RunDetails {
-                run: &seen,
+                run: &run_info,
                 tasks: &tasks,
                 errors: &errors,
             })?;
         } else {
             let all = summary::Summary {
-                run: &seen,
+                run: &run_info,
                 tasks: &tasks,
                 errors: &errors,
                 resume_command: None,
@@ -167,14 +167,14 @@ fn lines(out: &mut Output, lines: Vec<String>) -> CommandResult {
 
 /// Explains the state of a run: what its tasks wait for, or why it ended.
 pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) -> CommandResult {
-    let seen = client.run(id).await.map_err(refused)?;
+    let run_info = client.run(id).await.map_err(refused)?;
     let tasks = client.run_tasks(id, PLAN_TASKS_MAX).await;
     let tasks = tasks.map_err(refused)?;
     let errors = client.run_errors(id).await.map_err(refused)?;
     let mut out = Output::new();
     if json {
         out.json(&RunDetails {
-            run: &seen,
+            run: &run_info,
             tasks: &tasks,
             errors: &errors,
         })?;
@@ -192,7 +192,7 @@ pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) ->
     };
     let (width, _) = room(&out);
     let explanation = explain::Explanation {
-        run: &seen,
+        run: &run_info,
         tasks: &tasks,
         errors: &errors,
         failures: &failures,

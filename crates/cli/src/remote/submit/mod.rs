@@ -220,7 +220,7 @@ async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> Com
     if command.array.is_some() || command.options != TaskOptions::default() {
         return Err(Failure::usage(
             "options of a task do not apply to a workflow; set them in its file. Only -p, --wait, \
-                         --watch and --json apply",
+             --watch and --json apply",
         ));
     }
     let args = WaitArgs {
