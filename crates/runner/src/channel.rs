@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_into_the_socket_arrives_all_the_same() {
+    fn messages_larger_than_the_socket_buffer_arrive() {
         let (one, other) = UnixStream::pair().expect("a pair");
         let (mut one, mut other) = (
             Channel::new(one).expect("nonblocking"),

@@ -454,6 +454,17 @@ mod tests {
             serde_json::from_value::<Launch>(launch).expect("a launch"),
             Launch::default()
         );
+        let with_paths = Launch {
+            paths: Some(AttemptPaths {
+                dir: "1".to_owned(),
+                stdout: "1.out".to_owned(),
+                stderr: "1.err".to_owned(),
+            }),
+            ..Launch::default()
+        };
+        let with_paths = serde_json::to_value(with_paths).expect("JSON");
+        let home = serde_json::json!({"dir": "1", "stdout": "1.out", "stderr": "1.err"});
+        assert_eq!(with_paths["home"], home);
         let old = r#"{"stop":{"run":{"process":3,"run":1},"signal":15,"grace":5}}"#;
         let stop: Request = serde_json::from_str(old).expect("a request");
         assert!(matches!(

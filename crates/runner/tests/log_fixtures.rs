@@ -1,4 +1,4 @@
-//! Logs of format 1, as they were written once, are read for ever.
+//! Logs of format 1, as they were written once, stay readable for ever.
 //!
 //! The files are never regenerated; see the README beside them.
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The CRC32C of every file. If one differs, put the file back.
+/// The CRC32C of every file. If one differs, restore the file.
 const FROZEN: [(&str, u32); 10] = [
     ("coordinator.json", 0xa272_feb0),
     ("coordinator.log", 0x7da1_334c),
@@ -32,7 +32,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The records that must come out, as JSON and as what they stand for today.
+/// The expected records, as JSON and decoded.
 fn expected<T: DeserializeOwned>(name: &str) -> (Vec<Value>, Vec<T>) {
     let text = fs::read_to_string(fixture(&format!("{name}.json"))).expect("the fixture is there");
     let values = serde_json::from_str(&text).expect("the fixture is JSON");

@@ -1,6 +1,6 @@
-//! What concerns all children of a process at once: reaping, trees, groups. Each test runs
-//! in a process of its own, also where the test runner gives it only a thread: it starts
-//! this program again for itself alone.
+//! Operations on all children of a process: reaping, trees, groups. Each test runs in a process of
+//! its own, also where the test runner gives it only a thread: it starts this program again for
+//! itself alone.
 
 #![allow(unsafe_code)]
 
@@ -76,7 +76,7 @@ fn found(sweep: &Sweep<'_>) -> Vec<u32> {
     pids
 }
 
-/// Reaps until no child is left, and gives them in the order of their pids.
+/// Reaps until no child is left, and returns them in the order of their pids.
 fn reap_all() -> Vec<(u32, ExitStatus)> {
     let mut all = Vec::new();
     while let Some(reaped) = reap::reap_next().expect("asked") {
@@ -147,8 +147,8 @@ fn a_failed_launch_leaves_no_zombie() {
 }
 
 #[test]
-fn a_sweep_finds_and_kills_who_left_the_session_and_the_parent() {
-    let name = "a_sweep_finds_and_kills_who_left_the_session_and_the_parent";
+fn a_sweep_finds_and_kills_processes_that_left_session_and_parent() {
+    let name = "a_sweep_finds_and_kills_processes_that_left_session_and_parent";
     alone(name, || {
         reap::become_subreaper().expect("allowed");
         let (shell_pid, escaped) = start(&Command::new(&shell(ESCAPERS), &[]), 2);
@@ -166,8 +166,8 @@ fn a_sweep_finds_and_kills_who_left_the_session_and_the_parent() {
 
         assert_eq!(sweep.kill(far_away()).expect("/proc is there"), 0);
         assert!(found(&sweep).is_empty());
-        // The statuses of our own children are still there, to be taken by whom they
-        // concern. A child of the shell may have been reaped by it in its last moment.
+        // The statuses of our own children are still available. The shell may have reaped a child
+        // of its own in its last moment.
         let statuses = reap_all();
         for pid in ours {
             let killed = (pid, ExitStatus::Signal(9));
@@ -178,25 +178,28 @@ fn a_sweep_finds_and_kills_who_left_the_session_and_the_parent() {
 }
 
 #[test]
-fn who_is_spared_lives_and_its_descendants_do_not() {
-    alone("who_is_spared_lives_and_its_descendants_do_not", || {
-        let argv = shell("sleep 600 & echo $!; wait; exec sleep 600");
-        let (spared, children) = start(&Command::new(&argv, &[]), 1);
-        let spare = |stat: &Stat| stat.pid == spared;
-        let sweep = below_us(&spare);
-        assert_eq!(found(&sweep), children);
-        assert_eq!(sweep.kill(far_away()).expect("/proc is there"), 0);
-        let boot = identity::boot_id().expect("readable");
-        let identity = identify(boot, spared).expect("readable").expect("alive");
-        assert!(identity::is_alive(&identity, boot));
-        assert_eq!(below_us(NOBODY_SPARED).kill(far_away()).expect("/proc"), 0);
-        assert!(!identity::is_alive(&identity, boot));
-    });
+fn a_spared_process_survives_and_its_descendants_do_not() {
+    alone(
+        "a_spared_process_survives_and_its_descendants_do_not",
+        || {
+            let argv = shell("sleep 600 & echo $!; wait; exec sleep 600");
+            let (spared, children) = start(&Command::new(&argv, &[]), 1);
+            let spare = |stat: &Stat| stat.pid == spared;
+            let sweep = below_us(&spare);
+            assert_eq!(found(&sweep), children);
+            assert_eq!(sweep.kill(far_away()).expect("/proc is there"), 0);
+            let boot = identity::boot_id().expect("readable");
+            let identity = identify(boot, spared).expect("readable").expect("alive");
+            assert!(identity::is_alive(&identity, boot));
+            assert_eq!(below_us(NOBODY_SPARED).kill(far_away()).expect("/proc"), 0);
+            assert!(!identity::is_alive(&identity, boot));
+        },
+    );
 }
 
 #[test]
-fn one_signal_reaches_everybody_once() {
-    alone("one_signal_reaches_everybody_once", || {
+fn one_signal_reaches_every_process_once() {
+    alone("one_signal_reaches_every_process_once", || {
         let script =
             "trap 'exit 3' TERM; sh -c 'trap \"exit 4\" TERM; echo $$; while :; do sleep 1; done' &
             echo $$; while :; do wait; done";
@@ -265,8 +268,8 @@ fn a_fork_bomb_is_killed_to_the_last() {
         };
         let mut spawner = Spawner::new().expect("memory");
         let sweep = below_us(NOBODY_SPARED);
-        // Only in full swing is it a test. A shell that cannot fork gives up, so that a
-        // bomb may go out by itself; then there is another.
+        // Only a bomb at full size is a test. A shell that cannot fork gives up, so that a bomb may
+        // end by itself; then another is started.
         loop {
             match found(&sweep).len() {
                 0 => {
@@ -287,9 +290,9 @@ fn a_fork_bomb_is_killed_to_the_last() {
 }
 
 #[test]
-fn a_control_group_holds_and_kills_whoever_was_born_in_it() {
+fn a_control_group_holds_and_kills_all_processes_started_in_it() {
     alone(
-        "a_control_group_holds_and_kills_whoever_was_born_in_it",
+        "a_control_group_holds_and_kills_all_processes_started_in_it",
         || {
             let name = format!("baton-test-{}", std::process::id());
             let Some(group) = cgroup::create(&name) else {

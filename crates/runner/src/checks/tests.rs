@@ -39,7 +39,7 @@ fn started(spec: &ProcessSpec) -> Checks {
     checks
 }
 
-/// The only try that is due.
+/// The only probe that is due.
 fn one(checks: &mut Checks, now: u64) -> ProbeRequest {
     let due = checks.due(Mono(now));
     assert_eq!(due.verdicts, []);
@@ -47,7 +47,7 @@ fn one(checks: &mut Checks, now: u64) -> ProbeRequest {
     only
 }
 
-/// Tries whatever is next at its time, with this result at once.
+/// Answers the next probe at its time with this result.
 fn next(checks: &mut Checks, well: bool) -> Option<Verdict> {
     let at = checks.next_due().expect("something to try");
     let id = one(checks, at.0).id;
@@ -55,7 +55,7 @@ fn next(checks: &mut Checks, well: bool) -> Option<Verdict> {
 }
 
 #[test]
-fn the_first_try_is_made_after_the_delay_from_the_start() {
+fn the_first_probe_is_sent_after_the_delay_from_the_start() {
     let mut checks = started(&spec(None, Some(check(50, 1, 0))));
     assert_eq!(checks.next_due(), Some(Mono(150)));
     assert_eq!(checks.due(Mono(149)), DueChecks::default());
@@ -78,7 +78,7 @@ fn the_delay_of_a_run_taken_over_counts_from_its_start() {
 }
 
 #[test]
-fn the_next_try_begins_an_interval_after_the_end_of_the_last() {
+fn the_next_probe_starts_an_interval_after_the_end_of_the_last() {
     let mut checks = started(&spec(None, Some(check(0, 1, 0))));
     let first = one(&mut checks, 100);
     assert_eq!(
@@ -92,7 +92,7 @@ fn the_next_try_begins_an_interval_after_the_end_of_the_last() {
 }
 
 #[test]
-fn ready_is_said_once_after_enough_successes_in_a_row() {
+fn ready_is_reported_once_after_enough_successes_in_a_row() {
     let mut checks = started(&spec(Some(check(0, 3, 0)), None));
     for well in [true, true, false, true, true] {
         assert_eq!(next(&mut checks, well), None);
@@ -111,7 +111,7 @@ fn failing_to_be_ready_only_keeps_a_run_unready() {
 }
 
 #[test]
-fn unwell_is_said_once_after_more_failures_in_a_row_than_allowed() {
+fn unhealthy_is_reported_once_after_more_failures_in_a_row_than_allowed() {
     let mut checks = started(&spec(None, Some(check(0, 5, 2))));
     for well in [false, false, true, false, false] {
         assert_eq!(next(&mut checks, well), None);
@@ -128,7 +128,7 @@ fn no_failures_allowed_means_that_the_first_one_counts() {
 }
 
 #[test]
-fn health_is_not_tried_before_the_run_is_ready() {
+fn health_is_not_probed_before_the_run_is_ready() {
     let mut checks = started(&spec(Some(check(0, 1, 0)), Some(check(5, 1, 0))));
     for _ in 0..3 {
         assert_eq!(next(&mut checks, false), None);
@@ -161,7 +161,7 @@ fn a_run_without_checks_costs_nothing() {
 }
 
 #[test]
-fn a_try_without_an_answer_counts_as_failed() {
+fn a_probe_without_an_answer_counts_as_failed() {
     let mut checks = started(&spec(None, Some(check(0, 1, 1))));
     let first = one(&mut checks, 100);
     let given_up = 100 + TIMEOUT + ANSWER_SLACK.0;
@@ -213,7 +213,7 @@ fn an_answer_counts_once_and_an_unknown_one_never() {
 }
 
 #[test]
-fn nothing_is_heard_of_a_run_that_is_over() {
+fn a_run_that_is_over_gets_no_verdict() {
     let mut checks = started(&spec(Some(check(0, 1, 0)), Some(check(0, 1, 0))));
     let ready = one(&mut checks, 100);
     checks.stop(run(0));
@@ -249,7 +249,7 @@ fn starting_a_run_again_begins_its_checks_anew() {
 }
 
 #[test]
-fn forgotten_tries_are_made_again_at_once_and_count_neither_way() {
+fn dropped_probes_are_repeated_at_once_and_count_neither_way() {
     let spec = spec(None, Some(check(0, 1, 1)));
     let mut checks = started(&spec);
     checks.start(Mono(100), run(1), &spec, Mono(150), false);
@@ -268,7 +268,7 @@ fn forgotten_tries_are_made_again_at_once_and_count_neither_way() {
 }
 
 #[test]
-fn ids_of_a_later_life_of_the_runner_are_others() {
+fn ids_of_a_restarted_runner_are_different() {
     let spec = spec(None, Some(check(0, 1, 0)));
     let mut earlier = started(&spec);
     let mut used = Vec::new();
@@ -284,7 +284,7 @@ fn ids_of_a_later_life_of_the_runner_are_others() {
 }
 
 #[test]
-fn checks_due_together_are_tried_in_the_order_of_the_runs() {
+fn checks_due_together_are_sent_in_the_order_of_the_runs() {
     let spec = spec(None, Some(check(0, 1, 0)));
     let mut checks = Checks::default();
     for process in [2, 0, 1] {

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_empty_is_used_again_under_another_name() {
+    fn empty_directories_and_logs_are_reused_under_another_name() {
         let sandbox = tempfile::tempdir().expect("a directory");
         let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         let first = prepare_all(&mut attempt_dirs, &numbered(1));
@@ -314,12 +314,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_or_changed_stays_where_it_is() {
+    fn written_or_changed_files_stay_where_they_are() {
         let sandbox = tempfile::tempdir().expect("a directory");
         let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         let [dir, out, err] = prepare_all(&mut attempt_dirs, &numbered(1));
         fs::write(dir.join("result"), b"").expect("written");
-        fs::write(&out, b"said").expect("written");
+        fs::write(&out, b"text").expect("written");
         fs::set_permissions(&err, fs::Permissions::from_mode(0o644)).expect("set");
         attempt_dirs.recycle(numbered(1));
         prepare_all(&mut attempt_dirs, &numbered(2));
@@ -352,12 +352,12 @@ mod tests {
         let mut attempt_dirs = AttemptDirs::new(sandbox.path());
         let [dir, out, _] = prepare_all(&mut attempt_dirs, &numbered(1));
         fs::write(dir.join("half"), b"").expect("written");
-        fs::write(&out, b"said").expect("written");
+        fs::write(&out, b"text").expect("written");
         prepare_all(&mut attempt_dirs, &numbered(2));
         attempt_dirs.recycle(numbered(2));
         prepare_all(&mut attempt_dirs, &numbered(1));
         assert!(dir.join("half").exists());
-        assert_eq!(fs::read(out).expect("there"), b"said");
+        assert_eq!(fs::read(out).expect("there"), b"text");
     }
 
     #[test]

@@ -43,7 +43,7 @@
 //! | `reply_buffer` | replies that are not sent yet, and when to send them |
 //! | `pid_note` | the last launch, in case the coordinator dies before recording it |
 //! | `launch` | log files, log rotation, starting processes |
-//! | `home` | the directories and logs of a worker's attempts |
+//! | `attempt_dirs` | the directories and logs of a worker's attempts |
 //! | `termination` | exits, stops, checks that take too long |
 //! | `leftovers` | surviving descendants of an attempt, and the wait for their end |
 //! | `journal` | writing and compacting the log |

@@ -1,6 +1,6 @@
 //! Replies that are not sent yet, and when to send them.
 //!
-//! While launches wait, the runner has nothing to do with news of other runs: the next launch is
+//! While launches wait, the runner has no use for replies about other runs: the next launch is
 //! started without it. And receiving costs the runner, and the scheduler behind it, the same for
 //! one reply as for ten. So meanwhile replies about runs are batched and sent [`FLUSH_INTERVAL`]
 //! apart. Any other reply is urgent: it is sent at once, together with all replies before it, so

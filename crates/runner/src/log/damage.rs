@@ -95,7 +95,7 @@ impl fmt::Display for Damage {
             f,
             " A killed process does not do this: look for a loss of power, a failing disk, or \
              another program that wrote to the file. `baton local read {}` shows what comes before the \
-             damage. To go on, put a good copy back as {path}, or run the task again under a new id.",
+             damage. To resume, restore a good copy as {path}, or run the task again under a new id.",
             self.file().display()
         )
     }

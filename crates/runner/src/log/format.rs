@@ -74,7 +74,7 @@ pub(super) enum Header {
     Damaged,
     /// An unknown format version.
     Unknown(u32),
-    Whole {
+    Valid {
         /// `None` for an unknown kind.
         kind: Option<Kind>,
         /// The number of the first record.
@@ -108,7 +108,7 @@ pub(super) fn read_header(bytes: &[u8]) -> Header {
         return Header::Unknown(version);
     }
     match u64_at(header, 16) {
-        first @ 1..=FIRST_MAX => Header::Whole {
+        first @ 1..=FIRST_MAX => Header::Valid {
             kind: Kind::from_code(u32_at(header, 12)),
             first,
         },
@@ -140,7 +140,7 @@ pub(super) fn write_record<T: Serialize>(
 ) -> Result<(), LogError> {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);
-    let mut body = Bounded {
+    let mut body = BoundedWriter {
         out,
         left: bytes_max,
     };
@@ -192,12 +192,12 @@ fn record_crc(length: u32, sequence: u64, body: &[u8]) -> u32 {
 }
 
 /// Accepts no more than the maximum length, so that a huge record costs no more memory.
-struct Bounded<'a> {
+struct BoundedWriter<'a> {
     out: &'a mut Vec<u8>,
     left: usize,
 }
 
-impl io::Write for Bounded<'_> {
+impl io::Write for BoundedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.left = self
             .left

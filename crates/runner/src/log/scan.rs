@@ -44,12 +44,12 @@ pub(super) fn scan<'a>(path: &Path, bytes: &'a [u8], kind: Kind) -> Result<Scan<
             path: owned(),
             version,
         }),
-        Header::Whole { kind: found, .. } if found != Some(kind) => Err(LogError::WrongKind {
+        Header::Valid { kind: found, .. } if found != Some(kind) => Err(LogError::WrongKind {
             path: owned(),
             found,
             wanted: kind,
         }),
-        Header::Whole { first, .. } => Ok(records(path, bytes, first)),
+        Header::Valid { first, .. } => Ok(records(path, bytes, first)),
         Header::Damaged => {
             let after = survivors(bytes, HEADER_BYTES, 1..=u64::MAX);
             Ok(Scan {

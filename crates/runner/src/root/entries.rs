@@ -123,7 +123,7 @@ impl Root {
         for phase in [Phase::Finished, Phase::Active] {
             let path = self.entry(id, phase);
             let exists = path.try_exists();
-            if exists.map_err(|error| RootError::io("look at", &path, error))? {
+            if exists.map_err(|error| RootError::io("check", &path, error))? {
                 return Ok(Some(phase));
             }
         }

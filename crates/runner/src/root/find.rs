@@ -139,7 +139,7 @@ mod tests {
         let error = root.find(&["alpha"]).expect_err("two of them");
         assert_eq!(
             error.to_string(),
-            "`alpha` matches several tasks: alpha-1 alpha-2; write more of the one you mean"
+            "`alpha` matches several tasks: alpha-1 alpha-2; give a longer prefix"
         );
     }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_names_nothing_is_named() {
+    fn a_pattern_without_a_match_is_reported() {
         let (_dir, root) = with_tasks(&["a-1"]);
         for pattern in ["x", "x*", ""] {
             let error = root.find(&["a-1", pattern]).expect_err("no such task");

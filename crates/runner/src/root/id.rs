@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_id_is_said_without_driving_the_terminal() {
+    fn an_invalid_id_is_reported_without_control_characters() {
         let error = TaskId::new("a\u{1b}[2J").expect_err("a control character");
         assert_eq!(
             error.to_string(),

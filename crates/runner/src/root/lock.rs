@@ -72,7 +72,7 @@ impl Root {
     /// If the lock cannot be checked.
     pub fn is_driven(&self, id: &TaskId) -> Result<bool, RootError> {
         let path = self.runner_lock(id);
-        let refused = |error| RootError::io("look at", &path, error);
+        let refused = |error| RootError::io("check", &path, error);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_and_rotated_files_stand_in_the_order_of_writing() {
+    fn runs_and_rotated_files_are_listed_in_the_order_of_writing() {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let logs = log_dir(temp.path(), &ProcessName("p".into())).expect("a good name");
         assert_eq!(run_dirs(&logs).expect("not there yet"), []);

@@ -92,14 +92,14 @@ fn write(root: &Root, header: &Header, inputs: &[(u64, Input)]) {
     root.prepare(&id).expect("made");
     root.register(header).expect("written");
     let mut plan = Plan::new(Arc::new(header.spec.clone()), now(BEGAN)).expect("a good task");
-    let life = RunnerStart {
+    let start = RunnerStart {
         boot: BootId(1),
         pid: 7,
         began: moment(BEGAN),
     };
     let mut records = vec![
         RunnerRecord::Begun(Box::new(header.clone())),
-        RunnerRecord::RunnerStarted(life),
+        RunnerRecord::RunnerStarted(start),
     ];
     for (at, input) in inputs {
         let step = plan.handle(now(*at), *input);

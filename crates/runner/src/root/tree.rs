@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_and_everything_beside_it_goes() {
+    fn the_kept_entry_stays_and_everything_else_is_removed() {
         let (_temp, top, dir) = temp();
         fs::create_dir_all(top.join("a/.logs/p/0")).expect("made");
         fs::create_dir_all(top.join("a/sub/.logs")).expect("made");

@@ -118,7 +118,7 @@ impl History {
 
     fn take(&mut self, record: RunnerRecord) -> Result<(), ApplyError> {
         match record {
-            RunnerRecord::RunnerStarted(life) => self.steps.push(Step::RunnerStarted(life)),
+            RunnerRecord::RunnerStarted(start) => self.steps.push(Step::RunnerStarted(start)),
             RunnerRecord::Event(event) => {
                 self.plan.apply(&event)?;
                 self.steps.push(Step::Event(event));
@@ -136,7 +136,7 @@ impl History {
     /// The runner starts in the log.
     pub fn runner_starts(&self) -> impl Iterator<Item = &RunnerStart> + '_ {
         self.steps.iter().filter_map(|step| match step {
-            Step::RunnerStarted(life) => Some(life),
+            Step::RunnerStarted(start) => Some(start),
             Step::Event(_) => None,
         })
     }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_tells_what_the_log_adds_up_to() {
+    fn a_view_shows_the_replayed_log() {
         let (_dir, root) = temp_root();
         ended_task(&root, "a", Wall(BEGAN + 5_000));
         let view = TaskView::load(&root, entry("a", Phase::Finished)).expect("readable");

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn several_trees_are_told_apart_and_one_that_is_gone_is_left_out() {
+    fn trees_are_sampled_separately_and_one_that_is_gone_is_left_out() {
         let first = Session::start("exec sleep 1000");
         let second = Session::start("sleep 1000 & sleep 1000 & wait");
         let mut gone = Command::new("true").spawn().expect("starts");

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_that_would_mean_everybody_are_refused() {
+    fn groups_that_would_mean_all_processes_are_refused() {
         for pid in [0, 1, u32::MAX] {
             let error = group(pid, 0).expect_err("not a group");
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_with_the_same_pid_is_not_signalled() {
+    fn another_process_with_the_same_pid_is_not_signalled() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn();
         let child = child.as_mut().expect("sleep is there");
         let mut reader = Reader::new().expect("/proc is there");

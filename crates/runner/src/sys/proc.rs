@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn storage_is_told_apart_from_what_went_through_the_cache() {
+    fn storage_bytes_differ_from_cached_bytes() {
         let text =
             b"rchar: 1\nwchar: 2\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 3\n";
         assert_eq!(parse_io(text), Some((4096, 8192)));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_goes_round_in_a_circle_comes_to_an_end() {
+    fn a_scan_with_a_cycle_terminates() {
         let tree = Tree::new(vec![child(2, 3), child(3, 2), child(4, 4)]);
         assert_eq!(tree.descendants(2), [3]);
         assert!(tree.descendants(4).is_empty());

@@ -1,5 +1,5 @@
-//! Tries against real listeners. A try that must succeed has a minute, so that no
-//! machine is too slow for it; one that must time out may do so at once.
+//! Probes of real listeners. A probe that must succeed has a minute, so that no machine is too slow
+//! for it; one that must time out may do so at once.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -78,7 +78,7 @@ fn serve<T: Send + 'static>(
     (server, port)
 }
 
-/// What a try says to this answer, after which the server closes.
+/// The exit status of a probe for this answer, after which the server closes.
 fn answered(answer: &str) -> i32 {
     let answer = answer.to_owned();
     let (server, port) = serve(move |mut stream| {
@@ -91,7 +91,7 @@ fn answered(answer: &str) -> i32 {
     code
 }
 
-/// Lets a server go on that waits for a client which gave up before it came.
+/// Unblocks a server that waits for a client which gave up before.
 fn release(port: u16) {
     // As a rule it is past that, and refuses.
     drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
@@ -156,7 +156,7 @@ fn only_a_2xx_is_well() {
 }
 
 #[test]
-fn what_is_no_status_line_is_not_well() {
+fn an_invalid_status_line_is_a_failure() {
     assert_eq!(answered(""), 1);
     assert_eq!(answered("220 mail.example ESMTP\r\n"), 1);
     assert_eq!(answered("\r\nHTTP/1.1 200 OK\r\n\r\n"), 1);
@@ -167,25 +167,25 @@ fn what_is_no_status_line_is_not_well() {
 }
 
 #[test]
-fn a_server_that_closes_within_the_status_line_is_not_well() {
+fn a_server_that_closes_within_the_status_line_is_a_failure() {
     assert_eq!(answered("H"), 1);
     assert_eq!(answered("HTTP/1.1 200 O"), 1);
 }
 
 #[test]
-fn a_status_line_without_end_is_given_up() {
+fn a_status_line_without_end_is_a_failure() {
     let endless = format!("HTTP/1.1 200 {}\r\n\r\n", "x".repeat(ANSWER_BYTES_MAX));
     assert_eq!(answered(&endless), 1);
 }
 
 #[test]
-fn an_answer_longer_than_is_read_is_well() {
+fn an_answer_longer_than_is_read_is_a_success() {
     let long = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(1 << 20));
     assert_eq!(answered(&long), 0);
 }
 
 #[test]
-fn the_request_says_who_asks_for_what() {
+fn the_request_names_path_and_user_agent() {
     let (server, port) = serve(|mut stream| {
         let text = request(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("sends");
@@ -202,14 +202,14 @@ fn the_request_says_who_asks_for_what() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_not_well() {
+fn a_server_that_never_answers_is_a_failure() {
     let (_listener, port) = listen();
     assert_eq!(tcp(port, MINUTE), 0);
     assert_eq!(http(port, MOMENT), 1);
 }
 
 #[test]
-fn a_server_that_hangs_after_one_byte_is_not_well() {
+fn a_server_that_hangs_after_one_byte_is_a_failure() {
     let (server, port) = serve(|mut stream| {
         // On a slow machine the client has left already.
         drop(stream.write_all(b"H"));
@@ -221,7 +221,7 @@ fn a_server_that_hangs_after_one_byte_is_not_well() {
 }
 
 #[test]
-fn a_server_that_hangs_after_its_status_line_is_well() {
+fn a_server_that_hangs_after_its_status_line_is_a_success() {
     let (server, port) = serve(|mut stream| {
         request(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\n").expect("sends");
@@ -232,7 +232,7 @@ fn a_server_that_hangs_after_its_status_line_is_well() {
 }
 
 #[test]
-fn a_server_that_drips_does_not_prolong_the_try() {
+fn a_slow_server_does_not_prolong_the_probe() {
     let (server, port) = serve(|mut stream| {
         let mut sent = 0;
         let start = b"HTTP/1.1 200 ".iter().chain(std::iter::repeat(&b'x'));
@@ -247,12 +247,12 @@ fn a_server_that_drips_does_not_prolong_the_try() {
     });
     assert_eq!(http(port, "200"), 1);
     release(port);
-    // Bounded by each read alone, the try would have gone on until it had read its fill.
+    // Bounded by each read alone, the probe would have continued until its buffer was full.
     assert!(server.join().expect("serves") < ANSWER_BYTES_MAX);
 }
 
 #[test]
-fn a_wrong_call_is_told_from_a_failed_try() {
+fn wrong_usage_differs_from_a_failed_probe() {
     let cases: [&[&str]; 13] = [
         &[],
         &["tcp"],

@@ -1,4 +1,4 @@
-//! What a crash cannot do: wrong bytes with whole records behind them.
+//! Damage that a crash cannot cause: wrong bytes with complete records after them.
 
 use super::*;
 

@@ -24,9 +24,9 @@ pub(super) enum Op {
 pub(super) struct Fault {
     /// Counted from 0 over all operations.
     pub(super) at: usize,
-    /// If it is a write, so many bytes of it reach the file.
+    /// For a write, this many bytes of it reach the file.
     pub(super) kept: usize,
-    /// What the caller is told.
+    /// The error that the caller gets.
     pub(super) errno: i32,
     /// Nothing works from there on, as for a process that was killed.
     pub(super) dead: bool,
@@ -43,7 +43,7 @@ struct State {
 pub(super) struct FailingDisk(Arc<Mutex<State>>);
 
 impl FailingDisk {
-    /// Behaves until it is told otherwise.
+    /// Works until a fault is set.
     pub(super) fn new() -> Self {
         Self::default()
     }
@@ -58,7 +58,7 @@ impl FailingDisk {
         Box::new(self.clone())
     }
 
-    /// Everything that was asked for so far.
+    /// All operations so far.
     pub(super) fn done(&self) -> Vec<Op> {
         self.state().done.clone()
     }

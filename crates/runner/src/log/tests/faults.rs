@@ -76,7 +76,7 @@ fn a_failed_sync_stops_the_log_for_ever() {
     log.append(&["unsure".to_owned()]).expect("an append");
     disk.fail_next(0, EIO);
     let first = error_of(log.sync()).to_string();
-    // The disk works again, and a second sync would succeed: a lie.
+    // The disk works again, and a second sync would falsely succeed.
     let asked = disk.done().len();
     for _ in 0..3 {
         assert_eq!(error_of(log.sync()).to_string(), first);
@@ -110,7 +110,7 @@ fn a_write_that_was_interrupted_before_it_began_is_no_failure() {
 }
 
 #[test]
-fn opening_makes_durable_what_an_earlier_life_may_not_have_synced() {
+fn opening_syncs_what_an_earlier_runner_may_not_have_synced() {
     let dir = LogDir::new();
     let whole = dir.log_of(&notes(2));
     let disk = FailingDisk::new();
@@ -147,7 +147,7 @@ fn a_log_that_cannot_be_repaired_durably_does_not_open() {
 }
 
 #[test]
-fn a_damaged_log_that_cannot_be_set_aside_is_refused_all_the_same() {
+fn a_damaged_log_that_cannot_be_set_aside_is_still_refused() {
     let dir = LogDir::new();
     let mut bytes = dir.log_of(&notes(3));
     bytes[40] ^= 1;

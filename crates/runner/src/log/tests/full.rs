@@ -8,7 +8,7 @@ use super::*;
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Needs the right to mount; says why there is none.
+    /// Needs the right to mount; prints why it cannot.
     fn mount() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let output = Command::new("mount")
@@ -59,13 +59,13 @@ fn a_really_full_disk_stops_the_log_and_loses_nothing_appended_before() {
     assert!(error_of(log.append(&["more".to_owned()])).is_full());
     drop(log);
 
-    // The log still opens on the full disk: cutting a torn tail needs no room.
+    // The log still opens on the full disk: truncating a torn tail needs no space.
     let (log, recovered) = Log::open::<String>(&path, Kind::Runner).expect("the log opens");
     assert_eq!(recovered.records, kept);
     assert_eq!(log.records(), kept.len() as u64);
     drop(log);
 
-    // With room again it goes on.
+    // With space again it continues.
     let (mut log, _) = Log::open::<String>(&path, Kind::Runner).expect("the log opens");
     let status = Command::new("mount")
         .args(["-o", "remount,size=256k"])

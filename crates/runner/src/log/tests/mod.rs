@@ -1,4 +1,4 @@
-//! What these tests share: small logs on a real disk.
+//! Fixtures of these tests: small logs on a real disk.
 
 mod damage;
 mod failing;
@@ -31,7 +31,7 @@ impl LogDir {
         self.directory.path().join("runner")
     }
 
-    /// Makes a log of these records and gives its bytes.
+    /// Creates a log of these records and returns its bytes.
     fn log_of(&self, records: &[String]) -> Vec<u8> {
         Log::create(&self.path(), Kind::Runner, records).expect("a new log");
         self.bytes()
@@ -62,14 +62,14 @@ impl LogDir {
         Log::open(&self.path(), Kind::Runner)
     }
 
-    /// Opens what a crash has left, then goes on.
+    /// Opens what a crash has left, then appends.
     fn must_recover_and_go_on(&self, records: &[String]) {
         let (_, recovered) = self.open().expect("a torn tail is no damage");
         assert_eq!(recovered.records, records);
         self.must_go_on_after(records);
     }
 
-    /// Appends to what is there and reads all of it back.
+    /// Appends to an existing log and reads all of it back.
     fn must_go_on_after(&self, before: &[String]) {
         let (mut log, recovered) = self.open().expect("the log opens");
         assert_eq!(recovered.records, before);
@@ -96,7 +96,7 @@ fn notes(count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Where each record begins, and the end of the last: as written, not as scanned.
+/// The start of each record, and the end of the last: as written, not as scanned.
 fn boundaries(records: &[String]) -> Vec<usize> {
     let mut ends = vec![28];
     for record in records {

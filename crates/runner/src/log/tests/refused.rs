@@ -5,7 +5,7 @@ use std::error::Error;
 
 use super::*;
 
-/// A log whose header says what it should not; the CRC is right.
+/// A log with a wrong header field and a right CRC.
 fn with_header(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + value.len()].copy_from_slice(value);
@@ -81,7 +81,7 @@ fn an_empty_file_is_refused_with_its_length() {
 }
 
 #[test]
-fn a_missing_log_can_be_told_from_other_errors() {
+fn a_missing_log_differs_from_other_errors() {
     let dir = LogDir::new();
     for error in [
         error_of(dir.open()),
@@ -95,7 +95,7 @@ fn a_missing_log_can_be_told_from_other_errors() {
 }
 
 #[test]
-fn a_whole_record_that_means_nothing_is_refused_and_not_touched() {
+fn an_undecodable_record_is_refused_and_not_touched() {
     let dir = LogDir::new();
     let notes = notes(3);
     let mut bytes = dir.log_of(&notes);

@@ -1,12 +1,12 @@
-//! Making a log and compacting it: the old one or the new one, never neither.
+//! Creating a log and compacting it: the old one or the new one, never neither.
 
 use libc::EIO;
 
 use super::failing::{FailingDisk, Fault, Op};
 use super::*;
 
-/// Every operation of making a log, in this order: synced before it gets its name.
-const MAKING: [Op; 6] = [
+/// Every operation of creating a log, in order: synced before it gets its name.
+const CREATION: [Op; 6] = [
     Op::Remove,
     Op::Create,
     Op::Write,
@@ -15,10 +15,10 @@ const MAKING: [Op; 6] = [
     Op::SyncDirectory,
 ];
 
-/// Every way to stop at one of [`MAKING`]: before it has done anything, and for the
+/// Every way to stop at one of [`CREATION`]: before it has done anything, and for the
 /// write after each byte.
 fn stops(write_bytes: usize) -> impl Iterator<Item = (usize, usize)> {
-    MAKING.iter().enumerate().flat_map(move |(at, &op)| {
+    CREATION.iter().enumerate().flat_map(move |(at, &op)| {
         let kept_max = if op == Op::Write { write_bytes } else { 0 };
         (0..=kept_max).map(move |kept| (at, kept))
     })
@@ -33,7 +33,7 @@ fn a_new_log_is_synced_before_it_gets_its_name_and_the_name_after() {
     let dir = LogDir::new();
     let disk = FailingDisk::new();
     Log::create_on(disk.boxed(), &dir.path(), Kind::Runner, &notes(3)).expect("a new log");
-    assert_eq!(disk.done(), MAKING);
+    assert_eq!(disk.done(), CREATION);
     assert_eq!(dir.names(), ["runner"]);
 }
 
@@ -56,12 +56,12 @@ fn a_crash_anywhere_in_making_the_first_log_leaves_all_of_it_or_none() {
                 Kind::Runner,
                 &notes,
             ));
-            if at == MAKING.len() - 1 {
+            if at == CREATION.len() - 1 {
                 assert_eq!(must_read(&dir.path()).records, notes);
             } else {
                 assert!(error_of(dir.open()).is_missing(), "stopped at {at}, {kept}");
             }
-            // Whatever was left beside it is no obstacle.
+            // A leftover temporary file is no obstacle.
             dir.log_of(&notes);
             assert_eq!(dir.names(), ["runner"]);
             dir.must_go_on_after(&notes);
@@ -87,7 +87,7 @@ fn a_crash_anywhere_in_making_a_log_anew_leaves_the_old_or_the_new_one() {
             Kind::Runner,
             &new,
         ));
-        let renamed = at == MAKING.len() - 1;
+        let renamed = at == CREATION.len() - 1;
         dir.must_go_on_after(if renamed { &new } else { &old });
     }
 }
@@ -143,12 +143,12 @@ fn a_replaced_log_without_its_first_record_is_damaged() {
 fn a_replacement_that_fails_before_the_exchange_leaves_a_log_that_can_be_used() {
     let (old, new) = (notes(3), texts(&["snapshot"]));
     for (at, kept) in stops(boundaries(&new)[1]) {
-        if at == MAKING.len() - 1 {
+        if at == CREATION.len() - 1 {
             continue;
         }
         let dir = LogDir::new();
         let disk = FailingDisk::with(Fault {
-            at: MAKING.len() + at,
+            at: CREATION.len() + at,
             kept,
             errno: EIO,
             dead: false,
@@ -171,7 +171,7 @@ fn a_replacement_that_fails_before_the_exchange_leaves_a_log_that_can_be_used() 
 fn a_replacement_that_fails_after_the_exchange_stops_the_log() {
     let dir = LogDir::new();
     let disk = FailingDisk::with(Fault {
-        at: 2 * MAKING.len() - 1,
+        at: 2 * CREATION.len() - 1,
         kept: 0,
         errno: EIO,
         dead: false,
@@ -191,7 +191,7 @@ fn a_crash_anywhere_in_a_replacement_leaves_the_old_or_the_new_log() {
     for (at, kept) in stops(boundaries(&new)[2]) {
         let dir = LogDir::new();
         let disk = FailingDisk::with(Fault {
-            at: MAKING.len() + at,
+            at: CREATION.len() + at,
             kept,
             errno: EIO,
             dead: true,
@@ -201,11 +201,11 @@ fn a_crash_anywhere_in_a_replacement_leaves_the_old_or_the_new_log() {
         error_of(log.replace(&new));
         drop(log);
         let (mut log, recovered) = dir.open().expect("one of the two");
-        let renamed = at == MAKING.len() - 1;
+        let renamed = at == CREATION.len() - 1;
         let (records, last) = if renamed { (&new, 5) } else { (&old, 3) };
         assert_eq!(recovered.records, *records, "stopped at {at}, {kept}");
         assert_eq!(log.last_sequence(), last);
-        // A file that was left beside it is no obstacle to the next replacement.
+        // A leftover temporary file is no obstacle to the next replacement.
         log.replace(&new).expect("replaced");
         assert_eq!(dir.names(), ["runner"]);
     }

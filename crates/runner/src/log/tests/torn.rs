@@ -1,4 +1,4 @@
-//! What a crash leaves at the end of a log.
+//! Torn tails, as a crash leaves them.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -120,7 +120,7 @@ fn a_head_that_promises_more_than_the_longest_record_is_torn() {
 }
 
 #[test]
-fn reading_while_somebody_appends_gives_the_whole_records_and_changes_nothing() {
+fn reading_during_an_append_returns_complete_records_and_changes_nothing() {
     let dir = LogDir::new();
     let notes = notes(5);
     let all = dir.log_of(&notes);
@@ -141,7 +141,7 @@ fn reading_while_somebody_appends_gives_the_whole_records_and_changes_nothing() 
 }
 
 #[test]
-fn a_reader_that_met_a_writer_cutting_a_tail_looks_again_before_it_speaks_of_damage() {
+fn a_reader_that_races_with_a_truncation_reads_again_before_it_reports_damage() {
     let dir = LogDir::new();
     let notes = notes(5);
     let whole = dir.log_of(&notes);

@@ -1,4 +1,4 @@
-//! What goes, what stays, and what is never touched.
+//! What is removed, what stays, and what is never touched.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ fn id(text: &str) -> TaskId {
     TaskId::new(text).expect("a good id")
 }
 
-/// A task that ended so long before NOW, with this many MiB in its sandbox.
+/// A task that ended this long before NOW, with this many MiB in its sandbox.
 fn finished(root: &Root, name: &str, age: u64, mib: usize) {
     ended_task(root, name, Wall(NOW.0 - age));
     let sandbox = root.sandbox(&id(name));

@@ -48,7 +48,7 @@ impl Ring {
     /// a ring, or of another size.
     ///
     /// # Errors
-    /// If there are no slots or more than [`SLOTS_MAX`], or as the file system says.
+    /// If there are no slots or more than [`SLOTS_MAX`], or the file system returns an error.
     pub fn open(path: &Path, slots: u32) -> io::Result<Self> {
         if slots == 0 || slots > SLOTS_MAX {
             let text = format!("{slots} slots; there are 1 to {SLOTS_MAX}");
@@ -69,7 +69,7 @@ impl Ring {
     /// Adds samples, overwriting the oldest ones.
     ///
     /// # Errors
-    /// As the file system says. The same samples may be pushed again.
+    /// If the file system returns an error. The same samples may be pushed again.
     pub fn push(&mut self, samples: &[Sample]) -> io::Result<()> {
         let slots = u64::from(self.slots);
         let skipped = samples.len().saturating_sub(self.slots as usize);
@@ -96,7 +96,7 @@ impl Ring {
 /// All samples of the ring at `path`, oldest first. Damaged slots are skipped.
 ///
 /// # Errors
-/// If it is not a ring, or as the file system says.
+/// If it is not a ring, or the file system returns an error.
 pub fn read(path: &Path) -> io::Result<Vec<Sample>> {
     let (_, slots) = load(&File::open(path)?)?;
     Ok(slots.into_iter().map(|(_, sample)| sample).collect())

@@ -147,7 +147,7 @@ fn a_link_is_replaced_and_what_it_points_at_is_left_alone() {
 }
 
 #[test]
-fn a_leftover_of_a_life_that_died_while_making_it_is_no_obstacle() {
+fn a_partial_file_of_a_dead_runner_is_no_obstacle() {
     let (dir, path) = place();
     fs::write(dir.path().join("samples.new"), "half").expect("writes");
     let mut ring = Ring::open(&path, 5).expect("opens");

@@ -19,7 +19,7 @@ fn path(value: &str) -> Vec<(String, String)> {
     vec![("PATH".to_owned(), value.to_owned())]
 }
 
-/// What a command writes, having exited well.
+/// The output of a command that exits with 0.
 fn output(command: Command<'_>) -> String {
     let mut file = tempfile::tempfile().expect("a temporary file");
     let stdout = file.try_clone().expect("a descriptor");
@@ -49,8 +49,8 @@ fn shell(script: &str) -> Vec<String> {
     strings(&["sh", "-c", script])
 }
 
-/// Writes a file by another process. Had we ever had it open for writing, then a child
-/// that another test makes at this moment could hold it so, and it could not be executed.
+/// Writes a file by another process. If we had it open for writing, a child that another test
+/// starts at this moment could inherit that, and the file could not be executed.
 fn script(file: &Path, text: &str, mode: u32) {
     let file = file.to_str().expect("text");
     let argv = strings(&["sh", "-c", "printf %s \"$1\" >\"$2\"", "sh", text, file]);
@@ -207,7 +207,7 @@ fn a_descriptor_that_cannot_be_given_is_named() {
 }
 
 #[test]
-fn what_the_kernel_cannot_be_told_is_refused() {
+fn what_the_kernel_cannot_take_is_refused() {
     let (good, bad) = (strings(&["true"]), strings(&["true", "a\0b"]));
     let null = File::open("/dev/null").expect("always there");
     let name = |name: &str| vec![(name.to_owned(), "x".to_owned())];
@@ -267,7 +267,7 @@ fn no_descriptor_of_ours_is_inherited() {
 }
 
 #[test]
-fn given_descriptors_are_where_they_were_asked_for_and_nothing_lies_between() {
+fn passed_descriptors_have_their_numbers_and_no_others_are_open() {
     let _leaks = leaks();
     let letter = |letter: &str| {
         let file = tempfile::tempfile().expect("a file");

@@ -1,8 +1,8 @@
-//! What a full disk does. Needs the right to mount a small one; skipped without.
+//! Rotation on a full disk. Needs the right to mount a small one; skipped without.
 
 use super::*;
 
-/// A file system of this many KiB, as long as it lives; `None` where we may not.
+/// A mounted file system of this many KiB; `None` where mounting is not allowed.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -58,13 +58,13 @@ fn a_full_disk_costs_only_what_did_not_fit() {
     assert!(!kept.is_empty() && missing > 0);
     assert_eq!(kept, &data[..kept.len()]);
     let rest = std::str::from_utf8(rest).expect("text");
-    let said = format!("\n[baton: {missing} bytes are missing here: No space left");
-    assert!(rest.starts_with(&said), "{rest}");
+    let expected = format!("\n[baton: {missing} bytes are missing here: No space left");
+    assert!(rest.starts_with(&expected), "{rest}");
     assert!(rest.ends_with("]\nafter"), "{rest}");
 }
 
 #[test]
-fn a_line_about_what_is_missing_that_did_not_fit_is_taken_back() {
+fn a_line_about_missing_bytes_that_did_not_fit_is_removed() {
     let Some(disk) = SmallDisk::mount(64) else {
         return;
     };
@@ -83,12 +83,12 @@ fn a_line_about_what_is_missing_that_did_not_fit_is_taken_back() {
     assert_eq!(fs::read(&log).expect("reads"), before);
     fs::remove_file(&filler).expect("removes");
     files.append(b"after");
-    files.finish().expect("has said everything");
+    files.finish().expect("has expected everything");
     let text = fs::read(&log).expect("reads").split_off(before.len());
     let text = String::from_utf8(text).expect("text");
-    let said = "\n[baton: 7 bytes are missing here: No space left";
+    let expected = "\n[baton: 7 bytes are missing here: No space left";
     assert!(
-        text.starts_with(said) && text.ends_with("]\nafter"),
+        text.starts_with(expected) && text.ends_with("]\nafter"),
         "{text}"
     );
 }

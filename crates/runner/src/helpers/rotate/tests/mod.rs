@@ -25,7 +25,7 @@ fn temporary() -> TempDir {
     TempDir::new().expect("a directory")
 }
 
-/// Bytes of which each stretch tells where it lies, without the end of a line.
+/// Bytes in which every section identifies its position, without a line end.
 fn numbered(length: usize) -> Vec<u8> {
     (0..)
         .flat_map(|n: u32| n.to_be_bytes())
@@ -34,7 +34,7 @@ fn numbered(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Gives out pieces one by one, each after something was done.
+/// A reader that returns pieces one by one, each after an action.
 #[derive(Default)]
 struct Pieces<'a>(VecDeque<Piece<'a>>);
 
@@ -127,7 +127,7 @@ fn a_file_that_is_just_full_is_not_rotated_before_there_is_more() {
 }
 
 #[test]
-fn as_many_old_files_are_kept_as_asked_for() {
+fn the_configured_number_of_backups_is_kept() {
     for backups in [1, 2, 5] {
         let dir = temporary();
         let data = numbered(1_010);
@@ -140,7 +140,7 @@ fn as_many_old_files_are_kept_as_asked_for() {
 }
 
 #[test]
-fn without_old_files_the_only_one_is_emptied() {
+fn without_backups_the_file_is_truncated() {
     let dir = temporary();
     let data = numbered(250);
     copy(plain(&[&data]), files_in(dir.path(), 100, 0)).expect("copies");
@@ -148,7 +148,7 @@ fn without_old_files_the_only_one_is_emptied() {
 }
 
 #[test]
-fn a_file_that_is_there_is_continued() {
+fn an_existing_file_is_appended_to() {
     let dir = temporary();
     let data = numbered(330);
     for piece in data.chunks(33) {
@@ -186,7 +186,7 @@ fn a_line_longer_than_many_files_is_only_cut() {
 }
 
 #[test]
-fn a_log_that_somebody_removed_is_begun_again() {
+fn a_removed_log_is_created_again() {
     let dir = temporary();
     let log = dir.path().join("stdout");
     let remove = || fs::remove_file(&log).expect("removes");
@@ -196,7 +196,7 @@ fn a_log_that_somebody_removed_is_begun_again() {
 }
 
 #[test]
-fn what_could_not_be_written_is_counted_and_the_log_says_so() {
+fn dropped_bytes_are_counted_and_reported_in_the_log() {
     let dir = temporary();
     let log = dir.path().join("stdout");
     fs::create_dir(&log).expect("makes an obstacle");
@@ -216,7 +216,7 @@ fn what_could_not_be_written_is_counted_and_the_log_says_so() {
 }
 
 #[test]
-fn the_line_about_what_is_missing_stays_within_the_size() {
+fn the_line_about_missing_bytes_stays_within_the_size() {
     for size in [1, 2, 20, 60, 100] {
         let dir = temporary();
         let log = dir.path().join("stdout");
@@ -303,7 +303,7 @@ fn the_helper_writes_below_descriptor_3_and_outlives_signals() {
 }
 
 #[test]
-fn a_wrong_call_is_told_from_a_failure() {
+fn wrong_usage_differs_from_a_failure() {
     let cases: [&[&str]; 9] = [
         &[],
         &["stdout", "1"],
