@@ -18,18 +18,18 @@
 //! | [`leader`] | who of several schedulers leads |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`scheduler`] | the leader, composed of the above |
-//! | [`caretaker`] | what workers hear while their leader cannot write |
+//! | [`lease_keeper`] | what workers hear while their leader cannot write |
 //! | [`counts`] | nothing: what was noticed and left alone |
 //! | [`bugs`] | nothing: mistakes to make on purpose, for the simulator |
 //!
 //! It may import `baton-model` and nothing else of Baton.
 
 pub mod bugs;
-pub mod caretaker;
 pub mod clock;
 pub mod counts;
 pub mod fsm;
 pub mod leader;
+pub mod lease_keeper;
 pub mod ledger;
 pub mod placement;
 pub mod plan;

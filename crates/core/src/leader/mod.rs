@@ -25,14 +25,14 @@ pub struct Row {
 
 /// How an election is paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pace {
+pub struct ElectionTimeouts {
     /// How often a leader renews and a follower looks.
     pub renew: Millis,
     /// How long a row may stand unrenewed before it is up for taking.
     pub lapse: Millis,
 }
 
-impl Default for Pace {
+impl Default for ElectionTimeouts {
     fn default() -> Self {
         Self {
             renew: Millis::from_secs(2),
@@ -61,7 +61,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Election {
     state: LeaderState,
-    pace: Pace,
+    pace: ElectionTimeouts,
     seen: Option<(Row, Mono)>,
     epoch: Epoch,
     next: Mono,
@@ -72,7 +72,7 @@ impl Election {
     /// Begins as a follower that looks at the row for the first time at `first`:
     /// at once after a start, after a pause where the store has just failed.
     #[must_use]
-    pub fn new(pace: Pace, first: Mono) -> Self {
+    pub fn new(pace: ElectionTimeouts, first: Mono) -> Self {
         Self {
             state: LeaderState::Follower,
             pace,
@@ -162,7 +162,7 @@ impl Election {
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace {
+    const PACE: ElectionTimeouts = ElectionTimeouts {
         renew: Millis(2),
         lapse: Millis(8),
     };

@@ -99,7 +99,7 @@ impl Instance {
     /// follows.
     #[must_use]
     pub fn next_attempt(&self, now: Wall, end: AttemptEnd) -> Option<NextAttempt> {
-        triage::again(end, self.failures, &self.spec.retry, &self.allowance(), now)
+        triage::next_attempt(end, self.failures, &self.spec.retry, &self.allowance(), now)
     }
 
     pub(super) fn open(&mut self, lease: LeaseId, holder: Holder) -> Result<(), LedgerError> {

@@ -20,7 +20,7 @@ use baton_model::time::Millis;
 use super::class::{Class, ClassId};
 use super::fleet::{Fleet, Worker};
 use super::limits::{AHEAD_MAX, AHEAD_SPAN};
-use super::{Decision, Placed, Placement};
+use super::{Decision, PlacedInstance, Placement};
 
 /// How many workers are looked at: the one with the fewest ahead has the most room for more,
 /// unless it runs something else.
@@ -32,14 +32,14 @@ impl Placement {
         if !self.reservations.is_empty() {
             return None;
         }
-        let (_, lanes) = self.queue.turns.first_key_value()?;
-        let (_, class, lane) = *lanes.first()?;
+        let (_, class_queues) = self.queue.turns.first_key_value()?;
+        let (_, class, class_queue) = *class_queues.first()?;
         let at = self.fleet.hungry(class, &self.classes.all[class])?;
         let settled = self.settled;
-        let instance = self.queue.take(lane)?;
+        let instance = self.queue.take(class_queue)?;
         self.placed.insert(
             instance,
-            Placed {
+            PlacedInstance {
                 worker: at,
                 class,
                 ahead: true,
@@ -47,7 +47,7 @@ impl Placement {
         );
         self.classes.add_placed(class);
         self.fleet.add_ahead(at, instance);
-        self.left_lane(lane, class, 1);
+        self.leave_class_queue(class_queue, class, 1);
         // Nothing has become free by it.
         self.settled = settled;
         Some(Decision {

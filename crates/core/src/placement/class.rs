@@ -54,8 +54,8 @@ pub(super) struct Class {
     /// Which workers meet the constraints, one bit each; none means all of them.
     allowed: Option<Vec<u64>>,
     pub(super) spot: Spot,
-    /// Its lanes that hold something: priority, owner, lane.
-    pub(super) lanes: BTreeSet<(Reverse<i32>, u32, u32)>,
+    /// Its class_queues that hold something: priority, owner, class_queue.
+    pub(super) class_queues: BTreeSet<(Reverse<i32>, u32, u32)>,
     pub(super) waiting: u64,
     placed: u64,
     /// A moving mean of run times.
@@ -99,7 +99,7 @@ impl Class {
 
     /// Its highest priority with something waiting.
     pub(super) fn priority(&self) -> Option<i32> {
-        self.lanes
+        self.class_queues
             .first()
             .map(|(Reverse(priority), _, _)| *priority)
     }

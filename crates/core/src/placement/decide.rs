@@ -6,7 +6,7 @@ use super::{Decision, Placement};
 struct Choice {
     sequence: u64,
     class: u32,
-    lane: u32,
+    class_queue: u32,
     worker: u32,
 }
 
@@ -39,8 +39,8 @@ impl Placement {
         // Out of `self` for as long as the search changes the rest of it.
         let turns = std::mem::take(&mut self.queue.turns);
         let mut found = None;
-        for ((priority, ..), lanes) in &turns {
-            for (sequence, class, lane) in lanes.iter().copied() {
+        for ((priority, ..), class_queues) in &turns {
+            for (sequence, class, class_queue) in class_queues.iter().copied() {
                 match &found {
                     Some(Choice {
                         sequence: first, ..
@@ -58,7 +58,7 @@ impl Placement {
                     found = Some(Choice {
                         sequence,
                         class,
-                        lane,
+                        class_queue,
                         worker,
                     });
                 }
@@ -95,7 +95,7 @@ impl Placement {
         }
     }
 
-    /// True if `class` is expected to run shorter than the choice so far. Lanes
+    /// True if `class` is expected to run shorter than the choice so far. ClassQueues
     /// come in the order of classes, so that decides between equals.
     fn is_shorter(&self, class: u32, best: &Choice) -> bool {
         self.classes.all[class].estimate < self.classes.all[best.class].estimate
@@ -104,18 +104,18 @@ impl Placement {
     fn place(&mut self, choice: &Choice, passed: &[u32]) -> Option<Decision> {
         let Choice {
             class,
-            lane,
+            class_queue,
             worker,
             ..
         } = *choice;
-        let instance = self.queue.take(lane)?;
+        let instance = self.queue.take(class_queue)?;
         self.charge(instance, class, worker);
         if cfg!(debug_assertions) {
             self.assert_within(class, worker);
         }
         self.classes.all[class].passed = 0;
         self.end_reservation(class);
-        self.left_lane(lane, class, 1);
+        self.leave_class_queue(class_queue, class, 1);
         self.refresh(worker);
         self.pass_over(passed, class, worker);
         Some(Decision {

@@ -6,7 +6,7 @@ use super::limits::{CLASSES_MAX, ENTRIES_MAX, LIMITS_MAX, RANGE_LEN_MAX, WORKERS
 
 /// Why something was not taken in. Nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum PlacementError {
     /// The range ends before it begins.
     Empty,
     /// The range has more than [`super::limits::RANGE_LEN_MAX`] elements.
@@ -25,7 +25,7 @@ pub enum Refused {
     TooManyLimits,
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for PlacementError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Empty => f.write_str("the range ends before it begins"),
@@ -42,4 +42,4 @@ impl std::fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for PlacementError {}

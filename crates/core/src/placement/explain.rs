@@ -8,13 +8,13 @@ use baton_model::placement::Constraint;
 use super::class::{Class, ClassId};
 use super::fleet::Worker;
 use super::need::{KIND_NAMES, KINDS, holds};
-use super::queue::{Entry, Lane};
+use super::queue::{ClassQueue, Entry};
 use super::reserve::binds;
-use super::{Placed, Placement};
+use super::{PlacedInstance, Placement};
 
 /// What an instance, or the first of a class, waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitReason {
     /// No worker takes anything.
     NoWorker {
         /// How many there are that are drained or unhealthy.
@@ -75,23 +75,23 @@ pub enum Waiting {
 impl Placement {
     /// What `instance` waits for; none if it does not wait.
     #[must_use]
-    pub fn explain(&self, instance: InstanceId) -> Option<Waiting> {
+    pub fn explain(&self, instance: InstanceId) -> Option<WaitReason> {
         let (end, entry) = self.queue.find(instance)?;
-        let lane = &self.queue.lanes[entry.lane];
-        let class = &self.classes.all[lane.class];
+        let class_queue = &self.queue.class_queues[entry.class_queue];
+        let class = &self.classes.all[class_queue.class];
         if let Some(hopeless) = self.hopeless(class) {
             return Some(hopeless);
         }
         let before = self.before(instance, end, entry);
         if before > 0 {
-            return Some(Waiting::Behind { before });
+            return Some(WaitReason::Behind { before });
         }
-        Some(self.head(lane.class, class, lane.priority))
+        Some(self.head(class_queue.class, class, class_queue.priority))
     }
 
     /// What the first of a class waits for; none if nothing of it waits.
     #[must_use]
-    pub fn explain_class(&self, class: ClassId) -> Option<Waiting> {
+    pub fn explain_class(&self, class: ClassId) -> Option<WaitReason> {
         let kind = self.classes.all.get(class.0)?;
         let priority = kind.priority()?;
         let hopeless = self.hopeless(kind);
@@ -99,19 +99,19 @@ impl Placement {
     }
 
     /// What will not end by waiting.
-    fn hopeless(&self, class: &Class) -> Option<Waiting> {
+    fn hopeless(&self, class: &Class) -> Option<WaitReason> {
         let workers = || self.fleet.workers.iter();
         let open = workers().filter(|(_, worker)| worker.open).count();
         if open == 0 {
             let closed = workers().filter(|(_, worker)| worker.present).count();
-            return Some(Waiting::NoWorker { closed });
+            return Some(WaitReason::NoWorker { closed });
         }
         if !workers().any(|(at, worker)| worker.open && class.allows(at)) {
             return self.no_match(class, open);
         }
         if !workers().any(|(at, worker)| class.could_fit(worker, at)) {
             let (worker, lack) = self.nearest(class, Worker::has, |_, _| true)?;
-            return Some(Waiting::NeverFits {
+            return Some(WaitReason::NeverFits {
                 asked: lack.asked,
                 has: lack.asked - lack.short,
                 resource: lack.resource,
@@ -121,7 +121,7 @@ impl Placement {
         None
     }
 
-    fn no_match(&self, class: &Class, workers: usize) -> Option<Waiting> {
+    fn no_match(&self, class: &Class, workers: usize) -> Option<WaitReason> {
         let excluded = |constraint: &Constraint| {
             let open = self.fleet.workers.iter().filter(|(_, worker)| worker.open);
             open.filter(|(_, worker)| !holds(constraint, &worker.labels))
@@ -132,7 +132,7 @@ impl Placement {
             .enumerate()
             .map(|(at, constraint)| (excluded(constraint), Reverse(at), constraint))
             .max()?;
-        Some(Waiting::NoMatch {
+        Some(WaitReason::NoMatch {
             constraint: constraint.clone(),
             excludes,
             workers,
@@ -140,11 +140,11 @@ impl Placement {
     }
 
     /// What the first of a class waits for, which could be placed.
-    fn head(&self, id: u32, class: &Class, priority: i32) -> Waiting {
+    fn head(&self, id: u32, class: &Class, priority: i32) -> WaitReason {
         if let Some(name) = self.pools.short_of(&class.limited) {
             let pool = self.pools.0.get(name).copied().unwrap_or_default();
             let asked = class.limited.iter().find(|(limit, _)| limit == name);
-            return Waiting::Limit {
+            return WaitReason::Limit {
                 name: name.to_owned(),
                 used: pool.used,
                 total: pool.total,
@@ -152,7 +152,7 @@ impl Placement {
             };
         }
         if let Some((at, limit)) = self.limit_reserved(id, priority) {
-            return Waiting::Reserved {
+            return WaitReason::Reserved {
                 what: limit.to_owned(),
                 class: ClassId(self.reservations[at].class),
             };
@@ -161,7 +161,7 @@ impl Placement {
     }
 
     /// What the first of a class waits for, on a worker.
-    fn room(&self, id: u32, class: &Class, priority: i32) -> Waiting {
+    fn room(&self, id: u32, class: &Class, priority: i32) -> WaitReason {
         let open = |at: u32| {
             let by = self.reservations.iter().position(|r| r.worker == Some(at));
             by.is_none_or(|by| !binds(self, by, id, priority))
@@ -171,12 +171,12 @@ impl Placement {
             workers.filter(|(at, worker)| class.fits(worker, *at))
         };
         if fitting().any(|(at, _)| open(at)) {
-            return Waiting::Nothing;
+            return WaitReason::Nothing;
         }
         if let Some((at, worker)) = fitting().min_by_key(|(_, worker)| &worker.name)
             && let Some(by) = self.reservations.iter().find(|r| r.worker == Some(at))
         {
-            return Waiting::Reserved {
+            return WaitReason::Reserved {
                 what: worker.name.to_string(),
                 class: ClassId(by.class),
             };
@@ -188,13 +188,13 @@ impl Placement {
             None => class.could_fit(worker, at),
         };
         match self.nearest(class, Worker::spare, wanted) {
-            Some((worker, lack)) => Waiting::Room {
+            Some((worker, lack)) => WaitReason::Room {
                 resource: lack.resource,
                 worker: worker.name.clone(),
                 short: lack.short,
                 reserved: own.is_some(),
             },
-            None => Waiting::Nothing,
+            None => WaitReason::Nothing,
         }
     }
 
@@ -246,34 +246,43 @@ impl Placement {
     }
 
     /// How many of the same class are served before `instance`, if nothing else
-    /// comes: those of a higher priority, those ahead of it in its own lane, and of
+    /// comes: those of a higher priority, those ahead of it in its own class_queue, and of
     /// each other owner as many as it has turns until then.
     fn before(&self, instance: InstanceId, end: InstanceId, entry: Entry) -> u64 {
-        let own = &self.queue.lanes[entry.lane];
+        let own = &self.queue.class_queues[entry.class_queue];
         let ahead = own.order.range(..(entry.sequence, end));
         let ahead = ahead.filter_map(|(_, last)| self.queue.find(*last));
         let ahead: u64 = ahead.map(|(_, entry)| u64::from(entry.len)).sum();
         let ahead = ahead + (instance.0 - entry.first(end).0);
-        let turn = |lane: &Lane| (self.queue.owners.stamp(lane.owner), lane.owner);
-        let lanes = self.classes.all[own.class].lanes.iter();
-        let others = lanes
-            .map(|(_, _, at)| &self.queue.lanes[*at])
-            .filter(|lane| lane.owner != own.owner || lane.priority != own.priority);
-        let before = others.map(|lane| match lane.priority.cmp(&own.priority) {
-            std::cmp::Ordering::Greater => lane.waiting,
-            std::cmp::Ordering::Less => 0,
-            std::cmp::Ordering::Equal => {
-                let turns = ahead + u64::from(turn(lane) < turn(own));
-                lane.waiting.min(turns)
-            }
-        });
+        let turn = |class_queue: &ClassQueue| {
+            (
+                self.queue.owners.stamp(class_queue.owner),
+                class_queue.owner,
+            )
+        };
+        let class_queues = self.classes.all[own.class].class_queues.iter();
+        let others = class_queues
+            .map(|(_, _, at)| &self.queue.class_queues[*at])
+            .filter(|class_queue| {
+                class_queue.owner != own.owner || class_queue.priority != own.priority
+            });
+        let before = others.map(
+            |class_queue| match class_queue.priority.cmp(&own.priority) {
+                std::cmp::Ordering::Greater => class_queue.waiting,
+                std::cmp::Ordering::Less => 0,
+                std::cmp::Ordering::Equal => {
+                    let turns = ahead + u64::from(turn(class_queue) < turn(own));
+                    class_queue.waiting.min(turns)
+                }
+            },
+        );
         ahead + before.sum::<u64>()
     }
 
     /// Where an instance is placed.
     #[must_use]
-    pub fn place_of(&self, instance: InstanceId) -> Option<&WorkerName> {
-        let Placed { worker, .. } = self.placed.get(&instance)?;
+    pub fn worker_of(&self, instance: InstanceId) -> Option<&WorkerName> {
+        let PlacedInstance { worker, .. } = self.placed.get(&instance)?;
         Some(&self.fleet.workers[*worker].name)
     }
 }

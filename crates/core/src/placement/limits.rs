@@ -3,7 +3,7 @@
 use baton_model::time::Millis;
 
 /// Entries that wait at once: single instances and ranges, a range being one. At
-/// about 90 bytes each this is 1.5 GiB. Beyond it [`super::Placement::waiting`]
+/// about 90 bytes each this is 1.5 GiB. Beyond it [`super::Placement::enqueue`]
 /// refuses; what waits stays.
 pub const ENTRIES_MAX: usize = 16_000_000;
 

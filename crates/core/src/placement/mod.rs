@@ -10,14 +10,14 @@
 //! **The calling contract.**
 //! 1. After a start: [`Placement::set_limit`] for each limit, [`Placement::adopt`]
 //!    for everything that may be running, also on workers that are not back yet,
-//!    [`Placement::joined`] for each healthy worker, [`Placement::waiting`] for
+//!    [`Placement::set_offer`] for each healthy worker, [`Placement::enqueue`] for
 //!    what may start now. In any order, but before the first decision, or limits
 //!    are overdrawn.
 //! 2. After any change: [`Placement::next`] until it says none. Each decision is
 //!    final and counted at once.
-//! 3. [`Placement::released`] exactly when an attempt can no longer run: at its
+//! 3. [`Placement::release`] exactly when an attempt can no longer run: at its
 //!    end, or when it is lost; not when its worker leaves. If the instance is to be
-//!    tried again, [`Placement::waiting`] once it may start, with its original
+//!    tried again, [`Placement::enqueue`] once it may start, with its original
 //!    sequence: it then comes before everything submitted later.
 //!
 //! **The order of service.** Priority, the highest first; then fair turns between
@@ -38,19 +38,19 @@
 //! decisions.
 //!
 //! **Costs**, with n entries waiting, W workers, C classes that have something
-//! waiting, L lanes (class, priority and owner) of those:
+//! waiting, L class_queues (class, priority and owner) of those:
 //!
 //! | call | cost |
 //! |---|---|
 //! | `next`, nothing changed | O(1) |
-//! | `next` | O(log n + log W + C), and one step for each lane without room ahead of the one that is placed, at most L; where the best worker of a class was used up while others may be left, a search of O(W/64), at worst O(W) |
+//! | `next` | O(log n + log W + C), and one step for each class_queue without room ahead of the one that is placed, at most L; where the best worker of a class was used up while others may be left, a search of O(W/64), at worst O(W) |
 //! | `released` | O(log W + C) |
 //! | `waiting`, `withdrawn` | O(log n) for each entry; O(W) for a new class with constraints |
 //! | `joined`, `drained`, `left` | O(W + C), and O(W log W) if it changes which worker is largest |
 //! | `adopt` | O(log n + log W + C) |
 //! | `set_limit` | O(1) for a new total; O(placed + W log W + C) for a new name |
 //! | `finished` | O(1) |
-//! | `explain` | O(W, entries of the same lane that are ahead) |
+//! | `explain` | O(W, entries of the same class_queue that are ahead) |
 //!
 //! The C is a comparison of a few numbers: some nanoseconds for each class, so tens
 //! of classes do not show, and ten thousand cost about two hundred microseconds a
@@ -80,6 +80,7 @@ mod error;
 mod explain;
 mod fleet;
 pub mod limits;
+mod messages;
 mod need;
 mod owners;
 mod pools;
@@ -89,7 +90,6 @@ mod shelf;
 mod slab;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::collections::BTreeMap;
 
@@ -106,9 +106,9 @@ use queue::{Entry, Queue};
 use reserve::Reservation;
 
 pub use class::ClassId;
-pub use error::Refused;
-pub use explain::Waiting;
-pub use reserve::Reserved;
+pub use error::PlacementError;
+pub use explain::WaitReason;
+pub use reserve::ReservationView;
 
 /// How much of the latest run time goes into an estimate: one part in this many.
 const ESTIMATE_PARTS: u64 = 4;
@@ -121,7 +121,7 @@ pub struct Arrival<'a> {
     /// The last of it; the same as the first for a single instance.
     pub last: InstanceId,
     /// What each of them asks for.
-    pub ask: &'a ResourceRequest,
+    pub request: &'a ResourceRequest,
     pub owner: &'a str,
     /// Higher goes first.
     pub priority: i32,
@@ -135,12 +135,12 @@ pub struct Decision {
     /// Which instance; it waits no longer.
     pub instance: InstanceId,
     pub worker: WorkerName,
-    /// Its class, for [`Placement::finished`].
+    /// Its class, for [`Placement::record_run_time`].
     pub class: ClassId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Placed {
+struct PlacedInstance {
     worker: u32,
     class: u32,
     /// It waits on its worker, and is not charged to it.
@@ -155,7 +155,7 @@ pub struct Placement {
     queue: Queue,
     pools: Pools,
     reservations: Vec<Reservation>,
-    placed: BTreeMap<InstanceId, Placed>,
+    placed: BTreeMap<InstanceId, PlacedInstance>,
     /// Nothing has changed since `next` said none.
     settled: bool,
     rounds: u64,
@@ -165,56 +165,58 @@ impl Placement {
     /// These may start.
     ///
     /// # Errors
-    /// [`Refused`] if one of them waits or is placed already, or beyond a limit.
-    pub fn waiting(&mut self, arrival: Arrival<'_>) -> Result<ClassId, Refused> {
+    /// [`PlacementError`] if one of them waits or is placed already, or beyond a limit.
+    pub fn enqueue(&mut self, arrival: Arrival<'_>) -> Result<ClassId, PlacementError> {
         let Arrival { first, last, .. } = arrival;
         if first > last {
-            return Err(Refused::Empty);
+            return Err(PlacementError::Empty);
         }
         if last.0 - first.0 >= RANGE_LEN_MAX {
-            return Err(Refused::TooLong);
+            return Err(PlacementError::TooLong);
         }
         let len = (last.0 - first.0) as u32 + 1;
         if let Some((end, entry)) = self.queue.overlap(first, last) {
-            return Err(Refused::Waits(entry.first(end).max(first)));
+            return Err(PlacementError::Waits(entry.first(end).max(first)));
         }
         if let Some((instance, _)) = self.placed.range(first..=last).next() {
-            return Err(Refused::Placed(*instance));
+            return Err(PlacementError::Placed(*instance));
         }
         if self.queue.len() >= ENTRIES_MAX {
-            return Err(Refused::TooManyWaiting);
+            return Err(PlacementError::TooManyWaiting);
         }
-        let need = Need::of(arrival.ask);
+        let need = Need::of(arrival.request);
         let class = self
             .classes
             .find_or_add(need, &self.fleet, &self.pools, false)
-            .ok_or(Refused::TooManyClasses)?;
-        let (lane, key) = self.queue.lane(class, arrival.priority, arrival.owner);
+            .ok_or(PlacementError::TooManyClasses)?;
+        let (class_queue, key) = self
+            .queue
+            .class_queue(class, arrival.priority, arrival.owner);
         let sequence = arrival.sequence;
         self.queue.push(
             last,
             Entry {
                 sequence,
                 len,
-                lane,
+                class_queue,
             },
         );
-        self.classes.all[class].lanes.insert(key);
+        self.classes.all[class].class_queues.insert(key);
         self.classes.add_waiting(class, u64::from(len));
         self.settled = false;
         Ok(ClassId(class))
     }
 
     /// Those of `first` to `last` that wait shall not start; says how many.
-    pub fn withdrawn(&mut self, first: InstanceId, last: InstanceId) -> u64 {
+    pub fn withdraw(&mut self, first: InstanceId, last: InstanceId) -> u64 {
         let mut count = 0;
         while first <= last
             && let Some((end, entry)) = self.queue.overlap(first, last)
         {
             let (from, to) = (entry.first(end).max(first), end.min(last));
-            let class = self.queue.lanes[entry.lane].class;
+            let class = self.queue.class_queues[entry.class_queue].class;
             self.queue.cut(end, from, to);
-            self.left_lane(entry.lane, class, to.0 - from.0 + 1);
+            self.leave_class_queue(entry.class_queue, class, to.0 - from.0 + 1);
             count += to.0 - from.0 + 1;
         }
         count
@@ -223,12 +225,12 @@ impl Placement {
     /// A worker has joined, or says something else about itself than before.
     ///
     /// # Errors
-    /// [`Refused::TooManyWorkers`].
-    pub fn joined(&mut self, name: &WorkerName, offer: Offer) -> Result<(), Refused> {
+    /// [`PlacementError::TooManyWorkers`].
+    pub fn set_offer(&mut self, name: &WorkerName, offer: Offer) -> Result<(), PlacementError> {
         let at = self
             .fleet
             .find_or_add(name)
-            .ok_or(Refused::TooManyWorkers)?;
+            .ok_or(PlacementError::TooManyWorkers)?;
         self.fleet.set_offer(at, offer);
         self.classes.relabel(&self.fleet, at);
         self.promote(at);
@@ -237,7 +239,7 @@ impl Placement {
     }
 
     /// A worker gets nothing more, and keeps what it has, until it joins anew.
-    pub fn drained(&mut self, name: &WorkerName) {
+    pub fn drain(&mut self, name: &WorkerName) {
         if let Some(at) = self.fleet.find(name) {
             self.fleet.workers[at].open = false;
             self.worker_changed(at);
@@ -246,7 +248,7 @@ impl Placement {
 
     /// A worker is gone. What is placed on it stays counted against the limits
     /// until it is released.
-    pub fn left(&mut self, name: &WorkerName) {
+    pub fn remove_worker(&mut self, name: &WorkerName) {
         if let Some(at) = self.fleet.find(name) {
             self.fleet.clear_offer(at);
             self.worker_changed(at);
@@ -255,7 +257,7 @@ impl Placement {
     }
 
     /// An attempt can no longer run; false if it was not known there.
-    pub fn released(&mut self, worker: &WorkerName, instance: InstanceId) -> bool {
+    pub fn release(&mut self, worker: &WorkerName, instance: InstanceId) -> bool {
         let Some(placed) = self.placed.get(&instance).copied() else {
             return false;
         };
@@ -284,30 +286,30 @@ impl Placement {
     /// waits, it does no longer.
     ///
     /// # Errors
-    /// [`Refused::Placed`] if it is known to be somewhere else, or
-    /// [`Refused::TooManyWorkers`].
+    /// [`PlacementError::Placed`] if it is known to be somewhere else, or
+    /// [`PlacementError::TooManyWorkers`].
     pub fn adopt(
         &mut self,
         worker: &WorkerName,
         instance: InstanceId,
-        ask: &ResourceRequest,
-    ) -> Result<(), Refused> {
+        request: &ResourceRequest,
+    ) -> Result<(), PlacementError> {
         if let Some(placed) = self.placed.get(&instance) {
             return match self.fleet.workers[placed.worker].name == *worker {
                 true => Ok(()),
-                false => Err(Refused::Placed(instance)),
+                false => Err(PlacementError::Placed(instance)),
             };
         }
         let at = self
             .fleet
             .find_or_add(worker)
-            .ok_or(Refused::TooManyWorkers)?;
-        self.withdrawn(instance, instance);
-        let need = Need::of(ask);
+            .ok_or(PlacementError::TooManyWorkers)?;
+        self.withdraw(instance, instance);
+        let need = Need::of(request);
         let class = self
             .classes
             .find_or_add(need, &self.fleet, &self.pools, true)
-            .ok_or(Refused::TooManyClasses)?;
+            .ok_or(PlacementError::TooManyClasses)?;
         self.charge(instance, class, at);
         self.refresh(at);
         Ok(())
@@ -317,8 +319,8 @@ impl Placement {
     /// then nothing more starts that asks for it.
     ///
     /// # Errors
-    /// [`Refused::TooManyLimits`].
-    pub fn set_limit(&mut self, name: &str, total: Option<u64>) -> Result<(), Refused> {
+    /// [`PlacementError::TooManyLimits`].
+    pub fn set_limit(&mut self, name: &str, total: Option<u64>) -> Result<(), PlacementError> {
         self.settled = false;
         match (self.pools.0.get_mut(name), total) {
             (Some(pool), Some(total)) => pool.total = total,
@@ -329,7 +331,7 @@ impl Placement {
             (None, None) => {}
             (None, Some(total)) => {
                 if self.pools.0.len() >= LIMITS_MAX {
-                    return Err(Refused::TooManyLimits);
+                    return Err(PlacementError::TooManyLimits);
                 }
                 let used = self.in_use(name);
                 self.pools.0.insert(name.to_owned(), Pool { total, used });
@@ -341,7 +343,7 @@ impl Placement {
     }
 
     /// One of a class has run for so long, which makes an estimate for the others.
-    pub fn finished(&mut self, class: ClassId, runtime: Millis) {
+    pub fn record_run_time(&mut self, class: ClassId, runtime: Millis) {
         if let Some(class) = self.classes.all.get_mut(class.0) {
             let estimate = class.estimate.unwrap_or(runtime);
             let sum =
@@ -353,8 +355,8 @@ impl Placement {
 
     /// The class of an ask, if anything of it waits or runs, or did of late.
     #[must_use]
-    pub fn class(&self, ask: &ResourceRequest) -> Option<ClassId> {
-        self.classes.find(&Need::of(ask)).map(ClassId)
+    pub fn class(&self, request: &ResourceRequest) -> Option<ClassId> {
+        self.classes.find(&Need::of(request)).map(ClassId)
     }
 
     /// How many instances of a class wait.
@@ -367,8 +369,8 @@ impl Placement {
     }
 
     /// The reservations, the oldest first.
-    pub fn reservations(&self) -> impl Iterator<Item = Reserved> {
-        self.reservations.iter().map(|reservation| Reserved {
+    pub fn reservations(&self) -> impl Iterator<Item = ReservationView> {
+        self.reservations.iter().map(|reservation| ReservationView {
             class: ClassId(reservation.class),
             worker: reservation
                 .worker
@@ -383,7 +385,7 @@ impl Placement {
         self.pools.charge(&need.named);
         self.placed.insert(
             instance,
-            Placed {
+            PlacedInstance {
                 worker,
                 class,
                 ahead: false,
@@ -392,10 +394,10 @@ impl Placement {
         self.classes.add_placed(class);
     }
 
-    /// Takes in that `count` instances have left a lane.
-    fn left_lane(&mut self, lane: u32, class: u32, count: u64) {
-        if let Some(key) = self.queue.close_if_empty(lane) {
-            self.classes.all[class].lanes.remove(&key);
+    /// Takes in that `count` instances have left a class_queue.
+    fn leave_class_queue(&mut self, class_queue: u32, class: u32, count: u64) {
+        if let Some(key) = self.queue.close_if_empty(class_queue) {
+            self.classes.all[class].class_queues.remove(&key);
         }
         self.classes.remove_waiting(class, count);
         if self.classes.all[class].waiting == 0 {

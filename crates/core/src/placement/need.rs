@@ -66,18 +66,18 @@ pub(super) struct Need {
 }
 
 impl Need {
-    pub(super) fn of(ask: &ResourceRequest) -> Self {
-        let request = &ask.resources;
-        let named = request.named.iter().filter(|(_, amount)| **amount > 0);
-        let mut constraints = ask.constraints.clone();
+    pub(super) fn of(request: &ResourceRequest) -> Self {
+        let resources = &request.resources;
+        let named = resources.named.iter().filter(|(_, amount)| **amount > 0);
+        let mut constraints = request.constraints.clone();
         constraints.sort_unstable();
         constraints.dedup();
         Self {
             room: Room([
-                request.cpu_milli,
-                request.memory_min,
-                request.disk,
-                u64::from(request.gpu),
+                resources.cpu_milli,
+                resources.memory_min,
+                resources.disk,
+                u64::from(resources.gpu),
             ]),
             named: named
                 .map(|(name, amount)| (name.clone(), *amount))

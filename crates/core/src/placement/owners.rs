@@ -19,8 +19,8 @@ pub(super) struct Owner {
     name: Arc<str>,
     /// The decision that served it last; 0 for none yet.
     pub(super) stamp: u64,
-    /// How many of its lanes there are, by priority.
-    pub(super) lanes: BTreeMap<i32, usize>,
+    /// How many of its class_queues there are, by priority.
+    pub(super) class_queues: BTreeMap<i32, usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,24 +82,24 @@ impl Owners {
 
     /// The priorities at which it has something waiting.
     pub(super) fn priorities(&self, at: u32) -> impl Iterator<Item = i32> {
-        self.all[at].lanes.keys().copied()
+        self.all[at].class_queues.keys().copied()
     }
 
-    pub(super) fn add_lane(&mut self, at: u32, priority: i32) {
+    pub(super) fn add_class_queue(&mut self, at: u32, priority: i32) {
         let owner = &mut self.all[at];
-        *owner.lanes.entry(priority).or_default() += 1;
+        *owner.class_queues.entry(priority).or_default() += 1;
         self.idle.remove(&(owner.stamp, at));
     }
 
-    pub(super) fn remove_lane(&mut self, at: u32, priority: i32) {
+    pub(super) fn remove_class_queue(&mut self, at: u32, priority: i32) {
         let owner = &mut self.all[at];
-        if let Some(count) = owner.lanes.get_mut(&priority) {
+        if let Some(count) = owner.class_queues.get_mut(&priority) {
             *count -= 1;
             if *count == 0 {
-                owner.lanes.remove(&priority);
+                owner.class_queues.remove(&priority);
             }
         }
-        if owner.lanes.is_empty() && at != EVERYBODY_ELSE {
+        if owner.class_queues.is_empty() && at != EVERYBODY_ELSE {
             self.idle.insert((owner.stamp, at));
         }
     }

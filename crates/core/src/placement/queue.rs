@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! turns: priority, then who was served longest ago
-//!   └─ lanes of that owner and priority, one per class: the longest waiting first
+//!   └─ class_queues of that owner and priority, one per class: the longest waiting first
 //!        └─ entries: single instances and ranges, by sequence
 //! ```
 //!
@@ -23,7 +23,7 @@ use super::slab::Slab;
 pub(super) struct Entry {
     pub(super) sequence: u64,
     pub(super) len: u32,
-    pub(super) lane: u32,
+    pub(super) class_queue: u32,
 }
 
 impl Entry {
@@ -35,7 +35,7 @@ impl Entry {
 
 /// What one owner has waiting in one class at one priority.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Lane {
+pub(super) struct ClassQueue {
     pub(super) class: u32,
     pub(super) priority: i32,
     pub(super) owner: u32,
@@ -50,24 +50,24 @@ pub(super) struct Lane {
 /// The place of an owner at one priority: priority, stamp, owner.
 pub(super) type Turn = (Reverse<i32>, u64, u32);
 
-/// The lanes of a turn: sequence of the head, class, lane.
-pub(super) type Lanes = BTreeSet<(u64, u32, u32)>;
+/// The class_queues of a turn: sequence of the head, class, class_queue.
+pub(super) type ClassQueues = BTreeSet<(u64, u32, u32)>;
 
 /// Everything that waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
     by_last: BTreeMap<InstanceId, Entry>,
-    pub(super) lanes: Slab<Lane>,
+    pub(super) class_queues: Slab<ClassQueue>,
     by_kind: BTreeMap<(u32, i32, u32), u32>,
     /// In the order of service. None of them is empty.
-    pub(super) turns: BTreeMap<Turn, Lanes>,
+    pub(super) turns: BTreeMap<Turn, ClassQueues>,
     pub(super) owners: Owners,
     served: u64,
 }
 
-/// A lane that an operation has emptied, or filled for the first time, for the
+/// A class_queue that an operation has emptied, or filled for the first time, for the
 /// class to take note of.
-pub(super) type LaneKey = (Reverse<i32>, u32, u32);
+pub(super) type ClassQueueKey = (Reverse<i32>, u32, u32);
 
 impl Queue {
     pub(super) fn len(&self) -> usize {
@@ -89,14 +89,19 @@ impl Queue {
         (entry.first(*end) <= last).then_some((*end, *entry))
     }
 
-    /// The lane of this kind, made if need be, and its key.
-    pub(super) fn lane(&mut self, class: u32, priority: i32, owner: &str) -> (u32, LaneKey) {
+    /// The class_queue of this kind, made if need be, and its key.
+    pub(super) fn class_queue(
+        &mut self,
+        class: u32,
+        priority: i32,
+        owner: &str,
+    ) -> (u32, ClassQueueKey) {
         let owner = self.owners.find_or_add(owner);
         let kind = (class, priority, owner);
         let at = match self.by_kind.get(&kind) {
             Some(at) => *at,
             None => {
-                let at = self.lanes.insert(Lane {
+                let at = self.class_queues.insert(ClassQueue {
                     class,
                     priority,
                     owner,
@@ -105,7 +110,7 @@ impl Queue {
                     head: None,
                 });
                 self.by_kind.insert(kind, at);
-                self.owners.add_lane(owner, priority);
+                self.owners.add_class_queue(owner, priority);
                 at
             }
         };
@@ -114,24 +119,24 @@ impl Queue {
 
     /// Adds an entry that overlaps no other.
     pub(super) fn push(&mut self, last: InstanceId, entry: Entry) {
-        let lane = &mut self.lanes[entry.lane];
-        lane.order.insert((entry.sequence, last));
-        lane.waiting += u64::from(entry.len);
+        let class_queue = &mut self.class_queues[entry.class_queue];
+        class_queue.order.insert((entry.sequence, last));
+        class_queue.waiting += u64::from(entry.len);
         self.by_last.insert(last, entry);
-        self.rehead(entry.lane);
+        self.rehead(entry.class_queue);
     }
 
-    /// Takes the next instance of a lane; its owner has had its turn.
+    /// Takes the next instance of a class_queue; its owner has had its turn.
     pub(super) fn take(&mut self, at: u32) -> Option<InstanceId> {
-        let lane = &mut self.lanes[at];
-        let owner = lane.owner;
-        let (sequence, last) = *lane.order.first()?;
+        let class_queue = &mut self.class_queues[at];
+        let owner = class_queue.owner;
+        let (sequence, last) = *class_queue.order.first()?;
         let entry = self.by_last.get_mut(&last)?;
         let taken = entry.first(last);
-        lane.waiting -= 1;
+        class_queue.waiting -= 1;
         entry.len -= 1;
         if entry.len == 0 {
-            lane.order.remove(&(sequence, last));
+            class_queue.order.remove(&(sequence, last));
             self.by_last.remove(&last);
             self.rehead(at);
         }
@@ -145,61 +150,62 @@ impl Queue {
         let Some(entry) = self.by_last.remove(&end) else {
             return;
         };
-        let lane = &mut self.lanes[entry.lane];
-        lane.order.remove(&(entry.sequence, end));
-        lane.waiting -= last.0 - first.0 + 1;
+        let class_queue = &mut self.class_queues[entry.class_queue];
+        class_queue.order.remove(&(entry.sequence, end));
+        class_queue.waiting -= last.0 - first.0 + 1;
         let before = first.0 - entry.first(end).0;
         let after = end.0 - last.0;
         // Parts of an entry are no longer than it was, so they fit.
         if before > 0 {
             let part = InstanceId(first.0 - 1);
-            lane.order.insert((entry.sequence, part));
+            class_queue.order.insert((entry.sequence, part));
             let len = before as u32;
             self.by_last.insert(part, Entry { len, ..entry });
         }
         if after > 0 {
-            lane.order.insert((entry.sequence, end));
+            class_queue.order.insert((entry.sequence, end));
             let len = after as u32;
             self.by_last.insert(end, Entry { len, ..entry });
         }
-        self.rehead(entry.lane);
+        self.rehead(entry.class_queue);
     }
 
-    /// Forgets a lane in which nothing waits any more, and says which it was.
-    pub(super) fn close_if_empty(&mut self, at: u32) -> Option<LaneKey> {
-        if !self.lanes[at].order.is_empty() {
+    /// Forgets a class_queue in which nothing waits any more, and says which it was.
+    pub(super) fn close_if_empty(&mut self, at: u32) -> Option<ClassQueueKey> {
+        if !self.class_queues[at].order.is_empty() {
             return None;
         }
-        let lane = self.lanes.remove(at)?;
+        let class_queue = self.class_queues.remove(at)?;
         self.by_kind
-            .remove(&(lane.class, lane.priority, lane.owner));
-        self.owners.remove_lane(lane.owner, lane.priority);
-        Some((Reverse(lane.priority), lane.owner, at))
+            .remove(&(class_queue.class, class_queue.priority, class_queue.owner));
+        self.owners
+            .remove_class_queue(class_queue.owner, class_queue.priority);
+        Some((Reverse(class_queue.priority), class_queue.owner, at))
     }
 
-    /// Keeps a lane's place among the lanes of its turn right.
+    /// Keeps a class_queue's place among the class_queues of its turn right.
     fn rehead(&mut self, at: u32) {
-        let lane = &mut self.lanes[at];
-        let head = lane.order.first().map(|(sequence, _)| *sequence);
-        if head == lane.head {
+        let class_queue = &mut self.class_queues[at];
+        let head = class_queue.order.first().map(|(sequence, _)| *sequence);
+        if head == class_queue.head {
             return;
         }
         let turn = (
-            Reverse(lane.priority),
-            self.owners.stamp(lane.owner),
-            lane.owner,
+            Reverse(class_queue.priority),
+            self.owners.stamp(class_queue.owner),
+            class_queue.owner,
         );
-        let lanes = self.turns.entry(turn).or_default();
-        if let Some(old) = lane.head {
-            lanes.remove(&(old, lane.class, at));
+        let class_queues = self.turns.entry(turn).or_default();
+        if let Some(old) = class_queue.head {
+            class_queues.remove(&(old, class_queue.class, at));
         }
         if let Some(new) = head {
-            lanes.insert((new, lane.class, at));
+            class_queues.insert((new, class_queue.class, at));
         }
-        if lanes.is_empty() {
+        if class_queues.is_empty() {
             self.turns.remove(&turn);
         }
-        lane.head = head;
+        class_queue.head = head;
     }
 
     /// Sends an owner to the end of each of its queues.
@@ -207,9 +213,9 @@ impl Queue {
         self.served += 1;
         let old = self.owners.stamp(owner);
         for priority in self.owners.priorities(owner) {
-            if let Some(lanes) = self.turns.remove(&(Reverse(priority), old, owner)) {
+            if let Some(class_queues) = self.turns.remove(&(Reverse(priority), old, owner)) {
                 let turn = (Reverse(priority), self.served, owner);
-                self.turns.insert(turn, lanes);
+                self.turns.insert(turn, class_queues);
             }
         }
         self.owners.set_stamp(owner, self.served);

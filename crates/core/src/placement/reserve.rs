@@ -264,7 +264,7 @@ impl Missing {
 
 /// A reservation, for a person to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reserved {
+pub struct ReservationView {
     pub class: ClassId,
     pub worker: Option<baton_model::ids::WorkerName>,
     pub limit: Option<String>,

@@ -35,14 +35,14 @@ pub(super) enum Timer {
 /// A task has two plans, which share nothing: one until the end begins, and one
 /// for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum Stage {
     /// The regular processes.
     Regular,
     /// The final ones.
     Final,
 }
 
-impl Lane {
+impl Stage {
     pub(super) const fn of(spec: &ProcessSpec) -> Self {
         if spec.is_final {
             Self::Final
@@ -196,18 +196,18 @@ impl Agenda {
     }
 
     /// The queue of a plan.
-    pub(super) const fn queue(&self, lane: Lane) -> &Queue {
-        match lane {
-            Lane::Regular => &self.regular,
-            Lane::Final => &self.last,
+    pub(super) const fn queue(&self, stage: Stage) -> &Queue {
+        match stage {
+            Stage::Regular => &self.regular,
+            Stage::Final => &self.last,
         }
     }
 
     /// The queue of a plan, to change it.
-    pub(super) const fn queue_mut(&mut self, lane: Lane) -> &mut Queue {
-        match lane {
-            Lane::Regular => &mut self.regular,
-            Lane::Final => &mut self.last,
+    pub(super) const fn queue_mut(&mut self, stage: Stage) -> &mut Queue {
+        match stage {
+            Stage::Regular => &mut self.regular,
+            Stage::Final => &mut self.last,
         }
     }
 
@@ -216,7 +216,7 @@ impl Agenda {
         let progress = &kept.processes[no.index()];
         let unmet = self.unmet[no.index()];
         let rank = Rank::of(kept, no);
-        let queue = self.queue_mut(Lane::of(&spec.processes[no.index()]));
+        let queue = self.queue_mut(Stage::of(&spec.processes[no.index()]));
         if progress.live.is_some() {
             queue.live.insert(no);
         } else if progress.disposition == Disposition::Open && unmet == 0 {
@@ -244,7 +244,7 @@ impl Agenda {
     /// Moves a process from one fate to another in the counts.
     pub(super) fn recount(&mut self, process: &ProcessSpec, from: Disposition, to: Disposition) {
         if from == Disposition::Open && to != Disposition::Open && !process.ephemeral {
-            self.queue_mut(Lane::of(process)).open -= 1;
+            self.queue_mut(Stage::of(process)).open -= 1;
         }
         if to != Disposition::Open {
             self.count(process, to);
@@ -283,7 +283,7 @@ impl Agenda {
         if process.ephemeral {
             return;
         }
-        let queue = self.queue_mut(Lane::of(process));
+        let queue = self.queue_mut(Stage::of(process));
         match fate {
             Disposition::Open => queue.open += 1,
             Disposition::Failed => queue.failed += 1,

@@ -10,7 +10,7 @@ use baton_model::task::{
 };
 use baton_model::time::{Mono, Now};
 
-use super::agenda::{Lane, Milestones, numbered};
+use super::agenda::{Milestones, Stage, numbered};
 use super::{Plan, is_terminal};
 use crate::counts::Counts;
 
@@ -75,9 +75,9 @@ impl Plan {
         // Without room, nobody's time coming changes anything.
         let start = self
             .fold
-            .lane()
-            .filter(|lane| self.fold.has_room(*lane))
-            .and_then(|lane| self.fold.agenda.queue(lane).delayed.first())
+            .stage()
+            .filter(|stage| self.fold.has_room(*stage))
+            .and_then(|stage| self.fold.agenda.queue(stage).delayed.first())
             .map(|(at, _)| *at);
         match (timer, start) {
             (Some(timer), Some(start)) => Some(timer.min(start)),
@@ -168,9 +168,9 @@ impl Plan {
         if progress.live.is_some() {
             return Some(Wait::Launch);
         }
-        let lane = Lane::of(self.fold.spec_of(no));
-        if self.fold.lane() != Some(lane) {
-            let to_come = lane == Lane::Final
+        let stage = Stage::of(self.fold.spec_of(no));
+        if self.fold.stage() != Some(stage) {
+            let to_come = stage == Stage::Final
                 && matches!(self.state(), AttemptState::Active | AttemptState::Cleaning);
             return Some(if to_come { Wait::Turn } else { Wait::Over });
         }

@@ -87,10 +87,11 @@ pub fn check_preamble(bytes: [u8; 6]) -> Result<(), FrameError> {
 /// If it is longer than a frame may be.
 pub fn encode_to_scheduler(message: &ToScheduler, out: &mut Vec<u8>) -> Result<(), FrameError> {
     match message {
-        ToScheduler::RunningTasks { association, held } => {
-            encode(&Said::RunningTasks(SharedHeld::of(*association, held)), out)
-        }
-        other => encode(&Said::Other(other), out),
+        ToScheduler::RunningTasks { association, held } => encode(
+            &OutgoingFrame::RunningTasks(SharedHeld::of(*association, held)),
+            out,
+        ),
+        other => encode(&OutgoingFrame::Other(other), out),
     }
 }
 
@@ -118,7 +119,7 @@ pub fn encode_to_worker(message: &ToWorker, out: &mut Vec<u8>) -> Result<(), Fra
 /// # Errors
 /// Never: a token is short.
 pub fn encode_token(secret: &Secret, out: &mut Vec<u8>) -> Result<(), FrameError> {
-    encode(&Said::Token(secret.expose()), out)
+    encode(&OutgoingFrame::Token(secret.expose()), out)
 }
 
 /// Appends why a worker is not let in.
@@ -141,8 +142,8 @@ pub fn decode_token(read: &[u8]) -> Result<Option<(Option<Secret>, usize)>, Fram
     let length = u32::from_le_bytes(*prefix) as usize;
     match rest.first() {
         Some(&TOKEN_TAG) if length > TOKEN_FRAME_BYTES_MAX => Err(FrameError::TooLong(length)),
-        Some(&TOKEN_TAG) => match decode::<Heard>(read)? {
-            Some((Heard::Token(text), taken)) => match Secret::parse(&text) {
+        Some(&TOKEN_TAG) => match decode::<IncomingFrame>(read)? {
+            Some((IncomingFrame::Token(text), taken)) => match Secret::parse(&text) {
                 Some(secret) => Ok(Some((Some(secret), taken))),
                 // It is not repeated: it may be a secret with a slip of the pen.
                 None => Err(FrameError::Malformed("that is no token".to_owned())),
@@ -163,13 +164,13 @@ pub fn decode_token(read: &[u8]) -> Result<Option<(Option<Secret>, usize)>, Fram
 /// # Errors
 /// If the frame is too long, or no message.
 pub fn decode_to_scheduler(read: &[u8]) -> Result<Option<(ToScheduler, usize)>, FrameError> {
-    let Some((message, taken)) = decode::<Heard>(read)? else {
+    let Some((message, taken)) = decode::<IncomingFrame>(read)? else {
         return Ok(None);
     };
     let message = match message {
-        Heard::Other(message) => message,
-        Heard::RunningTasks(shared) => shared.apart()?,
-        Heard::Token(_) => {
+        IncomingFrame::Other(message) => message,
+        IncomingFrame::RunningTasks(shared) => shared.apart()?,
+        IncomingFrame::Token(_) => {
             let why = "a token, which comes before everything else".to_owned();
             return Err(FrameError::Malformed(why));
         }
@@ -194,7 +195,7 @@ pub fn decode_to_worker(read: &[u8]) -> Result<Option<(ToWorker, usize)>, FrameE
     Ok(Some((message, taken)))
 }
 
-/// The place of [`Said::Token`] among its kind, as it stands in a frame.
+/// The place of [`OutgoingFrame::Token`] among its kind, as it stands in a frame.
 const TOKEN_TAG: u8 = 2;
 
 /// Bytes in a frame that holds a token. It is read before anybody is trusted.
@@ -202,7 +203,7 @@ const TOKEN_FRAME_BYTES_MAX: usize = 256;
 
 /// A message to a scheduler as it is written.
 #[derive(Serialize)]
-enum Said<'a> {
+enum OutgoingFrame<'a> {
     RunningTasks(SharedHeld),
     Other(&'a ToScheduler),
     Token(&'a str),
@@ -210,7 +211,7 @@ enum Said<'a> {
 
 /// A message to a scheduler as it is read.
 #[derive(Deserialize)]
-enum Heard {
+enum IncomingFrame {
     RunningTasks(SharedHeld),
     Other(ToScheduler),
     Token(String),

@@ -13,7 +13,7 @@ use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
 
 use crate::ledger::{Instance, Lease, Ledger, Range};
-use crate::placement::{Arrival, Decision, Placement, Refused, Waiting};
+use crate::placement::{Arrival, Decision, Placement, PlacementError, WaitReason};
 use crate::timers::Timers;
 
 /// Everything that waits for a worker.
@@ -114,7 +114,7 @@ impl Bullpen {
 
     /// These shall not start.
     pub(crate) fn withdraw(&mut self, first: InstanceId, last: InstanceId) {
-        self.placement.withdrawn(first, last);
+        self.placement.withdraw(first, last);
         let waiting: Vec<_> = self
             .backoff_until
             .range(first..=last)
@@ -137,7 +137,7 @@ impl Bullpen {
     pub(crate) fn adopt(&mut self, lease: &Lease, instance: &Instance) {
         let ask = ask(&instance.spec, &instance.allowance());
         let id = lease.id.attempt.instance;
-        // Refused only if it is placed already, or beyond the number of workers that
+        // PlacementError only if it is placed already, or beyond the number of workers that
         // placement can count; the lease itself stands either way.
         let _ = self.placement.adopt(&lease.holder.worker, id, &ask);
     }
@@ -147,9 +147,9 @@ impl Bullpen {
         if let Some(ran) = ran
             && let Some(class) = self.placement.class_of(id)
         {
-            self.placement.finished(class, ran);
+            self.placement.record_run_time(class, ran);
         }
-        self.placement.released(worker, id);
+        self.placement.release(worker, id);
     }
 
     /// A worker takes this, or for now nothing.
@@ -158,18 +158,18 @@ impl Bullpen {
             open,
             ..offer.clone()
         };
-        // Refused beyond the number of workers that placement can count; such a worker
+        // PlacementError beyond the number of workers that placement can count; such a worker
         // gets no work.
-        let _ = self.placement.joined(worker, offer);
+        let _ = self.placement.set_offer(worker, offer);
     }
 
     /// A worker is gone from its seat.
     pub(crate) fn left(&mut self, worker: &WorkerName) {
-        self.placement.left(worker);
+        self.placement.remove_worker(worker);
     }
 
     /// What an instance waits for.
-    pub(crate) fn explain(&self, id: InstanceId) -> Option<Waiting> {
+    pub(crate) fn explain(&self, id: InstanceId) -> Option<WaitReason> {
         self.placement.explain(id)
     }
 
@@ -188,16 +188,16 @@ impl Bullpen {
         let arrival = Arrival {
             first,
             last,
-            ask,
+            request: ask,
             owner: &spec.owner,
             priority: spec.priority,
             // One for a whole array, so that an element that is tried again does not go
             // behind all the others.
             sequence: spec.array.map_or(first, |array| array.first).0,
         };
-        match self.placement.waiting(arrival) {
+        match self.placement.enqueue(arrival) {
             Ok(_) => {}
-            Err(Refused::Waits(_) | Refused::Placed(_)) => {
+            Err(PlacementError::Waits(_) | PlacementError::Placed(_)) => {
                 debug_assert!(false, "{first}..{last} is in placement already");
             }
             Err(_) => {

@@ -5,7 +5,7 @@ use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Now};
 
 use super::Scheduler;
-use crate::placement::Waiting;
+use crate::placement::WaitReason;
 
 /// What an instance waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Reason {
     /// This scheduler remembers nothing and waits for the workers of the one before.
     InitialWait,
     /// It waits for a worker.
-    Placement(Waiting),
+    Placement(WaitReason),
     /// It was given to a worker that has not confirmed it.
     Confirmation { worker: WorkerName },
     /// It may or may not be running.
@@ -77,6 +77,6 @@ impl Scheduler {
         if self.is_waiting() {
             return Reason::InitialWait;
         }
-        Reason::Placement(self.bullpen.explain(id).unwrap_or(Waiting::Nothing))
+        Reason::Placement(self.bullpen.explain(id).unwrap_or(WaitReason::Nothing))
     }
 }

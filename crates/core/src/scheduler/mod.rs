@@ -41,7 +41,7 @@ use runs::Deadlines;
 use timetable::Timetable;
 
 pub use crate::protocol::scheduler::context::{
-    Cancelled, Config, Effect, RetryError, StoreMode, SubmitError,
+    CancelCounts, Config, Effect, RetryError, StoreMode, SubmitError,
 };
 pub use explain::{Reason, Unsure};
 pub use library::{

@@ -8,7 +8,7 @@ use baton_model::state::UniversalState;
 use crate::ledger::{Instance, Range};
 use crate::protocol::scheduler::Protocol;
 use crate::protocol::scheduler::context::{
-    Cancelled, Cx, Effect, RetryError, StoreMode, SubmitError,
+    CancelCounts, Cx, Effect, RetryError, StoreMode, SubmitError,
 };
 
 /// All or nothing: a refused submission leaves no fact.
@@ -63,7 +63,7 @@ pub(super) fn stop(
     protocol: &mut Protocol,
     first: InstanceId,
     last: InstanceId,
-) -> Cancelled {
+) -> CancelCounts {
     let fresh: u64 = cx
         .ledger
         .waiting_within(first, last)
@@ -98,7 +98,7 @@ pub(super) fn stop(
         cx.counts.notice("cancel-after-end");
     }
     let stopping = leased.len() as u64;
-    Cancelled { halted, stopping }
+    CancelCounts { halted, stopping }
 }
 
 /// Puts an ended instance into the bullpen again. It comes as the store has it; that it

@@ -66,7 +66,7 @@ pub const fn decide(
 /// What is different for the next attempt, after one that ended like this. `failures`
 /// counts the ends before this one; `had` is what it could use.
 #[must_use]
-pub fn again(
+pub fn next_attempt(
     end: AttemptEnd,
     failures: u32,
     budget: &RetryBudget,
@@ -189,7 +189,7 @@ mod tests {
     const TIMED_OUT: AttemptEnd = AttemptEnd::Real(Outcome::Killed(KillCause::TimedOut));
 
     fn next(end: AttemptEnd, failures: u32) -> Option<NextAttempt> {
-        again(end, failures, &BUDGET, &HAD, Wall(5_000))
+        next_attempt(end, failures, &BUDGET, &HAD, Wall(5_000))
     }
 
     /// What an instance may use after each of these ends.
@@ -197,7 +197,7 @@ mod tests {
         let mut had = HAD;
         let mut failures = 0;
         let after = |end: &AttemptEnd| {
-            let again = again(*end, failures, budget, &had, Wall(0));
+            let again = next_attempt(*end, failures, budget, &had, Wall(0));
             failures += u32::from(charge(*end) == Charge::Failure);
             if let Some(allowance) = again.and_then(|it| it.allowance) {
                 assert_ne!(allowance, had, "what has not changed is not said");

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use baton_core::ledger::{Instance, Ledger};
 use baton_core::scheduler::{
-    Cancelled, DefineCommand, DefineReply, LibraryError, Reason, RemoveCommand, RetryError,
+    CancelCounts, DefineCommand, DefineReply, LibraryError, Reason, RemoveCommand, RetryError,
     RunCommand, RunError, RunView, SubmitError, TriggerCommand, TriggerError, TriggerReply,
 };
 use baton_core::step::Receipt;
@@ -69,7 +69,7 @@ pub(crate) enum LeaderRequest {
     Cancel {
         first: InstanceId,
         last: InstanceId,
-        reply: Reply<Cancelled>,
+        reply: Reply<CancelCounts>,
     },
     /// An instance shall be tried again; this is how the store has it.
     Retry {

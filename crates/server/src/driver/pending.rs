@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use baton_core::scheduler::{
-    Cancelled, DefineReply, Effect, LibraryError, RetryError, RunError, SubmitError, TriggerError,
-    TriggerReply,
+    CancelCounts, DefineReply, Effect, LibraryError, RetryError, RunError, SubmitError,
+    TriggerError, TriggerReply,
 };
 use baton_model::ids::{Generation, InstanceId, RequestId, Revision, RunId};
 use baton_model::message::LogAnswer;
@@ -18,7 +18,7 @@ pub(super) enum PendingReply {
         last: InstanceId,
         reply: Reply<Result<(InstanceId, InstanceId), SubmitError>>,
     },
-    Cancel(Reply<Cancelled>),
+    Cancel(Reply<CancelCounts>),
     Retry(Reply<Result<(), RetryError>>),
     Drain(Reply<()>),
     /// Answered when all before it is durable.

@@ -7,14 +7,14 @@
 //!   may take its time; when it works, a new leader begins under a new epoch; where the
 //!   store's own thread has died it never will, and the whole server ends with that reason,
 //!   so that it is started again;
-//! * meanwhile a [`Caretaker`] keeps workers alive, where the lock of the data directory
+//! * meanwhile a [`LeaseKeeper`] keeps workers alive, where the lock of the data directory
 //!   makes sure that nobody else leads. Without a store there is nothing to come back
 //!   to, and none is needed.
 
 use std::sync::Arc;
 use std::thread;
 
-use baton_core::caretaker::Caretaker;
+use baton_core::lease_keeper::LeaseKeeper;
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::StoreMode;
 use baton_model::ids::Epoch;
@@ -30,7 +30,7 @@ use crate::limits::RETAKE_PAUSE;
 
 /// What is left of a leader.
 pub(super) struct Failed {
-    caretaker: Option<Caretaker>,
+    lease_keeper: Option<LeaseKeeper>,
     /// The next epoch must be above this one.
     above: Epoch,
     reason: String,
@@ -48,7 +48,7 @@ impl Failed {
     }
 
     pub(super) fn answer(&mut self, message: &ToScheduler) -> Option<(WorkerAddress, ToWorker)> {
-        self.caretaker.as_mut()?.answer(message)
+        self.lease_keeper.as_mut()?.answer(message)
     }
 }
 
@@ -61,13 +61,13 @@ impl Driver {
         tracing::error!("cannot keep anything: {reason}; tries again every second");
         let config = &self.setup.config;
         let epoch = leading.core.epoch();
-        let caretaker = (config.store == StoreMode::Durable)
-            .then(|| Caretaker::new(epoch, &config.timeouts, leading.core.seats()));
+        let lease_keeper = (config.store == StoreMode::Durable)
+            .then(|| LeaseKeeper::new(epoch, &config.timeouts, leading.core.seats()));
         self.pending.fail(&StoreFailed(reason.clone()));
         self.watch.dropped();
         self.status.send_replace(Status::Failed(reason.clone()));
         self.state = State::Failed(Failed {
-            caretaker,
+            lease_keeper,
             above: above.max(epoch),
             reason,
             next_attempt: Some(clock::now().mono + pause()),

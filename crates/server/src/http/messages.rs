@@ -1,6 +1,6 @@
 //! Facts and reasons as sentences.
 
-use baton_core::placement::Waiting;
+use baton_core::placement::WaitReason;
 use baton_core::scheduler::{Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_model::api::Explanation;
@@ -267,20 +267,20 @@ fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
 }
 
 /// Why it is not placed, and what would change that.
-fn place(record: &Record, waiting: &Waiting) -> Explanation {
+fn place(record: &Record, waiting: &WaitReason) -> Explanation {
     let plain =
         |reason: &str, hint: &str| explanation(record, reason, format!("{waiting}; {hint}"));
     match waiting {
-        Waiting::NoWorker { closed: 0 } => plain("no-worker", "start one with `baton worker`"),
-        Waiting::NoWorker { .. } => plain(
+        WaitReason::NoWorker { closed: 0 } => plain("no-worker", "start one with `baton worker`"),
+        WaitReason::NoWorker { .. } => plain(
             "no-worker",
             "`baton workers` shows why; undrain one with `baton drain --undo`, or start another",
         ),
-        Waiting::NoMatch { .. } => plain(
+        WaitReason::NoMatch { .. } => plain(
             "no-match",
             "start a worker with such labels, or submit it again with other constraints",
         ),
-        Waiting::NeverFits {
+        WaitReason::NeverFits {
             resource,
             worker,
             asked,
@@ -294,7 +294,7 @@ fn place(record: &Record, waiting: &Waiting) -> Explanation {
                 "start a larger worker, or submit it again with less",
             )
         },
-        Waiting::Room {
+        WaitReason::Room {
             resource,
             worker,
             short,
@@ -308,7 +308,7 @@ fn place(record: &Record, waiting: &Waiting) -> Explanation {
                 "it starts when work there ends, or another worker joins",
             )
         },
-        Waiting::Limit {
+        WaitReason::Limit {
             name,
             total,
             asked,
@@ -324,12 +324,12 @@ fn place(record: &Record, waiting: &Waiting) -> Explanation {
                 )
             }
         }
-        Waiting::Reserved { what, .. } => Explanation {
+        WaitReason::Reserved { what, .. } => Explanation {
             resource: Some(what.clone()),
             ..plain("reserved", "it starts after that, or when a worker joins")
         },
-        Waiting::Behind { .. } => plain("behind", "it starts when its turn comes"),
-        Waiting::Nothing => explanation(record, "next", "it is about to be placed".to_owned()),
+        WaitReason::Behind { .. } => plain("behind", "it starts when its turn comes"),
+        WaitReason::Nothing => explanation(record, "next", "it is about to be placed".to_owned()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use baton_core::leader::{Action, Election, Pace};
+use baton_core::leader::{Action, Election, ElectionTimeouts};
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Effect, Input, Scheduler};
 use baton_core::step::{Outbox, Step};
@@ -94,7 +94,7 @@ impl World {
         process.up = true;
         process.paused = false;
         if self.is_durable() {
-            self.schedulers[index].election = Some(Election::new(Pace::default(), now));
+            self.schedulers[index].election = Some(Election::new(ElectionTimeouts::default(), now));
         } else {
             self.memory_epoch += 1;
             self.store.ledger = Ledger::default();
@@ -182,7 +182,7 @@ impl World {
         let now = self.schedulers[index].clock.mono(self.now);
         let process = &mut self.schedulers[index];
         process.leading = None;
-        let pace = Pace::default();
+        let pace = ElectionTimeouts::default();
         process.election = Some(Election::new(pace, now + pace.renew));
         self.checkers.orders_void();
         self.rearm_scheduler(index);

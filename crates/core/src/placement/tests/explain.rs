@@ -3,7 +3,7 @@
 use baton_model::ids::InstanceId;
 
 use super::*;
-use crate::placement::Waiting;
+use crate::placement::WaitReason;
 
 fn said(p: &Placement, id: u64) -> String {
     let waiting = p.explain(InstanceId(id)).expect("it waits");
@@ -14,8 +14,8 @@ fn said(p: &Placement, id: u64) -> String {
 fn nothing_is_said_of_what_does_not_wait() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(1, 1, 0));
-    let class = wait(&mut p, 1, &ask(1, 1));
-    assert_eq!(p.explain(InstanceId(1)), Some(Waiting::Nothing));
+    let class = wait(&mut p, 1, &request(1, 1));
+    assert_eq!(p.explain(InstanceId(1)), Some(WaitReason::Nothing));
     assert_eq!(placed(&mut p), [1]);
     assert_eq!(p.explain(InstanceId(1)), None);
     assert_eq!(p.explain_class(class), None);
@@ -25,16 +25,16 @@ fn nothing_is_said_of_what_does_not_wait() {
 #[test]
 fn no_worker_at_all() {
     let mut p = Placement::default();
-    wait(&mut p, 1, &ask(1, 1));
+    wait(&mut p, 1, &request(1, 1));
     assert_eq!(said(&p, 1), "there is no worker");
     join(&mut p, "w", offer(1, 1, 0));
-    p.drained(&name("w"));
+    p.drain(&name("w"));
     assert_eq!(
         said(&p, 1),
         "the only worker is drained or unhealthy, and takes no work"
     );
     join(&mut p, "v", offer(1, 1, 0));
-    p.drained(&name("v"));
+    p.drain(&name("v"));
     assert_eq!(
         said(&p, 1),
         "all 2 workers are drained or unhealthy, and take no work"
@@ -50,7 +50,7 @@ fn the_label_that_rules_out_most() {
         offer.labels.insert("disk".to_owned(), "ssd".to_owned());
         join(&mut p, worker, offer);
     }
-    let wanted = with_label(with_label(ask(1, 1), "disk", "tape"), "zone", "east");
+    let wanted = with_label(with_label(request(1, 1), "disk", "tape"), "zone", "east");
     wait(&mut p, 1, &wanted);
     assert_eq!(
         said(&p, 1),
@@ -65,11 +65,11 @@ fn the_nearest_worker_and_what_it_is_short_of() {
     join(&mut p, "w2", offer(8, 5, 0));
     join(&mut p, "small", offer(1, 1, 0));
     for (worker, id) in [("w1", 10), ("w2", 11)] {
-        let mut taken = ask(1, 3);
+        let mut taken = request(1, 3);
         taken.resources.memory_min += GIB / 2;
         p.adopt(&name(worker), InstanceId(id), &taken).expect("new");
     }
-    wait(&mut p, 1, &ask(2, 3));
+    wait(&mut p, 1, &request(2, 3));
     assert_eq!(p.next(), None);
     assert_eq!(
         said(&p, 1),
@@ -82,21 +82,21 @@ fn what_never_fits_is_told_with_the_largest() {
     let mut p = Placement::default();
     join(&mut p, "w1", offer(8, 4, 0));
     join(&mut p, "w2", offer(8, 16, 0));
-    wait(&mut p, 1, &ask(2, 32));
-    wait(&mut p, 2, &with_named(ask(1, 1), "licence", 2));
-    wait(&mut p, 3, &ask(64, 1));
+    wait(&mut p, 1, &request(2, 32));
+    wait(&mut p, 2, &with_named(request(1, 1), "licence", 2));
+    wait(&mut p, 3, &request(64, 1));
     assert_eq!(p.next(), None);
     assert_eq!(
         said(&p, 1),
-        "it asks for 32 GiB of memory, and no worker has as much: the largest, w2, has 16 GiB of memory"
+        "it requests for 32 GiB of memory, and no worker has as much: the largest, w2, has 16 GiB of memory"
     );
     assert_eq!(
         said(&p, 2),
-        "it asks for 2 of licence, and no worker has as much: the largest, w1, has 0 of licence"
+        "it requests for 2 of licence, and no worker has as much: the largest, w1, has 0 of licence"
     );
     assert_eq!(
         said(&p, 3),
-        "it asks for 64 cores, and no worker has as much: the largest, w1, has 8 cores"
+        "it requests for 64 cores, and no worker has as much: the largest, w1, has 8 cores"
     );
 }
 
@@ -108,7 +108,7 @@ fn a_limit_with_its_use() {
     wait_range(
         &mut p,
         (1, 9),
-        &with_named(ask(1, 1), "db/orders", 3),
+        &with_named(request(1, 1), "db/orders", 3),
         "me",
         0,
         1,
@@ -116,12 +116,12 @@ fn a_limit_with_its_use() {
     assert_eq!(placed(&mut p), [1]);
     assert_eq!(
         said(&p, 2),
-        "it asks for 3 of the limit db/orders, of which 3 of 4 are in use"
+        "it requests for 3 of the limit db/orders, of which 3 of 4 are in use"
     );
     p.set_limit("db/orders", Some(2)).expect("known");
     assert_eq!(
         said(&p, 2),
-        "it asks for 3 of the limit db/orders, which is 2 in all"
+        "it requests for 3 of the limit db/orders, which is 2 in all"
     );
 }
 
@@ -129,16 +129,16 @@ fn a_limit_with_its_use() {
 fn how_many_come_before_it_is_exact() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(1, 1, 0));
-    wait_range(&mut p, (100, 149), &ask(1, 1), "a", 0, 1);
-    wait_range(&mut p, (200, 204), &ask(1, 1), "b", 0, 2);
-    wait_range(&mut p, (300, 309), &ask(1, 1), "c", 1, 3);
-    wait_range(&mut p, (400, 409), &ask(1, 1), "a", -1, 0);
-    wait_range(&mut p, (50, 52), &ask(1, 1), "a", 0, 0);
+    wait_range(&mut p, (100, 149), &request(1, 1), "a", 0, 1);
+    wait_range(&mut p, (200, 204), &request(1, 1), "b", 0, 2);
+    wait_range(&mut p, (300, 309), &request(1, 1), "c", 1, 3);
+    wait_range(&mut p, (400, 409), &request(1, 1), "a", -1, 0);
+    wait_range(&mut p, (50, 52), &request(1, 1), "a", 0, 0);
     let served = one_by_one(&mut p.clone(), "w");
     for (before, id) in served.into_iter().enumerate() {
         let expected = match before {
-            0 => Waiting::Nothing,
-            before => Waiting::Behind {
+            0 => WaitReason::Nothing,
+            before => WaitReason::Behind {
                 before: before as u64,
             },
         };

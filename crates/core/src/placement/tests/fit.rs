@@ -10,10 +10,10 @@ fn the_worker_with_the_least_left_over_is_chosen() {
     join(&mut p, "a-large", offer(16, 64, 0));
     join(&mut p, "b-small", offer(4, 16, 0));
     join(&mut p, "c-middle", offer(8, 32, 0));
-    wait(&mut p, 1, &ask(2, 4));
-    wait(&mut p, 2, &ask(6, 8));
-    wait(&mut p, 3, &ask(2, 4));
-    wait(&mut p, 4, &ask(2, 4));
+    wait(&mut p, 1, &request(2, 4));
+    wait(&mut p, 2, &request(6, 8));
+    wait(&mut p, 3, &request(2, 4));
+    wait(&mut p, 4, &request(2, 4));
     let expected = [
         (1, "b-small"),
         (2, "c-middle"),
@@ -30,7 +30,7 @@ fn equal_workers_are_taken_by_name() {
     for worker in ["c", "a", "b"] {
         join(&mut p, worker, offer(1, 1, 0));
     }
-    wait_range(&mut p, (1, 3), &ask(1, 1), "me", 0, 1);
+    wait_range(&mut p, (1, 3), &request(1, 1), "me", 0, 1);
     let workers: Vec<String> = drain(&mut p).into_iter().map(|(_, w)| w).collect();
     assert_eq!(workers, ["a", "b", "c"]);
 }
@@ -40,10 +40,10 @@ fn who_needs_no_device_leaves_them_free_while_others_have_room() {
     let mut p = Placement::default();
     join(&mut p, "gpu", offer(2, 4, 4));
     join(&mut p, "plain", offer(64, 256, 0));
-    wait_range(&mut p, (1, 64), &ask(1, 1), "me", 0, 1);
+    wait_range(&mut p, (1, 64), &request(1, 1), "me", 0, 1);
     let all = drain(&mut p);
     assert!(all.iter().all(|(_, worker)| worker == "plain"), "{all:?}");
-    wait(&mut p, 100, &ask(1, 1));
+    wait(&mut p, 100, &request(1, 1));
     assert_eq!(drain(&mut p), [(100, "gpu".to_owned())]);
 }
 
@@ -52,7 +52,7 @@ fn a_device_is_taken_where_the_fewest_are_left() {
     let mut p = Placement::default();
     join(&mut p, "a", offer(8, 32, 4));
     join(&mut p, "b", offer(8, 32, 2));
-    let mut wanted = ask(1, 1);
+    let mut wanted = request(1, 1);
     wanted.resources.gpu = 1;
     wait_range(&mut p, (1, 6), &wanted, "me", 0, 1);
     let workers: String = drain(&mut p).into_iter().map(|(_, w)| w).collect();
@@ -63,10 +63,14 @@ fn a_device_is_taken_where_the_fewest_are_left() {
 fn every_kind_of_resource_is_counted() {
     let mut whole = offer(4, 4, 2);
     whole.capacity.named.insert("licence".to_owned(), 3);
-    let mut kinds = vec![ask(1, 0), ask(0, 1), with_named(ask(0, 0), "licence", 1)];
-    let mut disk = ask(0, 0);
+    let mut kinds = vec![
+        request(1, 0),
+        request(0, 1),
+        with_named(request(0, 0), "licence", 1),
+    ];
+    let mut disk = request(0, 0);
     disk.resources.disk = 50 * GIB;
-    let mut gpu = ask(0, 0);
+    let mut gpu = request(0, 0);
     gpu.resources.gpu = 1;
     kinds.extend([disk, gpu]);
     for (kind, count) in kinds.iter().zip([4, 4, 3, 2, 2]) {
@@ -83,10 +87,10 @@ fn every_kind_of_resource_is_counted() {
 fn memory_is_placed_by_its_minimum_and_the_maximum_makes_no_class() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(8, 4, 0));
-    let mut tall = ask(1, 2);
+    let mut tall = request(1, 2);
     tall.resources.memory_max = 64 * GIB;
     let class = wait(&mut p, 1, &tall);
-    assert_eq!(wait(&mut p, 2, &ask(1, 2)), class);
+    assert_eq!(wait(&mut p, 2, &request(1, 2)), class);
     assert_eq!(placed(&mut p), [1, 2]);
 }
 
@@ -107,7 +111,7 @@ fn labels_decide_where_an_instance_may_go() {
         (Rule::Absent, "c"),
     ];
     for (id, (rule, expected)) in rules.into_iter().enumerate() {
-        let mut wanted = ask(1, 1);
+        let mut wanted = request(1, 1);
         let label = "zone".to_owned();
         wanted.constraints.push(Constraint { label, rule });
         wait(&mut p, id as u64, &wanted);
@@ -121,10 +125,10 @@ fn labels_decide_where_an_instance_may_go() {
 fn a_class_without_room_holds_up_nobody() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(4, 4, 0));
-    wait_as(&mut p, 1, &ask(8, 1), "me", 9);
-    wait(&mut p, 2, &with_label(ask(1, 1), "zone", "none"));
-    wait(&mut p, 3, &with_named(ask(1, 1), "nowhere", 1));
-    wait(&mut p, 4, &ask(1, 1));
+    wait_as(&mut p, 1, &request(8, 1), "me", 9);
+    wait(&mut p, 2, &with_label(request(1, 1), "zone", "none"));
+    wait(&mut p, 3, &with_named(request(1, 1), "nowhere", 1));
+    wait(&mut p, 4, &request(1, 1));
     assert_eq!(placed(&mut p), [4]);
 }
 
@@ -134,12 +138,20 @@ fn best_fit_goes_by_what_is_free_now_and_not_when_it_was_looked_for() {
     join(&mut p, "a", offer(8, 64, 0));
     join(&mut p, "b", offer(8, 64, 0));
     p.set_limit("db", Some(1)).expect("few limits");
-    wait(&mut p, 1, &ask(4, 1));
-    wait_range(&mut p, (2, 3), &with_named(ask(1, 1), "db", 1), "me", 0, 2);
+    wait(&mut p, 1, &request(4, 1));
+    wait_range(
+        &mut p,
+        (2, 3),
+        &with_named(request(1, 1), "db", 1),
+        "me",
+        0,
+        2,
+    );
     let on_a = |id| (id, "a".to_owned());
     assert_eq!(drain(&mut p), [on_a(1), on_a(2)]);
     // While 3 waits for the limit, b becomes the fuller one.
-    p.adopt(&name("b"), InstanceId(9), &ask(2, 1)).expect("new");
+    p.adopt(&name("b"), InstanceId(9), &request(2, 1))
+        .expect("new");
     release(&mut p, "a", 1);
     release(&mut p, "a", 2);
     assert_eq!(drain(&mut p), [(3, "b".to_owned())]);
@@ -153,7 +165,7 @@ fn thousands_of_workers_are_filled_to_the_last_and_in_best_fit() {
         join(&mut p, &format!("w{worker:04}"), size);
     }
     let cores: u64 = (0..2_000).map(|worker| 1 + worker % 7).sum();
-    wait_range(&mut p, (1, 100_000), &ask(1, 1), "me", 0, 1);
+    wait_range(&mut p, (1, 100_000), &request(1, 1), "me", 0, 1);
     let all = drain(&mut p);
     assert_eq!(all.len() as u64, cores);
     assert_eq!(all[0].1, "w0000", "the smallest first");

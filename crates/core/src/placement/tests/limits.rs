@@ -16,8 +16,22 @@ fn limited() -> Placement {
 #[test]
 fn a_limit_counts_across_all_workers_and_classes() {
     let mut p = limited();
-    wait_range(&mut p, (1, 9), &with_named(ask(40, 1), DB, 1), "me", 0, 1);
-    wait_range(&mut p, (10, 19), &with_named(ask(1, 1), DB, 1), "me", 0, 2);
+    wait_range(
+        &mut p,
+        (1, 9),
+        &with_named(request(40, 1), DB, 1),
+        "me",
+        0,
+        1,
+    );
+    wait_range(
+        &mut p,
+        (10, 19),
+        &with_named(request(1, 1), DB, 1),
+        "me",
+        0,
+        2,
+    );
     let all = drain(&mut p);
     assert_eq!(all.len(), 4, "{all:?}");
     release(&mut p, &all[0].1, all[0].0);
@@ -27,15 +41,29 @@ fn a_limit_counts_across_all_workers_and_classes() {
 #[test]
 fn a_limit_holds_up_only_those_who_ask_for_it() {
     let mut p = limited();
-    wait_range(&mut p, (1, 9), &with_named(ask(1, 1), DB, 4), "me", 0, 1);
-    wait(&mut p, 20, &ask(1, 1));
+    wait_range(
+        &mut p,
+        (1, 9),
+        &with_named(request(1, 1), DB, 4),
+        "me",
+        0,
+        1,
+    );
+    wait(&mut p, 20, &request(1, 1));
     assert_eq!(placed(&mut p), [1, 20]);
 }
 
 #[test]
 fn a_limit_below_what_is_in_use_stops_starts_until_enough_has_ended() {
     let mut p = limited();
-    wait_range(&mut p, (1, 9), &with_named(ask(1, 1), DB, 1), "me", 0, 1);
+    wait_range(
+        &mut p,
+        (1, 9),
+        &with_named(request(1, 1), DB, 1),
+        "me",
+        0,
+        1,
+    );
     let all = drain(&mut p);
     p.set_limit(DB, Some(2)).expect("known");
     for (id, worker) in &all[..2] {
@@ -49,7 +77,14 @@ fn a_limit_below_what_is_in_use_stops_starts_until_enough_has_ended() {
 #[test]
 fn raising_a_limit_starts_more_at_once() {
     let mut p = limited();
-    wait_range(&mut p, (1, 9), &with_named(ask(1, 1), DB, 1), "me", 0, 1);
+    wait_range(
+        &mut p,
+        (1, 9),
+        &with_named(request(1, 1), DB, 1),
+        "me",
+        0,
+        1,
+    );
     assert_eq!(placed(&mut p).len(), 4);
     p.set_limit(DB, Some(6)).expect("known");
     assert_eq!(placed(&mut p), [5, 6]);
@@ -61,7 +96,14 @@ fn a_limit_set_later_counts_what_runs_already() {
     let mut with_db = offer(64, 64, 0);
     with_db.capacity.named.insert(DB.to_owned(), 3);
     join(&mut p, "w", with_db);
-    wait_range(&mut p, (1, 9), &with_named(ask(1, 1), DB, 1), "me", 0, 1);
+    wait_range(
+        &mut p,
+        (1, 9),
+        &with_named(request(1, 1), DB, 1),
+        "me",
+        0,
+        1,
+    );
     assert_eq!(placed(&mut p).len(), 3, "so far it is the worker's own");
     p.set_limit(DB, Some(5)).expect("few limits");
     assert_eq!(placed(&mut p), [4, 5]);
@@ -76,10 +118,17 @@ fn a_limit_set_later_counts_what_runs_already() {
 #[test]
 fn what_runs_on_a_worker_that_left_counts_until_it_is_released() {
     let mut p = limited();
-    wait_range(&mut p, (1, 9), &with_named(ask(40, 1), DB, 2), "me", 0, 1);
+    wait_range(
+        &mut p,
+        (1, 9),
+        &with_named(request(40, 1), DB, 2),
+        "me",
+        0,
+        1,
+    );
     let all = drain(&mut p);
     assert_eq!(all.len(), 2);
-    p.left(&name(&all[0].1));
+    p.remove_worker(&name(&all[0].1));
     assert_eq!(p.next(), None);
     release(&mut p, &all[1].1, all[1].0);
     assert_eq!(placed(&mut p), [3]);

@@ -21,7 +21,7 @@ use super::{Arrival, ClassId, Placement};
 const GIB: u64 = 1 << 30;
 
 /// An ask for whole cores and GiB.
-fn ask(cpu: u64, gib: u64) -> ResourceRequest {
+fn request(cpu: u64, gib: u64) -> ResourceRequest {
     ResourceRequest {
         resources: Resources {
             cpu_milli: cpu * 1_000,
@@ -32,17 +32,17 @@ fn ask(cpu: u64, gib: u64) -> ResourceRequest {
     }
 }
 
-fn with_named(mut ask: ResourceRequest, name: &str, amount: u64) -> ResourceRequest {
-    ask.resources.named.insert(name.to_owned(), amount);
-    ask
+fn with_named(mut request: ResourceRequest, name: &str, amount: u64) -> ResourceRequest {
+    request.resources.named.insert(name.to_owned(), amount);
+    request
 }
 
-fn with_label(mut ask: ResourceRequest, label: &str, value: &str) -> ResourceRequest {
-    ask.constraints.push(Constraint {
+fn with_label(mut request: ResourceRequest, label: &str, value: &str) -> ResourceRequest {
+    request.constraints.push(Constraint {
         label: label.to_owned(),
         rule: Rule::OneOf([value.to_owned()].into()),
     });
-    ask
+    request
 }
 
 /// An open worker with whole cores, GiB and devices.
@@ -65,28 +65,30 @@ fn name(name: &str) -> WorkerName {
 }
 
 fn join(placement: &mut Placement, worker: &str, offer: Offer) {
-    placement.joined(&name(worker), offer).expect("few workers");
+    placement
+        .set_offer(&name(worker), offer)
+        .expect("few workers");
 }
 
 /// A single instance of the owner `me`, whose id is its sequence.
-fn wait(placement: &mut Placement, id: u64, ask: &ResourceRequest) -> ClassId {
-    wait_as(placement, id, ask, "me", 0)
+fn wait(placement: &mut Placement, id: u64, request: &ResourceRequest) -> ClassId {
+    wait_as(placement, id, request, "me", 0)
 }
 
 fn wait_as(
     placement: &mut Placement,
     id: u64,
-    ask: &ResourceRequest,
+    request: &ResourceRequest,
     owner: &str,
     priority: i32,
 ) -> ClassId {
-    wait_range(placement, (id, id), ask, owner, priority, id)
+    wait_range(placement, (id, id), request, owner, priority, id)
 }
 
 fn wait_range(
     placement: &mut Placement,
     (first, last): (u64, u64),
-    ask: &ResourceRequest,
+    request: &ResourceRequest,
     owner: &str,
     priority: i32,
     sequence: u64,
@@ -94,16 +96,16 @@ fn wait_range(
     let arrival = Arrival {
         first: InstanceId(first),
         last: InstanceId(last),
-        ask,
+        request,
         owner,
         priority,
         sequence,
     };
-    placement.waiting(arrival).expect("new and within limits")
+    placement.enqueue(arrival).expect("new and within limits")
 }
 
 fn release(placement: &mut Placement, worker: &str, id: u64) {
-    assert!(placement.released(&name(worker), InstanceId(id)));
+    assert!(placement.release(&name(worker), InstanceId(id)));
 }
 
 /// All decisions until there is none, as (instance, worker).

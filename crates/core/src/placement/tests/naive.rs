@@ -13,13 +13,13 @@ pub(super) struct Item {
     pub(super) sequence: u64,
     pub(super) priority: i32,
     pub(super) owner: usize,
-    pub(super) ask: usize,
+    pub(super) request: usize,
 }
 
 /// What is known, and nothing derived from it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Naive {
-    pub(super) asks: Vec<ResourceRequest>,
+    pub(super) requests: Vec<ResourceRequest>,
     pub(super) workers: BTreeMap<String, Offer>,
     pub(super) limits: BTreeMap<String, u64>,
     pub(super) waiting: BTreeMap<u64, Item>,
@@ -42,8 +42,8 @@ fn amounts(plain: [u64; 4], named: &BTreeMap<String, u64>) -> Amounts {
     plain.chain(named).collect()
 }
 
-fn asked(ask: &ResourceRequest) -> Amounts {
-    let r = &ask.resources;
+fn asked(request: &ResourceRequest) -> Amounts {
+    let r = &request.resources;
     amounts(
         [r.cpu_milli, r.memory_min, r.disk, u64::from(r.gpu)],
         &r.named,
@@ -58,7 +58,7 @@ fn offered(offer: &Offer) -> Amounts {
 impl Naive {
     fn used(&self, name: &str, on: impl Fn(&str) -> bool) -> u128 {
         let placed = self.placed.values().filter(|(worker, _)| on(worker));
-        let amounts = placed.map(|(_, ask)| asked(&self.asks[*ask]).get(name).copied());
+        let amounts = placed.map(|(_, request)| asked(&self.requests[*request]).get(name).copied());
         amounts.map(Option::unwrap_or_default).sum()
     }
 
@@ -69,8 +69,8 @@ impl Naive {
     }
 
     /// True if the limits that `ask` asks for have room.
-    pub(super) fn within_limits(&self, ask: usize) -> bool {
-        let asked = asked(&self.asks[ask]);
+    pub(super) fn within_limits(&self, request: usize) -> bool {
+        let asked = asked(&self.requests[request]);
         self.limits
             .iter()
             .all(|(name, total)| match asked.get(name) {
@@ -79,11 +79,11 @@ impl Naive {
             })
     }
 
-    pub(super) fn fits(&self, worker: &str, ask: usize) -> bool {
+    pub(super) fn fits(&self, worker: &str, request: usize) -> bool {
         let offer = &self.workers[worker];
-        let mut asked = asked(&self.asks[ask]).into_iter();
+        let mut asked = asked(&self.requests[request]).into_iter();
         offer.open
-            && self.asks[ask]
+            && self.requests[request]
                 .constraints
                 .iter()
                 .all(|c| holds(c, &offer.labels))
@@ -114,8 +114,11 @@ impl Naive {
     }
 
     /// Where one of `ask` goes if nothing is reserved.
-    pub(super) fn spot(&self, ask: usize) -> Option<String> {
-        let open = self.workers.keys().filter(|worker| self.fits(worker, ask));
+    pub(super) fn spot(&self, request: usize) -> Option<String> {
+        let open = self
+            .workers
+            .keys()
+            .filter(|worker| self.fits(worker, request));
         open.min_by_key(|worker| (self.leftover(worker), (*worker).clone()))
             .cloned()
     }
@@ -134,8 +137,11 @@ impl Naive {
     /// The next decision if nothing is reserved.
     pub(super) fn next(&self) -> Option<(u64, String)> {
         self.order().into_iter().find_map(|id| {
-            let ask = self.waiting[&id].ask;
-            let spot = self.within_limits(ask).then(|| self.spot(ask)).flatten()?;
+            let request = self.waiting[&id].request;
+            let spot = self
+                .within_limits(request)
+                .then(|| self.spot(request))
+                .flatten()?;
             Some((id, spot))
         })
     }
@@ -150,7 +156,7 @@ impl Naive {
     /// Takes a decision in.
     pub(super) fn place(&mut self, id: u64, worker: &str) {
         let item = self.waiting.remove(&id).expect("it waited");
-        self.placed.insert(id, (worker.to_owned(), item.ask));
+        self.placed.insert(id, (worker.to_owned(), item.request));
         self.served += 1;
         self.stamps.insert(item.owner, self.served);
     }

@@ -2,7 +2,7 @@
 
 use baton_model::ids::InstanceId;
 
-use super::world::{OWNERS, Rng, World, asks};
+use super::world::{OWNERS, Rng, World, requests};
 use super::*;
 use crate::placement::limits::PASSED_OVER_MAX;
 
@@ -52,7 +52,7 @@ fn equal_calls_give_equal_decisions_also_after_a_copy() {
 
 #[test]
 fn owners_with_enough_waiting_differ_by_one_turn_at_most() {
-    let kinds = asks();
+    let kinds = requests();
     for seed in 0..20 {
         let mut rng = Rng(seed);
         let mut p = Placement::default();
@@ -61,16 +61,16 @@ fn owners_with_enough_waiting_differ_by_one_turn_at_most() {
         let mut turns = [0_i64; 4];
         for (owner, owner_name) in OWNERS.iter().enumerate() {
             for _ in 0..=rng.below(3) {
-                let ask = &kinds[[0, 2, 4][rng.below(3) as usize]];
+                let request = &kinds[[0, 2, 4][rng.below(3) as usize]];
                 let range = (next, next + 99);
-                wait_range(&mut p, range, ask, owner_name, 0, rng.below(9));
+                wait_range(&mut p, range, request, owner_name, 0, rng.below(9));
                 turns[owner] = 0;
                 next += 100;
             }
         }
         let owner_of = |p: &Placement, id: u64| {
             let (_, entry) = p.queue.find(InstanceId(id)).expect("it waits");
-            p.queue.lanes[entry.lane].owner as usize - 1
+            p.queue.class_queues[entry.class_queue].owner as usize - 1
         };
         for _ in 0..390 {
             let before = p.clone();
@@ -85,7 +85,7 @@ fn owners_with_enough_waiting_differ_by_one_turn_at_most() {
 
 #[test]
 fn whatever_fits_when_empty_is_placed_among_any_endless_stream() {
-    let kinds = asks();
+    let kinds = requests();
     for seed in 0..40 {
         let mut rng = Rng(seed);
         let mut p = Placement::default();
@@ -107,10 +107,10 @@ fn whatever_fits_when_empty_is_placed_among_any_endless_stream() {
                 wait(&mut p, 2, &big[1]);
                 missing = vec![1, 2];
             }
-            for ask in &small {
-                let class = p.class(ask).unwrap_or(ClassId(u32::MAX));
+            for request in &small {
+                let class = p.class(request).unwrap_or(ClassId(u32::MAX));
                 if p.waiting_in(class) < 5 {
-                    wait_range(&mut p, (next, next + 9), ask, "me", 0, next);
+                    wait_range(&mut p, (next, next + 9), request, "me", 0, next);
                     next += 10;
                 }
             }

@@ -6,7 +6,7 @@ use baton_model::ids::InstanceId;
 
 use super::*;
 use crate::placement::limits::{PASSED_OVER_MAX, RESERVATIONS_MAX};
-use crate::placement::{Reserved, Waiting};
+use crate::placement::{ReservationView, WaitReason};
 
 const BIG: u64 = 1_000_000;
 
@@ -70,7 +70,7 @@ fn stream(workers: u32) -> Stream {
     for worker in 0..workers {
         join(&mut p, &format!("w{worker}"), offer(8, 64, 0));
     }
-    let mut stream = Stream::new(p, ask(1, 1));
+    let mut stream = Stream::new(p, request(1, 1));
     stream.feed();
     stream
 }
@@ -79,7 +79,7 @@ fn stream(workers: u32) -> Stream {
 fn a_big_one_among_endless_small_ones_is_placed_after_a_bounded_wait() {
     for (workers, cores) in [(1, 8), (2, 8), (5, 5), (9, 2)] {
         let mut s = stream(workers);
-        wait(&mut s.p, BIG, &ask(cores, 8));
+        wait(&mut s.p, BIG, &request(cores, 8));
         let bound = PASSED_OVER_MAX + 8 * workers;
         assert!(
             s.until(BIG, bound).is_some(),
@@ -91,7 +91,7 @@ fn a_big_one_among_endless_small_ones_is_placed_after_a_bounded_wait() {
 #[test]
 fn before_that_gaps_are_filled() {
     let mut s = stream(2);
-    wait(&mut s.p, BIG, &ask(8, 8));
+    wait(&mut s.p, BIG, &request(8, 8));
     for _ in 1..PASSED_OVER_MAX {
         assert_eq!(s.step().len(), 1);
         assert_eq!(s.p.reservations().count(), 0);
@@ -101,15 +101,15 @@ fn before_that_gaps_are_filled() {
 #[test]
 fn the_reservation_can_be_seen_and_ends_with_the_placement() {
     let mut s = stream(2);
-    let class = wait(&mut s.p, BIG, &ask(8, 8));
+    let class = wait(&mut s.p, BIG, &request(8, 8));
     for _ in 0..PASSED_OVER_MAX {
         s.step();
     }
-    let seen: Vec<Reserved> = s.p.reservations().collect();
+    let seen: Vec<ReservationView> = s.p.reservations().collect();
     assert_eq!((seen.len(), seen[0].class), (1, class));
     let worker = seen[0].worker.clone().expect("a worker");
     match s.p.explain(InstanceId(BIG)) {
-        Some(Waiting::Room {
+        Some(WaitReason::Room {
             worker: at,
             reserved: true,
             ..
@@ -136,20 +136,20 @@ fn the_reservation_can_be_seen_and_ends_with_the_placement() {
     }
     assert!(before > 0 && s.p.explain(InstanceId(BIG)).is_none());
     assert_eq!(s.p.reservations().count(), 0);
-    assert_eq!(s.p.place_of(InstanceId(BIG)), Some(&worker));
+    assert_eq!(s.p.worker_of(InstanceId(BIG)), Some(&worker));
 }
 
 #[test]
 fn a_small_one_learns_for_whom_the_free_cores_are_kept() {
     let mut s = stream(1);
-    let class = wait(&mut s.p, BIG, &ask(8, 8));
+    let class = wait(&mut s.p, BIG, &request(8, 8));
     for _ in 0..PASSED_OVER_MAX {
         s.step();
     }
     assert_eq!(s.step(), [0_u64; 0]);
     let what = "w0".to_owned();
     let explained = s.p.explain_class(s.class());
-    assert_eq!(explained, Some(Waiting::Reserved { what, class }));
+    assert_eq!(explained, Some(WaitReason::Reserved { what, class }));
 }
 
 #[test]
@@ -158,16 +158,16 @@ fn it_is_made_where_the_fewest_have_to_end() {
     join(&mut p, "a-many", offer(8, 64, 0));
     join(&mut p, "b-few", offer(8, 64, 0));
     for id in 0..8 {
-        p.adopt(&name("a-many"), InstanceId(BIG * 9 + id), &ask(1, 1))
+        p.adopt(&name("a-many"), InstanceId(BIG * 9 + id), &request(1, 1))
             .expect("new");
     }
     for id in 10..12 {
-        p.adopt(&name("b-few"), InstanceId(BIG * 9 + id), &ask(3, 1))
+        p.adopt(&name("b-few"), InstanceId(BIG * 9 + id), &request(3, 1))
             .expect("new");
     }
-    let mut s = Stream::new(p, ask(1, 1));
+    let mut s = Stream::new(p, request(1, 1));
     s.feed();
-    wait(&mut s.p, BIG, &ask(8, 8));
+    wait(&mut s.p, BIG, &request(8, 8));
     for _ in 0..PASSED_OVER_MAX {
         s.step();
     }
@@ -180,13 +180,13 @@ fn it_is_made_where_the_fewest_have_to_end() {
 fn who_waits_for_something_else_than_the_passers_take_does_not_reserve() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(8, 64, 1));
-    let mut device = ask(1, 1);
+    let mut device = request(1, 1);
     device.resources.gpu = 1;
     p.adopt(&name("w"), InstanceId(BIG * 9), &device)
         .expect("new");
     wait(&mut p, BIG, &device);
     for id in 0..u64::from(3 * PASSED_OVER_MAX) {
-        wait(&mut p, BIG + 1 + id, &ask(1, 1));
+        wait(&mut p, BIG + 1 + id, &request(1, 1));
         assert_eq!(placed(&mut p), [BIG + 1 + id]);
         release(&mut p, "w", BIG + 1 + id);
     }
@@ -196,7 +196,7 @@ fn who_waits_for_something_else_than_the_passers_take_does_not_reserve() {
 #[test]
 fn who_never_fits_does_not_reserve() {
     let mut s = stream(1);
-    wait(&mut s.p, BIG, &ask(9, 1));
+    wait(&mut s.p, BIG, &request(9, 1));
     assert_eq!(s.until(BIG, 3 * PASSED_OVER_MAX), None);
     assert_eq!(s.p.reservations().count(), 0);
 }
@@ -204,12 +204,12 @@ fn who_never_fits_does_not_reserve() {
 #[test]
 fn a_higher_priority_may_use_what_is_reserved() {
     let mut s = stream(1);
-    wait(&mut s.p, BIG, &ask(8, 8));
+    wait(&mut s.p, BIG, &request(8, 8));
     for _ in 0..PASSED_OVER_MAX + 2 {
         s.step();
     }
     assert_eq!(s.p.reservations().count(), 1);
-    wait_as(&mut s.p, BIG + 1, &ask(1, 2), "me", 1);
+    wait_as(&mut s.p, BIG + 1, &request(1, 2), "me", 1);
     assert_eq!(s.decide(), [BIG + 1]);
 }
 
@@ -218,9 +218,9 @@ fn a_large_share_of_a_limit_is_reserved_too() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(64, 64, 0));
     p.set_limit("db", Some(4)).expect("few limits");
-    let mut s = Stream::new(p, with_named(ask(1, 1), "db", 1));
+    let mut s = Stream::new(p, with_named(request(1, 1), "db", 1));
     s.feed();
-    wait(&mut s.p, BIG, &with_named(ask(1, 1), "db", 4));
+    wait(&mut s.p, BIG, &with_named(request(1, 1), "db", 4));
     assert!(s.until(BIG, PASSED_OVER_MAX + 4).is_some());
 }
 
@@ -230,7 +230,7 @@ fn two_that_reserved_what_the_other_needs_do_not_wait_for_each_other() {
     join(&mut p, "w", offer(8, 64, 0));
     p.set_limit("x", Some(4)).expect("few limits");
     p.set_limit("y", Some(4)).expect("few limits");
-    let both = |x, y| with_named(with_named(ask(1, 1), "x", x), "y", y);
+    let both = |x, y| with_named(with_named(request(1, 1), "x", x), "y", y);
     let mut s = Stream::new(p, both(1, 1));
     s.feed();
     wait(&mut s.p, BIG, &both(4, 1));
@@ -254,7 +254,7 @@ fn many_that_starve_are_all_served() {
     let mut s = stream(3);
     let count = 2 * RESERVATIONS_MAX as u64;
     for n in 0..count {
-        wait(&mut s.p, BIG + n, &ask(5, 1 + n));
+        wait(&mut s.p, BIG + n, &request(5, 1 + n));
     }
     let mut missing: Vec<u64> = (BIG..BIG + count).collect();
     for _ in 0..20_000 {
@@ -271,7 +271,7 @@ fn many_that_starve_are_all_served() {
 #[test]
 fn a_reservation_ends_when_the_big_one_is_cancelled_or_the_worker_goes() {
     let mut s = stream(2);
-    wait(&mut s.p, BIG, &ask(8, 8));
+    wait(&mut s.p, BIG, &request(8, 8));
     for _ in 0..PASSED_OVER_MAX {
         s.step();
     }
@@ -281,9 +281,9 @@ fn a_reservation_ends_when_the_big_one_is_cancelled_or_the_worker_goes() {
             .and_then(|r| r.worker)
             .expect("made");
     let mut cancelled = s.p.clone();
-    cancelled.withdrawn(InstanceId(BIG), InstanceId(BIG));
+    cancelled.withdraw(InstanceId(BIG), InstanceId(BIG));
     assert_eq!(cancelled.reservations().count(), 0);
-    for act in [Placement::drained, Placement::left] {
+    for act in [Placement::drain, Placement::remove_worker] {
         let mut gone = s.p.clone();
         act(&mut gone, &worker);
         assert_eq!(gone.reservations().count(), 0);

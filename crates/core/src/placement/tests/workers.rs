@@ -4,15 +4,15 @@ use baton_model::ids::InstanceId;
 use baton_model::time::Millis;
 
 use super::*;
-use crate::placement::Refused;
+use crate::placement::PlacementError;
 
 #[test]
 fn a_drained_worker_gets_nothing_and_keeps_what_runs() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(2, 2, 0));
-    wait_range(&mut p, (1, 9), &ask(1, 1), "me", 0, 1);
+    wait_range(&mut p, (1, 9), &request(1, 1), "me", 0, 1);
     assert_eq!(placed(&mut p), [1, 2]);
-    p.drained(&name("w"));
+    p.drain(&name("w"));
     release(&mut p, "w", 1);
     assert_eq!(p.next(), None);
     join(&mut p, "w", offer(2, 2, 0));
@@ -25,7 +25,7 @@ fn a_worker_that_is_unhealthy_offers_nothing() {
     let mut sick = offer(2, 2, 0);
     sick.open = false;
     join(&mut p, "w", sick);
-    wait(&mut p, 1, &ask(1, 1));
+    wait(&mut p, 1, &request(1, 1));
     assert_eq!(p.next(), None);
 }
 
@@ -33,7 +33,7 @@ fn a_worker_that_is_unhealthy_offers_nothing() {
 fn a_worker_that_shrinks_below_its_use_gets_nothing_until_there_is_room() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(4, 4, 0));
-    wait_range(&mut p, (1, 9), &ask(1, 1), "me", 0, 1);
+    wait_range(&mut p, (1, 9), &request(1, 1), "me", 0, 1);
     assert_eq!(placed(&mut p).len(), 4);
     join(&mut p, "w", offer(2, 2, 0));
     release(&mut p, "w", 1);
@@ -50,7 +50,7 @@ fn labels_may_change() {
     wait_range(
         &mut p,
         (1, 2),
-        &with_label(ask(4, 1), "zone", "a"),
+        &with_label(request(4, 1), "zone", "a"),
         "me",
         0,
         1,
@@ -69,9 +69,9 @@ fn labels_may_change() {
 fn a_worker_is_forgotten_once_it_is_gone_and_empty() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(1, 1, 0));
-    wait(&mut p, 1, &ask(1, 1));
+    wait(&mut p, 1, &request(1, 1));
     assert_eq!(placed(&mut p), [1]);
-    p.left(&name("w"));
+    p.remove_worker(&name("w"));
     assert_eq!(p.fleet.workers.len(), 1);
     release(&mut p, "w", 1);
     assert_eq!(p.fleet.workers.len(), 0);
@@ -80,9 +80,10 @@ fn a_worker_is_forgotten_once_it_is_gone_and_empty() {
 #[test]
 fn what_runs_after_a_restart_is_adopted_before_its_worker_is_back() {
     let mut p = Placement::default();
-    p.adopt(&name("w"), InstanceId(1), &ask(3, 1)).expect("new");
+    p.adopt(&name("w"), InstanceId(1), &request(3, 1))
+        .expect("new");
     join(&mut p, "w", offer(4, 4, 0));
-    wait_range(&mut p, (2, 3), &ask(1, 1), "me", 0, 1);
+    wait_range(&mut p, (2, 3), &request(1, 1), "me", 0, 1);
     assert_eq!(placed(&mut p), [2]);
     release(&mut p, "w", 1);
     assert_eq!(placed(&mut p), [3]);
@@ -92,9 +93,9 @@ fn what_runs_after_a_restart_is_adopted_before_its_worker_is_back() {
 fn what_is_adopted_waits_no_longer_and_may_overfill_its_worker() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(2, 2, 0));
-    wait_range(&mut p, (1, 5), &ask(1, 1), "me", 0, 1);
+    wait_range(&mut p, (1, 5), &request(1, 1), "me", 0, 1);
     for id in [2, 3, 4] {
-        p.adopt(&name("w"), InstanceId(id), &ask(1, 1))
+        p.adopt(&name("w"), InstanceId(id), &request(1, 1))
             .expect("new");
     }
     assert_eq!(p.next(), None);
@@ -108,11 +109,11 @@ fn what_is_adopted_waits_no_longer_and_may_overfill_its_worker() {
 fn adopting_again_changes_nothing_and_elsewhere_is_refused() {
     let mut p = Placement::default();
     let id = InstanceId(1);
-    p.adopt(&name("w"), id, &ask(1, 1)).expect("new");
+    p.adopt(&name("w"), id, &request(1, 1)).expect("new");
     let before = p.clone();
-    assert_eq!(p.adopt(&name("w"), id, &ask(1, 1)), Ok(()));
-    let elsewhere = p.adopt(&name("x"), id, &ask(1, 1));
-    assert_eq!(elsewhere, Err(Refused::Placed(id)));
+    assert_eq!(p.adopt(&name("w"), id, &request(1, 1)), Ok(()));
+    let elsewhere = p.adopt(&name("x"), id, &request(1, 1));
+    assert_eq!(elsewhere, Err(PlacementError::Placed(id)));
     assert_eq!(p, before);
 }
 
@@ -121,20 +122,20 @@ fn releasing_what_is_not_there_changes_nothing() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(2, 2, 0));
     join(&mut p, "x", offer(2, 2, 0));
-    wait(&mut p, 1, &ask(1, 1));
+    wait(&mut p, 1, &request(1, 1));
     assert_eq!(drain(&mut p), [(1, "w".to_owned())]);
     let before = p.clone();
     for (worker, id) in [("x", 1), ("w", 2), ("nobody", 1)] {
-        assert!(!p.released(&name(worker), InstanceId(id)));
+        assert!(!p.release(&name(worker), InstanceId(id)));
     }
     assert_eq!(p, before);
 }
 
 /// Instances of this class are known to be short.
-fn run_short(p: &mut Placement, id: u64, ask: &ResourceRequest) {
-    wait(p, id, ask);
+fn run_short(p: &mut Placement, id: u64, request: &ResourceRequest) {
+    wait(p, id, request);
     let decision = p.next().expect("there is room");
-    p.finished(decision.class, Millis(1));
+    p.record_run_time(decision.class, Millis(1));
     release(p, "w", id);
 }
 
@@ -147,15 +148,15 @@ fn ahead(p: &mut Placement) -> Option<u64> {
 fn what_was_placed_ahead_takes_the_room_that_a_worker_grows_by() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(4, 4, 0));
-    run_short(&mut p, 100, &ask(3, 0));
-    wait_range(&mut p, (1, 3), &ask(3, 0), "me", 0, 1);
+    run_short(&mut p, 100, &request(3, 0));
+    wait_range(&mut p, (1, 3), &request(3, 0), "me", 0, 1);
     assert_eq!(placed(&mut p), [1]);
     assert!(!p.is_ahead(), "what runs is not ahead");
     assert_eq!((ahead(&mut p), ahead(&mut p)), (Some(2), Some(3)));
     assert!(p.is_ahead());
     join(&mut p, "w", offer(7, 7, 0));
     assert_eq!(p.ahead_on(&name("w")), 1, "one begins");
-    wait(&mut p, 4, &ask(2, 0));
+    wait(&mut p, 4, &request(2, 0));
     assert_eq!(p.next(), None, "and is counted");
 }
 
@@ -163,10 +164,10 @@ fn what_was_placed_ahead_takes_the_room_that_a_worker_grows_by() {
 fn nothing_is_placed_ahead_beside_what_is_something_else() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(4, 4, 0));
-    run_short(&mut p, 100, &ask(3, 0));
-    wait(&mut p, 1, &ask(2, 0));
+    run_short(&mut p, 100, &request(3, 0));
+    wait(&mut p, 1, &request(2, 0));
     assert_eq!(placed(&mut p), [1]);
-    wait(&mut p, 2, &ask(3, 0));
+    wait(&mut p, 2, &request(3, 0));
     assert_eq!(ahead(&mut p), None, "the one that runs may run for days");
 }
 
@@ -174,8 +175,8 @@ fn nothing_is_placed_ahead_beside_what_is_something_else() {
 fn a_worker_that_gave_one_back_gets_none_ahead_until_something_has_ended_there() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(1, 1, 0));
-    run_short(&mut p, 100, &ask(1, 0));
-    wait_range(&mut p, (1, 9), &ask(1, 0), "me", 0, 1);
+    run_short(&mut p, 100, &request(1, 0));
+    wait_range(&mut p, (1, 9), &request(1, 0), "me", 0, 1);
     assert_eq!(placed(&mut p), [1]);
     assert_eq!((ahead(&mut p), ahead(&mut p)), (Some(2), Some(3)));
     release(&mut p, "w", 3);

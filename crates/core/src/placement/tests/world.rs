@@ -7,7 +7,7 @@ use baton_model::time::Millis;
 
 use super::naive::{Item, Naive};
 use super::*;
-use crate::placement::Waiting;
+use crate::placement::WaitReason;
 
 pub(super) struct Rng(pub(super) u64);
 
@@ -28,24 +28,24 @@ impl Rng {
 
 pub(super) const OWNERS: [&str; 4] = ["ann", "bob", "cid", "dee"];
 
-pub(super) fn asks() -> Vec<ResourceRequest> {
-    let mut gpu = ask(1, 1);
+pub(super) fn requests() -> Vec<ResourceRequest> {
+    let mut gpu = request(1, 1);
     gpu.resources.gpu = 1;
-    let mut disk = ask(1, 1);
+    let mut disk = request(1, 1);
     disk.resources.disk = 40 * GIB;
     vec![
-        ask(1, 1),
-        ask(2, 1),
-        ask(1, 3),
-        ask(6, 6),
-        ask(0, 0),
-        with_label(ask(1, 1), "zone", "a"),
-        with_label(ask(3, 1), "zone", "b"),
+        request(1, 1),
+        request(2, 1),
+        request(1, 3),
+        request(6, 6),
+        request(0, 0),
+        with_label(request(1, 1), "zone", "a"),
+        with_label(request(3, 1), "zone", "b"),
         gpu,
         disk,
-        with_named(ask(1, 1), "licence", 1),
-        with_named(ask(1, 1), "db", 1),
-        with_named(with_named(ask(2, 2), "db", 3), "licence", 1),
+        with_named(request(1, 1), "licence", 1),
+        with_named(request(1, 1), "db", 1),
+        with_named(with_named(request(2, 2), "db", 3), "licence", 1),
     ]
 }
 
@@ -68,7 +68,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64) -> Self {
         let naive = Naive {
-            asks: asks(),
+            requests: requests(),
             ..Naive::default()
         };
         Self {
@@ -96,7 +96,7 @@ impl World {
             11 => self.adopts(),
             12 => {
                 let class = ClassId(self.rng.below(14) as u32);
-                self.p.finished(class, Millis(self.rng.below(1_000)));
+                self.p.record_run_time(class, Millis(self.rng.below(1_000)));
             }
             _ => self.releases(),
         }
@@ -128,7 +128,7 @@ impl World {
                 sequence: self.sequence,
                 priority: 0,
                 owner: self.rng.below(2) as usize,
-                ask: self.rng.pick(kinds).expect("some"),
+                request: self.rng.pick(kinds).expect("some"),
             };
             self.enter(self.next_id, self.next_id, item);
             self.sequence += 1;
@@ -154,12 +154,12 @@ impl World {
     fn worker_goes(&mut self) {
         let worker = format!("w{}", self.rng.below(6));
         if self.rng.below(2) == 0 {
-            self.p.drained(&name(&worker));
+            self.p.drain(&name(&worker));
             if let Some(offer) = self.naive.workers.get_mut(&worker) {
                 offer.open = false;
             }
         } else {
-            self.p.left(&name(&worker));
+            self.p.remove_worker(&name(&worker));
             self.naive.workers.remove(&worker);
         }
     }
@@ -177,7 +177,7 @@ impl World {
             sequence: self.sequence,
             priority: self.rng.below(3) as i32 - 1,
             owner: self.rng.below(4) as usize,
-            ask: self.rng.below(self.naive.asks.len() as u64) as usize,
+            request: self.rng.below(self.naive.requests.len() as u64) as usize,
         };
         let first = self.next_id;
         self.sequence += 1;
@@ -186,7 +186,7 @@ impl World {
     }
 
     fn enter(&mut self, first: u64, last: u64, item: Item) {
-        let wanted = self.naive.asks[item.ask].clone();
+        let wanted = self.naive.requests[item.request].clone();
         let owner = OWNERS[item.owner];
         wait_range(
             &mut self.p,
@@ -220,7 +220,7 @@ impl World {
             .range(first..=last)
             .map(|(id, _)| *id)
             .collect();
-        let count = self.p.withdrawn(InstanceId(first), InstanceId(last));
+        let count = self.p.withdraw(InstanceId(first), InstanceId(last));
         assert_eq!(count, gone.len() as u64);
         for id in gone {
             let item = self.naive.waiting.remove(&id).expect("just seen");
@@ -242,11 +242,11 @@ impl World {
         let waiting: Vec<u64> = self.naive.waiting.keys().copied().collect();
         if let Some(id) = self.rng.pick(&waiting) {
             let item = self.naive.waiting.remove(&id).expect("just seen");
-            let wanted = &self.naive.asks[item.ask];
+            let wanted = &self.naive.requests[item.request];
             self.p
                 .adopt(&name(&worker), InstanceId(id), wanted)
                 .expect("not placed");
-            self.naive.placed.insert(id, (worker, item.ask));
+            self.naive.placed.insert(id, (worker, item.request));
         }
     }
 
@@ -273,12 +273,12 @@ impl World {
             let Some((id, worker)) = decision else {
                 break;
             };
-            let ask = self.naive.waiting[&id].ask;
+            let request = self.naive.waiting[&id].request;
             assert!(
-                self.naive.fits(&worker, ask),
+                self.naive.fits(&worker, request),
                 "oversubscribed: {id} on {worker}"
             );
-            assert!(self.naive.within_limits(ask), "a limit overdrawn: {id}");
+            assert!(self.naive.within_limits(request), "a limit overdrawn: {id}");
             self.naive.place(id, &worker);
             self.log.push((id, worker));
         }
@@ -289,26 +289,26 @@ impl World {
     /// What could be placed is kept back by a reservation alone.
     fn nothing_is_left(&self) {
         let reserved: Vec<_> = self.p.reservations().collect();
-        let limit_kept = |ask: &ResourceRequest| {
+        let limit_kept = |request: &ResourceRequest| {
             let mut limits = reserved.iter().filter_map(|r| r.limit.as_ref());
-            limits.any(|limit| ask.resources.named.contains_key(limit))
+            limits.any(|limit| request.resources.named.contains_key(limit))
         };
         for item in self.naive.waiting.values() {
-            let ask = &self.naive.asks[item.ask];
-            if !self.naive.within_limits(item.ask) || limit_kept(ask) {
+            let request = &self.naive.requests[item.request];
+            if !self.naive.within_limits(item.request) || limit_kept(request) {
                 continue;
             }
             let fitting = self
                 .naive
                 .workers
                 .keys()
-                .filter(|w| self.naive.fits(w, item.ask));
+                .filter(|w| self.naive.fits(w, item.request));
             for worker in fitting {
                 let by = reserved.iter().find(|r| r.worker == Some(name(worker)));
                 let by = by.expect("left waiting though there is room");
                 assert_ne!(
                     Some(by.class),
-                    self.p.class(ask),
+                    self.p.class(request),
                     "kept from its own worker"
                 );
             }
@@ -320,14 +320,14 @@ impl World {
     fn explanations_agree(&self) {
         for (id, item) in &self.naive.waiting {
             let said = self.p.explain(InstanceId(*id)).expect("it waits");
-            assert_ne!(said, Waiting::Nothing, "{id} {item:?}");
+            assert_ne!(said, WaitReason::Nothing, "{id} {item:?}");
         }
-        for ask in &self.naive.asks {
+        for request in &self.naive.requests {
             let said = self
                 .p
-                .class(ask)
+                .class(request)
                 .and_then(|class| self.p.explain_class(class));
-            let behind = matches!(said, Some(Waiting::Behind { .. }));
+            let behind = matches!(said, Some(WaitReason::Behind { .. }));
             assert!(!behind, "{said:?}");
         }
     }

@@ -6,7 +6,7 @@ use baton_model::time::{Millis, Mono};
 
 use super::Fold;
 use crate::fsm::{Attempt, AttemptEvent, IllegalTransition, Transition, transition};
-use crate::plan::agenda::{Agenda, Lane};
+use crate::plan::agenda::{Agenda, Stage};
 use crate::plan::error::ApplyError;
 use crate::plan::is_terminal;
 use crate::timers::Timers;
@@ -33,7 +33,7 @@ impl Fold {
             killing: false,
         });
         self.agenda.arm_ending(self.kept.ending.as_ref());
-        self.stop_all(Lane::Regular);
+        self.stop_all(Stage::Regular);
         Ok(())
     }
 
@@ -61,13 +61,13 @@ impl Fold {
         }
         ending.killing = true;
         self.agenda.arm_ending(self.kept.ending.as_ref());
-        self.stop_all(Lane::Regular);
-        self.stop_all(Lane::Final);
+        self.stop_all(Stage::Regular);
+        self.stop_all(Stage::Final);
         Ok(())
     }
 
     pub(super) fn finalizing_begun(&mut self) -> Result<(), ApplyError> {
-        if !self.agenda.queue(Lane::Regular).live.is_empty() {
+        if !self.agenda.queue(Stage::Regular).live.is_empty() {
             return Err(ApplyError::Misplaced("finalizing while something runs"));
         }
         self.kept.state = attempt_row(self.kept.state, AttemptEvent::Cleaned)?;
@@ -79,7 +79,7 @@ impl Fold {
             return Err(ApplyError::Misplaced("a stop of what is not finalizing"));
         }
         self.ending()?.stopping = true;
-        self.stop_all(Lane::Final);
+        self.stop_all(Stage::Final);
         Ok(())
     }
 
@@ -127,8 +127,8 @@ impl Fold {
         }
     }
 
-    fn stop_all(&mut self, lane: Lane) {
-        for no in self.agenda.queue(lane).live.clone() {
+    fn stop_all(&mut self, stage: Stage) {
+        for no in self.agenda.queue(stage).live.clone() {
             self.mark_stopping(no, StopCause::Ending);
         }
     }

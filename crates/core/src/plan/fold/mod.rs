@@ -20,7 +20,7 @@ use baton_model::task::{
 };
 use baton_model::time::Mono;
 
-use super::agenda::{Agenda, Lane, Milestones, Timer};
+use super::agenda::{Agenda, Milestones, Stage, Timer};
 use super::error::ApplyError;
 use super::graph::Graph;
 
@@ -76,30 +76,30 @@ impl Fold {
     }
 
     /// The plan whose processes may be started now.
-    pub(in crate::plan) fn lane(&self) -> Option<Lane> {
+    pub(in crate::plan) fn stage(&self) -> Option<Stage> {
         let closed = self
             .kept
             .ending
             .is_some_and(|ending| ending.stopping || ending.killing);
-        Lane::at(self.kept.state).filter(|_| !closed)
+        Stage::at(self.kept.state).filter(|_| !closed)
     }
 
     /// True if another run of this process may follow.
     pub(in crate::plan) fn goes_on(&self, no: ProcessNo) -> bool {
-        self.lane() == Some(Lane::of(self.spec_of(no)))
+        self.stage() == Some(Stage::of(self.spec_of(no)))
     }
 
     /// True if one more process of this plan may run.
-    pub(in crate::plan) fn has_room(&self, lane: Lane) -> bool {
+    pub(in crate::plan) fn has_room(&self, stage: Stage) -> bool {
         let limit = self.spec.max_concurrency as usize;
-        limit == 0 || self.agenda.queue(lane).live.len() < limit
+        limit == 0 || self.agenda.queue(stage).live.len() < limit
     }
 
     /// Everything that runs, of either plan.
     pub(in crate::plan) fn live(&self) -> Vec<ProcessNo> {
-        [Lane::Regular, Lane::Final]
+        [Stage::Regular, Stage::Final]
             .into_iter()
-            .flat_map(|lane| self.agenda.queue(lane).live.iter().copied())
+            .flat_map(|stage| self.agenda.queue(stage).live.iter().copied())
             .collect()
     }
 

@@ -9,7 +9,7 @@ use baton_model::time::Mono;
 
 use super::Fold;
 use crate::fsm::{IllegalTransition, Process, ProcessEvent, Transition, transition};
-use crate::plan::agenda::{Lane, Rank, Timer};
+use crate::plan::agenda::{Rank, Stage, Timer};
 use crate::plan::error::ApplyError;
 use crate::plan::judge;
 
@@ -22,18 +22,18 @@ impl Fold {
                 found: run,
             });
         }
-        let lane = Lane::of(self.spec_of(no));
-        if progress.disposition != Disposition::Open || self.lane() != Some(lane) {
+        let stage = Stage::of(self.spec_of(no));
+        if progress.disposition != Disposition::Open || self.stage() != Some(stage) {
             return Err(ApplyError::Misplaced("a run of what may not run any more"));
         }
         if self.agenda.unmet[no.index()] > 0 || progress.not_before > self.kept.at.mono {
             return Err(ApplyError::Misplaced("a run before its time"));
         }
-        if !self.has_room(lane) {
+        if !self.has_room(stage) {
             return Err(ApplyError::Misplaced("a run beyond max_concurrency"));
         }
         let rank = Rank::of(&self.kept, no);
-        let queue = self.agenda.queue_mut(lane);
+        let queue = self.agenda.queue_mut(stage);
         queue.ready.remove(&rank);
         queue.delayed.remove(&(progress.not_before, rank));
         let ordered = self.kept.at;
@@ -125,8 +125,8 @@ impl Fold {
         let state = process_row(no, from, judge::process_event(end, live.stopping))?;
         let before = self.milestones(no);
         self.agenda.timers.disarm(&Timer::Timeout(no));
-        let lane = Lane::of(self.spec_of(no));
-        self.agenda.queue_mut(lane).live.remove(&no);
+        let stage = Stage::of(self.spec_of(no));
+        self.agenda.queue_mut(stage).live.remove(&no);
         let progress = &mut self.kept.processes[no.index()];
         progress.live = None;
         progress.state = state;

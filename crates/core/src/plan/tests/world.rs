@@ -316,8 +316,8 @@ impl World {
                 dependency.condition
             );
         }
-        let lanes = self.children.keys();
-        let same = lanes.filter(|no| self.spec.processes[no.index()].is_final == spec.is_final);
+        let running = self.children.keys();
+        let same = running.filter(|no| self.spec.processes[no.index()].is_final == spec.is_final);
         let same = same.count();
         assert!(!spec.is_final || same == self.children.len(), "mixed plans");
         let limit = self.spec.max_concurrency as usize;

@@ -10,7 +10,7 @@ use baton_model::time::Millis;
 
 use super::{Order, Turn};
 use crate::fsm::{Attempt, AttemptEvent, Transition, transition};
-use crate::plan::agenda::{Lane, numbered};
+use crate::plan::agenda::{Stage, numbered};
 
 /// What a daemonised process gets to put things in order once its task is over.
 /// The whole budget would let one that ignores the signal hold up every end.
@@ -20,11 +20,11 @@ impl Turn<'_> {
     /// The regular processes: is it over, and if not, what may start? Answers
     /// whether the phase has changed.
     pub(super) fn settle_active(&mut self) -> bool {
-        let queue = self.fold().agenda.queue(Lane::Regular);
+        let queue = self.fold().agenda.queue(Stage::Regular);
         let limit = self.fold().spec.max_failures as usize;
         let too_many = limit > 0 && queue.failed >= limit;
         if queue.open > 0 && !too_many {
-            self.launch(Lane::Regular);
+            self.launch(Stage::Regular);
             return false;
         }
         let verdict = if too_many || queue.blocked > 0 {
@@ -38,11 +38,11 @@ impl Turn<'_> {
 
     /// Waiting for the regular processes to be gone.
     pub(super) fn settle_cleaning(&mut self) -> bool {
-        if !self.fold().agenda.queue(Lane::Regular).live.is_empty() {
+        if !self.fold().agenda.queue(Stage::Regular).live.is_empty() {
             return false;
         }
         self.record(PlanChange::FinalizingBegun);
-        if self.fold().agenda.queue(Lane::Final).open > 0 && self.fold().lane().is_some() {
+        if self.fold().agenda.queue(Stage::Final).open > 0 && self.fold().stage().is_some() {
             // What has slipped away from its run must not meet the final processes.
             self.kill_leftovers();
         }
@@ -51,19 +51,19 @@ impl Turn<'_> {
 
     /// The final processes.
     pub(super) fn settle_finalizing(&mut self) -> bool {
-        let queue = self.fold().agenda.queue(Lane::Final);
+        let queue = self.fold().agenda.queue(Stage::Final);
         let (waited_for, running) = (queue.open > 0, !queue.live.is_empty());
-        if self.fold().lane().is_none() || !waited_for {
+        if self.fold().stage().is_none() || !waited_for {
             if !running {
                 self.finish(PlanChange::AttemptEnded);
                 return true;
             }
-            if self.fold().lane().is_some() {
+            if self.fold().stage().is_some() {
                 self.stop_all(PlanChange::FinalizersStopping);
             }
             return false;
         }
-        self.launch(Lane::Final);
+        self.launch(Stage::Final);
         false
     }
 

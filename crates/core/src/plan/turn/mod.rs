@@ -12,7 +12,7 @@ use baton_model::state::AttemptState;
 use baton_model::task::{LiveRun, Moment, PlanChange, PlanEvent, ProcessNo, RunNo, StopCause};
 use baton_model::time::Now;
 
-use super::agenda::{Lane, Timer};
+use super::agenda::{Stage, Timer};
 use super::fold::Fold;
 use super::io::{Input, Order};
 use super::{Plan, is_terminal};
@@ -135,9 +135,9 @@ impl<'a> Turn<'a> {
     }
 
     /// Starts what may start, as far as there is room.
-    fn launch(&mut self, lane: Lane) {
-        while self.fold().has_room(lane) {
-            let Some(process) = self.fold().agenda.queue(lane).first(self.at.mono) else {
+    fn launch(&mut self, stage: Stage) {
+        while self.fold().has_room(stage) {
+            let Some(process) = self.fold().agenda.queue(stage).first(self.at.mono) else {
                 return;
             };
             let run = RunNo(self.fold().progress(process).runs);

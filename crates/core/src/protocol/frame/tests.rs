@@ -136,7 +136,7 @@ fn a_token_comes_first_or_not_at_all() {
 #[test]
 fn what_is_no_token_is_refused_and_not_repeated() {
     let mut bytes = Vec::new();
-    encode(&Said::Token("baton_slip"), &mut bytes).expect("short enough");
+    encode(&OutgoingFrame::Token("baton_slip"), &mut bytes).expect("short enough");
     let error = decode_token(&bytes).expect_err("no token");
     assert!(!error.to_string().contains("slip"), "{error}");
     let long = [&1_000_u32.to_le_bytes()[..], &[TOKEN_TAG]].concat();

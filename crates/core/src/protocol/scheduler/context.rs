@@ -60,7 +60,7 @@ pub enum Effect {
     /// A submission was refused; nothing was changed.
     SubmitRefused(RequestId, SubmitError),
     /// What came of a wish to stop instances.
-    Cancelled(RequestId, Cancelled),
+    Cancelled(RequestId, CancelCounts),
     /// An instance waits again, or why not.
     Retried(RequestId, Result<(), RetryError>),
     /// A worker is drained, or no longer.
@@ -86,7 +86,7 @@ pub enum Effect {
 
 /// What came of a wish to stop instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Cancelled {
+pub struct CancelCounts {
     /// So many had waited, and are HALTED.
     pub halted: u64,
     /// So many may be running: their workers are told, and they end when they are dead.

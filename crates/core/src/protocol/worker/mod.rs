@@ -31,8 +31,8 @@
 mod association;
 mod attempts;
 pub mod guard;
+mod incarnation;
 pub mod io;
-mod life;
 mod statuses;
 mod table;
 mod tombstones;

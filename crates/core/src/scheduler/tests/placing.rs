@@ -9,7 +9,7 @@ use baton_model::spec::{Array, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
 
 use super::*;
-use crate::placement::Waiting;
+use crate::placement::WaitReason;
 
 /// Asks for cores and memory, and may fail twice.
 fn spec(cpu: u64, memory: u64) -> Arc<InstanceSpec> {
@@ -103,7 +103,7 @@ impl Leader {
         self.core.explain(InstanceId(id), self.clock())
     }
 
-    pub(super) fn cancel_range(&mut self, first: u64, last: u64) -> Cancelled {
+    pub(super) fn cancel_range(&mut self, first: u64, last: u64) -> CancelCounts {
         let effects = self.give(Input::Cancel {
             request: RequestId(0),
             first: InstanceId(first),
@@ -227,7 +227,7 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
     leader.wait(Millis(100));
     let instance = leader.kept.find(InstanceId(1)).expect("submitted");
     assert_eq!(instance.allowance().memory_max, 80);
-    let Some(Reason::Placement(Waiting::Room {
+    let Some(Reason::Placement(WaitReason::Room {
         resource, short, ..
     })) = leader.reason(1)
     else {
@@ -238,7 +238,7 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
     assert_eq!(leader.leased(), [1]);
     leader.ends(&worker, &[1], Outcome::Killed(KillCause::OutOfMemory), 9);
     leader.wait(Millis(200));
-    let Some(Reason::Placement(Waiting::NeverFits { asked, has, .. })) = leader.reason(1) else {
+    let Some(Reason::Placement(WaitReason::NeverFits { asked, has, .. })) = leader.reason(1) else {
         panic!("{:?}", leader.reason(1));
     };
     assert_eq!((asked, has), (160, 100));
@@ -271,7 +271,7 @@ fn what_fails_goes_to_the_workers_of_its_fallback_and_begins_anew_by_hand() {
     assert_eq!(holder(&leader), "w");
     leader.ends(&small, &[1], Outcome::Exited(1), 9);
     leader.wait(Millis(100));
-    let Some(Reason::Placement(Waiting::NoMatch { .. })) = leader.reason(1) else {
+    let Some(Reason::Placement(WaitReason::NoMatch { .. })) = leader.reason(1) else {
         panic!("{:?}", leader.reason(1));
     };
     leader.welcome(&mut big, &[]);
@@ -350,7 +350,7 @@ fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
     assert_eq!(leader.leased(), [1]);
     assert_eq!(
         leader.reason(2),
-        Some(Reason::Placement(Waiting::NoWorker { closed: 1 }))
+        Some(Reason::Placement(WaitReason::NoWorker { closed: 1 }))
     );
     let now = leader.clock();
     let ledger = leader.core.ledger().clone();

@@ -4,9 +4,9 @@ use std::fmt;
 
 use baton_model::placement::{Constraint, Rule};
 
-use super::explain::Waiting;
+use super::explain::WaitReason;
 
-impl fmt::Display for Waiting {
+impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoWorker { closed: 0 } => f.write_str("there is no worker"),

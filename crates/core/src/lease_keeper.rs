@@ -2,7 +2,7 @@
 //!
 //! A leader whose store has failed is dropped: it is ahead of what is kept. The work of
 //! its workers is innocent of that, and would die with the lease some time later. Until
-//! the same process leads again, a caretaker answers heartbeats in the dropped leader's
+//! the same process leads again, a lease_keeper answers heartbeats in the dropped leader's
 //! name, and nothing else: no launch, no order, no acknowledgement. Ends are told again
 //! by their workers until a leader has kept them.
 //!
@@ -10,9 +10,9 @@
 //!
 //! A heartbeat's answer extends a lease, so a leader fences it: another leader might have
 //! taken the row, counted the lease from its own beginning, and given the work away. A
-//! caretaker may therefore be used *only* where that cannot be: while this process holds
+//! lease_keeper may therefore be used *only* where that cannot be: while this process holds
 //! the lock of the data directory, without which nobody leads. The next leader is then
-//! one of this process and begins after the caretaker's last answer; each open lease that
+//! one of this process and begins after the lease_keeper's last answer; each open lease that
 //! it finds is good for a full lease time from its beginning, which is later than any
 //! deadline that was promised here.
 //!
@@ -41,12 +41,12 @@ struct Charge {
 
 /// Keeps the workers of a dropped leader alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caretaker {
+pub struct LeaseKeeper {
     timeouts: WorkerTimeouts,
     charges: BTreeMap<Incarnation, Charge>,
 }
 
-impl Caretaker {
+impl LeaseKeeper {
     /// Takes over from the leader of `epoch`, which had these seats and timeouts.
     #[must_use]
     pub fn new(epoch: Epoch, timeouts: &Timeouts, seats: &BTreeMap<WorkerName, Seat>) -> Self {
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    fn caretaker(told: WorkerState) -> (Caretaker, Association) {
+    fn lease_keeper(told: WorkerState) -> (LeaseKeeper, Association) {
         let offer = Arc::new(Offer::default());
         let stamp = Stamp(Mono(10));
         let mut seat = Seat::new(holder(1), 1, offer, SessionId(3), stamp, Mono(10));
@@ -137,8 +137,8 @@ mod tests {
         seat.told = told;
         let association = seat.association(EPOCH);
         let seats = [(WorkerName::new("w1"), seat)].into();
-        let caretaker = Caretaker::new(EPOCH, &Timeouts::default(), &seats);
-        (caretaker, association)
+        let lease_keeper = LeaseKeeper::new(EPOCH, &Timeouts::default(), &seats);
+        (lease_keeper, association)
     }
 
     fn heartbeat(association: Option<Association>, at: u64) -> Heartbeat {
@@ -155,19 +155,19 @@ mod tests {
         }
     }
 
-    fn answered(caretaker: &mut Caretaker, heartbeat: Heartbeat) -> Option<HeartbeatReply> {
+    fn answered(lease_keeper: &mut LeaseKeeper, heartbeat: Heartbeat) -> Option<HeartbeatReply> {
         let message = ToScheduler::ProcessHeartbeat(heartbeat);
-        match caretaker.answer(&message) {
+        match lease_keeper.answer(&message) {
             Some((_, ToWorker::HeartbeatReply(reply))) => Some(reply),
-            Some((_, other)) => panic!("a caretaker says nothing like {other:?}"),
+            Some((_, other)) => panic!("a lease_keeper says nothing like {other:?}"),
             None => None,
         }
     }
 
     #[test]
     fn an_associated_worker_is_answered_as_its_leader_would_have() {
-        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
-        let reply = answered(&mut caretaker, heartbeat(Some(association), 11)).expect("kept");
+        let (mut lease_keeper, association) = lease_keeper(WorkerState::Healthy);
+        let reply = answered(&mut lease_keeper, heartbeat(Some(association), 11)).expect("kept");
         assert_eq!(reply.association, association);
         assert_eq!(reply.stamp, Stamp(Mono(11)));
         assert_eq!(reply.state, WorkerState::Healthy);
@@ -176,52 +176,55 @@ mod tests {
 
     #[test]
     fn an_old_heartbeat_and_one_seen_before_extend_nothing() {
-        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
+        let (mut lease_keeper, association) = lease_keeper(WorkerState::Healthy);
         assert_eq!(
-            answered(&mut caretaker, heartbeat(Some(association), 10)),
+            answered(&mut lease_keeper, heartbeat(Some(association), 10)),
             None
         );
         let fresh = heartbeat(Some(association), 11);
-        assert!(answered(&mut caretaker, fresh.clone()).is_some());
-        assert_eq!(answered(&mut caretaker, fresh), None);
+        assert!(answered(&mut lease_keeper, fresh.clone()).is_some());
+        assert_eq!(answered(&mut lease_keeper, fresh), None);
     }
 
     #[test]
     fn whoever_was_not_associated_waits_for_a_leader() {
-        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
-        assert_eq!(answered(&mut caretaker, heartbeat(None, 11)), None);
+        let (mut lease_keeper, association) = lease_keeper(WorkerState::Healthy);
+        assert_eq!(answered(&mut lease_keeper, heartbeat(None, 11)), None);
         let earlier = Association {
             session: SessionId(2),
             ..association
         };
-        assert_eq!(answered(&mut caretaker, heartbeat(Some(earlier), 11)), None);
+        assert_eq!(
+            answered(&mut lease_keeper, heartbeat(Some(earlier), 11)),
+            None
+        );
         let mut stranger = heartbeat(Some(association), 11);
         stranger.worker = holder(2);
-        assert_eq!(answered(&mut caretaker, stranger), None);
+        assert_eq!(answered(&mut lease_keeper, stranger), None);
         let mut later = heartbeat(Some(association), 11);
         later.epoch_seen = EPOCH.next();
-        assert_eq!(answered(&mut caretaker, later), None);
+        assert_eq!(answered(&mut lease_keeper, later), None);
     }
 
     #[test]
     fn nobody_who_must_die_is_kept_alive() {
-        let (mut caretaker, association) = caretaker(WorkerState::MustDie);
+        let (mut lease_keeper, association) = lease_keeper(WorkerState::MustDie);
         let beat = heartbeat(Some(association), 11);
-        assert_eq!(answered(&mut caretaker, beat), None);
-        let (mut caretaker, association) = super::tests::caretaker(WorkerState::Healthy);
+        assert_eq!(answered(&mut lease_keeper, beat), None);
+        let (mut lease_keeper, association) = super::tests::lease_keeper(WorkerState::Healthy);
         let mut dying = heartbeat(Some(association), 11);
         dying.state = WorkerState::MustDie;
-        assert_eq!(answered(&mut caretaker, dying), None);
+        assert_eq!(answered(&mut lease_keeper, dying), None);
     }
 
     #[test]
     fn ends_are_not_acknowledged() {
-        let (mut caretaker, association) = caretaker(WorkerState::Healthy);
+        let (mut lease_keeper, association) = lease_keeper(WorkerState::Healthy);
         let statuses = Vec::new();
         let status = ToScheduler::UpdateStatus {
             association,
             statuses,
         };
-        assert_eq!(caretaker.answer(&status), None);
+        assert_eq!(lease_keeper.answer(&status), None);
     }
 }
