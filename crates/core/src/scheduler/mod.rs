@@ -20,7 +20,7 @@ mod library;
 mod requests;
 mod run_view;
 mod runs;
-mod timetable;
+pub(crate) mod timetable;
 
 use std::collections::BTreeMap;
 

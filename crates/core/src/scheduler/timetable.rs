@@ -87,22 +87,12 @@ impl Timetable {
 
     /// Records what is due, and launches what shall be.
     pub(crate) fn due(&mut self, cx: &mut Cx<'_>) {
-        if cx.config.bugs.has(Bug::WallBackRepeats) {
-            self.go_back(cx);
-        }
+        #[cfg(feature = "seeded-bugs")]
+        crate::bugs::scheduler::follow_wall_clock(self, cx);
         let mut ticks = Vec::new();
         self.clock.due(cx.now.wall, &mut |tick| ticks.push(tick));
         for tick in ticks {
             self.tick(cx, &tick);
-        }
-    }
-
-    /// What a leader would do that goes by the wall clock instead of by its records.
-    fn go_back(&mut self, cx: &Cx<'_>) {
-        let now = cx.now.wall;
-        for task in cx.ledger.library().tasks().filter(|it| it.accounted > now) {
-            // Its schedule was read before.
-            let _ = self.enter_from(task, now);
         }
     }
 
@@ -111,7 +101,7 @@ impl Timetable {
         self.enter_from(task, task.accounted)
     }
 
-    fn enter_from(&mut self, task: &Task, accounted: Wall) -> Result<(), ScheduleError> {
+    pub(crate) fn enter_from(&mut self, task: &Task, accounted: Wall) -> Result<(), ScheduleError> {
         self.leave(task.number);
         let Some(trigger) = task.trigger() else {
             return Ok(());

@@ -47,7 +47,6 @@ use baton_model::ids::{
 use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::time::Mono;
 
-use crate::bugs::Bug;
 use crate::protocol::consensus::Consensus;
 use crate::timers::Timers;
 
@@ -188,19 +187,17 @@ impl Protocol {
 
     /// The seat that this association belongs to, if it is the current one of
     /// that seat; anything else is counted and not heard.
-    fn hear(&mut self, cx: &mut Cx<'_>, association: Association) -> Option<WorkerName> {
+    pub(crate) fn hear(&mut self, cx: &mut Cx<'_>, association: Association) -> Option<WorkerName> {
         let heard = self
             .seated
             .get(&association.incarnation)
             .cloned()
             .filter(|name| {
                 let current = self.seats[name].association(self.epoch);
-                let unfenced = Association {
-                    epoch: self.epoch,
-                    ..association
-                };
+                #[cfg(feature = "seeded-bugs")]
+                let association =
+                    crate::bugs::protocol::ignore_epoch(cx.config.bugs, association, self.epoch);
                 current == association
-                    || (cx.config.bugs.has(Bug::StatusEpochUnchecked) && current == unfenced)
             });
         if heard.is_none() {
             cx.counts.notice("foreign-association");

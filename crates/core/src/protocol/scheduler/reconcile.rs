@@ -16,7 +16,6 @@ use baton_model::state::WorkerState;
 
 use super::Protocol;
 use super::context::{Cx, StoreMode};
-use crate::bugs::Bug;
 use crate::fsm::WorkerEvent;
 
 impl Protocol {
@@ -26,12 +25,11 @@ impl Protocol {
         association: Association,
         held: &[HeldAttempt],
     ) {
-        let heard = if cx.config.bugs.has(Bug::RunningListToSuccessor) {
-            self.successor_of(association)
-        } else {
-            self.hear(cx, association)
-        };
-        let Some(name) = heard else { return };
+        #[cfg(not(feature = "seeded-bugs"))]
+        let name = self.hear(cx, association);
+        #[cfg(feature = "seeded-bugs")]
+        let name = crate::bugs::protocol::hear_successor(self, cx, association);
+        let Some(name) = name else { return };
         if self.seats[&name].listed {
             cx.counts.notice("running-tasks-known-already");
             return;
@@ -173,13 +171,5 @@ impl Protocol {
         for incarnation in over {
             self.lose_all(cx, incarnation, LossProof::HostRebooted);
         }
-    }
-
-    /// The mistake of taking any life of the same worker for the one that answered.
-    fn successor_of(&self, association: Association) -> Option<WorkerName> {
-        self.seats
-            .iter()
-            .find(|(_, seat)| seat.holder.incarnation.lineage == association.incarnation.lineage)
-            .map(|(name, _)| name.clone())
     }
 }

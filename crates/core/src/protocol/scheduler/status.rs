@@ -60,8 +60,9 @@ impl Protocol {
     /// was granted to it, or to an earlier life of the same state directory.
     pub(super) fn answers_for(&self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) -> bool {
         let reporter = self.seats[name].holder.incarnation;
+        #[cfg(feature = "seeded-bugs")]
         if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
-            return self.same_attempt(cx, lease).is_some();
+            return crate::bugs::protocol::lease_of_any_epoch(cx, lease).is_some();
         }
         cx.ledger.open_lease(lease).is_some_and(|open| {
             let granted_to = open.holder.incarnation;
@@ -81,18 +82,15 @@ impl Protocol {
     /// Closes an open lease with the end of its attempt, and lets triage decide.
     /// What is closed stays closed: neither a conclusion nor a late result can
     /// change it. With an end that was seen comes what its worker reports of it.
-    pub(super) fn end_attempt(
+    pub(crate) fn end_attempt(
         &mut self,
         cx: &mut Cx<'_>,
         lease: LeaseId,
         end: AttemptEnd,
         report: Option<&Report>,
     ) {
-        let lease = if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
-            self.same_attempt(cx, lease).unwrap_or(lease)
-        } else {
-            lease
-        };
+        #[cfg(feature = "seeded-bugs")]
+        let lease = crate::bugs::protocol::replace_lease(cx, lease);
         let Some(open) = cx.ledger.open_lease(lease) else {
             cx.counts.notice("end-after-lease");
             return;
@@ -159,13 +157,5 @@ impl Protocol {
             seat.kills.remove(&lease);
         }
         self.recount(cx, &name);
-    }
-
-    /// The open lease of the same attempt, whichever epoch granted it and to whom:
-    /// what a scheduler would take it for that forgot to compare epochs.
-    fn same_attempt(&self, cx: &Cx<'_>, lease: LeaseId) -> Option<LeaseId> {
-        let instance = cx.ledger.instance(lease.attempt.instance)?;
-        let open = instance.lease.as_ref()?.id;
-        (open.attempt == lease.attempt).then_some(open)
     }
 }

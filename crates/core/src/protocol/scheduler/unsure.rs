@@ -9,14 +9,13 @@
 use baton_model::ids::{Association, LeaseId, NotifySeq, WorkerName};
 use baton_model::limits::NOTIFIES_REMEMBERED_MAX;
 use baton_model::message::{ToWorker, WorkerAddress};
-use baton_model::outcome::{AttemptEnd, Synthetic};
+
 use baton_model::spec::Exclusive;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
 
 use super::context::Cx;
 use super::{Protocol, address};
-use crate::bugs::Bug;
 use crate::ledger::{Lease, Ledger};
 use crate::scheduler::Unsure;
 
@@ -75,16 +74,9 @@ impl Protocol {
         if overdue.is_empty() {
             return;
         }
-        if cx.config.bugs.has(Bug::ClearedOnSendFailure) {
-            for lease in overdue {
-                self.end_attempt(
-                    cx,
-                    lease,
-                    AttemptEnd::Synthetic(Synthetic::NeverStarted),
-                    None,
-                );
-            }
-            return;
+        #[cfg(feature = "seeded-bugs")]
+        if cx.config.bugs.has(crate::bugs::Bug::ClearedOnSendFailure) {
+            return crate::bugs::protocol::clear_overdue(self, cx, overdue);
         }
         if seat.unsure.leases.is_empty() {
             seat.unsure.next_poll = now;

@@ -9,7 +9,6 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 
 use super::Deadlines;
-use crate::bugs::Bug;
 use crate::ledger::{RunHead, StoredRun};
 use crate::protocol::scheduler::context::{Cx, Effect, StoreMode};
 use crate::workflow::compare::{self, Comparison};
@@ -199,13 +198,10 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
     Ok((run, head.generation))
 }
 
-fn resume(cx: &mut Cx<'_>, mut command: Resume) -> Answer {
+fn resume(cx: &mut Cx<'_>, command: Resume) -> Answer {
+    #[cfg(feature = "seeded-bugs")]
+    let command = crate::bugs::scheduler::accept_stale(cx, command);
     let run = command.run.head.id;
-    let stale = cx.config.bugs.has(Bug::ResumeStaleAccepted);
-    if let (true, Some(head)) = (stale, cx.ledger.runs().head(run)) {
-        command.generation = None;
-        command.run.head = head.clone();
-    }
     let head = known(cx, run, command.generation)?;
     if !matches!(head.state, UniversalState::Halted | UniversalState::Failed) {
         let hint = match head.state {
@@ -254,11 +250,9 @@ fn changes(
     let live = cx.ledger.runs().run(run).ok_or(RunError::Unknown(run))?;
     let lengths = |task| live.progress.length(task);
     let mut spans = match wanted {
-        None if cx.config.bugs.has(Bug::ResumeKeepsNothing) => {
-            let tasks = 0..u32::try_from(live.dag.plan.tasks.len()).unwrap_or(u32::MAX);
-            tasks
-                .flat_map(|task| invalidate::requested_spans(&live.dag, task, false, lengths))
-                .collect()
+        #[cfg(feature = "seeded-bugs")]
+        None if cx.config.bugs.has(crate::bugs::Bug::ResumeKeepsNothing) => {
+            crate::bugs::scheduler::all_items(live)
         }
         None => Vec::new(),
         Some((task, downstream)) => {

@@ -15,14 +15,14 @@ mod deadlines;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
-use baton_model::workflow::{Edges, HaltCause, HaltMode, Part};
+use baton_model::workflow::{HaltCause, HaltMode, Part};
 
 use super::{requests, timetable};
 use crate::bugs::Bug;
-use crate::ledger::{Ledger, Run};
+use crate::ledger::Ledger;
 use crate::protocol::scheduler::Protocol;
 use crate::protocol::scheduler::context::Cx;
-use crate::workflow::{ItemState, bind};
+use crate::workflow::bind;
 
 pub(super) use commands::execute;
 pub use commands::{Resume, RunCommand, RunError};
@@ -74,8 +74,9 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
             return;
         };
         let next = run.progress.next(&run.dag);
-        let early = cx.config.bugs.has(Bug::GateIgnored);
-        let Some((task, item)) = next.or_else(|| early.then(|| ungated(run)).flatten()) else {
+        #[cfg(feature = "seeded-bugs")]
+        let next = next.or_else(|| crate::bugs::scheduler::ungated_item(cx.config.bugs, run));
+        let Some((task, item)) = next else {
             return;
         };
         let part = Part {
@@ -88,20 +89,6 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
         let instance = timetable::unused_id(cx);
         timetable::submit(cx, instance, spec);
     }
-}
-
-/// An item that waits for all items of a task of which one is over: what [`Bug::GateIgnored`]
-/// lets begin.
-fn ungated(run: &Run) -> Option<(u32, u32)> {
-    let gate_moves = |task: u32| {
-        let mut after = run.dag.plan.tasks[task as usize].after.iter();
-        after.any(|it| it.edges == Edges::All && run.progress.tally(it.task).settled() > 0)
-    };
-    let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
-    let mut items = tasks
-        .filter(|task| gate_moves(*task))
-        .flat_map(|task| (0..run.progress.length(task)).map(move |item| (task, item)));
-    items.find(|(task, item)| run.progress.state(*task, *item) == Some(ItemState::Waiting))
 }
 
 /// Says how far the run itself has come.

@@ -1,9 +1,19 @@
-//! Seeded bugs: known mistakes, each a one-line change in the real code path,
-//! that the simulator must be able to find.
+//! Seeded bugs: known mistakes that the simulator must be able to find.
 //!
-//! They exist only with the feature `seeded-bugs`; without it [`Bugs`] has no
-//! content and [`Bugs::has`] is a constant `false`, so a shipped binary carries
-//! none of them.
+//! Each bug is a hook of one line in the real code path: a condition on [`Bugs::has`], or a call
+//! of a helper in this folder. Hooks that call a helper, and the helpers, exist only with the
+//! feature `seeded-bugs`. Without it [`Bugs`] has no content and [`Bugs::has`] is a constant
+//! `false`, so a shipped binary carries no bug.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `protocol` | helpers for the scheduler's half of the protocol |
+//! | `scheduler` | helpers for runs and for the timetable |
+
+#[cfg(feature = "seeded-bugs")]
+pub(crate) mod protocol;
+#[cfg(feature = "seeded-bugs")]
+pub(crate) mod scheduler;
 
 /// Declares the list of bugs with their names and what each does wrong.
 macro_rules! bugs {
@@ -15,7 +25,7 @@ macro_rules! bugs {
         }
 
         impl Bug {
-            /// All of them.
+            /// Every bug.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The name on the command line.
@@ -23,6 +33,7 @@ macro_rules! bugs {
                 match self { $(Self::$variant => $name,)+ }
             }
 
+            /// What it does wrong.
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$variant => $what,)+ }
             }
@@ -49,7 +60,7 @@ bugs! {
     ClearedOnSendFailure, "cleared-on-send-failure",
         "an attempt counts as never started when its runTask got no reply";
     RunningListToSuccessor, "running-list-to-successor",
-        "a reply to getRunningTasks is applied to whoever holds the seat now";
+        "a reply to getRunningTasks is applied to the current holder of the seat";
     StampIgnored, "stamp-ignored",
         "the worker does not look at the heartbeat stamp that runTask echoes";
     RefusalForgotten, "refusal-forgotten",
@@ -95,7 +106,7 @@ bugs! {
     ReplacedForgotten, "replaced-forgotten",
         "what was due of a schedule that is replaced gets no record";
     RunEndsEarly, "run-ends-early",
-        "a run ends with the first failure, while other instances of it are on their way";
+        "a run ends with the first failure, while other instances of it are in flight";
     ResumeKeepsNothing, "resume-keeps-nothing",
         "a resumed run begins anew with what is DONE";
     ResumeStaleAccepted, "resume-stale-accepted",
@@ -106,7 +117,7 @@ bugs! {
         "what is tried again while its run is stopped is not stopped with it";
 }
 
-/// Which bugs are switched on.
+/// The set of bugs that are switched on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bugs {
     #[cfg(feature = "seeded-bugs")]
@@ -114,7 +125,7 @@ pub struct Bugs {
 }
 
 impl Bugs {
-    /// None: the only value a shipped binary knows.
+    /// The empty set: the only value that a shipped binary knows.
     pub const NONE: Self = Self {
         #[cfg(feature = "seeded-bugs")]
         set: 0,
@@ -129,7 +140,7 @@ impl Bugs {
         }
     }
 
-    /// Whether the mistake is to be made.
+    /// True if this bug is switched on.
     #[must_use]
     pub const fn has(self, bug: Bug) -> bool {
         #[cfg(feature = "seeded-bugs")]

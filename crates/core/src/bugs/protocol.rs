@@ -1,0 +1,70 @@
+//! Helpers of seeded bugs in the scheduler's half of the protocol.
+
+use baton_model::ids::{Association, Epoch, LeaseId, WorkerName};
+use baton_model::outcome::{AttemptEnd, Synthetic};
+
+use super::{Bug, Bugs};
+use crate::ledger::LedgerError;
+use crate::protocol::scheduler::Protocol;
+use crate::protocol::scheduler::context::Cx;
+
+/// [`Bug::CatchUpRepeats`], [`Bug::WallBackRepeats`], [`Bug::RunEndsEarly`]: the ledger refuses
+/// their facts. The error is dropped, so that the simulator's checkers find the bug, not a panic.
+pub(crate) fn tolerate(bugs: Bugs, applied: Result<(), LedgerError>) -> Result<(), LedgerError> {
+    let refused = [Bug::CatchUpRepeats, Bug::WallBackRepeats, Bug::RunEndsEarly];
+    if refused.into_iter().any(|bug| bugs.has(bug)) {
+        return Ok(());
+    }
+    applied
+}
+
+/// [`Bug::StatusEpochUnchecked`]: the association as if the current leader had granted it.
+pub(crate) fn ignore_epoch(bugs: Bugs, association: Association, epoch: Epoch) -> Association {
+    if bugs.has(Bug::StatusEpochUnchecked) {
+        return Association {
+            epoch,
+            ..association
+        };
+    }
+    association
+}
+
+/// [`Bug::StatusEpochUnchecked`]: the open lease of the same attempt, whichever epoch granted it
+/// and to which worker.
+pub(crate) fn lease_of_any_epoch(cx: &Cx<'_>, lease: LeaseId) -> Option<LeaseId> {
+    let instance = cx.ledger.instance(lease.attempt.instance)?;
+    let open = instance.lease.as_ref()?.id;
+    (open.attempt == lease.attempt).then_some(open)
+}
+
+/// [`Bug::StatusEpochUnchecked`]: the lease that an end is taken for.
+pub(crate) fn replace_lease(cx: &Cx<'_>, lease: LeaseId) -> LeaseId {
+    if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
+        return lease_of_any_epoch(cx, lease).unwrap_or(lease);
+    }
+    lease
+}
+
+/// [`Bug::RunningListToSuccessor`]: the seat that the worker's state directory holds now,
+/// whichever association the reply belongs to.
+pub(crate) fn hear_successor(
+    protocol: &mut Protocol,
+    cx: &mut Cx<'_>,
+    association: Association,
+) -> Option<WorkerName> {
+    if !cx.config.bugs.has(Bug::RunningListToSuccessor) {
+        return protocol.hear(cx, association);
+    }
+    let lineage = association.incarnation.lineage;
+    let mut seats = protocol.seats().iter();
+    let (name, _) = seats.find(|(_, seat)| seat.holder.incarnation.lineage == lineage)?;
+    Some(name.clone())
+}
+
+/// [`Bug::ClearedOnSendFailure`]: attempts without a reply count as never started.
+pub(crate) fn clear_overdue(protocol: &mut Protocol, cx: &mut Cx<'_>, overdue: Vec<LeaseId>) {
+    for lease in overdue {
+        let end = AttemptEnd::Synthetic(Synthetic::NeverStarted);
+        protocol.end_attempt(cx, lease, end, None);
+    }
+}

@@ -1,0 +1,60 @@
+//! Helpers of seeded bugs in the controller of runs and in the timetable.
+
+use baton_model::workflow::{Edges, ItemSpan};
+
+use super::{Bug, Bugs};
+use crate::ledger::Run;
+use crate::protocol::scheduler::context::Cx;
+use crate::scheduler::Resume;
+use crate::scheduler::timetable::Timetable;
+use crate::workflow::{ItemState, invalidate};
+
+/// [`Bug::GateIgnored`]: an item that waits for all items of a task of which one has ended.
+pub(crate) fn ungated_item(bugs: Bugs, run: &Run) -> Option<(u32, u32)> {
+    if !bugs.has(Bug::GateIgnored) {
+        return None;
+    }
+    let has_settled_upstream = |task: u32| {
+        let mut after = run.dag.plan.tasks[task as usize].after.iter();
+        after.any(|it| it.edges == Edges::All && run.progress.tally(it.task).settled() > 0)
+    };
+    let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
+    let mut items = tasks
+        .filter(|task| has_settled_upstream(*task))
+        .flat_map(|task| (0..run.progress.length(task)).map(move |item| (task, item)));
+    items.find(|(task, item)| run.progress.state(*task, *item) == Some(ItemState::Waiting))
+}
+
+/// [`Bug::ResumeStaleAccepted`]: the command with the current head of its run, whichever
+/// generation the client has read.
+pub(crate) fn accept_stale(cx: &Cx<'_>, mut command: Resume) -> Resume {
+    if cx.config.bugs.has(Bug::ResumeStaleAccepted)
+        && let Some(head) = cx.ledger.runs().head(command.run.head.id)
+    {
+        command.generation = None;
+        command.run.head = head.clone();
+    }
+    command
+}
+
+/// [`Bug::ResumeKeepsNothing`]: every item of the run.
+pub(crate) fn all_items(run: &Run) -> Vec<ItemSpan> {
+    let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
+    let lengths = |task| run.progress.length(task);
+    tasks
+        .flat_map(|task| invalidate::requested_spans(&run.dag, task, false, lengths))
+        .collect()
+}
+
+/// [`Bug::WallBackRepeats`]: due times begin anew at the wall clock instead of after the last
+/// recorded one.
+pub(crate) fn follow_wall_clock(timetable: &mut Timetable, cx: &Cx<'_>) {
+    if !cx.config.bugs.has(Bug::WallBackRepeats) {
+        return;
+    }
+    let now = cx.now.wall;
+    for task in cx.ledger.library().tasks().filter(|it| it.accounted > now) {
+        // The schedule was read before.
+        let _ = timetable.enter_from(task, now);
+    }
+}
