@@ -2,23 +2,23 @@
 
 | module | holds |
 |---|---|
-| `workflow` | workflows, as they are defined |
+| `workflow` | definitions of workflows |
 | `tasks` | their tasks |
-| `items` | what a task has one instance for each of, and edges item by item |
+| `items` | items of a task, and edges between items |
 | `functions` | Python functions as tasks |
-| `commands` | one call of a function, as the command that a worker runs |
-| `places` | where a worker finds a function |
-| `boxes` | how what a function puts out travels to another |
-| `call` | what a worker runs for a function: `python -m baton.call` |
-| `values` | what JSON keeps as it is, and what not |
-| `parts` | large workflows, cut into requests that a server takes |
-| `client` | a scheduler, seen from outside |
-| `settings` | which scheduler, and how it is spoken to |
-| `transport` | requests and answers |
-| `run` | a run: looking, waiting, stopping, going on |
-| `shapes` | what the server tells, as plain data |
-| `progress` | what a waiting person sees |
-| `errors` | what can go wrong |
+| `commands` | the command that calls a function on a worker |
+| `locations` | the module or file of a function |
+| `boxes` | typed outputs between functions |
+| `call` | entry point of a function on a worker: `python -m baton.call` |
+| `values` | values that survive JSON unchanged |
+| `parts` | large workflows, split into requests |
+| `client` | client of one scheduler |
+| `settings` | URL, token and TLS files |
+| `transport` | requests and responses |
+| `run` | a run: state, wait, halt, resume |
+| `views` | responses of the server as plain data |
+| `progress` | progress on terminals and in notebooks |
+| `errors` | exceptions |
 
 Only the standard library is used.
 """
@@ -36,7 +36,7 @@ from .errors import (
 )
 from .functions import TaskFunction, task
 from .run import Run
-from .shapes import ErrorGroup, ItemCounts, RunEdge, RunItem, RunProblem, RunTask
+from .views import ErrorGroup, ItemCounts, RunEdge, RunItem, RunProblem, RunTask
 from .tasks import Output, Task, Template
 from .workflow import Workflow
 

@@ -1,8 +1,8 @@
-"""What a worker runs for a function: `python -m baton.call MODULE:FUNCTION CALL [WORD...]`.
+"""Entry point of a function on a worker: `python -m baton.call MODULE:FUNCTION CALL [WORD...]`.
 
-CALL is a JSON object: `args`, `kwargs`, `fill` (for each WORD, how it is read and its place among
-the arguments) and `give` (what is put out beside the result, see `boxes`). What the function
-returns is put out as `result`, if it is JSON. An exception ends the attempt with its traceback and
+CALL is a JSON object: `args`, `kwargs`, `fill` (for each WORD, its encoding and its position among
+the arguments) and `give` (the boxes to output beside the result, see `boxes`). The return value
+becomes the output `result`, if it is JSON. An exception ends the attempt with its traceback and
 exit code 1, as Python does by itself.
 """
 
@@ -21,12 +21,12 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional
 from . import boxes, functions, values
 from .functions import TaskFunction
 
-# The module that a script is loaded as: its lines for `__main__` are not for workers.
+# A script is loaded under this name, so that its `__main__` block does not run on workers.
 _SCRIPT = "__baton_main__"
 
 
 def main(argv: List[str]) -> None:
-    """Calls the function, and puts out what it returns."""
+    """Calls the function, and reports its return value as an output."""
     target, text, *words = argv
     called = json.loads(text)
     for (kind, *path), word in zip(called.get("fill", []), words):
@@ -39,12 +39,12 @@ def main(argv: List[str]) -> None:
     functions.enter("running")
     result = function(*called["args"], **called["kwargs"])
     if inspect.isawaitable(result) or inspect.isgenerator(result):
-        raise TypeError(f"{target} has returned {result!r}, of which nothing has run")
-    put_out(result, called.get("give", []), target)
+        raise TypeError(f"{target} has returned {result!r}, which has not run")
+    report_outputs(result, called.get("give", []), target)
 
 
 def read(kind: str, word: str) -> Any:
-    """The argument that a word is."""
+    """Decodes one argument."""
     if kind == "str":
         return word
     if kind == "text":
@@ -53,14 +53,14 @@ def read(kind: str, word: str) -> Any:
     if kind == "box":
         return value["value"]
     if kind == "boxes":
-        # Where a task has one item, its outputs are filled in as those of a task without.
+        # The outputs of a task with one item are inserted like those of a task without items.
         several = value if isinstance(value, list) else [value]
         return [each["value"] for each in several]
     return value
 
 
 def load(target: str) -> Callable[..., Any]:
-    """The function that is called so."""
+    """The function of a target `MODULE:NAME` or `FILE:NAME`."""
     place, _, name = target.rpartition(":")
     found: Any = _script(place) if os.path.isabs(place) else importlib.import_module(place)
     for step in name.split("."):
@@ -84,32 +84,30 @@ def _script(path: str) -> ModuleType:
     return module
 
 
-def put_out(result: Any, give: List[str], target: str) -> None:
-    """Puts out what a function has returned, and what others want of it, beside what it may have
-    put out by itself.
-    """
+def report_outputs(result: Any, give: List[str], target: str) -> None:
+    """Adds the return value and the requested boxes to the outputs that the function has written."""
     put: Dict[str, Any] = {}
     try:
         values.check(result)
         put[boxes.RESULT] = result
-    except values.Unfit as error:
-        text = f"what {target} has returned is no JSON ({error})"
+    except values.NotJson as error:
+        text = f"the return value of {target} is not JSON ({error})"
         if any(boxes.is_of_result(name) for name in give):
-            raise TypeError(f"{text}, and another task wants it") from error
-        print(f"baton: {text}, and is not put out", file=sys.stderr)
+            raise TypeError(f"{text}, and another task refers to it") from error
+        print(f"baton: {text}, and is no output", file=sys.stderr)
     path = os.environ.get("BATON_OUTPUT")
     if not path:
         return
     there = _read(path)
-    own = _understood(there)
+    own = _parse_outputs(there)
     if own is None:
-        # The worker says what is wrong with it.
+        # The worker reports what is wrong with it.
         return
     put = {**own, **put}
     try:
-        put.update(boxes.given(put, give))
-    except values.Unfit as error:
-        raise TypeError(f"another task is mapped over what {target} puts out: {error}") from error
+        put.update(boxes.requested(put, give))
+    except values.NotJson as error:
+        raise TypeError(f"another task maps over an output of {target}: {error}") from error
     if put != own:
         with open(path, "w", encoding="utf-8") as file:
             file.write(values.write(put))
@@ -123,14 +121,14 @@ def _read(path: str) -> str:
         return ""
 
 
-def _understood(text: str) -> Optional[Dict[str, Any]]:
-    """What stands in the file of outputs, as a worker reads it; nothing if that is wrong."""
+def _parse_outputs(text: str) -> Optional[Dict[str, Any]]:
+    """The outputs in the file, as a worker reads them; None if it is invalid."""
     if text.startswith("{"):
         try:
-            told = json.loads(text, parse_constant=_no_constant)
+            data = json.loads(text, parse_constant=_no_constant)
         except ValueError:
             return None
-        return dict(told)
+        return dict(data)
     put: Dict[str, Any] = {}
     for line in text.split("\n"):
         key, equals, value = line.partition("=")
@@ -149,7 +147,7 @@ def _json_or_text(word: str) -> Any:
 
 
 def _no_constant(word: str) -> NoReturn:
-    # Python alone takes NaN and Infinity for JSON.
+    # Only Python accepts NaN and Infinity as JSON.
     raise ValueError(f"{word} is no JSON")
 
 

@@ -1,4 +1,4 @@
-"""A scheduler, seen from outside."""
+"""Client of one scheduler: submits workflows, lists runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONFLICT = 409
 class Client:
     """A client of one scheduler. Nothing is sent before the first request.
 
-    What is not given is taken from the environment, as the command line does: `BATON_URL` (or
+    Missing arguments come from the environment, as in the command line: `BATON_URL` (or
     http://127.0.0.1:8080), `BATON_TOKEN`, and for https `BATON_CA`, `BATON_CERT` and `BATON_KEY`.
     `cert` is a file with certificate and key, or a pair of files.
     """
@@ -38,7 +38,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """The URL, as it is used."""
+        """The URL of the scheduler."""
         return self.transport.url
 
     def __repr__(self) -> str:
@@ -51,22 +51,22 @@ class Client:
     ) -> Run:
         """Submits a workflow, or a mapping in the schema of workflow files.
 
-        When it returns, the run is durable. A workflow too large for one request goes in parts; the
-        run begins when all are there. Nothing is sent twice: if the connection breaks, the error
-        says that the run may exist.
+        When it returns, the run is durable. A workflow too large for one request is sent in parts; the
+        run starts when all have arrived. Nothing is sent twice: if the connection breaks, the error
+        reports that the run may exist.
         """
         file = file_of(workflow)
         first, rest = cut(file, values_of(params))
         path = self.transport.at("runs", end="/")
-        told = self.transport.change("POST", path, first)
-        with self.transport.understood(path):
-            run = Run(self, {"id": told["id"], "name": str(file.get("workflow", ""))})
+        data = self.transport.change("POST", path, first)
+        with self.transport.decoding(path):
+            run = Run(self, {"id": data["id"], "name": str(file.get("workflow", ""))})
         if rest:
             self._register(run, rest)
-        return run.accepted(told)
+        return run.accepted(data)
 
     def _register(self, run: Run, rest: Iterator[bytes]) -> None:
-        """Sends the other parts, and starts the run; if that fails, the half of it goes."""
+        """Sends the other parts, and starts the run; deletes the partial run on failure."""
         try:
             for part in rest:
                 self.transport.change(
@@ -74,7 +74,7 @@ class Client:
                 )
             self.transport.change("POST", self.transport.at("runs", run.id, "start"))
         except BaseException:
-            # The first error says what is wrong; and a run that is not started ends by itself.
+            # The first error is the cause; and a run that is not started is aborted by the server.
             with suppress(BatonError):
                 self.transport.change("DELETE", self.transport.at("runs", run.id))
             raise
@@ -92,7 +92,7 @@ class Client:
     ) -> Iterator[Run]:
         """Runs, the newest first, read page by page; at most `limit`, if given."""
         if limit is not None and not isinstance(limit, int):
-            raise BatonError(Problem(f"limit={limit!r} is no number of runs", "give an integer"))
+            raise BatonError(Problem(f"limit={limit!r} is not a number of runs", "give an integer"))
         page = _PAGE if limit is None else min(limit, _PAGE)
         query: Dict[str, Any] = {
             "state": state,
@@ -100,16 +100,16 @@ class Client:
             "name": name,
             "limit": max(page, 1),
         }
-        for count, told in enumerate(self.pages(self.transport.at("runs", end="/"), query)):
+        for count, data in enumerate(self.pages(self.transport.at("runs", end="/"), query)):
             if limit is not None and count >= limit:
                 return
-            yield Run(self, told)
+            yield Run(self, data)
 
     def pages(self, path: str, query: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Everything of a list, page by page."""
+        """All entries of a list, page by page."""
         page = self.transport.get_json(path, query)
         while True:
-            with self.transport.understood(path):
+            with self.transport.decoding(path):
                 items, following = list(page["items"]), page["links"].get("next")
                 following = None if following is None else self.transport.link(following)
             yield from items
@@ -117,15 +117,15 @@ class Client:
                 return
             page = self.transport.get_json(following)
 
-    def ask(self, run: Run, what: str, body: Mapping[str, Any], dry_run: bool = False) -> Any:
-        """Asks once for a change of a run: of the generation that is known here, if one is."""
+    def command(self, run: Run, what: str, body: Mapping[str, Any], dry_run: bool = False) -> Any:
+        """Sends a command about a run once, for its last known generation, if there is one."""
         query = {"dryRun": "true"} if dry_run else None
         known = {"generation": run.generation} if run.generation else {}
         path = self.transport.at("runs", run.id, what)
         try:
             values.check(body)
-        except values.Unfit as error:
-            raise WorkflowError("what is asked for is no JSON", str(error)) from error
+        except values.NotJson as error:
+            raise WorkflowError("the request is not JSON", str(error)) from error
         sent = values.write({**body, **known}).encode()
         try:
             return self.transport.change("POST", path, sent, query)

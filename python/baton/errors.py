@@ -1,6 +1,6 @@
-"""What can go wrong. Every error is a `BatonError`, with words that say what to do.
+"""Exceptions. Every one is a `BatonError` with a hint.
 
-They may be pickled, since a process of a pool hands its errors to another.
+They can be pickled, since process pools pass them between processes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple, Type
 
 if TYPE_CHECKING:
     from .run import Run
-    from .shapes import ErrorGroup
+    from .views import ErrorGroup
 
-# Of a text that is no problem, how much is repeated.
+# Characters shown of a body that is no problem document.
 _SHOWN_CHARS_MAX = 200
 
 # Groups of failures that an error names one by one.
@@ -22,7 +22,7 @@ _GROUPS_MAX = 5
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing that is wrong with the input: where, what, and what to do."""
+    """One error of the input: its field, message and hint."""
 
     field: str
     message: str
@@ -31,30 +31,30 @@ class FieldError:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a server says about a request that it refuses."""
+    """The problem document of a refused request."""
 
     title: str
     detail: str = ""
-    #: The status code; 0 if no server was asked.
+    #: The status code; 0 if no request was sent.
     status: int = 0
-    #: A word that programs can compare.
+    #: A constant for programs to compare.
     kind: str = ""
     errors: List[FieldError] = field(default_factory=list)
 
     @classmethod
     def read(cls, status: int, reason: str, body: bytes) -> Problem:
-        """The problem of an answer; also of one that does not come from a Baton."""
+        """The problem of a response; also of one that does not come from Baton."""
         try:
-            told = json.loads(body.decode("utf-8", "replace"))
+            data = json.loads(body.decode("utf-8", "replace"))
         except ValueError:
-            told = None
-        if isinstance(told, dict) and isinstance(told.get("title"), str):
+            data = None
+        if isinstance(data, dict) and isinstance(data.get("title"), str):
             return cls(
-                title=told["title"],
-                detail=str(told.get("detail", "")),
+                title=data["title"],
+                detail=str(data.get("detail", "")),
                 status=status,
-                kind=str(told.get("type", "")),
-                errors=_field_errors(told.get("errors")),
+                kind=str(data.get("type", "")),
+                errors=_field_errors(data.get("errors")),
             )
         text = " ".join(body.decode("utf-8", "replace").split())
         return cls(
@@ -62,8 +62,8 @@ class Problem:
         )
 
 
-def _field_errors(told: Any) -> List[FieldError]:
-    listed = told if isinstance(told, list) else []
+def _field_errors(data: Any) -> List[FieldError]:
+    listed = data if isinstance(data, list) else []
     return [
         FieldError(*(str(each.get(name, "")) for name in ("field", "message", "hint")))
         for each in listed
@@ -72,7 +72,7 @@ def _field_errors(told: Any) -> List[FieldError]:
 
 
 class BatonError(Exception):
-    """Something went wrong; `problem` says what."""
+    """An error; `problem` has the details."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -80,26 +80,26 @@ class BatonError(Exception):
 
     @property
     def title(self) -> str:
-        """What is wrong, in a few words."""
+        """A short summary."""
         return self.problem.title
 
     @property
     def detail(self) -> str:
-        """What is wrong in this case, and what to do about it."""
+        """The details of this case, and a hint."""
         return self.problem.detail
 
     @property
     def status(self) -> int:
-        """The status code of the answer; 0 if there was none."""
+        """The status code of the response; 0 if there was none."""
         return self.problem.status
 
     @property
     def errors(self) -> Sequence[Any]:
-        """Each thing that is wrong with the input."""
+        """The errors of the input, one by one."""
         return self.problem.errors
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # Each has arguments of its own, and they are not what an exception keeps.
+        # Subclasses have other constructor arguments than `Exception.args`.
         return _unpickled, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ def _unpickled(kind: Type[BatonError], args: Tuple[Any, ...]) -> BatonError:
 
 
 class ConnectionFailed(BatonError):
-    """Nobody answers at the URL, or not to the end."""
+    """No scheduler answers at the URL, or the connection broke."""
 
     def __init__(
         self, url: str, why: str, *, may_have_happened: bool = False, may_pass: bool = True
@@ -128,40 +128,40 @@ class ConnectionFailed(BatonError):
         detail = f"{why}; start it with `baton up`, or name it with Client(url=...) or BATON_URL"
         if may_have_happened:
             detail = (
-                f"{why}; what was asked for may or may not have happened: look before you ask again"
+                f"{why}; the change may or may not have happened: check before you repeat it"
             )
         elif not may_pass:
             detail = why
         super().__init__(Problem(title=f"cannot reach the scheduler at {url}", detail=detail))
         self.url = url
         self.why = why
-        #: The same may well be answered in a while.
+        #: A retry may succeed.
         self.may_pass = may_pass
 
 
 class WorkflowError(BatonError, ValueError):
-    """A workflow is defined in a way that cannot be meant. No server was asked."""
+    """An invalid workflow definition. No request was sent."""
 
     def __init__(self, title: str, hint: str = "") -> None:
         super().__init__(Problem(title=title, detail=hint))
 
 
 class WaitTimeout(BatonError, TimeoutError):
-    """A run did not end in time. It goes on."""
+    """A run did not end in time. It continues."""
 
     def __init__(self, run: Run, seconds: float, why: str = "") -> None:
-        detail = f'it goes on; wait again, or find it later with client.run("{run.id}")'
+        detail = f'it continues; wait again, or find it later with client.run("{run.id}")'
         title = f"run {run.id} ({run.name}) is {run.state} after {seconds:g} seconds"
         if why:
-            title = f"run {run.id} ({run.name}) was {run.state} when it was last heard of, "
-            title += f"and {seconds:g} seconds are over"
+            title = f"run {run.id} ({run.name}) was {run.state} when last refreshed, "
+            title += f"and {seconds:g} seconds have passed"
             detail = f"{why}; {detail}"
         super().__init__(Problem(title=title, detail=detail))
         self.run = run
 
 
 class RunConflict(BatonError):
-    """A run is not where it could be changed so, or somebody else was faster. Nothing was
+    """The run's state does not allow the change, or another client was faster. Nothing was
     changed.
     """
 
@@ -169,11 +169,11 @@ class RunConflict(BatonError):
         detail = problem.detail
         if problem.kind == "generation":
             detail = (
-                f"{detail or problem.title}; here generation {run.generation} is known: look with "
-                "refresh() at what became of it, and ask again if it is still wanted"
+                f"{detail or problem.title}; this object has generation {run.generation}: call "
+                "refresh(), and repeat the change if it still applies"
             )
-        told = Problem(problem.title, detail, problem.status, problem.kind, problem.errors)
-        super().__init__(told)
+        data = Problem(problem.title, detail, problem.status, problem.kind, problem.errors)
+        super().__init__(data)
         self.run = run
 
 
@@ -188,7 +188,7 @@ class RunFailed(BatonError):
 
     @property
     def errors(self) -> Sequence[ErrorGroup]:
-        """Failures that are alike, the most frequent first."""
+        """Groups of equal failures, the most frequent first."""
         return self._groups
 
 
@@ -196,12 +196,12 @@ def _failed(run: Run, groups: Sequence[ErrorGroup]) -> str:
     counts = run.counts
     lines = [f"run {run.id} ({run.name}) is {run.state}"]
     if run.timed_out:
-        lines[0] += ": it took longer than it may"
+        lines[0] += ": its timeout has expired"
     if counts is not None:
         others = [("failed", counts.failed), ("halted", counts.halted), ("blocked", counts.blocked)]
-        told = ", ".join(f"{number} {word}" for word, number in others if number)
+        data = ", ".join(f"{number} {word}" for word, number in others if number)
         lines[0] += f"; {counts.done} of {counts.total} items are done" + (
-            f", {told}" if told else ""
+            f", {data}" if data else ""
         )
     for group in groups[:_GROUPS_MAX]:
         times = f" ({group.count} times)" if group.count > 1 else ""

@@ -1,8 +1,8 @@
 """Python functions as tasks.
 
 Calling a decorated function within a workflow adds a task that calls it on a worker, in a fresh
-interpreter. The command for that is made in `commands`; where the worker finds the function is in
-`places`, and what it does there in `call`.
+interpreter. `commands` builds its command, `locations` finds its module, and `call` is its entry
+point on the worker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 else:
-    # Python 3.9 has none, and only type checkers look at it.
+    # Python 3.9 has no ParamSpec, and only type checkers use it.
     P = TypeVar("P")
 
 # "" where workflows are defined; "loading" and then "running" where a worker calls a function.
@@ -42,12 +42,12 @@ _phase = ""
 
 
 def phase() -> str:
-    """How far a worker is that calls a function."""
+    """The phase of a function call on a worker."""
     return _phase
 
 
 def enter(phase: str) -> None:
-    """For `baton.call` alone."""
+    """Sets the phase; only `baton.call` does."""
     global _phase
     _phase = phase
 
@@ -56,8 +56,8 @@ class TaskFunction(Generic[P]):
     """A function whose calls are tasks: of the workflow it was decorated for, or of the one whose
     `with` block is open.
 
-    Called where there is no workflow, it is the function. It keeps the signature, also for type
-    checkers; what a call returns is a task or a result, and so of any type to them.
+    Outside a workflow, calling it calls the function. It keeps the signature, also for type
+    checkers; a call returns a task or a result, so its type is Any.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class TaskFunction(Generic[P]):
         return f"<task function {_name(self.function)}>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """A method of an object, as functions are; it can be called, and is no task."""
+        """Binds it as a method, which can be called and is no task."""
         return self if instance is None else MethodType(self, instance)
 
     def options(self, name: Optional[str] = None, **fields: Any) -> TaskFunction[P]:
-        """The same function, as tasks with another name or other fields."""
+        """The same function, with another task name or other fields."""
         return TaskFunction(
             self.function, {**self.fields, **fields}, self.workflow, name or self.name
         )
@@ -117,7 +117,7 @@ class TaskFunction(Generic[P]):
         )
 
     def _target(self) -> Optional[Workflow]:
-        """Where calls go. A function that runs on a worker calls others as they are."""
+        """The workflow that calls are added to; None on a worker, where functions call each other."""
         return current() or (None if _phase == "running" else self.workflow)
 
     def _add(self, workflow: Workflow, call: Call, more: Dict[str, Any]) -> Task:
@@ -127,7 +127,7 @@ class TaskFunction(Generic[P]):
         named = [each for each in after if not isinstance(each, Mapping)]
         for upstream in (*call.upstream, *named):
             workflow.name_of(upstream)
-        call.ask()
+        call.request_outputs()
         task = workflow.add(Task(workflow, name, fields, call))
         task.after(*after)
         for upstream in call.upstream:
@@ -144,7 +144,7 @@ def task(function: None = None, **fields: Any) -> Callable[[Callable[P, Any]], T
 
 
 def task(function: Optional[Callable[..., Any]] = None, **fields: Any) -> Any:
-    """Makes a function one whose calls are tasks: `@task`, or `@task(retry={"attempts": 3})` with
+    """Decorates a function whose calls are tasks: `@task`, or `@task(retry={"attempts": 3})` with
     fields of a task.
     """
     if function is not None:
@@ -157,9 +157,9 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _check_body(function: Callable[..., Any]) -> None:
-    """Refuses what a call does not run to its end."""
+    """Refuses functions that a call does not run to their end."""
     if not callable(function):
-        raise WorkflowError(f"{function!r} is no function", "decorate a `def` with @task")
+        raise WorkflowError(f"{function!r} is not a function", "decorate a `def` with @task")
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise WorkflowError(
             f"{_name(function)} is `async`, and a call of it would run nothing",

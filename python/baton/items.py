@@ -1,4 +1,4 @@
-"""What a task has one instance for each of, and edges item by item."""
+"""Items of a task, and edges between items."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .errors import WorkflowError
 
-#: For each item the items of the other task that it waits for, also as `0,1;1,2`.
+#: For each item its upstream items, also as `0,1;1,2`.
 Edges = Union[str, Sequence[Sequence[int]]]
 
 
@@ -22,14 +22,14 @@ def for_each(items: Any) -> Any:
     if isinstance(items, Iterable) and not isinstance(items, bytes):
         return list(items)
     raise WorkflowError(
-        f"{items!r} is nothing to have items of",
-        "give a list, a range, a mapping of names to lists (every combination), "
+        f"{items!r} has no items",
+        "pass a list, a range, a mapping of names to lists (every combination), "
         "or another task's output",
     )
 
 
 def count(items: Any) -> Optional[int]:
-    """How many items a `for_each` of a file has; nothing where that is known only later."""
+    """The number of items of a `for_each`; None if only the run determines it."""
     if isinstance(items, list):
         return len(items)
     if not isinstance(items, Mapping):
@@ -39,34 +39,34 @@ def count(items: Any) -> Optional[int]:
             return len(range(*items["range"]))
         counts = [count(axis) for axis in items["product"].values()]
     except (AttributeError, KeyError, TypeError, ValueError):
-        # The server says what is wrong with it.
+        # The server reports what is wrong with it.
         return None
     known = [each for each in counts if each is not None]
     return math.prod(known) if len(known) == len(counts) else None
 
 
-def edges(given: Edges, items: Optional[int]) -> str:
-    """Edges in the short form, one list for each item."""
-    if isinstance(given, str):
-        text, lists = given, given.count(";") + 1
+def edges(edges: Edges, items: Optional[int]) -> str:
+    """Edges as one string, one list for each item."""
+    if isinstance(edges, str):
+        text, lists = edges, edges.count(";") + 1
     else:
         try:
-            told = [",".join(map(str, each)) for each in given]
+            data = [",".join(map(str, each)) for each in edges]
         except TypeError as error:
             raise WorkflowError(
-                f"these are no edges: {error}", "give for each item a list of numbers"
+                f"these are not edges: {error}", "pass a list of numbers for each item"
             ) from error
-        text, lists = ";".join(told), len(told)
+        text, lists = ";".join(data), len(data)
     if items is not None and lists != items:
         raise WorkflowError(
             f"there are {lists} lists of edges for {items} items",
-            "give one list for each item; it may be empty",
+            "pass one list for each item; it may be empty",
         )
     return text
 
 
 def _range(items: range) -> Union[Dict[str, List[int]], List[int]]:
-    # Files count upwards only, and know no range of nothing.
+    # A range of a file counts upwards, and is not empty.
     if items.step < 0 or not items:
         return list(items)
     steps = [items.step] if items.step != 1 else []
@@ -75,5 +75,5 @@ def _range(items: range) -> Union[Dict[str, List[int]], List[int]]:
 
 def _axis(name: Any, values: Any) -> Any:
     if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable):
-        raise WorkflowError(f"the values of {name!r} are no list", "give a list or a range")
+        raise WorkflowError(f"the values of {name!r} are not a list", "pass a list or a range")
     return _range(values) if isinstance(values, range) else list(values)

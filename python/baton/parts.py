@@ -1,11 +1,10 @@
-"""Large workflows, cut into requests that a server takes.
+"""Large workflows, split into several requests.
 
-The first part is the workflow with as many tasks as there is room for, as they were written; the
-others hold tasks only, each behind those that it comes after or refers to. Parameters are known
-to every part. Defaults and templates count for the first part alone, so that they are filled in
-here for the tasks of the others, by the rules of workflow files; whether they are right is judged
-with the first part. A template whose tasks share a limit cannot be filled in, and its tasks all
-go into the first part.
+The first part is the workflow with as many tasks as fit, unchanged; the others have tasks only, in
+dependency order. Parameters apply to every part. Defaults and templates apply to the first part
+only, so they are expanded here for the tasks of the others, by the rules of workflow files; the
+server validates them with the first part. A template whose tasks share a limit cannot be expanded,
+so all its tasks go into the first part.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, 
 from . import values
 from .errors import WorkflowError
 
-#: Bytes of one request: a server takes 64 MiB of a workflow.
+#: Bytes of one request: a server accepts 64 MiB of a workflow.
 PART_BYTES_MAX = 60 * 1024 * 1024
 
-#: Values of one request: a server takes 3,000,000.
+#: Values of one request: a server accepts 3,000,000.
 PART_VALUES_MAX = 2_900_000
 
-# A template's limit is that of all its tasks together.
+# All tasks of a template share this limit.
 _SHARED = "max_concurrent"
 
-# Fields of which a task, its template and the defaults each may say a part.
+# Fields that are merged key by key.
 _KEY_BY_KEY = ("env", "resources", "retry")
 
-# Who has one of the second takes none of the first from below.
+# A task with a field of the second group inherits none of the first.
 _REPLACED = (
     (("run", "processes", "order"), ("run", "processes")),
     (("for_each", "matrix"), ("for_each", "matrix")),
@@ -35,9 +34,9 @@ _REPLACED = (
 
 
 def values_of(params: Optional[Mapping[str, Any]]) -> Dict[str, str]:
-    """Values of parameters as the API takes them: texts."""
+    """Values of parameters as strings, as the API takes them."""
     if params is not None and not isinstance(params, Mapping):
-        raise WorkflowError(f"params is {params!r}", "give a mapping of names to values")
+        raise WorkflowError(f"params is {params!r}", "pass a mapping of names to values")
     return {name: _value(name, value) for name, value in (params or {}).items()}
 
 
@@ -47,27 +46,27 @@ def cut(
     most: Optional[int] = None,
     most_values: Optional[int] = None,
 ) -> Tuple[bytes, Optional[Iterator[bytes]]]:
-    """The request that submits a workflow, and those that must follow it, if any.
+    """The request that submits a workflow, and the requests that must follow it, if any.
 
-    `most` are the bytes of a request, and `most_values` its values.
+    `most` limits the bytes of a request, `most_values` its values.
     """
-    room = _Room(most or PART_BYTES_MAX, most_values or PART_VALUES_MAX)
+    room = _Capacity(most or PART_BYTES_MAX, most_values or PART_VALUES_MAX)
     count = _checked(file) + _checked(params, "params")
-    asked = {"file": file, "params": params, "open": False}
-    whole = values.write(asked).encode()
+    body = {"file": file, "params": params, "open": False}
+    whole = values.write(body).encode()
     tasks = _mapping(file.get("tasks"))
     if (len(whole) <= room.most and count <= room.most_values) or not tasks:
         return whole, None
     filled = filled_in(file)
     pooled = _pooled(file)
-    # Those that must be in the first part come first, behind what they come after.
+    # Tasks that must be in the first part come first, after their upstream tasks.
     first_ones = sorted(filled, key=lambda name: name not in pooled)
     order = ordered({name: filled[name] for name in first_ones})
-    head = {**asked, "file": {**file, "tasks": {}}, "open": True}
+    head = {**body, "file": {**file, "tasks": {}}, "open": True}
     room.around(head)
     first = room.taken(order, tasks)
     if not first:
-        raise room.too_large("with all that is no task", order[0], tasks[order[0]])
+        raise room.too_large("with all other fields", order[0], tasks[order[0]])
     for name in pooled.difference(first):
         raise WorkflowError(
             f"the task {name} does not fit into the first part of a workflow as large as this, "
@@ -80,12 +79,12 @@ def cut(
 
 
 def filled_in(file: Mapping[str, Any]) -> Dict[str, Any]:
-    """The tasks of a workflow, as they are with its templates and defaults."""
+    """The tasks of a workflow, with expanded templates and defaults."""
     defaults, templates = _mapping(file.get("defaults")), _mapping(file.get("templates"))
     tasks: Dict[str, Any] = {}
     for name, task in file["tasks"].items():
         if not isinstance(task, Mapping):
-            # The server says what is wrong with it.
+            # The server reports what is wrong with it.
             tasks[name] = task
             continue
         filled = dict(task)
@@ -93,7 +92,7 @@ def filled_in(file: Mapping[str, Any]) -> Dict[str, Any]:
             of = task["template"]
             if not isinstance(of, str) or of not in templates:
                 raise WorkflowError(
-                    f"the task {name} is made from {of!r}, and there is no such template",
+                    f"the task {name} uses {of!r}, and there is no such template",
                     f"the templates are: {', '.join(templates) or 'none'}",
                 )
             del filled["template"]
@@ -106,21 +105,21 @@ def filled_in(file: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def ordered(tasks: Mapping[str, Any]) -> List[str]:
-    """The names of the tasks, each behind those that it comes after or refers to."""
+    """The names of the tasks in dependency order."""
     order: List[str] = []
     done: Set[str] = set()
     for start in tasks:
-        # Not recursive: chains may be longer than Python's stack. A path is a task, and what of
-        # those before it is still to be looked at.
+        # Not recursive: chains may be longer than Python's stack. An entry of the path is a task
+        # with its upstream tasks that are still to be visited.
         path: List[Tuple[str, Iterator[str]]] = []
         on_path: Dict[str, None] = {}
         following: Optional[str] = start
         while following is not None:
             if following in on_path:
                 names = list(on_path)
-                circle = [*names[names.index(following) :], following]
-                told = " -> ".join(reversed(circle))
-                raise WorkflowError(f"tasks wait for each other: {told}", "take one edge away")
+                cycle = [*names[names.index(following) :], following]
+                data = " -> ".join(reversed(cycle))
+                raise WorkflowError(f"tasks depend on each other: {data}", "remove one edge")
             if following in tasks and following not in done:
                 on_path[following] = None
                 path.append((following, iter(_upstream(tasks[following]))))
@@ -136,7 +135,7 @@ def ordered(tasks: Mapping[str, Any]) -> List[str]:
 
 
 def _upstream(task: Any) -> List[str]:
-    """What a task comes after. What is none the server complains about."""
+    """The upstream tasks. The server reports invalid entries."""
     if not isinstance(task, Mapping):
         return []
     after = task.get("after")
@@ -146,7 +145,7 @@ def _upstream(task: Any) -> List[str]:
 
 
 def _mapped_over(for_each: Any) -> List[str]:
-    """The task whose output the items are: `{{ tasks.NAME.outputs.KEY }}` alone."""
+    """The task whose output the items are: only `{{ tasks.NAME.outputs.KEY }}`."""
     text = for_each.strip() if isinstance(for_each, str) else ""
     if not (text.startswith("{{") and text.endswith("}}")):
         return []
@@ -156,7 +155,7 @@ def _mapped_over(for_each: Any) -> List[str]:
 
 
 def _pooled(file: Mapping[str, Any]) -> Set[str]:
-    """The tasks that share a limit with others."""
+    """The tasks that share a limit."""
     templates = _mapping(file.get("templates"))
     shared = {name for name, each in templates.items() if _SHARED in _mapping(each)}
     tasks = file["tasks"].items()
@@ -164,7 +163,7 @@ def _pooled(file: Mapping[str, Any]) -> Set[str]:
 
 
 def _above(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> Dict[str, Any]:
-    """Fields of two, of which the first counts where both say something."""
+    """Merges fields; those of `upper` win."""
     hidden = {key for keys, by in _REPLACED if any(each in upper for each in by) for key in keys}
     both = dict(upper)
     for key, value in lower.items():
@@ -176,19 +175,19 @@ def _above(upper: Mapping[str, Any], lower: Mapping[str, Any]) -> Dict[str, Any]
     return both
 
 
-class _Room:
-    """What a request still has room for."""
+class _Capacity:
+    """The remaining capacity of a request."""
 
     def __init__(self, most: int, most_values: int) -> None:
         self.most, self.most_values = most, most_values
         self._bytes, self._values = 0, 0
 
     def around(self, what: Any) -> None:
-        """Takes what stands around the tasks."""
+        """Starts a request with everything around its tasks."""
         self._bytes, self._values = len(values.write(what).encode()), values.check(what)
 
     def takes(self, name: str, task: Any) -> bool:
-        """Takes a task, if there is room for it."""
+        """Adds a task, if it fits."""
         more, values_more = self._size(name, task)
         if self._bytes + more > self.most or self._values + values_more > self.most_values:
             return False
@@ -197,7 +196,7 @@ class _Room:
         return True
 
     def taken(self, order: Iterable[str], tasks: Mapping[str, Any]) -> List[str]:
-        """The first of the tasks that there is room for."""
+        """The longest prefix of the tasks that fits."""
         part: List[str] = []
         for name in order:
             if not self.takes(name, tasks[name]):
@@ -206,13 +205,13 @@ class _Room:
         return part
 
     def too_large(self, how: str, name: str, task: Any) -> WorkflowError:
-        """That there is no room for a task even if no other is there."""
+        """The error for a task that does not fit into a request of its own."""
         more, values_more = self._size(name, task)
         return WorkflowError(
             f"the task {name} {how} takes {self._bytes + more} bytes "
             f"with {self._values + values_more} values, "
             f"and a request holds {self.most} with {self.most_values}",
-            "make it several tasks with fewer items or edges each; edges are cheaper as one text",
+            "split it into tasks with fewer items or edges each; edges are cheaper as one string",
         )
 
     @staticmethod
@@ -222,7 +221,7 @@ class _Room:
         return size, values.check(task)
 
 
-def _packed(order: List[str], tasks: Mapping[str, Any], room: _Room) -> Iterator[Dict[str, Any]]:
+def _packed(order: List[str], tasks: Mapping[str, Any], room: _Capacity) -> Iterator[Dict[str, Any]]:
     while order:
         room.around({"tasks": {}})
         part = room.taken(order, tasks)
@@ -233,16 +232,16 @@ def _packed(order: List[str], tasks: Mapping[str, Any], room: _Room) -> Iterator
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    # What is none the server complains about.
+    # The server reports other types.
     return value if isinstance(value, Mapping) else {}
 
 
 def _value(name: Any, value: Any) -> str:
     try:
         values.check({name: value})
-    except values.Unfit as error:
+    except values.NotJson as error:
         raise WorkflowError(
-            f"the parameter {name!r} is no JSON: {error}", "give a text, a number, true or false"
+            f"the parameter {name!r} is not JSON: {error}", "pass a string, a number, true or false"
         ) from error
     return value if isinstance(value, str) else values.write(value)
 
@@ -250,5 +249,5 @@ def _value(name: Any, value: Any) -> str:
 def _checked(file: Any, *path: str) -> int:
     try:
         return values.check(file, path)
-    except values.Unfit as error:
-        raise WorkflowError("the workflow is no JSON", str(error)) from error
+    except values.NotJson as error:
+        raise WorkflowError("the workflow is not JSON", str(error)) from error

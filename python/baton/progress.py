@@ -1,5 +1,5 @@
-"""What a waiting person sees: one line that is drawn anew on a terminal, or a bar in a notebook.
-Programs see nothing.
+"""Progress of a run: one line, redrawn in place, on a terminal; a bar in a notebook; nothing
+elsewhere.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, List, Optional, TextIO, Type
 
-from .shapes import ItemCounts
+from .views import ItemCounts
 
 if TYPE_CHECKING:
     from .run import Run
 
 _BAR_CHARS = 24
 
-# Shorter it says nothing.
+# A shorter bar is useless.
 _BAR_CHARS_MIN = 6
 
-# Beyond what is done; in this order, where there are any.
+# Counts shown beside `done`, in this order, if not zero.
 _OTHERS = ("failed", "halted", "blocked", "skipped", "running", "queued", "ready", "waiting")
 
 
 class Progress:
-    """Shows nothing; the others are made from it."""
+    """Shows nothing; the base of the others."""
 
     is_seen = False
 
     @staticmethod
     def suitable(wanted: bool, stream: Optional[TextIO] = None) -> Progress:
-        """What suits where this program runs."""
+        """The progress display for this program's output."""
         if not wanted:
             return Progress()
         display = _notebook()
@@ -43,10 +43,10 @@ class Progress:
         return Terminal(stream) if stream is not None and stream.isatty() else Progress()
 
     def show(self, run: Run) -> None:
-        """Shows how a run stands."""
+        """Shows the state of a run."""
 
     def close(self, interrupted: bool) -> None:
-        """Shows nothing more."""
+        """Ends the display."""
 
     def __enter__(self) -> Progress:
         return self
@@ -72,21 +72,21 @@ class Terminal(Progress):
         self._run: Optional[Run] = None
 
     def show(self, run: Run) -> None:
-        """Draws the line anew."""
+        """Redraws the line."""
         self._run = run
         columns = self._columns or shutil.get_terminal_size().columns
-        # A line that wraps cannot be drawn over.
+        # A line that wraps cannot be overwritten.
         text = line(run, time.monotonic() - self._began, max(columns - 1, 1))
         self._stream.write("\r" + text + "\x1b[K")
         self._stream.flush()
 
     def close(self, interrupted: bool) -> None:
-        """Leaves the last line, and says how to come back if somebody went away."""
+        """Keeps the last line, and prints how to find the run again after an interrupt."""
         if self._run is None:
             return
         self._stream.write("\n")
         if interrupted and not self._run.ended:
-            self._stream.write(f'the run goes on; find it with Client().run("{self._run.id}")\n')
+            self._stream.write(f'the run continues; find it with Client().run("{self._run.id}")\n')
         self._stream.flush()
 
 
@@ -101,16 +101,16 @@ class Notebook(Progress):
         self._handle: Any = None
 
     def show(self, run: Run) -> None:
-        """Puts the bar there, or brings it up to date."""
-        shown = Shown(run, time.monotonic() - self._began)
+        """Shows or updates the bar."""
+        shown = View(run, time.monotonic() - self._began)
         if self._handle is None:
             self._handle = self._display(shown, display_id=True)
         else:
             self._handle.update(shown)
 
 
-class Shown:
-    """How a run stands, as notebooks and terminals of IPython show things."""
+class View:
+    """The state of a run, for IPython's display."""
 
     def __init__(self, run: Run, seconds: float) -> None:
         self._text = line(run, seconds)
@@ -126,8 +126,8 @@ class Shown:
 
 
 def line(run: Run, seconds: float, columns: Optional[int] = None) -> str:
-    """How a run stands, in one line. Where it is too long for so many columns, the bar goes first,
-    and the time never.
+    """The state of a run in one line. If it exceeds the columns, the bar shrinks first; the time
+    always stays.
     """
     text = _body(run, _BAR_CHARS)
     clock = _time(seconds)
@@ -150,7 +150,7 @@ def _body(run: Run, bar: int) -> str:
         drawn = f"[{'#' * full}{'.' * (bar - full)}] " if bar else ""
         parts.append(f"{drawn}{counts.done}/{counts.total} done")
         parts += [f"{getattr(counts, word)} {word}" for word in _OTHERS if getattr(counts, word)]
-    # Names are anybody's text, and a terminal acts upon some of it.
+    # Names are untrusted, and may have terminal escapes.
     return "".join(letter if letter.isprintable() else "?" for letter in "  ".join(parts))
 
 
@@ -168,7 +168,7 @@ def _notebook() -> Any:
     """IPython's `display`, in a notebook."""
     ipython = sys.modules.get("IPython")
     shell = getattr(ipython, "get_ipython", lambda: None)()
-    # The shell of a terminal has no kernel, and shows lines better.
+    # IPython in a terminal has no kernel, and shows a line.
     if shell is None or not hasattr(shell, "kernel"):
         return None
     return importlib.import_module("IPython.display").display

@@ -1,6 +1,6 @@
-"""A run: looking, waiting, stopping, going on.
+"""A run: state, wait, halt, resume, retry.
 
-A run lives on the server. An object here is what was last heard of it; losing it loses nothing, and
+A run lives on the server. An object here is its last known state; dropping it loses nothing, and
 `client.run(id)` finds the run again.
 """
 
@@ -27,7 +27,7 @@ from .boxes import is_box
 from .errors import BatonError, Problem, RunFailed, WaitTimeout
 from .parts import values_of
 from .progress import Progress
-from .shapes import ENDED, ErrorGroup, ItemCounts, RunItem, RunProblem, RunTask
+from .views import ENDED, ErrorGroup, ItemCounts, RunItem, RunProblem, RunTask
 from .tasks import Task
 from .transport import may_pass
 from .workflow import Workflow, file_of
@@ -42,23 +42,23 @@ _PAGE = 1000
 
 _PIECE_BYTES = 1 << 20
 
-_Shape = TypeVar("_Shape")
+_View = TypeVar("_View")
 
 
 class Run:
-    """One run of a workflow, as it was last heard of."""
+    """One run of a workflow, with its last known state."""
 
-    def __init__(self, client: Client, told: Mapping[str, Any]) -> None:
+    def __init__(self, client: Client, data: Mapping[str, Any]) -> None:
         self.client = client
-        #: What the server told of it.
-        self.info: Dict[str, Any] = dict(told)
+        #: The last response of the server about it.
+        self.info: Dict[str, Any] = dict(data)
 
     def __repr__(self) -> str:
         return f"<run {self.id} of {self.name}: {self.state}>"
 
     @property
     def id(self) -> str:
-        """Such as `r12`."""
+        """The id, such as `r12`."""
         return str(self.info["id"])
 
     @property
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def owner(self) -> str:
-        """Whose it is."""
+        """The owner."""
         return str(self.info.get("owner", ""))
 
     @property
@@ -78,55 +78,55 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """True if it is over, unless somebody resumes it."""
+        """True if it has ended; it may be resumed."""
         return self.state in ENDED
 
     @property
     def generation(self) -> int:
-        """How often it was begun."""
+        """The current generation."""
         return int(self.info.get("generation", 0))
 
     @property
     def timed_out(self) -> bool:
-        """True if it took longer than it may."""
+        """True if its timeout has expired."""
         return bool(self.info.get("timedOut", False))
 
     @property
     def counts(self) -> Optional[ItemCounts]:
-        """How many items are where; nothing in a list, before `refresh`."""
-        told = self.info.get("items")
-        return None if told is None else ItemCounts.read(told)
+        """The number of items by state; None for an entry of a list, before `refresh`."""
+        data = self.info.get("items")
+        return None if data is None else ItemCounts.read(data)
 
     @property
     def problems(self) -> List[RunProblem]:
-        """Items that could not begin for a reason of their own."""
+        """Items that could not start, with the reason."""
         return [RunProblem.read(each) for each in self.info.get("problems", [])]
 
     def refresh(self, wait: int = 0, until: Optional[float] = None) -> Run:
-        """Asks how it stands; with `wait`, when it has ended or after so many seconds.
+        """Fetches its state; with `wait`, when it has ended or after so many seconds.
 
-        `until` is when to give up, by the clock of the transport; infinity for never.
+        `until` is the deadline, by the clock of the transport; infinity for none.
         """
         query = {"wait": wait} if wait else None
         path = self._at()
-        told = self.client.transport.get_json(path, query, wait=wait, until=until)
-        with self.client.transport.understood(path):
-            _, _ = told["id"], told["state"]
-        self.info = told
+        data = self.client.transport.get_json(path, query, wait=wait, until=until)
+        with self.client.transport.decoding(path):
+            _, _ = data["id"], data["state"]
+        self.info = data
         return self
 
-    def accepted(self, told: Mapping[str, Any]) -> Run:
-        """The server has taken it, for the first time or again."""
-        with self.client.transport.understood(self._at()):
-            self.info.update(state="QUEUED", generation=told["generation"])
-        return self._look()
+    def accepted(self, data: Mapping[str, Any]) -> Run:
+        """Records that the server has accepted a submission or a resume."""
+        with self.client.transport.decoding(self._at()):
+            self.info.update(state="QUEUED", generation=data["generation"])
+        return self._refresh_or_ignore()
 
     def wait(self, timeout: Optional[float] = None, progress: bool = True) -> Run:
-        """Waits until it is DONE. The run goes on also if nobody waits.
+        """Waits until it is DONE. The run continues also without a waiting client.
 
         Raises `RunFailed` if it ends otherwise, `WaitTimeout` (a `TimeoutError`) after `timeout`
-        seconds. A scheduler that cannot be reached is waited for just as long. `progress` shows
-        how far it is, on a terminal or in a notebook; elsewhere nothing is shown.
+        seconds. An unreachable scheduler is retried until then. `progress` shows
+        the progress on a terminal or in a notebook.
         """
         seconds = _seconds(timeout)
         now = self.client.transport.now
@@ -146,12 +146,12 @@ class Run:
                     raise WaitTimeout(self, seconds)
         if self.state == "DONE":
             return self
-        raise RunFailed(self, self._errors_if_told())
+        raise RunFailed(self, self._errors_or_none())
 
     def halt(self, kill: bool = False) -> Run:
-        """Lets nothing more begin. What runs may end by itself, or with `kill` is killed."""
-        self.client.ask(self, "halt", {"how": "kill" if kill else "drain"})
-        return self._look()
+        """Halts it: no item starts. Instances in flight finish, or with `kill` are killed."""
+        self.client.command(self, "halt", {"how": "kill" if kill else "drain"})
+        return self._refresh_or_ignore()
 
     @overload
     def resume(
@@ -184,19 +184,19 @@ class Run:
         dry_run: bool = False,
         params: Optional[Mapping[str, Any]] = None,
     ) -> Union[Run, Dict[str, Any]]:
-        """Goes on with a run that is HALTED or FAILED: what is DONE stays it.
+        """Resumes a run that is HALTED or FAILED: DONE items stay DONE.
 
-        With a changed `workflow`, what has changed and what comes after it runs again. `dry_run`
+        With a changed `workflow`, changed tasks and their downstream tasks run again. `dry_run`
         returns what would happen and changes nothing; otherwise the run itself is returned.
-        Raises `RunConflict` if the run does not stand still, or is no more what was last heard of
-        it here; so do `halt` and `retry`.
+        Raises `RunConflict` if the run is active, or has another generation than this object;
+        so do `halt` and `retry`.
         """
         body: Dict[str, Any] = {}
         if workflow is not None:
             body["file"] = file_of(workflow)
         if params:
             body["params"] = values_of(params)
-        return self._again("resume", body, dry_run)
+        return self._rerun("resume", body, dry_run)
 
     @overload
     def retry(
@@ -223,47 +223,46 @@ class Run:
     def retry(
         self, task: Union[Task, str, None] = None, downstream: bool = False, dry_run: bool = False
     ) -> Union[Run, Dict[str, Any]]:
-        """Runs a task again, also what is DONE of it, and with `downstream` all that comes after
-        it.
+        """Runs a task again, its DONE items included, and with `downstream` its downstream tasks.
 
-        Without a task, everything that is not DONE. The answers are those of `resume`.
+        Without a task, everything that is not DONE. Returns the same as `resume`.
         """
         body: Dict[str, Any] = {"downstream": True} if downstream else {}
         if task is not None:
             body["task"] = _name(task)
-        return self._again("retry", body, dry_run)
+        return self._rerun("retry", body, dry_run)
 
     def tasks(self) -> List[RunTask]:
-        """Its tasks, each behind those that it comes after."""
+        """Its tasks in dependency order."""
         return list(self._listed(RunTask.read, self._at("tasks", end="/"), {"limit": _PAGE}))
 
     def items(
         self, state: Optional[str] = None, task: Union[Task, str, None] = None
     ) -> Iterator[RunItem]:
-        """Items whose instance has ended or is on its way, read page by page."""
+        """Items whose instance has ended or is in flight, read page by page."""
         query = {"state": state, "task": None if task is None else _name(task), "limit": _PAGE}
         return self._listed(RunItem.read, self._at("items", end="/"), query)
 
     def item(self, task: Union[Task, str], item: int = 0) -> RunItem:
         """One item of a task."""
         if not isinstance(item, int) or item < 0:
-            raise BatonError(Problem(f"item={item!r} is no item", "give its place, from 0"))
+            raise BatonError(Problem(f"item={item!r} is not an item", "pass its index, from 0"))
         query = {"task": _name(task), "item": item, "limit": 1}
         for each in self._listed(RunItem.read, self._at("items", end="/"), query):
             return each
         title = (
-            f"item {item} of task {_name(task)} in run {self.id} has not begun, or does not exist"
+            f"item {item} of task {_name(task)} in run {self.id} has not started, or does not exist"
         )
         raise BatonError(
-            Problem(title, "tasks() says what it waits for", status=404, kind="not-found")
+            Problem(title, "tasks() has the reason why it waits", status=404, kind="not-found")
         )
 
     def errors(self) -> List[ErrorGroup]:
-        """Failures that are alike, the most frequent first."""
+        """Groups of equal failures, the most frequent first."""
         return list(self._listed(ErrorGroup.read, self._at("errors"), {}))
 
     def logs(self, task: Union[Task, str], item: int = 0, stderr: bool = False) -> str:
-        """What the last attempt of an item has printed so far."""
+        """The output of the last attempt of an item so far."""
         instance = self.item(task, item).instance
         transport = self.client.transport
         path = transport.at("instances", instance, "logs", "stderr" if stderr else "stdout")
@@ -277,17 +276,17 @@ class Run:
                 return b"".join(pieces).decode("utf-8", "replace")
 
     def outputs(self, task: Union[Task, str], item: int = 0) -> Dict[str, Any]:
-        """What an item has put out, without what functions hand to each other."""
+        """The outputs of an item, without the boxes between functions."""
         put = self.item(task, item).outputs or {}
         return {key: value for key, value in put.items() if not is_box(key)}
 
     def result(self, task: Union[Task, str], item: int = 0) -> Any:
-        """What the function of a task has returned."""
+        """The return value of a task's function."""
         outputs = self.outputs(task, item)
         if "result" not in outputs:
-            title = f"item {item} of task {_name(task)} in run {self.id} has put out no result"
+            title = f"item {item} of task {_name(task)} in run {self.id} has no output `result`"
             raise BatonError(
-                Problem(title, "it has not ended, or what its function returned is no JSON")
+                Problem(title, "it has not ended, or the return value of its function is not JSON")
             )
         return outputs["result"]
 
@@ -296,35 +295,35 @@ class Run:
         if left >= 1:
             self.refresh(wait=math.floor(min(left, seconds)), until=until)
             return
-        # Less than the server counts in.
+        # The server counts in whole seconds.
         self.client.transport.sleep(max(0.0, min(left, 0.2)))
         self.refresh(until=until)
 
-    def _again(
+    def _rerun(
         self, what: str, body: Mapping[str, Any], dry_run: bool
     ) -> Union[Run, Dict[str, Any]]:
-        told: Dict[str, Any] = self.client.ask(self, what, body, dry_run)
-        return told if dry_run else self.accepted(told)
+        data: Dict[str, Any] = self.client.command(self, what, body, dry_run)
+        return data if dry_run else self.accepted(data)
 
     def _listed(
-        self, read: Callable[[Mapping[str, Any]], _Shape], path: str, query: Mapping[str, Any]
-    ) -> Iterator[_Shape]:
+        self, read: Callable[[Mapping[str, Any]], _View], path: str, query: Mapping[str, Any]
+    ) -> Iterator[_View]:
         for each in self.client.pages(path, query):
-            with self.client.transport.understood(path):
+            with self.client.transport.decoding(path):
                 shape = read(each)
             yield shape
 
-    def _look(self) -> Run:
-        # What was asked for has happened: an error now would say otherwise, and lose the run.
+    def _refresh_or_ignore(self) -> Run:
+        # The command has succeeded: an error now would hide that, and lose the run.
         with suppress(BatonError):
             self.refresh()
         return self
 
-    def _errors_if_told(self) -> List[ErrorGroup]:
+    def _errors_or_none(self) -> List[ErrorGroup]:
         try:
             return self.errors()
         except BatonError:
-            # That the run has failed is worth more than why it cannot be said in detail.
+            # `RunFailed` matters more than the error of fetching its details.
             return []
 
     def _at(self, *names: str, end: str = "") -> str:
@@ -336,7 +335,7 @@ def _name(task: Union[Task, str]) -> str:
         return task.name
     if isinstance(task, str):
         return task
-    raise BatonError(Problem(f"{task!r} is no task", "give a task, or the name of one"))
+    raise BatonError(Problem(f"{task!r} is not a task", "pass a task, or the name of one"))
 
 
 def _seconds(timeout: Optional[float]) -> float:
@@ -344,6 +343,6 @@ def _seconds(timeout: Optional[float]) -> float:
         return math.inf
     if not isinstance(timeout, (int, float)) or math.isnan(timeout):
         raise BatonError(
-            Problem(f"timeout={timeout!r} is no number of seconds", "write one such as 1.5")
+            Problem(f"timeout={timeout!r} is not a number of seconds", "pass one such as 1.5")
         )
     return float(timeout)

@@ -1,6 +1,6 @@
-"""Which scheduler a client speaks to, and how: what is given, or stands in the environment.
+"""Settings of a client: URL, token and TLS files, from arguments or the environment.
 
-Everything is looked at before the first request, so that a slip is told where it was made.
+All are validated before the first request, so that an error appears where it was made.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ class TlsFiles:
     key: Optional[str]
 
 
-def url(given: Optional[str]) -> Tuple[str, SplitResult]:
-    """The URL of the scheduler, whole and in its parts."""
-    text = given or os.environ.get("BATON_URL") or DEFAULT_URL
+def url(value: Optional[str]) -> Tuple[str, SplitResult]:
+    """The URL of the scheduler, and its parts."""
+    text = value or os.environ.get("BATON_URL") or DEFAULT_URL
     if not isinstance(text, str):
         raise _no_url(repr(text), f"write one such as {DEFAULT_URL}")
     text = text.rstrip("/")
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
-        # Both are looked at only when they are used.
+        # Both are validated only on access.
         _, _ = parts.port, host.encode("idna")
     except ValueError as error:
         raise _no_url(f"`{text}`", str(error)) from error
     if parts.username is not None or parts.password is not None:
-        # Without the text: a password may stand in it.
-        raise _no_url("what is given as URL", "leave the user away, and give a token instead")
-    odd = not parts.path.isascii() or any(letter <= " " or letter == "\x7f" for letter in text)
-    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or odd:
+        # Without the text: it may have a password.
+        raise _no_url("the given text", "remove the user, and pass a token instead")
+    fake = not parts.path.isascii() or any(letter <= " " or letter == "\x7f" for letter in text)
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or fake:
         raise _no_url(f"`{text}`", f"write one such as {DEFAULT_URL}")
     return text, parts
 
 
-def token(given: Optional[str]) -> Optional[str]:
-    """The token that is shown, if any."""
-    text = given or os.environ.get("BATON_TOKEN") or ""
-    # Without the text: it may be a secret with a slip of the pen.
+def token(value: Optional[str]) -> Optional[str]:
+    """The token to send, if any."""
+    text = value or os.environ.get("BATON_TOKEN") or ""
+    # Without the text: it may be a misspelt secret.
     known = isinstance(text, str) and text.strip().isascii()
     if not known or any(not " " < letter < "\x7f" for letter in text.strip()):
-        detail = "it should be one line as `baton token create` has printed it"
-        raise BatonError(Problem("what is given as token is none", detail))
+        detail = "it must be one line as `baton token create` prints it"
+        raise BatonError(Problem("the token is invalid", detail))
     return text.strip() or None
 
 
@@ -77,21 +77,21 @@ def tls_files(ca: Optional[_File], cert: Optional[Cert]) -> TlsFiles:
 
 
 def tls(files: TlsFiles) -> ssl.SSLContext:
-    """What TLS is spoken with."""
+    """The TLS context."""
     for word, path in (("ca", files.ca), ("cert", files.cert), ("key", files.key)):
-        # What the library of TLS says of a file does not name it.
+        # The errors of the TLS library do not name the file.
         if path is not None:
             _readable(word, path)
     try:
         context = ssl.create_default_context(cafile=files.ca)
     except (OSError, ValueError) as error:
-        raise _unusable(f"{files.ca} holds no certificates ({error})") from error
+        raise _unusable(f"{files.ca} has no certificates ({error})") from error
     if files.cert is not None:
         try:
             context.load_cert_chain(files.cert, files.key)
         except (OSError, ValueError) as error:
             both = files.cert if files.key is None else f"{files.cert} with {files.key}"
-            why = f"{both} is no certificate with its key ({error})"
+            why = f"{both} is not a certificate with its key ({error})"
             raise _unusable(why) from error
     return context
 
@@ -105,12 +105,12 @@ def _readable(word: str, path: str) -> None:
         raise _unusable(f"{word} {path}: {why}") from error
 
 
-def _file(word: str, given: object) -> str:
-    if isinstance(given, (str, os.PathLike)):
-        path = os.fspath(given)
+def _file(word: str, value: object) -> str:
+    if isinstance(value, (str, os.PathLike)):
+        path = os.fspath(value)
         if isinstance(path, str):
             return path
-    raise _unusable(f"{word} is {given!r}, and should be the name of a file")
+    raise _unusable(f"{word} is {value!r}, and should be the name of a file")
 
 
 def _unusable(why: str) -> BatonError:
@@ -119,4 +119,4 @@ def _unusable(why: str) -> BatonError:
 
 
 def _no_url(what: str, why: str) -> BatonError:
-    return BatonError(Problem(f"{what} is no URL of a scheduler", why))
+    return BatonError(Problem(f"{what} is not a URL of a scheduler", why))

@@ -1,7 +1,6 @@
-"""Tasks of a workflow, their outputs, and templates of them.
+"""Tasks of a workflow, their outputs, and templates.
 
-What goes into the file is decided when it is written, since a task may learn later what others
-want from it.
+`to_dict` is evaluated late, since downstream functions may still request outputs of a task.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from .commands import Call
     from .workflow import Workflow
 
-#: A string runs in a shell, a list without one. A list may hold outputs of other tasks.
+#: A string runs in a shell, a list without one. A list may have outputs of other tasks.
 Command = Union[str, Sequence[Union[str, "Output"]]]
 
-#: What a task comes after: a task, its name, or an entry of `after` as in workflow files.
+#: An upstream task: a task, its name, or an entry of `after` as in workflow files.
 Before = Union["Task", str, Mapping[str, Any]]
 
 #: One of these, or several.
@@ -32,7 +31,7 @@ _CONDITIONS = ("success", "failure", "end")
 
 
 class Output:
-    """A value that a task puts out. As text it is the reference to it: f"./load
+    """An output of a task. As a string it is the reference to it: f"./load
     {extract.output('rows')}".
     """
 
@@ -48,7 +47,7 @@ class Output:
 
 
 class Template:
-    """A named partial task. Its `max_concurrent` is shared by all tasks that are made from it."""
+    """A named partial task. All tasks that use it share its `max_concurrent`."""
 
     def __init__(self, name: str, fields: Dict[str, Any]) -> None:
         self.name = name
@@ -59,9 +58,9 @@ class Template:
 
 
 class Task:
-    """One task of a workflow. Made by `Workflow.task` and its relatives.
+    """One task of a workflow, created by `Workflow.task`, `for_each`, `array` or a function.
 
-    `a >> b` means that b comes after a; on both sides a list may stand.
+    `a >> b` makes b depend on a; both sides may be lists.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Task:
         self.name = name
         of = fields.get("template")
         self.fields = {**fields, "template": of.name} if isinstance(of, Template) else fields
-        #: The function that it calls, if it is made from one.
+        #: The function call, if it is one.
         self.call = call
         self._after: List[Dict[str, Any]] = []
 
@@ -80,7 +79,7 @@ class Task:
 
     @property
     def has_items(self) -> bool:
-        """True if it has an instance for each of several values, and not one only."""
+        """True if it has `for_each` or `matrix`."""
         of = self.fields.get("template")
         template = self.workflow.templates.get(of) if isinstance(of, str) else None
         known = {*self.fields, *(template.fields if template else ())}
@@ -88,15 +87,15 @@ class Task:
 
     @property
     def count(self) -> Optional[int]:
-        """How many items it has; nothing where that is known only later."""
+        """The number of its items; None if only the run determines it."""
         if "for_each" in self.fields:
             return _items.count(self.fields["for_each"])
         return None if self.has_items else 1
 
     def output(self, key: str = "result") -> Any:
-        """What it puts out under this key, as an `Output`.
+        """The output with this key, as an `Output`.
 
-        To type checkers it is of any type: it stands for what will be there when it is used.
+        Its type is Any for type checkers: it stands for the later value.
         """
         return Output(self, key)
 
@@ -107,15 +106,15 @@ class Task:
         each: bool = False,
         items: Optional[Edges] = None,
     ) -> Task:
-        """It comes after these: when they are DONE, or with `on` "failure" or "end".
+        """Depends on these tasks: starts when they are DONE, or with `on` "failure" or "end".
 
-        With `each` an item waits only for that of the same place; with `items` for those that its
-        list names.
+        With `each` an item waits only for the item with the same index; with `items` for those in
+        its list.
         """
         if on not in _CONDITIONS:
-            raise WorkflowError(f"on={on!r} is not known", f"write one of {', '.join(_CONDITIONS)}")
+            raise WorkflowError(f"on={on!r} is unknown", f"use one of {', '.join(_CONDITIONS)}")
         if each and items is not None:
-            raise WorkflowError("each and items exclude each other", "leave one of them away")
+            raise WorkflowError("each and items exclude each other", "remove one of them")
         for other in others:
             if isinstance(other, Mapping):
                 edge = dict(other)
@@ -132,7 +131,7 @@ class Task:
         return self
 
     def needs(self, other: Task) -> None:
-        """It uses something of the other, so it comes after it in some way."""
+        """Adds a dependency on a task whose output it uses, unless there is one."""
         if all(edge.get("task") != other.name for edge in self._after):
             self.after(other)
 
@@ -143,7 +142,7 @@ class Task:
             return NotImplemented
         for each in other:
             if not isinstance(each, Task):
-                raise WorkflowError(f"{each!r} is no task", "give tasks on both sides of >>")
+                raise WorkflowError(f"{each!r} is not a task", "use tasks on both sides of >>")
             each.after(self)
         return other
 
@@ -155,33 +154,33 @@ class Task:
         return other
 
     def to_dict(self) -> Dict[str, Any]:
-        """The task as workflow files have it."""
-        told = {name: plain(value) for name, value in self.fields.items()}
+        """The task in the schema of workflow files."""
+        data = {name: plain(value) for name, value in self.fields.items()}
         if self.call is not None:
-            told["run"] = self.call.words(self.workflow.python)
+            data["run"] = self.call.words(self.workflow.python)
             env = self.call.env(self.workflow)
             if env:
-                told["env"] = {**env, **told.get("env", {})}
+                data["env"] = {**env, **data.get("env", {})}
         if self._after:
-            told["after"] = [
+            data["after"] = [
                 edge["task"] if set(edge) == {"task"} else edge for edge in self._after
             ]
-        return told
+        return data
 
 
 def listed(after: Afters) -> Sequence[Before]:
-    """What a task comes after, as a list."""
+    """The upstream tasks as a list."""
     if isinstance(after, (str, Task, Mapping)):
         return [after]
     if isinstance(after, Iterable):
         return list(after)
-    # Nothing is no task either: most often it is a `return` that somebody has forgotten.
-    raise WorkflowError(f"after is {after!r}", "give a task, the name of one, or a list of them")
+    # None is most often a forgotten `return`.
+    raise WorkflowError(f"after is {after!r}", "pass a task, the name of one, or a list of them")
 
 
 def plain(value: Any, levels: int = DEPTH_MAX) -> Any:
-    """A value of a field as JSON has it."""
-    # Most are texts and numbers, and a large workflow has millions.
+    """A field value as JSON."""
+    # Most are strings and numbers, and a large workflow has millions.
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, timedelta):
@@ -198,7 +197,7 @@ def plain(value: Any, levels: int = DEPTH_MAX) -> Any:
 def _less(levels: int) -> int:
     if levels == 0:
         raise WorkflowError(
-            f"a value of a workflow is more than {DEPTH_MAX} deep, or holds itself",
-            "make it flat, or write it to a file, and give its path",
+            f"a value of a workflow is nested more than {DEPTH_MAX} deep, or contains itself",
+            "flatten it, or write it to a file, and pass its path",
         )
     return levels - 1

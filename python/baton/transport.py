@@ -1,11 +1,11 @@
-"""Requests and answers.
+"""Requests and responses.
 
 Invariants:
-* Only GET is tried again, while the scheduler may be starting, stopping, or busy. Anything else is
-  sent once: it may have happened although no answer came, and the error says so.
-* Every request has a connection of its own. One that is kept may have been closed by the other
-  side just as a request leaves, and then nobody knows whether it arrived.
-* A token goes to the scheduler that it was given for, and into no message and no pickle: a copy
+* Only GET is retried, while the scheduler may be starting, stopping, or busy. Every other request is
+  sent once: it may have happened although no response came, and the error reports that.
+* Every request has a connection of its own. The peer may close a kept connection just as a request
+  leaves, and then it is unknown whether the request arrived.
+* A token is sent to its own scheduler only, and is in no error message and no pickle: a copy
   in another process takes the one of its environment.
 
 The settings themselves are read in `settings`.
@@ -34,18 +34,18 @@ MEDIA_TYPE = "application/vnd.baton.v1+json"
 
 _CONNECT_SECONDS = 5.0
 
-# For an answer, beyond what the scheduler is asked to wait; and for each MiB that is sent, as on a
-# slow line to a busy machine.
-_ANSWER_SECONDS = 30.0
+# For a response, beyond the requested wait; and for each MiB that is sent, for slow lines and busy
+# machines.
+_RESPONSE_SECONDS = 30.0
 _MIB_SECONDS = 2.0
 
-# Where time is up, a last look still has so long.
+# The minimum for the last request before a deadline.
 _LAST_LOOK_SECONDS = 1.0
 
-# How long a GET is tried again: a restart takes seconds. Where nothing was ever heard, most
-# often nobody is there, and a person waits for the error.
-_PATIENCE_SECONDS = 30.0
-_FIRST_PATIENCE_SECONDS = 3.0
+# How long a GET is retried: a restart takes seconds. Without any earlier response most often no
+# scheduler is running, and a user waits for the error.
+_RETRY_SECONDS = 30.0
+_FIRST_RETRY_SECONDS = 3.0
 
 _PAUSE_SECONDS = 0.1
 _PAUSE_SECONDS_MAX = 2.0
@@ -54,8 +54,8 @@ _MAY_PASS = frozenset({429, 502, 503, 504})
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back, if it was good."""
+class Response:
+    """A successful response."""
 
     status: int
     headers: Mapping[str, str]
@@ -63,7 +63,7 @@ class Answer:
 
 
 class Transport:
-    """The way to one scheduler. Threads may share it."""
+    """HTTP to one scheduler. Threads may share it."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Transport:
         try:
             self._token = settings.token(None)
         except BatonError:
-            # What carries it, most often an error of a run, must not be lost for that.
+            # An invalid token must not prevent unpickling, most often of an error.
             self._token = None
 
     def get(
@@ -106,25 +106,25 @@ class Transport:
         wait: float = 0.0,
         until: Optional[float] = None,
         media: str = MEDIA_TYPE,
-    ) -> Answer:
-        """Gets something, which the scheduler may take `wait` seconds longer for.
+    ) -> Response:
+        """Sends a GET, for which the scheduler may take `wait` seconds longer.
 
-        `until` is when to give up, by `now`; infinity for never. Otherwise it is tried for as long
-        as a restart takes.
+        `until` is the deadline, by `now`; infinity for none. Without it, the request is retried
+        for as long as a restart takes.
         """
         target = self._target(path, query)
-        patience = _PATIENCE_SECONDS if self._answered else _FIRST_PATIENCE_SECONDS
+        patience = _RETRY_SECONDS if self._answered else _FIRST_RETRY_SECONDS
         over = self.now() + patience if until is None else until
         pause = _PAUSE_SECONDS
         while True:
             left = math.inf if until is None else until - self.now()
             try:
-                return self._send("GET", target, None, _ANSWER_SECONDS + wait, media, left)
+                return self._send("GET", target, None, _RESPONSE_SECONDS + wait, media, left)
             except BatonError as error:
                 rest = over - self.now()
                 if not may_pass(error) or rest <= 0:
                     raise
-            # Many clients of one scheduler do not come back all at once.
+            # Jitter: the clients of one scheduler must not retry all at once.
             self.sleep(min(pause * random.uniform(0.5, 1.0), rest))
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
@@ -136,7 +136,7 @@ class Transport:
         wait: float = 0.0,
         until: Optional[float] = None,
     ) -> Any:
-        """Gets something as JSON."""
+        """Sends a GET, and decodes the JSON body."""
         return self._json(path, self.get(path, query, wait=wait, until=until))
 
     def change(
@@ -146,43 +146,43 @@ class Transport:
         body: Optional[bytes] = None,
         query: Optional[Mapping[str, Any]] = None,
     ) -> Any:
-        """Asks once for a change, and reads what came of it."""
-        seconds = _ANSWER_SECONDS + _MIB_SECONDS * len(body or b"") / (1 << 20)
+        """Sends a change once, and decodes the response."""
+        seconds = _RESPONSE_SECONDS + _MIB_SECONDS * len(body or b"") / (1 << 20)
         return self._json(
             path, self._send(method, self._target(path, query), body, seconds, MEDIA_TYPE)
         )
 
     @contextmanager
-    def understood(self, path: str) -> Iterator[None]:
-        """What cannot be read of an answer is an error like any other."""
+    def decoding(self, path: str) -> Iterator[None]:
+        """Turns a missing or mistyped field of a response into a `BatonError`."""
         try:
             yield
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, BatonError):
                 raise
-            why = f"something is missing in what {path} answers ({type(error).__name__}: {error})"
-            raise self._nonsense(why) from error
+            why = f"a field is missing in the response of {path} ({type(error).__name__}: {error})"
+            raise self._malformed(why) from error
 
     def link(self, link: str) -> str:
-        """The path of a link of an answer, if it leads to the same scheduler."""
+        """The path of a link of a response; refuses links to other servers."""
         parts = urlsplit(link)
         if (parts.scheme or parts.netloc) and (parts.scheme, parts.netloc) != self._origin:
-            raise self._nonsense(f"the link `{link}` leads to somebody else")
+            raise self._malformed(f"the link `{link}` leads to another server")
         return parts.path + (f"?{parts.query}" if parts.query else "")
 
     def at(self, *names: str, end: str = "") -> str:
-        """The path of names that are anybody's text."""
+        """The path of these names, percent-encoded."""
         try:
             return self._base + "".join("/" + quote(name, safe="") for name in names) + end
         except UnicodeEncodeError as error:
-            raise _half_a_character(error) from error
+            raise _lone_surrogate(error) from error
 
     def _target(self, path: str, query: Optional[Mapping[str, Any]]) -> str:
-        given = {name: value for name, value in (query or {}).items() if value is not None}
+        present = {name: value for name, value in (query or {}).items() if value is not None}
         try:
-            return path + ("?" + urlencode(given) if given else "")
+            return path + ("?" + urlencode(present) if present else "")
         except UnicodeEncodeError as error:
-            raise _half_a_character(error) from error
+            raise _lone_surrogate(error) from error
 
     def _send(
         self,
@@ -192,10 +192,8 @@ class Transport:
         seconds: float,
         media: str,
         left: float = math.inf,
-    ) -> Answer:
-        """Sends a request, and reads the answer: each in so many seconds, and before none are
-        left.
-        """
+    ) -> Response:
+        """Sends a request, and reads the response: each within `seconds`, and both within `left`."""
         headers = {"Accept": media, "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = MEDIA_TYPE
@@ -210,11 +208,11 @@ class Transport:
                 connection.sock.settimeout(min(seconds, left))
             connection.request(method, target, body=body, headers=headers)
             response = connection.getresponse()
-            answer = Answer(response.status, _lower(response.getheaders()), response.read())
+            answer = Response(response.status, _lower(response.getheaders()), response.read())
             reason = response.reason
         except (OSError, http.client.HTTPException) as error:
             sent = method != "GET"
-            raise ConnectionFailed(self.url, _words(error), may_have_happened=sent) from error
+            raise ConnectionFailed(self.url, _reason(error), may_have_happened=sent) from error
         finally:
             connection.close()
         self._answered = True
@@ -223,7 +221,7 @@ class Transport:
         raise BatonError(Problem.read(answer.status, reason, answer.body))
 
     def _connect(self, seconds: float) -> http.client.HTTPConnection:
-        """A connection; until there is one, nothing was asked."""
+        """Connects. No request is sent before that."""
         if self._files is None:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
         else:
@@ -244,30 +242,30 @@ class Transport:
         except ssl.SSLError as error:
             connection.close()
             why = (
-                f"TLS does not come about ({error.reason}); "
-                "check that it speaks https, and the certificates"
+                f"the TLS handshake failed ({error.reason}); "
+                "check that the port has TLS, and the certificates"
             )
             raise ConnectionFailed(self.url, why, may_pass=False) from error
         except OSError as error:
             connection.close()
-            raise ConnectionFailed(self.url, _words(error)) from error
+            raise ConnectionFailed(self.url, _reason(error)) from error
         return connection
 
-    def _json(self, path: str, answer: Answer) -> Any:
+    def _json(self, path: str, answer: Response) -> Any:
         try:
             return json.loads(answer.body) if answer.body else {}
         except ValueError as error:
-            raise self._nonsense(f"what {path} answers is no JSON ({error})") from error
+            raise self._malformed(f"the response of {path} is not JSON ({error})") from error
 
-    def _nonsense(self, why: str) -> BatonError:
-        title = f"what answers at {self.url} does not speak like a scheduler of this version"
+    def _malformed(self, why: str) -> BatonError:
+        title = f"the server at {self.url} does not respond like a scheduler of this version"
         return BatonError(
             Problem(title, f"{why}; check the URL, and that both sides are the same version")
         )
 
 
 def may_pass(error: BatonError) -> bool:
-    """True if the same may well be answered in a while."""
+    """True if a retry may succeed."""
     if isinstance(error, ConnectionFailed):
         return error.may_pass
     return error.status in _MAY_PASS
@@ -277,15 +275,15 @@ def _lower(headers: Iterable[Tuple[str, str]]) -> Mapping[str, str]:
     return {name.lower(): value for name, value in headers}
 
 
-def _words(error: Exception) -> str:
-    # Only since Python 3.10 it is a TimeoutError.
+def _reason(error: Exception) -> str:
+    # `socket.timeout` is a TimeoutError only since Python 3.10.
     if isinstance(error, (TimeoutError, socket.timeout)):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
 
 
-def _half_a_character(error: UnicodeEncodeError) -> BatonError:
-    title = f"{error.object[:40]!r} has half a character in it"
-    return BatonError(Problem(title, "no name that a scheduler knows is written so"))
+def _lone_surrogate(error: UnicodeEncodeError) -> BatonError:
+    title = f"{error.object[:40]!r} has a lone surrogate"
+    return BatonError(Problem(title, "no name on a scheduler has one"))

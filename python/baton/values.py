@@ -1,8 +1,7 @@
-"""Values that travel as JSON and come back as they were.
+"""Values that survive JSON unchanged.
 
-JSON as Python writes it is wider than what arrives: integers beyond 64 bits would come back as
-other numbers, NaN is no JSON at all, and keys that are no texts would become texts. All that is
-refused here, with the place where it stands.
+Python writes more than JSON can carry: integers beyond 64 bits would come back as other numbers,
+NaN is no JSON, and keys of other types would become strings. `check` refuses them, with their path.
 """
 
 from __future__ import annotations
@@ -11,25 +10,25 @@ import json
 import math
 from typing import Any, Iterable, List, Mapping, Tuple, Union
 
-#: Lists and mappings within each other: a server takes 64. What holds itself has no end.
+#: Nesting of lists and mappings: a server accepts 64. A cyclic value would be infinite.
 DEPTH_MAX = 60
 
-# Of what holds itself, the beginning says enough.
+# For a cyclic value the beginning of its path is enough.
 _STEPS_SHOWN_MAX = 8
 
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
 
-#: The way to a value: keys, and places in lists.
+#: The path of a value: keys, and indices in lists.
 Path = Tuple[Union[str, int], ...]
 
 
-class Unfit(ValueError):
-    """A value that JSON would not keep; the words say where and why."""
+class NotJson(ValueError):
+    """A value that JSON cannot carry, with its path and the reason."""
 
     def __init__(self, why: str, path: Path = ()) -> None:
         super().__init__(why, path)
         self.why = why
-        #: It grows on the way out.
+        #: Extended by each caller.
         self.path = path
 
     def __str__(self) -> str:
@@ -37,33 +36,33 @@ class Unfit(ValueError):
 
 
 def check(value: Any, path: Path = ()) -> int:
-    """How many values there are in one, itself included; raises `Unfit` if JSON would not keep it.
+    """Counts the values within a value, itself included; raises `NotJson`.
 
-    `path` is where it stands.
+    `path` is its own path.
     """
     try:
         return _count(value, DEPTH_MAX)
-    except Unfit as error:
+    except NotJson as error:
         error.path = (*path, *error.path)
         raise
 
 
 def write(value: Any) -> str:
-    """A value that was checked, as JSON."""
+    """Writes a checked value as JSON."""
     return json.dumps(
         value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_of_mapping
     )
 
 
 def _of_mapping(value: Any) -> Any:
-    # What JSON is written of is `dict`, and not every mapping.
+    # `json` writes only `dict`, not every mapping.
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def _count(value: Any, levels: int) -> int:
-    # Large workflows have millions of them: the way to one is put together only where it is told.
+    # Large workflows have millions of values: the path is built only for an error.
     if isinstance(value, str):
         if not value.isascii():
             _check_text(value)
@@ -72,23 +71,23 @@ def _count(value: Any, levels: int) -> int:
         return 1
     if isinstance(value, int):
         if not _INT_MIN <= value <= _INT_MAX:
-            raise Unfit("an integer of more than 64 bits, which would arrive as another")
+            raise NotJson("an integer of more than 64 bits, which would arrive as another number")
         return 1
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Unfit(f"the number {value}, which JSON does not have")
+            raise NotJson(f"the number {value}, which JSON does not have")
         return 1
     if levels == 0:
-        raise Unfit(f"more than {DEPTH_MAX} deep, or holds itself")
+        raise NotJson(f"more than {DEPTH_MAX} deep, or contains itself")
     if isinstance(value, (list, tuple)):
         return _count_entries(enumerate(value), levels - 1)
     if isinstance(value, (dict, Mapping)):
         for name in value:
             if not isinstance(name, str):
-                raise Unfit(f"a mapping with the key {name!r}; JSON has texts only")
+                raise NotJson(f"a mapping with the key {name!r}; JSON has string keys only")
             _check_text(name)
         return _count_entries(value.items(), levels - 1)
-    raise Unfit(f"of the type {type(value).__name__}")
+    raise NotJson(f"of the type {type(value).__name__}")
 
 
 def _count_entries(entries: Iterable[Tuple[Any, Any]], levels: int) -> int:
@@ -96,7 +95,7 @@ def _count_entries(entries: Iterable[Tuple[Any, Any]], levels: int) -> int:
     for step, value in entries:
         try:
             total += _count(value, levels)
-        except Unfit as error:
+        except NotJson as error:
             error.path = (step, *error.path)
             raise
     return total
@@ -106,16 +105,16 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Unfit(f"the text {text[:40]!r} with half a character in it") from error
+        raise NotJson(f"the string {text[:40]!r} with a lone surrogate") from error
 
 
 def shown(path: Path) -> str:
-    """The way to a value, as people write it: `tasks.a.env[3]`."""
+    """Formats a path: `tasks.a.env[3]`."""
     pieces: List[str] = []
     for step in path[:_STEPS_SHOWN_MAX]:
         if isinstance(step, int):
             pieces.append(f"[{step}]")
         else:
             pieces.append(f".{step}" if pieces else step)
-    # It may be what is wrong.
+    # The path itself may have a lone surrogate.
     return "".join(pieces).encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Workflows, as they are defined.
+"""Definitions of workflows.
 
-A workflow here is a way to write a workflow file: `to_dict` is that file, and the server judges it.
-Only what it could not see, or what would lead people astray, is refused here. Tasks are elsewhere.
+A `Workflow` writes a workflow file: `to_dict` is that file, and the server validates it. Only errors
+that the server could not see, or would report misleadingly, are refused here. Tasks are in `tasks`.
 """
 
 from __future__ import annotations
@@ -41,13 +41,12 @@ _current: ContextVar[Optional[Workflow]] = ContextVar("baton_workflow", default=
 
 
 class Workflow:
-    """A workflow: tasks, what each comes after, and limits.
+    """A workflow: tasks, dependencies, and limits.
 
-    `params` are parameters with their defaults. `defaults` are fields that every task has unless it
-    says otherwise. `python` is the interpreter that workers run functions with (this one),
-    `pythonpath` the directories where it looks for modules (where they are here); that of this
-    package is added. `with Workflow(...) as wf:` makes
-    it the one that functions decorated with `@task` are added to.
+    `params` are parameters with their defaults. `defaults` are fields of every task that does not
+    override them. `python` is the interpreter that workers run functions with (default: this one),
+    `pythonpath` its module directories (default: those of the functions); that of this package is
+    added. Within `with Workflow(...) as wf:`, calls of functions with `@task` are added to it.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Workflow:
         """Adds a task: `wf.task("extract", run="./extract", after=[...], retry={"attempts": 3})`.
 
         The fields are those of workflow files. As a decorator, `@wf.task` or
-        `@wf.task(resources=...)`, it makes a function whose calls are tasks of this workflow.
+        `@wf.task(resources=...)`, it decorates a function whose calls are tasks of this workflow.
         """
         if isinstance(name, str):
             return self._add(name, run, after, fields)
@@ -136,15 +135,15 @@ class Workflow:
         after: Afters = (),
         **fields: Any,
     ) -> Task:
-        """Adds a task with an instance for each item: `{{ item }}` in its texts, or `{{ item.KEY
+        """Adds a task with an instance for each item: `{{ item }}` in its fields, or `{{ item.KEY
         }}`.
 
-        `items` is a list, a range, a mapping of names to lists (every combination), or what another
-        task puts out.
+        `items` is a list, a range, a mapping of names to lists (every combination), or an output of
+        another task.
         """
         upstream = items.output() if isinstance(items, Task) else items
-        given = str(upstream) if isinstance(upstream, Output) else _items.for_each(upstream)
-        task = self._add(name, run, after, {**fields, "for_each": given})
+        values = str(upstream) if isinstance(upstream, Output) else _items.for_each(upstream)
+        task = self._add(name, run, after, {**fields, "for_each": values})
         if isinstance(upstream, Output):
             task.needs(upstream.task)
         return task
@@ -159,14 +158,14 @@ class Workflow:
         after: Afters = (),
         **fields: Any,
     ) -> Task:
-        """Adds many tasks of a kind as one, with explicit edges between their items.
+        """Adds a task with many items, with explicit edges between items.
 
-        It has `count` items 0, 1, 2, ..., or those given. `upstream` is a task and, for each item
-        of this one, the list of the items of that one it waits for; or several such pairs. A name
-        of a template, in place of a command, goes as `template=`.
+        It has `count` items 0, 1, 2, ..., or `items`. `upstream` is a task and, for each item of
+        this one, the list of its upstream items; or several such pairs. Use `template=` for a
+        template in place of a command.
         """
         if (items is None) == (count is None):
-            raise WorkflowError(f"the array {name} needs either count or items", "give one of them")
+            raise WorkflowError(f"the array {name} needs either count or items", "pass one of them")
         task = self.for_each(
             name, run, range(count) if count is not None else items, after, **fields
         )
@@ -175,66 +174,66 @@ class Workflow:
         return task
 
     def template(self, name: str, run: Optional[Command] = None, **fields: Any) -> Template:
-        """Adds a template; tasks are made from it with `template=`."""
+        """Adds a template; tasks use it with `template=`."""
         if name in self.templates:
-            raise WorkflowError(f"there are two templates {name}", "call one of them differently")
+            raise WorkflowError(f"there are two templates {name}", "rename one of them")
         self.templates[name] = Template(name, fields if run is None else {"run": run, **fields})
         return self.templates[name]
 
     def unique(self, name: str) -> str:
-        """The name, or with a number behind it the first that is not taken."""
+        """The name, with a number appended if it is taken."""
         number, taken = self._numbers.get(name, 1), name
         while taken in self.tasks:
             number += 1
             taken = f"{name}-{number}"
-        # A function may be called very often: the search goes on where it ended.
+        # A function may be called very often: the search continues where it ended.
         self._numbers[name] = number
         return taken
 
     def add(self, task: Task) -> Task:
-        """Adds a task that was made for this workflow."""
+        """Adds a task of this workflow."""
         if task.name in self.tasks:
-            raise WorkflowError(f"there are two tasks {task.name}", "call one of them differently")
+            raise WorkflowError(f"there are two tasks {task.name}", "rename one of them")
         self.tasks[task.name] = task
         return task
 
     def name_of(self, other: Union[Task, str]) -> str:
-        """The name of a task that may be referred to here."""
+        """The name of a task of this workflow."""
         if isinstance(other, str):
             return other
         if not isinstance(other, Task):
-            raise WorkflowError(f"{other!r} is no task", "give a task, or the name of one")
+            raise WorkflowError(f"{other!r} is not a task", "pass a task, or the name of one")
         if other.workflow is not self:
             raise WorkflowError(
-                f"{other!r} is of another workflow than {self.name}",
-                "tasks wait within one workflow",
+                f"{other!r} belongs to another workflow than {self.name}",
+                "a task depends on tasks of its own workflow",
             )
         return other.name
 
     def to_dict(self) -> Dict[str, Any]:
         """The workflow in the schema of workflow files."""
-        told: Dict[str, Any] = {"workflow": self.name}
+        data: Dict[str, Any] = {"workflow": self.name}
         limits = {
             "owner": self.owner,
             "max_concurrent": self.max_concurrent,
             "timeout": plain(self.timeout),
         }
-        told.update({name: value for name, value in limits.items() if value is not None})
+        data.update({name: value for name, value in limits.items() if value is not None})
         if self.fail_fast:
-            told["fail_fast"] = True
+            data["fail_fast"] = True
         if self.params:
-            told["params"] = self.params
+            data["params"] = self.params
         if self.defaults:
-            told["defaults"] = plain(self.defaults)
+            data["defaults"] = plain(self.defaults)
         if self.templates:
-            told["templates"] = {each.name: plain(each.fields) for each in self.templates.values()}
-        told["tasks"] = {task.name: task.to_dict() for task in self.tasks.values()}
-        return told
+            data["templates"] = {each.name: plain(each.fields) for each in self.templates.values()}
+        data["tasks"] = {task.name: task.to_dict() for task in self.tasks.values()}
+        return data
 
     def run(
         self, client: Optional[Client] = None, params: Optional[Mapping[str, Any]] = None
     ) -> Run:
-        """Submits it, and returns its run as soon as that is durable. `params` are values of its
+        """Submits it, and returns its run once that is durable. `params` are values of its
         parameters.
         """
         from .client import Client
@@ -261,40 +260,40 @@ class Workflow:
 
 
 def file_of(workflow: Union[Workflow, Mapping[str, Any]]) -> Dict[str, Any]:
-    """What is submitted of a workflow, or of a mapping that is one."""
+    """The workflow file of a workflow, or of a mapping."""
     if isinstance(workflow, Workflow):
         return workflow.to_dict()
     if isinstance(workflow, Mapping):
         return dict(workflow)
     raise WorkflowError(
-        f"{workflow!r} is no workflow",
-        "give a Workflow, or a mapping in the schema of workflow files; "
+        f"{workflow!r} is not a workflow",
+        "pass a Workflow, or a mapping in the schema of workflow files; "
         "the name of a file goes to `baton submit`",
     )
 
 
 def current() -> Optional[Workflow]:
-    """The innermost workflow whose `with` block is open."""
+    """The workflow of the innermost open `with` block."""
     return _current.get()
 
 
-def _fields(word: str, given: Any) -> Dict[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise WorkflowError(f"{word} is {given!r}", "give a mapping")
-    return dict(given or {})
+def _fields(word: str, value: Any) -> Dict[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise WorkflowError(f"{word} is {value!r}", "pass a mapping")
+    return dict(value or {})
 
 
-def _paths(word: str, given: Any) -> List[str]:
-    # A text would be taken letter by letter.
-    if isinstance(given, (str, bytes, os.PathLike)) or not isinstance(given, Iterable):
-        raise WorkflowError(f"{word} is {given!r}", f"give a list: {word}=[...]")
-    return [_path(word, each) for each in given]
+def _paths(word: str, value: Any) -> List[str]:
+    # A string is an iterable of letters.
+    if isinstance(value, (str, bytes, os.PathLike)) or not isinstance(value, Iterable):
+        raise WorkflowError(f"{word} is {value!r}", f"pass a list: {word}=[...]")
+    return [_path(word, each) for each in value]
 
 
-def _path(word: str, given: Any) -> str:
-    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+def _path(word: str, value: Any) -> str:
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str):
-        raise WorkflowError(f"{word} is {given!r}", "give a path")
+        raise WorkflowError(f"{word} is {value!r}", "pass a path")
     return path
 
 
@@ -311,6 +310,6 @@ def _pairs(upstream: Any) -> List[Tuple[Before, Edges]]:
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise WorkflowError(
-                f"{pair!r} is no upstream", "give a task with its edges, or several such pairs"
+                f"{pair!r} is not an upstream task", "pass a task with its edges, or several such pairs"
             )
     return pairs

@@ -17,7 +17,7 @@ import pytest
 
 from baton import Client
 
-from .odd import Odd
+from .fake_server import FakeServer
 
 #: Longer than anything takes on a slow and busy machine.
 PATIENCE = 60.0
@@ -26,12 +26,12 @@ PYTHON = Path(__file__).resolve().parent.parent
 
 
 def binary() -> str:
-    """The baton that is tested."""
+    """The binary under test."""
     return os.environ.get("BATON_BIN") or str(PYTHON.parent / "target" / "debug" / "baton")
 
 
 def environment() -> Dict[str, str]:
-    """This environment, without what somebody has set for another scheduler."""
+    """This environment, without settings for another scheduler."""
     return {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
 
 
@@ -52,7 +52,7 @@ class Server:
         self.url = said.split(": ", 1)[1].split(",")[0]
 
     def stop(self) -> None:
-        """Ends it with its work."""
+        """Stops it with its work."""
         self.process.terminate()
         try:
             self.process.wait(PATIENCE)
@@ -77,11 +77,11 @@ def client(server: Server) -> Client:
 
 
 @pytest.fixture
-def odd() -> Iterator[Odd]:
-    odd = Odd()
-    yield odd
-    odd.server.shutdown()
-    odd.server.server_close()
+def fake() -> Iterator[FakeServer]:
+    fake = FakeServer()
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
 
 
 @pytest.fixture(autouse=True)
@@ -91,10 +91,10 @@ def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def until(what: str, condition: Callable[[], bool]) -> None:
-    """Waits for a condition, and fails with the name of it if it does not come."""
+    """Waits for a condition, and fails with its description."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for this: {what}"
+        assert time.monotonic() < deadline, f"timed out: {what}"
         time.sleep(0.02)
 
 

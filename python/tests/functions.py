@@ -1,4 +1,4 @@
-"""Functions that the tests make tasks of."""
+"""Functions that the tests use as tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from baton import task
 
 @task
 def double(value: Any) -> Any:
-    """Twice the value; a text stays one."""
+    """Twice the value; a string stays one."""
     return value * 2
 
 
@@ -22,26 +22,26 @@ def add(left: int, right: int = 0) -> int:
 
 @task
 def kinds(values: List[Any], more: Any = None) -> List[str]:
-    """What arrived, as Python names it."""
+    """The Python types of the arguments."""
     return [type(value).__name__ for value in values] + [type(more).__name__]
 
 
 @task
 def texts() -> List[Any]:
-    """What could be mistaken for something else."""
+    """Strings that look like other values."""
     return ["5", 5, "null", None, "{{ item }}", ["6"]]
 
 
 @task
 def writes(text: str) -> None:
-    """Puts something out by itself."""
+    """Writes outputs itself."""
     with open(os.environ["BATON_OUTPUT"], "w") as file:
         file.write(text)
 
 
 @task
 def says(gate: str) -> None:
-    """Prints, and goes on when a file is there."""
+    """Prints, and returns when a file exists."""
     print("begun")
     while not os.path.exists(gate):
         time.sleep(0.05)

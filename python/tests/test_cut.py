@@ -1,4 +1,4 @@
-"""A workflow means the same on a real server, whole or cut into parts."""
+"""A workflow means the same on a real server, in one request or in parts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def submitted(
 
 
 def said(run: Run, tasks: List[str]) -> Dict[str, List[str]]:
-    """What each item of some tasks has printed, and that nothing has failed."""
+    """The output of each item of some tasks; asserts that none has failed."""
     run.wait(timeout=PATIENCE, progress=False)
     counts = {task.name: task.items.total for task in run.tasks()}
     return {task: [run.logs(task, item) for item in range(counts[task])] for task in tasks}
@@ -96,8 +96,8 @@ def test_what_tasks_take_from_the_head_is_the_same(
         ({"params": {"n": None}}, "has no value"),
         ({"params": {"x": "[1]"}, "tasks": {"a": {"run": "x", "for_each": "{{ params.x }}"}}}, "x"),
         ({"tasks": {"a": {"run": "true", "rum": 5}}}, "rum"),
-        ({"tasks": {"a": {"template": "nobody"}}}, "nobody"),
-        ({"tasks": {"a": {"run": "true", "after": "nobody"}}}, "nobody"),
+        ({"tasks": {"a": {"template": "missing"}}}, "missing"),
+        ({"tasks": {"a": {"run": "true", "after": "missing"}}}, "missing"),
         ({"tasks": {"a": 5}}, "tasks.a"),
     ],
 )

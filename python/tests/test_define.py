@@ -1,4 +1,4 @@
-"""What workflows are written as, and what is refused before a server sees it."""
+"""The file of a workflow, and definitions that are refused without a server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_workflow_is_written_as_its_file() -> None:
     assert b.has_items and b.count == 2 and not a.has_items and a.count == 1
 
 
-def test_nothing_is_written_that_nobody_said() -> None:
+def test_unset_fields_are_not_written() -> None:
     wf = Workflow("small")
     wf.task("a", run="true")
     assert wf.to_dict() == {"workflow": "small", "tasks": {"a": {"run": "true"}}}
@@ -63,16 +63,16 @@ def test_arrows_and_after_are_edges_and_the_same_edge_is_one() -> None:
     d.after(b)
     e << a
     e.after(b, on="failure").after(c, each=True)
-    told = tasks_of(wf)
-    assert told["b"]["after"] == told["c"]["after"] == ["a"]
-    assert told["d"]["after"] == ["b", "c"]
-    assert told["e"]["after"] == [
+    data = tasks_of(wf)
+    assert data["b"]["after"] == data["c"]["after"] == ["a"]
+    assert data["d"]["after"] == ["b", "c"]
+    assert data["e"]["after"] == [
         "d",
         "a",
         {"task": "b", "on": "failure"},
         {"task": "c", "each": True},
     ]
-    assert "after" not in told["a"]
+    assert "after" not in data["a"]
 
 
 def test_one_task_needs_no_list_in_after() -> None:
@@ -94,11 +94,11 @@ def test_items_are_lists_ranges_combinations_and_outputs() -> None:
     product = wf.for_each("product", "x", items={"a": [1, 2], "b": range(3)})
     wf.for_each("mapped", "x", items=listing.output("files"))
     wf.for_each("results", "x", items=listing)
-    told = tasks_of(wf)
-    assert told["values"]["for_each"] == ["eu", "us"]
-    assert told["numbers"]["for_each"] == {"range": [0, 1000]}
-    assert told["steps"]["for_each"] == {"range": [0, 1000, 5]}
-    assert told["down"]["for_each"] == [3, 2, 1]
+    data = tasks_of(wf)
+    assert data["values"]["for_each"] == ["eu", "us"]
+    assert data["numbers"]["for_each"] == {"range": [0, 1000]}
+    assert data["steps"]["for_each"] == {"range": [0, 1000, 5]}
+    assert data["down"]["for_each"] == [3, 2, 1]
     counts: Any = {
         5: {"product": {"a": "0..5"}},
         6: {"range": [0, 10, 0]},
@@ -106,18 +106,18 @@ def test_items_are_lists_ranges_combinations_and_outputs() -> None:
         8: {},
         9: "0..5",
     }
-    for number, odd in counts.items():
+    for number, fake in counts.items():
         # What is not counted here is left for the server to count, or to refuse.
-        assert wf.task(f"odd-{number}", run="x", for_each=odd).count is None
-    assert told["none"]["for_each"] == []
-    assert told["product"]["for_each"] == {"product": {"a": [1, 2], "b": {"range": [0, 3]}}}
+        assert wf.task(f"fake-{number}", run="x", for_each=fake).count is None
+    assert data["none"]["for_each"] == []
+    assert data["product"]["for_each"] == {"product": {"a": [1, 2], "b": {"range": [0, 3]}}}
     assert product.count == 6
-    assert told["mapped"] == {
+    assert data["mapped"] == {
         "run": "x",
         "for_each": "{{ tasks.list.outputs.files }}",
         "after": ["list"],
     }
-    assert told["results"]["for_each"] == "{{ tasks.list.outputs.result }}"
+    assert data["results"]["for_each"] == "{{ tasks.list.outputs.result }}"
     for wrong in (5, {"a": "text"}, {"a": 5}):
         with pytest.raises(WorkflowError):
             wf.for_each("wrong", "x", items=wrong)
@@ -130,11 +130,11 @@ def test_an_array_has_edges_for_each_of_its_items() -> None:
     wf.array(
         "layer-2", run="true", items=["a", "b"], upstream=[(first, [[0], [1]]), (second, "3;0,1")]
     )
-    told = tasks_of(wf)
-    assert told["layer-0"] == {"run": "true", "for_each": {"range": [0, 3]}}
-    assert told["layer-1"]["after"] == [{"task": "layer-0", "items": "0,1;1;;2,0"}]
-    assert told["layer-2"]["for_each"] == ["a", "b"]
-    assert [each["items"] for each in told["layer-2"]["after"]] == ["0;1", "3;0,1"]
+    data = tasks_of(wf)
+    assert data["layer-0"] == {"run": "true", "for_each": {"range": [0, 3]}}
+    assert data["layer-1"]["after"] == [{"task": "layer-0", "items": "0,1;1;;2,0"}]
+    assert data["layer-2"]["for_each"] == ["a", "b"]
+    assert [each["items"] for each in data["layer-2"]["after"]] == ["0;1", "3;0,1"]
     with pytest.raises(WorkflowError, match="2 lists of edges for 3 items"):
         wf.array("short", run="true", count=3, upstream=(first, [[0], [1]]))
     with pytest.raises(WorkflowError, match="either count or items"):
@@ -147,15 +147,15 @@ def test_outputs_among_words_are_references_and_edges() -> None:
     b = wf.task("b", run="./b")
     wf.task("c", run=["echo", a.output("rows"), b.output()], after=[{"task": "b", "on": "end"}])
     wf.task("d", run=f"echo {a.output('rows')}", after=[a])
-    told = tasks_of(wf)
-    assert told["c"]["run"] == [
+    data = tasks_of(wf)
+    assert data["c"]["run"] == [
         "echo",
         "{{ tasks.a.outputs.rows }}",
         "{{ tasks.b.outputs.result }}",
     ]
-    # The edge that somebody has given stays as it is.
-    assert told["c"]["after"] == [{"task": "b", "on": "end"}, "a"]
-    assert told["d"] == {"run": "echo {{ tasks.a.outputs.rows }}", "after": ["a"]}
+    # An explicit edge stays.
+    assert data["c"]["after"] == [{"task": "b", "on": "end"}, "a"]
+    assert data["d"] == {"run": "echo {{ tasks.a.outputs.rows }}", "after": ["a"]}
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
@@ -163,13 +163,13 @@ def test_what_cannot_be_meant_is_refused() -> None:
     a, stranger = wf.task("a", run="true"), other.task("a", run="true")
     with pytest.raises(WorkflowError, match="two tasks a"):
         wf.task("a", run="true")
-    with pytest.raises(WorkflowError, match="of another workflow"):
+    with pytest.raises(WorkflowError, match="to another workflow"):
         a.after(stranger)
-    with pytest.raises(WorkflowError, match="on='done' is not known"):
+    with pytest.raises(WorkflowError, match="on='done' is unknown"):
         a.after("b", on="done")
     with pytest.raises(WorkflowError, match="exclude each other"):
         a.after("b", each=True, items=[[0]])
-    with pytest.raises(WorkflowError, match="is no task"):
+    with pytest.raises(WorkflowError, match="is not a task"):
         a.after(5)  # type: ignore[arg-type]
     with pytest.raises(WorkflowError, match="needs a name"):
         wf.task(run="true")

@@ -1,4 +1,4 @@
-"""Every error is a `BatonError` that says what to do, and survives a pickle."""
+"""Every error is a `BatonError` with a hint, and survives a pickle."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from baton import (
 )
 
 from . import functions
-from .odd import Odd
+from .fake_server import FakeServer
 
 SURROGATE = "half \udc80"
 
 
 def run() -> Run:
-    told: Dict[str, Any] = {"id": "r1", "name": "etl", "state": "FAILED", "generation": 3}
-    return Run(Client("http://127.0.0.1:1", token="baton_secret"), told)
+    data: Dict[str, Any] = {"id": "r1", "name": "etl", "state": "FAILED", "generation": 3}
+    return Run(Client("http://127.0.0.1:1", token="baton_secret"), data)
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,18 @@ def test_errors_can_be_pickled_and_stay_what_they_are(
 
 
 def test_a_run_that_was_pickled_is_asked_for_with_the_token_of_where_it_is(
-    odd: Odd, monkeypatch: pytest.MonkeyPatch
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = pickle.dumps(Run(Client(odd.url, token="baton_secret"), {"id": "r1"}))
-    assert b"baton_secret" not in told
-    odd.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 2
-    assert pickle.loads(told).refresh().state == "DONE"
+    data = pickle.dumps(Run(Client(fake.url, token="baton_secret"), {"id": "r1"}))
+    assert b"baton_secret" not in data
+    fake.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 2
+    assert pickle.loads(data).refresh().state == "DONE"
     monkeypatch.setenv("BATON_TOKEN", "baton_here")
-    pickle.loads(told).refresh()
-    assert [seen["Authorization"] for seen in odd.headers] == [None, "Bearer baton_here"]
+    pickle.loads(data).refresh()
+    assert [seen["Authorization"] for seen in fake.headers] == [None, "Bearer baton_here"]
     # What is no token must not cost the error that carries the run.
     monkeypatch.setenv("BATON_TOKEN", "a\nb")
-    assert pickle.loads(told).id == "r1"
+    assert pickle.loads(data).id == "r1"
 
 
 def of(client: Client) -> Any:
@@ -95,9 +95,9 @@ DOUBLE: Any = functions.double
 
 
 WRONG: Dict[str, Callable[[Any], Any]] = {
-    "half a character in a name": lambda client: client.run(SURROGATE),
-    "half a character in a query": lambda client: list(client.runs(owner=SURROGATE)),
-    "half a character in a workflow": lambda client: client.submit({"workflow": SURROGATE}),
+    "lone surrogate in a name": lambda client: client.run(SURROGATE),
+    "lone surrogate in a query": lambda client: list(client.runs(owner=SURROGATE)),
+    "lone surrogate in a workflow": lambda client: client.submit({"workflow": SURROGATE}),
     "a file name as workflow": lambda client: client.submit("etl.yaml"),
     "no workflow": lambda client: client.submit(5),
     "params that are a list": lambda client: client.submit({}, params=["a"]),
@@ -108,7 +108,7 @@ WRONG: Dict[str, Callable[[Any], Any]] = {
     "an item that is none": lambda client: of(client).item("a", -1),
     "an item in words": lambda client: of(client).item("a", "0"),
     "resume with a file name": lambda client: of(client).resume("etl.yaml"),
-    "half a character in a task": lambda client: of(client).retry(SURROGATE),
+    "lone surrogate in a task": lambda client: of(client).retry(SURROGATE),
     "bytes as items": lambda client: wf().for_each("a", "x", items=b"ab"),
     "resume with no JSON": lambda client: of(client).resume({"tasks": {1: 2}}),
     "after nothing": lambda client: wf().task("a", run="true", after=None),
@@ -129,7 +129,7 @@ WRONG: Dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("slip", WRONG)
 def test_a_slip_of_the_caller_is_a_clear_error(slip: str) -> None:
-    # Nobody listens there: what is wrong is told before anything is asked.
+    # No server listens there: the error is raised before a request.
     with pytest.raises(BatonError) as caught:
         WRONG[slip](Client("http://127.0.0.1:1"))
     assert not isinstance(caught.value, ConnectionFailed) and caught.value.detail
@@ -138,17 +138,17 @@ def test_a_slip_of_the_caller_is_a_clear_error(slip: str) -> None:
 def test_arguments_that_do_not_fit_are_told_with_the_signature() -> None:
     add: Any = functions.add
     with Workflow("wrong"):
-        with pytest.raises(WorkflowError, match="add cannot be called so: too many positional"):
+        with pytest.raises(WorkflowError, match="add cannot be called with these arguments: too many positional"):
             add(1, 2, 3)
         with pytest.raises(WorkflowError, match="unexpected keyword argument 'wrong'") as caught:
             add.map([1], wrong=5)
     assert "right: 'int' = 0" in caught.value.detail
 
 
-def test_tasks_that_are_a_list_are_sent_for_the_server_to_refuse(odd: Odd) -> None:
-    odd.replies = [(422, b'{"title":"tasks is a list"}')]
+def test_tasks_that_are_a_list_are_sent_for_the_server_to_refuse(fake: FakeServer) -> None:
+    fake.replies = [(422, b'{"title":"tasks is a list"}')]
     with pytest.raises(BatonError, match="tasks is a list"):
-        Client(odd.url).submit({"workflow": "w", "tasks": [1]})
+        Client(fake.url).submit({"workflow": "w", "tasks": [1]})
 
 
 @pytest.mark.parametrize(
@@ -171,19 +171,19 @@ def test_tasks_that_are_a_list_are_sent_for_the_server_to_refuse(odd: Odd) -> No
     ],
 )
 def test_what_is_no_url_is_refused(url: Any) -> None:
-    with pytest.raises(BatonError, match="is no URL of a scheduler"):
+    with pytest.raises(BatonError, match="is not a URL of a scheduler"):
         Client(url)
 
 
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
-    with pytest.raises(BatonError, match="is no URL of a scheduler") as caught:
+    with pytest.raises(BatonError, match="is not a URL of a scheduler") as caught:
         Client("http://me:hidden@127.0.0.1:8080")
     assert "hidden" not in str(caught.value)
 
 
 def test_a_bad_token_is_refused_and_not_repeated() -> None:
     for wrong in ("baton_slip\nX-Evil: 1", "baton_slip\udc80", 5, b"baton_slip"):
-        with pytest.raises(BatonError, match="token is none") as caught:
+        with pytest.raises(BatonError, match="token is invalid") as caught:
             Client(token=wrong)  # type: ignore[arg-type]
         assert "slip" not in str(caught.value)
 
@@ -193,19 +193,19 @@ def test_files_for_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     junk.write_text("junk")
     wrong: Dict[str, Dict[str, Any]] = {
         "ca /nowhere.pem: No such file": {"ca": "/nowhere.pem"},
-        f"{junk} holds no certificates": {"ca": junk},
+        f"{junk} has no certificates": {"ca": junk},
         "ca is 5": {"ca": 5},
         "cert /nowhere.pem: No such file": {"cert": ("/nowhere.pem", "/nowhere.key")},
         "key /nowhere.key: No such file": {"cert": [junk, "/nowhere.key"]},
-        f"{junk} is no certificate with its key": {"cert": junk},
+        f"{junk} is not a certificate with its key": {"cert": junk},
         "cert has 3 files": {"cert": ("a", "b", "c")},
         "cert is 5": {"cert": 5},
         "the key of cert is None": {"cert": (junk, None)},
     }
-    for told, given in wrong.items():
+    for data, given in wrong.items():
         with pytest.raises(BatonError, match="files for TLS cannot be used") as caught:
             Client("https://127.0.0.1:1", **given)
-        assert told in str(caught.value)
+        assert data in str(caught.value)
     # Without https they are not looked at.
     Client("http://127.0.0.1:1", ca="/nowhere.pem")
 
@@ -224,8 +224,8 @@ def test_files_for_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_that_says_something_else_is_told(
-    body: bytes, ask: Callable[[Client], Any], odd: Odd
+    body: bytes, ask: Callable[[Client], Any], fake: FakeServer
 ) -> None:
-    odd.replies = [(200, body)]
-    with pytest.raises(BatonError, match="does not speak like a scheduler"):
-        ask(Client(odd.url))
+    fake.replies = [(200, body)]
+    with pytest.raises(BatonError, match="does not respond like a scheduler"):
+        ask(Client(fake.url))

@@ -1,4 +1,4 @@
-"""Functions as tasks: the commands they become, and what such a command does."""
+"""Functions as tasks: their commands, and what these do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import Task, Workflow, WorkflowError, task
-from baton.call import put_out, read
+from baton.call import report_outputs, read
 
 from . import functions
 from .conftest import PYTHON, environment
@@ -28,9 +28,9 @@ def run_of(
     made: Task, outputs: Path, words: Dict[str, str], **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command as a worker would, with the references filled in."""
-    told = made.to_dict()
-    command = [words.get(word, word).replace("{{{{", "{{") for word in told["run"]]
-    known = {**environment(), **told.get("env", {}), "BATON_OUTPUT": str(outputs), **env}
+    data = made.to_dict()
+    command = [words.get(word, word).replace("{{{{", "{{") for word in data["run"]]
+    known = {**environment(), **data.get("env", {}), "BATON_OUTPUT": str(outputs), **env}
     # A worker has no part in where this test was started.
     return subprocess.run(command, env=known, cwd=outputs.parent, capture_output=True, text=True)
 
@@ -42,9 +42,9 @@ def test_a_call_within_a_workflow_is_a_task_and_elsewhere_a_call() -> None:
         second = functions.add(4)
     assert functions.add(4) == 4
     assert list(wf.tasks) == ["add", "add-2"] and second.name == "add-2"
-    told = first.to_dict()
-    assert told["run"][:4] == [sys.executable, "-m", "baton.call", "tests.functions:add"]
-    assert told["env"] == {"PYTHONPATH": str(PYTHON), "PYTHONUNBUFFERED": "1"}
+    data = first.to_dict()
+    assert data["run"][:4] == [sys.executable, "-m", "baton.call", "tests.functions:add"]
+    assert data["env"] == {"PYTHONPATH": str(PYTHON), "PYTHONUNBUFFERED": "1"}
     assert call_of(first) == {"args": [1], "kwargs": {"right": 2}}
 
 
@@ -106,7 +106,7 @@ def test_an_output_of_a_function_keeps_its_type_whatever_it_is_called(tmp_path: 
     assert json.loads((tmp_path / "last").read_text())["result"] == ["NoneType", "str", "NoneType"]
 
 
-def test_what_a_command_has_put_out_is_json_where_it_looks_like_it() -> None:
+def test_an_output_of_a_command_is_json_where_it_looks_like_it() -> None:
     assert [read("text", word) for word in ("5", "x", "[1]", "NaN", '"5"')] == [
         5,
         "x",
@@ -195,16 +195,16 @@ def test_a_failure_shows_its_traceback_and_puts_nothing_out(tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
-def test_a_result_that_is_no_json_is_kept_back_unless_somebody_waits_for_it(tmp_path: Path) -> None:
+def test_a_result_that_is_no_json_is_dropped_unless_another_task_refers_to_it(tmp_path: Path) -> None:
     with Workflow("no json"):
         made = functions.nothing_to_tell()
     ended = run_of(made, tmp_path / "out", {})
-    assert ended.returncode == 0 and "is no JSON" in ended.stderr
+    assert ended.returncode == 0 and "is not JSON" in ended.stderr
     with Workflow("no json"):
         made = functions.nothing_to_tell()
         functions.double(made)
     ended = run_of(made, tmp_path / "out", {})
-    assert ended.returncode == 1 and "another task wants it" in ended.stderr
+    assert ended.returncode == 1 and "another task refers to it" in ended.stderr
     with Workflow("no list"):
         made = functions.add(1)
         functions.double.map(made)
@@ -213,13 +213,13 @@ def test_a_result_that_is_no_json_is_kept_back_unless_somebody_waits_for_it(tmp_
 
 
 @pytest.mark.parametrize("written", ["", "rows=3\n", "rows=3", '{"rows": 3}'])
-def test_a_result_joins_what_the_function_has_put_out_itself(
+def test_a_result_joins_the_outputs_of_the_function_itself(
     written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "out"
     path.write_text(written)
     monkeypatch.setenv("BATON_OUTPUT", str(path))
-    put_out("two\nlines", ["_box.rows", "_box.other"], "f")
+    report_outputs("two\nlines", ["_box.rows", "_box.other"], "f")
     rows = {"rows": 3, "_box.rows": {"value": 3}} if written else {}
     assert json.loads(path.read_text()) == {**rows, "result": "two\nlines"}
 
@@ -231,11 +231,11 @@ def test_outputs_that_no_worker_reads_are_left_for_it_to_complain_about(
     monkeypatch.setenv("BATON_OUTPUT", str(path))
     for written in ("rows", "{rows}", '{"rows": NaN}'):
         path.write_text(written)
-        put_out(5, [], "f")
+        report_outputs(5, [], "f")
         assert path.read_text() == written
     # Only Python takes this for JSON.
     path.write_text("rows=NaN")
-    put_out(5, [], "f")
+    report_outputs(5, [], "f")
     assert json.loads(path.read_text()) == {"rows": "NaN", "result": 5}
 
 
@@ -260,14 +260,14 @@ def test_the_function_of_a_script_is_found_by_its_file_and_the_script_is_not_run
     printed = subprocess.run(
         [sys.executable, str(path)], env=env, capture_output=True, text=True, check=True
     )
-    told = json.loads(printed.stdout)
-    assert told["run"][3] == f"{path}:outer" and told["env"]["PYTHONPATH"] == str(PYTHON)
+    data = json.loads(printed.stdout)
+    assert data["run"][3] == f"{path}:outer" and data["env"]["PYTHONPATH"] == str(PYTHON)
     env |= {"BATON_OUTPUT": str(tmp_path / "out")}
-    ended = subprocess.run(told["run"], env=env, capture_output=True, text=True)
+    ended = subprocess.run(data["run"], env=env, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     # A function that runs on a worker calls others as they are.
     assert json.loads((tmp_path / "out").read_text()) == {"result": 20}
-    ended = subprocess.run(told["run"], env={**env, "TWICE": "1"}, capture_output=True, text=True)
+    ended = subprocess.run(data["run"], env={**env, "TWICE": "1"}, capture_output=True, text=True)
     assert ended.returncode == 1 and 'if __name__ == "__main__":' in ended.stderr
 
 
@@ -287,16 +287,16 @@ def test_options_and_fields_become_fields_of_the_task() -> None:
     with wf:
         first = made(1)
         second = made.options(name="again", timeout="5m", after=before)(2)
-    told = second.to_dict()
+    data = second.to_dict()
     assert (
-        told["retry"] == {"attempts": 3} and told["timeout"] == "5m" and told["after"] == ["before"]
+        data["retry"] == {"attempts": 3} and data["timeout"] == "5m" and data["after"] == ["before"]
     )
-    assert told["env"] == {
+    assert data["env"] == {
         "A": "b",
         "PYTHONPATH": os.pathsep.join(["/srv/{{{{lib", "/srv/more", str(PYTHON)]),
         "PYTHONUNBUFFERED": "1",
     }
-    assert told["run"][0] == "/opt/python" and second.name == "again"
+    assert data["run"][0] == "/opt/python" and second.name == "again"
     assert first.name == "plain" and "timeout" not in first.to_dict()
 
 
@@ -307,18 +307,18 @@ def test_what_no_worker_could_call_is_refused_at_once() -> None:
         add: Any = functions.add
         with pytest.raises(WorkflowError, match="missing a required argument: 'left'"):
             add()
-        with pytest.raises(WorkflowError, match="argument 0 of add is no JSON"):
+        with pytest.raises(WorkflowError, match="argument 0 of add is not JSON"):
             add({1, 2})
-        with pytest.raises(WorkflowError, match="argument right of add is no JSON"):
+        with pytest.raises(WorkflowError, match="argument right of add is not JSON"):
             add(1, right=math.nan)
-        with pytest.raises(WorkflowError, match="JSON has texts only"):
+        with pytest.raises(WorkflowError, match="JSON has string keys only"):
             add({1: 2})
         with pytest.raises(WorkflowError, match="write them to a file"):
             functions.double("x" * 200_000)
         assert not wf.tasks
     with Workflow("other"):
         stranger = functions.double(1)
-    with wf, pytest.raises(WorkflowError, match="of another workflow"):
+    with wf, pytest.raises(WorkflowError, match="to another workflow"):
         functions.double(stranger)
-    # A call that was refused has asked nobody for anything.
+    # A refused call has requested no outputs.
     assert "give" not in call_of(stranger) and not wf.tasks

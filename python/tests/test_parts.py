@@ -1,4 +1,4 @@
-"""Large workflows are cut into requests."""
+"""Large workflows are split into requests."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def layers(count: int) -> Dict[str, Any]:
 
 def test_a_small_workflow_is_one_request() -> None:
     first, rest = cut(layers(3), {"day": "today"})
-    told = json.loads(first)
-    assert rest is None and told == {"file": layers(3), "params": {"day": "today"}, "open": False}
+    data = json.loads(first)
+    assert rest is None and data == {"file": layers(3), "params": {"day": "today"}, "open": False}
 
 
 def test_parts_are_within_the_limit_and_hold_every_task_behind_those_before_it() -> None:
@@ -34,9 +34,9 @@ def test_parts_are_within_the_limit_and_hold_every_task_behind_those_before_it()
     assert rest is not None
     parts = [first, *rest]
     assert all(len(part) <= most for part in parts) and len(parts) > 5
-    told = [json.loads(part) for part in parts]
-    assert told[0]["open"] is True and told[0]["file"]["owner"] == "demo"
-    tasks = [told[0]["file"]["tasks"], *(part["tasks"] for part in told[1:])]
+    data = [json.loads(part) for part in parts]
+    assert data[0]["open"] is True and data[0]["file"]["owner"] == "demo"
+    tasks = [data[0]["file"]["tasks"], *(part["tasks"] for part in data[1:])]
     assert {name: task for part in tasks for name, task in part.items()} == file["tasks"]
     known: Set[str] = set()
     for part in tasks:
@@ -61,7 +61,7 @@ def test_a_task_too_large_for_any_request_is_named() -> None:
         cut(wf.to_dict(), {}, 2_000)
 
 
-def test_a_circle_is_told_with_its_path() -> None:
+def test_a_cycle_is_reported_with_its_path() -> None:
     tasks: Dict[str, Any] = {
         "a": {"after": ["c"]},
         "b": {"after": ["a"]},
@@ -96,16 +96,16 @@ def test_values_of_parameters_are_texts() -> None:
 def test_what_is_no_json_is_refused() -> None:
     wf = Workflow("odd")
     wf.task("a", run="true", env={"A": {1, 2}})
-    with pytest.raises(WorkflowError, match="no JSON"):
+    with pytest.raises(WorkflowError, match="not JSON"):
         cut(wf.to_dict(), {})
     lists: List[Any] = [float("nan")]
     wf = Workflow("odd")
     wf.for_each("a", "true", items=lists)
-    with pytest.raises(WorkflowError, match="no JSON"):
+    with pytest.raises(WorkflowError, match="not JSON"):
         cut(wf.to_dict(), {})
 
 
-def told_of(wf: Workflow, params: Dict[str, str], most: int = 2_000) -> Tuple[Any, Dict[str, Any]]:
+def requests_of(wf: Workflow, params: Dict[str, str], most: int = 2_000) -> Tuple[Any, Dict[str, Any]]:
     """The first request, and the tasks of the others."""
     first, rest = cut(wf.to_dict(), params, most)
     assert rest is not None
@@ -132,11 +132,11 @@ def test_the_first_part_is_written_as_it_was_and_the_others_stand_without_its_he
     padded(wf)
     wf.task("made", template="plain", env={"C": "task {{ params.n }}"}, when="params.n > 1")
     file = wf.to_dict()
-    told, later = told_of(wf, {"day": "{{ now }}"})
-    assert told["params"] == {"day": "{{ now }}"}
+    data, later = requests_of(wf, {"day": "{{ now }}"})
+    assert data["params"] == {"day": "{{ now }}"}
     for field in ("params", "defaults", "templates"):
-        assert told["file"][field] == file[field]
-    assert told["file"]["tasks"]["pad0"] == file["tasks"]["pad0"]
+        assert data["file"][field] == file[field]
+    assert data["file"]["tasks"]["pad0"] == file["tasks"]["pad0"]
     # Parameters are filled in by the server, which knows how they are spelled.
     assert later["made"] == {
         "run": "echo {{ params.day }}",
@@ -154,8 +154,8 @@ def test_a_task_takes_no_command_and_no_items_where_it_has_its_own() -> None:
     processes = [{"name": "a", "run": "a"}, {"name": "b", "run": "b"}]
     wf.task("own", template="t", processes=processes, matrix={"os": ["linux"]})
     wf.task("taken", template="t", after=[])
-    wf.task("odd", template="t", env=None)
-    _, later = told_of(wf, {})
+    wf.task("fake", template="t", env=None)
+    _, later = requests_of(wf, {})
     assert later["own"] == {
         "processes": processes,
         "matrix": {"os": ["linux"]},
@@ -169,7 +169,7 @@ def test_a_task_takes_no_command_and_no_items_where_it_has_its_own() -> None:
         "when": "true",
         "after": "pad0",
     }
-    assert later["odd"]["env"] is None
+    assert later["fake"]["env"] is None
 
 
 def test_tasks_that_share_a_limit_come_first_with_what_they_come_after() -> None:
@@ -178,19 +178,19 @@ def test_tasks_that_share_a_limit_come_first_with_what_they_come_after() -> None
     wf.task("last", run="true", after=["pad40"])
     padded(wf)
     wf.task("pooled", template="pool", after="last")
-    told, later = told_of(wf, {})
-    assert list(told["file"]["tasks"])[:3] == ["pad40", "last", "pooled"]
-    assert told["file"]["tasks"]["pooled"] == {"template": "pool", "after": ["last"]}
+    data, later = requests_of(wf, {})
+    assert list(data["file"]["tasks"])[:3] == ["pad40", "last", "pooled"]
+    assert data["file"]["tasks"]["pooled"] == {"template": "pool", "after": ["last"]}
     assert "pooled" not in later and "pad59" in later
 
 
 def test_what_cannot_be_filled_in_is_refused() -> None:
     wf = padded(Workflow("unknown"))
-    wf.task("a", template="nobody")
-    with pytest.raises(WorkflowError, match="made from 'nobody', and there is no such template"):
+    wf.task("a", template="missing")
+    with pytest.raises(WorkflowError, match="uses 'missing', and there is no such template"):
         cut(wf.to_dict(), {}, 2_000)
     wf = padded(Workflow("head", defaults={"env": {"A": "x" * 3_000}}))
-    with pytest.raises(WorkflowError, match="pad0 with all that is no task takes"):
+    with pytest.raises(WorkflowError, match="pad0 with all other fields takes"):
         cut(wf.to_dict(), {}, 2_000)
 
 
@@ -200,13 +200,13 @@ def test_what_is_wrong_with_a_large_file_is_left_for_the_server_to_tell() -> Non
         first, rest = cut({"workflow": "w", "tasks": tasks}, {}, 2_000)
         assert rest is None and json.loads(first)["file"]["tasks"] == tasks
     tasks = {f"t{number}": {"run": "true", "after": 5} for number in range(100)}
-    odd: Dict[str, Any] = {**tasks, "odd": 5, "none": {"after": [{"on": "end"}, 7]}}
-    first, rest = cut({"tasks": odd, "defaults": 5, "templates": {"t": 5}}, {}, 2_000)
+    fake: Dict[str, Any] = {**tasks, "fake": 5, "none": {"after": [{"on": "end"}, 7]}}
+    first, rest = cut({"tasks": fake, "defaults": 5, "templates": {"t": 5}}, {}, 2_000)
     assert rest is not None
     sent = json.loads(first)["file"]["tasks"]
     for part in rest:
         sent |= json.loads(part)["tasks"]
-    assert sent == odd
+    assert sent == fake
 
 
 def test_an_array_of_a_million_items_with_edges_is_one_request() -> None:
@@ -224,9 +224,9 @@ def test_parts_are_within_the_limit_of_values_too() -> None:
         wf.for_each(f"t{number}", "true", items=[1] * 30)
     first, rest = cut(wf.to_dict(), {}, None, 200)
     assert rest is not None
-    told = [json.loads(first)["file"], *(json.loads(part) for part in rest)]
-    assert sum(len(part["tasks"]) for part in told) == 50 and len(told) > 5
-    assert all(check(part) <= 200 for part in told)
+    data = [json.loads(first)["file"], *(json.loads(part) for part in rest)]
+    assert sum(len(part["tasks"]) for part in data) == 50 and len(data) > 5
+    assert all(check(part) <= 200 for part in data)
     wf.for_each("huge", "true", items=[1] * 300)
     with pytest.raises(WorkflowError, match="the task huge alone takes"):
         cut(wf.to_dict(), {}, None, 200)

@@ -1,4 +1,4 @@
-"""What waiting people see, and that programs see nothing."""
+"""Progress on terminals and in notebooks, and none elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import Client, ErrorGroup, Run, RunFailed, WaitTimeout
-from baton.progress import Notebook, Progress, Shown, Terminal, line
+from baton.progress import Notebook, Progress, View, Terminal, line
 
 
 class Screen(io.StringIO):
@@ -21,8 +21,8 @@ class Screen(io.StringIO):
 
 
 def run(state: str = "RUNNING", name: str = "etl", **counts: int) -> Run:
-    told: Dict[str, Any] = {"id": "r12", "name": name, "state": state, "items": counts}
-    return Run(Client(), told)
+    data: Dict[str, Any] = {"id": "r12", "name": name, "state": state, "items": counts}
+    return Run(Client(), data)
 
 
 def test_a_line_says_how_far_a_run_is() -> None:
@@ -62,7 +62,7 @@ def test_the_time_stays_where_the_line_is_too_long() -> None:
     assert line(long, 72, 3) == ":12"
 
 
-def test_who_interrupts_waiting_is_told_how_to_come_back() -> None:
+def test_an_interrupted_wait_prints_how_to_find_the_run() -> None:
     screen = Screen()
     with pytest.raises(KeyboardInterrupt), Terminal(screen) as bar:
         bar.show(run(done=1, waiting=9))
@@ -100,7 +100,7 @@ def test_a_notebook_gets_one_bar_that_is_brought_up_to_date(
     with bar:
         bar.show(run(done=1, waiting=1, name="<b>"))
         bar.show(run(done=2, name="<b>"))
-    assert [type(each) for each in shown] == [Shown, Shown]
+    assert [type(each) for each in shown] == [View, View]
     page = shown[1]._repr_html_()
     assert '<progress value="2" max="2">' in page and "<b>" not in page and "&lt;b&gt;" in page
     assert "2/2 done" in repr(shown[1])

@@ -53,9 +53,9 @@ def test_a_fork_joins_after_a_failure_that_is_tried_again(client: Client) -> Non
     assert done(run) is run and run.state == "DONE"
     counts = run.counts
     assert counts is not None and (counts.done, counts.total) == (4, 4)
-    told = {task.name: task for task in run.tasks()}
-    assert [edge.task for edge in told["join"].after] == ["left", "right"]
-    assert told["left"].items.done == 1
+    data = {task.name: task for task in run.tasks()}
+    assert [edge.task for edge in data["join"].after] == ["left", "right"]
+    assert data["left"].items.done == 1
     assert run.logs(join) == "joined\n" and "not this time" not in run.logs("left", stderr=True)
 
 
@@ -82,7 +82,7 @@ def test_a_run_that_fails_raises_with_its_errors(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "word"), [({"rum": "x"}, "rum"), ({"after": ["nobody"]}, "nobody")]
+    ("fields", "word"), [({"rum": "x"}, "rum"), ({"after": ["missing"]}, "missing")]
 )
 def test_a_workflow_with_a_mistake_is_refused_with_its_place(
     client: Client, fields: Dict[str, Any], word: str
@@ -163,7 +163,7 @@ def test_an_old_run_object_changes_no_newer_generation(client: Client) -> None:
     run.retry()
     failed(run)
     for change in (stale.halt, stale.resume, stale.retry):
-        with pytest.raises(RunConflict, match="generation 2 by now.* generation 1 is known"):
+        with pytest.raises(RunConflict, match="generation 2 by now.* object has generation 1"):
             change()
     assert stale.refresh().generation == 2
     assert stale.retry().generation == 3
@@ -226,7 +226,7 @@ def test_functions_hand_their_results_on(client: Client) -> None:
     run = done(wf.run(client))
     assert run.result(three) == 3 and run.result("double") == 6
     assert run.outputs(shell) == {"rows": 6} and run.result(seven) == 7
-    with pytest.raises(BatonError, match="no result"):
+    with pytest.raises(BatonError, match="no output `result`"):
         run.result(shell)
 
 

@@ -1,4 +1,4 @@
-"""Requests against servers that behave as a real one does not when asked to."""
+"""Requests against a scripted server."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import pytest
 
 from baton import BatonError, Client, ConnectionFailed, Workflow
 
-from .odd import Odd, Reply, silent_port, transport
+from .fake_server import FakeServer, Reply, silent_port, transport
 
 
-def test_reading_is_tried_again_until_it_is_answered(odd: Odd) -> None:
-    odd.replies = [(503, b"{}"), None, (429, b""), (200, b'{"a": 1}')]
-    way, clock = transport(odd.url)
+def test_reading_is_tried_again_until_it_is_answered(fake: FakeServer) -> None:
+    fake.replies = [(503, b"{}"), None, (429, b""), (200, b'{"a": 1}')]
+    way, clock = transport(fake.url)
     assert way.get_json("/x") == {"a": 1}
-    assert len(odd.seen) == 4 and 0 < clock.at < 3
+    assert len(fake.seen) == 4 and 0 < clock.at < 3
 
 
-def test_a_refusal_that_will_not_pass_is_told_at_once(odd: Odd) -> None:
-    odd.replies = [
+def test_a_refusal_that_will_not_pass_is_told_at_once(fake: FakeServer) -> None:
+    fake.replies = [
         (
             404,
             b'{"type":"not-found","title":"Not Found","status":404,"detail":"there is no run r9"}',
         )
     ]
-    way, clock = transport(odd.url)
+    way, clock = transport(fake.url)
     with pytest.raises(BatonError) as caught:
         way.get_json("/runs/r9")
     assert (caught.value.status, caught.value.title, caught.value.detail) == (
@@ -37,7 +37,7 @@ def test_a_refusal_that_will_not_pass_is_told_at_once(odd: Odd) -> None:
     assert clock.at == 0 and str(caught.value) == "Not Found: there is no run r9"
 
 
-def test_patience_ends_and_is_short_where_nobody_was_ever_heard(odd: Odd) -> None:
+def test_retries_end_and_are_few_without_any_earlier_response(fake: FakeServer) -> None:
     held, url = silent_port()
     with held:
         way, clock = transport(url)
@@ -49,8 +49,8 @@ def test_patience_ends_and_is_short_where_nobody_was_ever_heard(odd: Odd) -> Non
             "start it with `baton up`, or name it with Client(url=...) or BATON_URL"
         )
         assert caught.value.url == url
-    odd.replies = [(200, b"{}"), *[(503, b'{"title":"busy"}')] * 100]
-    way, clock = transport(odd.url)
+    fake.replies = [(200, b"{}"), *[(503, b'{"title":"busy"}')] * 100]
+    way, clock = transport(fake.url)
     way.get("/x")
     with pytest.raises(BatonError, match="busy"):
         way.get("/x")
@@ -58,50 +58,52 @@ def test_patience_ends_and_is_short_where_nobody_was_ever_heard(odd: Odd) -> Non
 
 
 @pytest.mark.parametrize("reply", [None, (503, b'{"title":"store failed"}')])
-def test_a_submission_is_sent_once_whatever_comes_of_it(odd: Odd, reply: Reply) -> None:
-    odd.replies = [reply]
+def test_a_submission_is_sent_once_whatever_comes_of_it(fake: FakeServer, reply: Reply) -> None:
+    fake.replies = [reply]
     wf = Workflow("once")
     wf.task("a", run="true")
     with pytest.raises(BatonError) as caught:
-        wf.run(Client(odd.url))
-    assert [method for method, _, _ in odd.seen] == ["POST"]
+        wf.run(Client(fake.url))
+    assert [method for method, _, _ in fake.seen] == ["POST"]
     if reply is None:
         assert isinstance(caught.value, ConnectionFailed)
         assert "may or may not have happened" in caught.value.detail
 
 
-def test_a_run_that_was_accepted_is_not_lost_where_it_cannot_be_looked_at(odd: Odd) -> None:
-    odd.replies = [(201, b'{"id":"r7","generation":1,"links":{}}'), (500, b"oops")]
-    run = Workflow("kept").run(Client(odd.url))
+def test_a_run_that_was_accepted_is_not_lost_where_it_cannot_be_looked_at(fake: FakeServer) -> None:
+    fake.replies = [(201, b'{"id":"r7","generation":1,"links":{}}'), (500, b"oops")]
+    run = Workflow("kept").run(Client(fake.url))
     assert (run.id, run.name, run.state, run.generation) == ("r7", "kept", "QUEUED", 1)
-    odd.replies = [(200, b'{"id":"r7","generation":2,"links":{}}'), (500, b"oops")]
+    fake.replies = [(200, b'{"id":"r7","generation":2,"links":{}}'), (500, b"oops")]
     assert run.resume() is run and run.generation == 2
 
 
-def test_a_submission_to_nobody_says_so_and_that_it_did_not_happen() -> None:
+def test_a_submission_without_a_server_reports_that_it_did_not_happen() -> None:
     held, url = silent_port()
     with held, pytest.raises(ConnectionFailed) as caught:
-        Workflow("nobody").run(Client(url))
+        Workflow("missing").run(Client(url))
     assert "start it with" in caught.value.detail
 
 
-def test_a_registration_that_fails_is_taken_back(odd: Odd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registration_that_fails_is_taken_back(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accepted = b'{"id":"r7","generation":1,"links":{}}'
-    odd.replies = [(201, accepted), (422, b'{"title":"bad part","status":422}'), (202, b"{}")]
+    fake.replies = [(201, accepted), (422, b'{"title":"bad part","status":422}'), (202, b"{}")]
     monkeypatch.setattr("baton.parts.PART_BYTES_MAX", 300)
     wf = Workflow("parts")
     for number in range(30):
         wf.task(f"t{number}", run="true")
     with pytest.raises(BatonError, match="bad part"):
-        wf.run(Client(odd.url))
-    assert [(method, path) for method, path, _ in odd.seen] == [
+        wf.run(Client(fake.url))
+    assert [(method, path) for method, path, _ in fake.seen] == [
         ("POST", "/runs/"),
         ("POST", "/runs/r7/tasks/"),
         ("DELETE", "/runs/r7"),
     ]
 
 
-def test_a_problem_names_each_field_and_its_hint(odd: Odd) -> None:
+def test_a_problem_names_each_field_and_its_hint(fake: FakeServer) -> None:
     problem = {
         "type": "invalid",
         "title": "Unprocessable Entity",
@@ -111,9 +113,9 @@ def test_a_problem_names_each_field_and_its_hint(odd: Odd) -> None:
             {"field": "tasks.a.rum", "message": "no field `rum`", "hint": "did you mean `run`?"}
         ],
     }
-    odd.replies = [(422, json.dumps(problem).encode())]
+    fake.replies = [(422, json.dumps(problem).encode())]
     with pytest.raises(BatonError) as caught:
-        transport(odd.url)[0].change("POST", "/runs/", b"{}")
+        transport(fake.url)[0].change("POST", "/runs/", b"{}")
     assert caught.value.errors[0].field == "tasks.a.rum" and caught.value.problem.kind == "invalid"
     assert str(caught.value) == (
         "Unprocessable Entity: 1 thing is wrong\n\n"
@@ -122,50 +124,50 @@ def test_a_problem_names_each_field_and_its_hint(odd: Odd) -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>proxy\n says no</html>", b"[1]", b"\xff", b""])
-def test_an_answer_of_somebody_else_is_shown_as_it_is(odd: Odd, body: bytes) -> None:
-    odd.replies = [(400, body), (200, body or b"<")]
-    way, _ = transport(odd.url)
+def test_a_response_of_another_server_is_shown_as_it_is(fake: FakeServer, body: bytes) -> None:
+    fake.replies = [(400, body), (200, body or b"<")]
+    way, _ = transport(fake.url)
     with pytest.raises(BatonError, match="^400 "):
         way.get("/x")
     if body != b"[1]":
-        with pytest.raises(BatonError, match="does not speak like a scheduler"):
+        with pytest.raises(BatonError, match="does not respond like a scheduler"):
             way.get_json("/x")
 
 
-def test_pages_follow_links_but_not_to_somebody_else(odd: Odd) -> None:
+def test_pages_follow_links_but_not_to_another_server(fake: FakeServer) -> None:
     pages = [
         {"items": [{}, {}], "links": {"next": "/runs/?cursor=a%2Bb"}},
         {"items": [{"id": "r1"}], "links": {}},
     ]
-    odd.replies = [(200, json.dumps(page).encode()) for page in pages]
-    client = Client(odd.url, token="baton_secret")
+    fake.replies = [(200, json.dumps(page).encode()) for page in pages]
+    client = Client(fake.url, token="baton_secret")
     assert list(client.pages("/runs/", {"state": None, "limit": 2})) == [{}, {}, {"id": "r1"}]
-    assert [path for _, path, _ in odd.seen] == ["/runs/?limit=2", "/runs/?cursor=a%2Bb"]
-    assert odd.headers[0]["Authorization"] == "Bearer baton_secret" and "secret" not in repr(client)
-    odd.replies = [(200, b'{"items": [], "links": {"next": "http://elsewhere/runs/"}}')]
-    with pytest.raises(BatonError, match="leads to somebody else"):
+    assert [path for _, path, _ in fake.seen] == ["/runs/?limit=2", "/runs/?cursor=a%2Bb"]
+    assert fake.headers[0]["Authorization"] == "Bearer baton_secret" and "secret" not in repr(client)
+    fake.replies = [(200, b'{"items": [], "links": {"next": "http://elsewhere/runs/"}}')]
+    with pytest.raises(BatonError, match="leads to another server"):
         list(client.pages("/runs/", {}))
 
 
 def test_settings_come_from_the_environment_unless_they_are_given(
-    odd: Odd, monkeypatch: pytest.MonkeyPatch
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Client().url == "http://127.0.0.1:8080"
-    monkeypatch.setenv("BATON_URL", odd.url + "/prefix/")
+    monkeypatch.setenv("BATON_URL", fake.url + "/prefix/")
     monkeypatch.setenv("BATON_TOKEN", "baton_env\n")
-    odd.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 2
+    fake.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 2
     assert Client().run("r 1/").state == "DONE"
-    Client(url=odd.url, token="baton_given").run("r1")
-    assert [path for _, path, _ in odd.seen] == ["/prefix/runs/r%201%2F", "/runs/r1"]
-    assert [seen["Authorization"] for seen in odd.headers] == [
+    Client(url=fake.url, token="baton_given").run("r1")
+    assert [path for _, path, _ in fake.seen] == ["/prefix/runs/r%201%2F", "/runs/r1"]
+    assert [seen["Authorization"] for seen in fake.headers] == [
         "Bearer baton_env",
         "Bearer baton_given",
     ]
 
 
-def test_https_where_it_is_not_spoken_is_told_at_once(odd: Odd) -> None:
-    way, clock = transport(odd.url.replace("http:", "https:"))
-    with pytest.raises(ConnectionFailed, match="check that it speaks https"):
+def test_https_where_it_is_not_spoken_is_told_at_once(fake: FakeServer) -> None:
+    way, clock = transport(fake.url.replace("http:", "https:"))
+    with pytest.raises(ConnectionFailed, match="check that the port has TLS"):
         way.get("/x")
     assert clock.at == 0
     assert isinstance(way._tls, ssl.SSLContext)

@@ -1,4 +1,4 @@
-"""What JSON keeps, and what is refused since it would not."""
+"""Values that JSON can carry, and the refusal of others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import Workflow, WorkflowError
-from baton.call import put_out
+from baton.call import report_outputs
 from baton.parts import cut, values_of
-from baton.values import Unfit, check, write
+from baton.values import NotJson, check, write
 
 from . import functions
 
@@ -27,13 +27,13 @@ UNFIT = [
     (-(1 << 63) - 1, "more than 64 bits"),
     (math.nan, "the number nan"),
     (-math.inf, "the number -inf"),
-    ("a\udc80", "half a character"),
-    ({"\udc80": 1}, "half a character"),
-    ({1: 2}, "JSON has texts only"),
-    ({None: 2}, "JSON has texts only"),
+    ("a\udc80", "lone surrogate"),
+    ({"\udc80": 1}, "lone surrogate"),
+    ({1: 2}, "JSON has string keys only"),
+    ({None: 2}, "JSON has string keys only"),
     ({1, 2}, "of the type set"),
     (b"bytes", "of the type bytes"),
-    (CIRCLE, "holds itself"),
+    (CIRCLE, "contains itself"),
 ]
 
 
@@ -47,29 +47,29 @@ def test_values_are_counted_and_written_as_they_are() -> None:
 
 @pytest.mark.parametrize(("value", "why"), UNFIT)
 def test_what_json_would_not_keep_is_refused_with_its_place(value: Any, why: str) -> None:
-    with pytest.raises(Unfit, match=f"^it is .*{why}|^\\[0\\].*{why}"):
+    with pytest.raises(NotJson, match=f"^it is .*{why}|^\\[0\\].*{why}"):
         check(value)
-    with pytest.raises(Unfit, match="^tasks.a\\[1\\]"):
+    with pytest.raises(NotJson, match="^tasks.a\\[1\\]"):
         check({"tasks": {"a": [1, value]}})
 
 
 @pytest.mark.parametrize(("value", "why"), UNFIT)
 def test_it_is_refused_in_arguments_items_parameters_and_workflows(value: Any, why: str) -> None:
     with Workflow("unfit") as wf:
-        with pytest.raises(WorkflowError, match="argument 0 of double is no JSON") as caught:
+        with pytest.raises(WorkflowError, match="argument 0 of double is not JSON") as caught:
             functions.double(value)
         assert why in str(caught.value)
-        with pytest.raises(WorkflowError, match="argument more of kinds is no JSON"):
+        with pytest.raises(WorkflowError, match="argument more of kinds is not JSON"):
             functions.kinds([], more={"deep": [value]})
-        with pytest.raises(WorkflowError, match="item 1 of a map is no JSON|holds itself"):
+        with pytest.raises(WorkflowError, match="item 1 of a map is not JSON|contains itself"):
             functions.double.map(["a", value])
         assert not wf.tasks
-    with pytest.raises(WorkflowError, match="the parameter 'p' is no JSON"):
+    with pytest.raises(WorkflowError, match="the parameter 'p' is not JSON"):
         values_of({"p": value})
-    with pytest.raises(WorkflowError, match="the parameter 1 is no JSON"):
+    with pytest.raises(WorkflowError, match="the parameter 1 is not JSON"):
         values_of({1: "x"})  # type: ignore[dict-item]
     wf.for_each("each", "true", items=[value])
-    with pytest.raises(WorkflowError, match="no JSON: tasks.each.for_each|holds itself"):
+    with pytest.raises(WorkflowError, match="not JSON: tasks.each.for_each|contains itself"):
         cut(wf.to_dict(), {})
 
 
@@ -82,9 +82,9 @@ def test_a_result_is_held_to_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("BATON_OUTPUT", str(tmp_path / "out"))
-    put_out(value, ["_box.rows"], "m:f")
-    told = capsys.readouterr().err
-    assert "what m:f has returned is no JSON" in told and why in told
+    report_outputs(value, ["_box.rows"], "m:f")
+    data = capsys.readouterr().err
+    assert "the return value of m:f is not JSON" in data and why in data
     assert not (tmp_path / "out").exists()
-    with pytest.raises(TypeError, match="another task wants it"):
-        put_out(value, ["_box"], "m:f")
+    with pytest.raises(TypeError, match="another task refers to it"):
+        report_outputs(value, ["_box"], "m:f")

@@ -1,7 +1,7 @@
-"""Where a worker finds a function: `MODULE:NAME`, or `FILE:NAME` where the module is a script.
+"""The location of a function: `MODULE:NAME`, or `FILE:NAME` if the module is a script.
 
-As with pickle, only what the name leads to again is taken: another function of the same name would
-be called in its place, and nobody would notice.
+As with pickle, the name must lead back to the same function: otherwise the worker would silently
+call another one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .errors import WorkflowError
 _MAIN = "__main__"
 
 
-def located(function: Callable[..., Any]) -> Tuple[str, List[str]]:
-    """How `baton.call` finds a function, and which directories Python must know for that."""
+def locate(function: Callable[..., Any]) -> Tuple[str, List[str]]:
+    """The location of a function, and the directories that must be on the module path."""
     name = getattr(function, "__qualname__", None)
     known = getattr(function, "__module__", None)
     if not isinstance(name, str) or not isinstance(known, str):
@@ -27,7 +27,7 @@ def located(function: Callable[..., Any]) -> Tuple[str, List[str]]:
     module = sys.modules.get(known)
     _check_same(function, name, known, module)
     if known == _MAIN:
-        # `python -m package.module` knows a name to import it by; `python directory/` does not.
+        # `python -m package.module` has an importable name; `python directory/` has none.
         spec_name = getattr(getattr(module, "__spec__", None), "name", None)
         known = spec_name if spec_name and spec_name != _MAIN else ""
     file = getattr(module, "__file__", None)
@@ -38,15 +38,15 @@ def located(function: Callable[..., Any]) -> Tuple[str, List[str]]:
     path = Path(file).resolve()
     root = _root(path, known) if known else None
     if root is not None:
-        return f"{known}:{name}", _beyond_python([*_package(), str(root)])
+        return f"{known}:{name}", _without_default_paths([*_package(), str(root)])
     if not path.is_file():
         _refuse(name, f"since {file} is no file by itself", "put it into a module, and import it")
     return f"{path}:{name}", own_roots()
 
 
 def own_roots() -> List[str]:
-    """The directory in which this package is, unless the interpreter looks there anyway."""
-    return _beyond_python(_package())
+    """The directory of this package, unless it is on the default module path."""
+    return _without_default_paths(_package())
 
 
 def _check_kind(function: Callable[..., Any], name: str) -> None:
@@ -65,7 +65,7 @@ def _check_kind(function: Callable[..., Any], name: str) -> None:
 
 
 def _check_same(function: Callable[..., Any], name: str, known: str, module: Any) -> None:
-    """Refuses a function whose name leads to another one."""
+    """Refuses a function whose name leads to another object."""
     from .functions import TaskFunction
 
     found: Any = module
@@ -89,13 +89,13 @@ def _check_same(function: Callable[..., Any], name: str, known: str, module: Any
 
 
 def _refuse(name: str, why: str, hint: str) -> NoReturn:
-    raise WorkflowError(f"the function {name} cannot be found by a worker, {why}", hint)
+    raise WorkflowError(f"a worker cannot find the function {name}, {why}", hint)
 
 
 def _refuse_method(name: str) -> NoReturn:
     raise WorkflowError(
         f"{name} is a method, and no worker has the object that it belongs to",
-        "make it a function of the module, with what it needs of the object as arguments",
+        "make it a function of the module, and pass the required data as arguments",
     )
 
 
@@ -104,7 +104,7 @@ def _package() -> List[str]:
 
 
 def _root(path: Path, module: str) -> Optional[Path]:
-    """The directory below which a file is this module, if there is one."""
+    """The directory from which the file can be imported as this module, if there is one."""
     parts = module.split(".")
     whole = path.parent.parts if path.stem == "__init__" else (*path.parent.parts, path.stem)
     if list(whole[-len(parts) :]) != parts:
@@ -112,7 +112,7 @@ def _root(path: Path, module: str) -> Optional[Path]:
     return Path(*whole[: -len(parts)])
 
 
-def _beyond_python(roots: List[str]) -> List[str]:
-    """Without what the interpreter looks through anyway."""
+def _without_default_paths(roots: List[str]) -> List[str]:
+    """Drops directories on the default module path."""
     own = {str(Path(path).resolve()) for path in sysconfig.get_paths().values()}
     return [root for root in dict.fromkeys(roots) if root not in own]

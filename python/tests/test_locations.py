@@ -1,4 +1,4 @@
-"""Where workers find functions, and that they call the one that was given."""
+"""Locations of functions: workers call the function that was passed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def ran(command: List[str], stdin: Optional[str] = None, **env: str) -> Any:
     return subprocess.run(command, env=known, capture_output=True, text=True, input=stdin)
 
 
-def result_of(told: Dict[str, Any], dir: Path) -> Any:
+def result_of(data: Dict[str, Any], dir: Path) -> Any:
     """What the command of a task puts out, as `result`."""
     dir.mkdir(exist_ok=True)
-    ended = ran(told["run"], **told["env"], BATON_OUTPUT=str(dir / "out"))
+    ended = ran(data["run"], **data["env"], BATON_OUTPUT=str(dir / "out"))
     assert ended.returncode == 0, ended.stderr
     return json.loads((dir / "out").read_text())["result"]
 
@@ -54,9 +54,9 @@ def test_the_function_of_a_script_is_found_whatever_it_is_called(name: str, tmp_
     started = path.parent if path.name == "__main__.py" else path
     printed = ran([sys.executable, "-B", str(started)])
     assert printed.returncode == 0, printed.stderr
-    told = json.loads(printed.stdout)
-    assert told["run"][3] == f"{path}:f"
-    assert result_of(told, tmp_path / "work") == [2, "__baton_main__"]
+    data = json.loads(printed.stdout)
+    assert data["run"][3] == f"{path}:f"
+    assert result_of(data, tmp_path / "work") == [2, "__baton_main__"]
 
 
 def test_a_module_that_is_run_by_its_name_is_imported(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_module_that_is_run_by_its_name_is_imported(tmp_path: Path) -> None:
     path = f"{PYTHON}:{tmp_path}"
     printed = ran([sys.executable, "-B", "-m", "pkg"], PYTHONPATH=path)
     assert printed.returncode == 0, printed.stderr
-    told = json.loads(printed.stdout)
-    assert told["run"][3] == "pkg.__main__:f"
-    assert result_of(told, tmp_path / "work") == [2, "pkg.__main__"]
+    data = json.loads(printed.stdout)
+    assert data["run"][3] == "pkg.__main__:f"
+    assert result_of(data, tmp_path / "work") == [2, "pkg.__main__"]
 
 
 @pytest.mark.parametrize("command", [["-"], ["-c", SCRIPT], ["/dev/stdin"]])
@@ -78,7 +78,7 @@ def test_a_function_that_was_typed_in_is_refused(command: List[str], tmp_path: P
     (tmp_path / "helper.py").write_text("ONE = 1\n")
     path = f"{PYTHON}:{tmp_path}"
     ended = ran([sys.executable, *command], stdin=SCRIPT, PYTHONPATH=path)
-    assert ended.returncode == 1 and "cannot be found by a worker" in ended.stderr
+    assert ended.returncode == 1 and "a worker cannot find the function" in ended.stderr
 
 
 def original(x: int) -> int:
@@ -145,15 +145,15 @@ hidden_function.__qualname__ = "COUNT"
 COUNT = 5
 
 REFUSED: List[Tuple[Callable[[], Any], str]] = [
-    (lambda: task(GIVEN)(1), "original in the module tests.test_places is another function by now"),
-    (lambda: task(wrapper)(1), "twin in the module tests.test_places is another function by now"),
-    (lambda: covered(1), "covered in the module tests.test_places is another function by now"),
+    (lambda: task(GIVEN)(1), "original in the module tests.test_locations is another function by now"),
+    (lambda: task(wrapper)(1), "twin in the module tests.test_locations is another function by now"),
+    (lambda: covered(1), "covered in the module tests.test_locations is another function by now"),
     (lambda: task(Thing().method)(1), "Thing.method is a method"),
     (lambda: Thing().decorated(1), "Thing.decorated is a method"),
     (lambda: task(Thing.method)(Thing(), 1), "Thing.method is a method"),
     (lambda: nameless(), "made within another"),
     (lambda: task(functools.partial(twin, 1))(), "has no name in a module"),
-    (lambda: task(hidden_function)(), "COUNT in the module tests.test_places is by now int"),
+    (lambda: task(hidden_function)(), "COUNT in the module tests.test_locations is by now int"),
 ]
 
 
@@ -207,7 +207,7 @@ def test_what_a_call_would_not_run_is_refused_when_it_is_decorated() -> None:
             (async_generator, "async_generator is `async`"),
             (functools.partial(coroutine), "is `async`"),
             (generator, "generator has a `yield`"),
-            (5, "5 is no function"),
+            (5, "5 is not a function"),
         ]:
             made: Any = decorate
             with pytest.raises(WorkflowError, match=why):
@@ -224,15 +224,15 @@ def test_a_body_that_has_not_run_fails_on_the_worker(tmp_path: Path) -> None:
     for name in "fg":
         command = [sys.executable, "-m", "baton.call", f"late:{name}", '{"args":[],"kwargs":{}}']
         ended = ran(command, PYTHONPATH=f"{PYTHON}:{tmp_path}")
-        assert ended.returncode == 1 and "of which nothing has run" in ended.stderr
+        assert ended.returncode == 1 and "which has not run" in ended.stderr
 
 
 def test_the_interpreter_and_its_path_are_given_as_paths(tmp_path: Path) -> None:
     wf = Workflow("paths", python=Path("/opt/python"), pythonpath=[tmp_path, PYTHON])
     with wf:
-        told = functions.add(1).to_dict()
+        data = functions.add(1).to_dict()
     # This package is found wherever the other modules are, and named once.
-    assert told["run"][0] == "/opt/python" and told["env"]["PYTHONPATH"] == f"{tmp_path}:{PYTHON}"
+    assert data["run"][0] == "/opt/python" and data["env"]["PYTHONPATH"] == f"{tmp_path}:{PYTHON}"
     with Workflow("none", pythonpath=[]):
         assert functions.add(1).to_dict()["env"]["PYTHONPATH"] == str(PYTHON)
 

@@ -1,4 +1,4 @@
-"""Servers that behave as a real one does not when asked to, and time that passes when told to."""
+"""A scripted HTTP server, and a manual clock."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, List, Optional, Tuple
 
 from baton.transport import Transport
 
-#: A status and a body; nothing closes the connection without a word.
+#: A status and a body; None closes the connection without a response.
 Reply = Optional[Tuple[int, bytes]]
 
 
-class Odd:
-    """Answers one request after the other as it is told."""
+class FakeServer:
+    """Answers requests from a list of replies, in order."""
 
     def __init__(self) -> None:
         self.replies: List[Reply] = []
         self.seen: List[Tuple[str, str, Any]] = []
         self.headers: List[Any] = []
-        odd = self
+        fake = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                odd.seen.append((self.command, self.path, json.loads(body) if body else None))
-                odd.headers.append(self.headers)
-                reply = odd.replies.pop(0)
+                fake.seen.append((self.command, self.path, json.loads(body) if body else None))
+                fake.headers.append(self.headers)
+                reply = fake.replies.pop(0)
                 if reply is None:
                     self.connection.shutdown(socket.SHUT_RDWR)
                     return
@@ -47,7 +47,7 @@ class Odd:
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """A clock that only `sleep` advances."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -65,7 +65,7 @@ def transport(url: str, **more: Any) -> Tuple[Transport, Clock]:
 
 
 def silent_port() -> Tuple[socket.socket, str]:
-    """An address that nobody listens at while the socket lives."""
+    """An address without a listener while the socket lives."""
     held = socket.socket()
     held.bind(("127.0.0.1", 0))
     return held, f"http://127.0.0.1:{held.getsockname()[1]}"

@@ -1,0 +1,150 @@
+"""Responses of the server as plain data. Unknown fields of later servers are ignored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any, Dict, List, Mapping, Optional
+
+#: States of an ended run; it may be resumed.
+ENDED = frozenset({"DONE", "FAILED", "HALTED", "ABORTED"})
+
+
+@dataclass(frozen=True)
+class ItemCounts:
+    """The number of items by state. `total` is their sum."""
+
+    waiting: int = 0
+    ready: int = 0
+    queued: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    halted: int = 0
+    skipped: int = 0
+    blocked: int = 0
+
+    @property
+    def total(self) -> int:
+        """All items."""
+        return sum(getattr(self, each.name) for each in fields(self))
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ItemCounts:
+        """Reads the server's JSON."""
+        return cls(**{each.name: int(data.get(each.name, 0)) for each in fields(cls)})
+
+
+@dataclass(frozen=True)
+class RunProblem:
+    """An item that could not start, with the reason."""
+
+    task: str
+    item: int
+    text: str
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> RunProblem:
+        """Reads the server's JSON."""
+        return cls(task=data["task"], item=data["item"], text=data["text"])
+
+
+@dataclass(frozen=True)
+class RunEdge:
+    """A dependency on an upstream task."""
+
+    task: str
+    condition: str
+    by_item: bool
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """One task of a run."""
+
+    name: str
+    index: int
+    items: ItemCounts
+    after: List[RunEdge]
+    #: Its items are not known yet: they are an output of another task.
+    unmapped: bool = False
+    when: Optional[str] = None
+    #: The block reason of most of its waiting items.
+    reason: Optional[str] = None
+    mean_seconds: Optional[float] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> RunTask:
+        """Reads the server's JSON."""
+        return cls(
+            name=data["name"],
+            index=data["index"],
+            items=ItemCounts.read(data["items"]),
+            after=[
+                RunEdge(each["task"], each["condition"], each["byItem"])
+                for each in data.get("after", [])
+            ],
+            unmapped=data.get("unmapped", False),
+            when=data.get("when"),
+            reason=data.get("reason"),
+            mean_seconds=data.get("meanSeconds"),
+        )
+
+
+@dataclass(frozen=True)
+class RunItem:
+    """An item whose instance has ended or is in flight."""
+
+    task: str
+    item: int
+    instance: str
+    state: str
+    generation: int
+    #: The value of the item, if its task has `for_each` or `matrix`.
+    value: Any = None
+    #: Milliseconds since 1970, by its worker's clock.
+    started_at: Optional[int] = None
+    ended_at: Optional[int] = None
+    worker: Optional[str] = None
+    #: A description of how its last attempt ended.
+    end_text: Optional[str] = None
+    outputs: Optional[Dict[str, Any]] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> RunItem:
+        """Reads the server's JSON."""
+        outputs = data.get("outputs")
+        return cls(
+            task=data["task"],
+            item=data["item"],
+            instance=data["instance"],
+            state=data["state"],
+            generation=data["generation"],
+            value=data.get("value"),
+            started_at=data.get("startedAt"),
+            ended_at=data.get("endedAt"),
+            worker=data.get("worker"),
+            end_text=data.get("endText"),
+            outputs=None if outputs is None else json.loads(outputs),
+        )
+
+
+@dataclass(frozen=True)
+class ErrorGroup:
+    """A group of equal failures of a run."""
+
+    task: str
+    end_text: str
+    count: int
+    #: The instance of one of them.
+    example: str
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ErrorGroup:
+        """Reads the server's JSON."""
+        return cls(
+            task=data["task"],
+            end_text=data["endText"],
+            count=data["count"],
+            example=data["example"],
+        )
