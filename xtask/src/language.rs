@@ -113,9 +113,12 @@ const BANNED: &[(&str, &str)] = &[
     ),
 ];
 
-/// The Unix account whose name is also one of [`BANNED`]. Between quotation marks
-/// it is that account.
+/// The Unix account whose name is also one of [`BANNED`]. Between quotation marks,
+/// or after one of [`ACCOUNT_AFTER`], it is that account.
 const UNIX_ACCOUNT: &str = concat!("no", "body");
+
+/// What introduces an account in task files, commands and messages.
+const ACCOUNT_AFTER: &[&str] = &["user ", "user: ", "--reuid "];
 
 /// Openings of a doc comment that is only a question about its item.
 const QUESTIONS: &[&str] = &[
@@ -257,16 +260,19 @@ fn banned_words(line: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 /// True if the word at `at` is not part of a longer one, and not the name of the
-/// Unix account in quotation marks. A word of a snake case name is whole.
+/// Unix account. A word of a snake case name is whole.
 fn is_whole_word(line: &str, at: usize, word: &str) -> bool {
     let before = line[..at].chars().next_back();
     let after = line[at + word.len()..].chars().next();
     let quoted = before == after && matches!(before, Some('"' | '`' | '\''));
+    let introduced = ACCOUNT_AFTER
+        .iter()
+        .any(|intro| line[..at].ends_with(intro));
     let part = [before, after]
         .into_iter()
         .flatten()
         .any(char::is_alphanumeric);
-    !part && !(quoted && word == UNIX_ACCOUNT)
+    !part && !((quoted || introduced) && word == UNIX_ACCOUNT)
 }
 
 fn is_doc(line: &str) -> bool {
@@ -415,8 +421,11 @@ mod tests {
     }
 
     #[test]
-    fn the_unix_account_is_a_name_where_it_is_quoted() {
+    fn the_unix_account_is_a_name_where_it_is_quoted_or_introduced() {
         let account = UNIX_ACCOUNT;
+        for intro in ACCOUNT_AFTER {
+            assert_eq!(rust(&format!("run as {intro}{account}")), Findings::new());
+        }
         assert_eq!(rust(&format!("user: \"{account}\",")), Findings::new());
         assert_eq!(
             check("a.md", &format!("as user `{account}`")),

@@ -1,4 +1,4 @@
-//! What people and programs say to Baton, and what they hear.
+//! Commands and API clients against a real scheduler.
 
 mod remote_support;
 

@@ -5,7 +5,7 @@ use crate::cluster_support;
 use std::time::{Duration, Instant};
 
 use cluster_support::effects::Effects;
-use cluster_support::mounts::Small;
+use cluster_support::mounts::SmallFilesystem;
 use cluster_support::{Cluster, id, is_alive, is_root, lines, signal};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 const LEASE: Duration = Duration::from_secs(6);
 const SHORT_LEASE: [&str; 2] = ["--lease", "6s"];
 
-/// Submissions that fill what an almost full disk has left.
+/// Submissions that fill the rest of an almost full disk.
 const SUBMISSIONS_MAX: usize = 1_000;
 
 #[test]
 fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() {
     let mut cluster = Cluster::idle(&SHORT_LEASE);
-    let disk = is_root().then(|| Small::mount(&cluster.path("data"), "8m"));
+    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("data"), "8m"));
     let Some(disk) = disk.flatten() else {
         return;
     };
@@ -68,17 +68,17 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
     assert!(log.iter().any(|line| line.contains("cannot keep anything")));
 }
 
-/// A submission that takes some room.
+/// A submission that takes some space.
 fn padded() -> Value {
     json!({ "task": "padded", "run": "true", "env": { "PAD": "x".repeat(8_000) } })
 }
 
 #[test]
 fn a_worker_without_room_never_reports_a_success_that_was_none() {
-    // Enough to need more room than the last page of a file has.
+    // Larger than the free part of the last page of a file.
     const COUNT: u64 = 200;
     let mut cluster = Cluster::idle(&[]);
-    let disk = is_root().then(|| Small::mount(&cluster.path("w"), "32m"));
+    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("w"), "32m"));
     let Some(disk) = disk.flatten() else {
         return;
     };
@@ -86,7 +86,7 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     cluster.start_worker("w", &["--resources", "cpu=2"]);
     cluster.healthy("w");
     let said = cluster.path("said");
-    // It needs room for its output, and tells elsewhere that it had it.
+    // It needs space for its output, and reports elsewhere that it had it.
     let file = json!({
         "task": "speaks",
         "run": "head -c 65536 /dev/zero && echo \"$BATON_ARRAY_INDEX\" >> \"$SAID\"",
@@ -148,7 +148,7 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
 #[test]
 fn a_worker_that_starts_without_room_says_so_and_works_once_there_is() {
     let mut cluster = Cluster::idle(&[]);
-    let disk = is_root().then(|| Small::mount(&cluster.path("w"), "8m"));
+    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("w"), "8m"));
     let Some(disk) = disk.flatten() else {
         return;
     };

@@ -1,6 +1,6 @@
-//! What a cluster of real processes does when one of them is stopped or killed, case by
-//! case. Random deaths in a loop are `cluster_kill_loop.rs`'s; a scheduler that is killed is
-//! `cluster_restart.rs`'s.
+//! The behaviour of a cluster of real processes when one is stopped or killed, case by
+//! case. Random kills in a loop are in `cluster_kill_loop.rs`, kills of the scheduler in
+//! `cluster_restart.rs`.
 
 use crate::cluster_support;
 
@@ -13,7 +13,7 @@ use cluster_support::{Cluster, is_alive, lines, signal};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// A short lease, so that waiting for its end is bearable.
+/// A short lease, so that tests can wait for its expiry.
 const LEASE: Duration = Duration::from_secs(6);
 const SHORT_LEASE: [&str; 2] = ["--lease", "6s"];
 
@@ -87,7 +87,7 @@ fn a_shell_and_its_child_survive_their_agent_and_are_not_doubled() {
     assert_eq!(over.state.word(), "DONE");
     assert_eq!((over.attempts, over.losses), (1, 0));
     assert_eq!(effects.starts(), [(1, shell)]);
-    assert!(!is_alive(shell) && !is_alive(child), "nobody is left");
+    assert!(!is_alive(shell) && !is_alive(child), "no process is left");
     assert_eq!(lines(&children).len(), 1);
 }
 
@@ -113,7 +113,7 @@ fn an_orphan_that_ignores_sigterm_is_adopted_when_its_agent_is_started_again() {
     assert_eq!(effects.starts().len(), 1, "not started elsewhere");
     assert_eq!(cluster.instance(id).attempts, 1);
     effects.go();
-    // It was nobody's child when it ended, so nobody knows how, and it may run again.
+    // It had no parent of ours when it ended, so its exit code is unknown, and it may run again.
     let over = cluster.finish(id);
     assert_eq!(over.state.word(), "DONE");
     effects.never_overlapped();
@@ -289,7 +289,7 @@ impl Killer {
     }
 }
 
-/// `kill -9` of an agent and its coordinator: nobody is left to guard what they run.
+/// `kill -9` of an agent and its coordinator: their processes run unguarded.
 fn kill_both_guards(cluster: &mut Cluster, name: &str) {
     let coordinator = cluster.coordinator_pid(name).expect("there is one");
     // The agent first, or it would start another coordinator.

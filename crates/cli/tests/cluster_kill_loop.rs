@@ -95,11 +95,11 @@ fn run(victim: Victim) {
         "those that exit with 7"
     );
     let doubled = check(&cluster, span, &dir);
-    eprintln!("{victim:?}: {kills} kills, {doubled} ran again because nobody saw their end");
-    // Where both the agent and the coordinator die, nobody is left to whom the kernel would
-    // tell how an attempt ends: it is LOST and tried again, and only its last end is recorded.
+    eprintln!("{victim:?}: {kills} kills, {doubled} ran again because their end was not observed");
+    // If both the agent and the coordinator die, no process gets the exit code of an attempt
+    // from the kernel: it is LOST and retried, and only its last end is recorded.
     if !matches!(victim, Victim::Everything) {
-        assert_eq!(doubled, 0, "somebody was always there to see the end");
+        assert_eq!(doubled, 0, "a parent always observed the end");
     }
     leave_nothing(cluster);
 }
@@ -128,7 +128,7 @@ fn strike(cluster: &mut Cluster, victim: Victim) {
     }
 }
 
-/// Looks at what each instance has written and at what is recorded of it; says how many
+/// Compares the files of each instance with its records; returns how many
 /// finished more than once.
 fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
     let mut doubled = 0;
@@ -174,10 +174,10 @@ fn seen_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) {
     assert_eq!(exits.last(), finished.last(), "{id}: the last counts");
 }
 
-/// Ends the cluster as a person would, and looks whether anybody is left.
+/// Stops the cluster with signals, and checks that no process is left.
 fn leave_nothing(mut cluster: Cluster) {
     signal(cluster.worker_pid("w"), Signal::INT);
-    cluster.until("the worker leaves nobody", || {
+    cluster.until("the worker leaves no process", || {
         let scheduler = cluster.scheduler_pid();
         let mut left = cluster.left();
         left.retain(|pid| *pid != scheduler);
@@ -186,7 +186,7 @@ fn leave_nothing(mut cluster: Cluster) {
     cluster.kill_scheduler();
 }
 
-/// Small numbers that are the same for the same seed.
+/// SmallFilesystem numbers that are the same for the same seed.
 struct Rng(u64);
 
 impl Rng {

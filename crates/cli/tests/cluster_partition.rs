@@ -131,7 +131,7 @@ fn heals_too_late(cut: Cut) {
     assert_eq!(over.worker.as_deref(), Some("near"));
     let ends = recorded(&cluster, id);
     assert_eq!(ends.len(), 2, "one end for each attempt: {ends:?}");
-    // A worker whose reports get through says itself that it has killed it.
+    // A worker whose messages arrive reports the kill itself.
     let lost = match ends[0] {
         (1, AttemptEnd::Real(outcome)) => cut == Cut::ToWorker && outcome.is_loss(),
         (number, AttemptEnd::Synthetic(_)) => number == 1,
@@ -165,7 +165,7 @@ fn far_worker(cluster: &mut Cluster, cable: &Cable) {
     cluster.healthy("far");
 }
 
-/// The scheduler's address; nobody outside of the namespace sees it.
+/// The scheduler's address; it is visible in the namespace only.
 const NEAR: &str = "10.77.0.1";
 const FAR: &str = "10.77.0.2";
 
@@ -241,8 +241,8 @@ impl Drop for Cable {
     }
 }
 
-/// Whatever is sent from this end is lost. A queue that takes no packet of any size is
-/// found on more kernels than the one that is made for losing them.
+/// Drops all packets sent from this end. A queue that accepts no packet of any size is
+/// available on more kernels than the one made for packet loss.
 fn lose_all(end: &str) -> Result<(), String> {
     let queue = ["-n", end, "qdisc", "add", "dev", "end", "root"];
     let netem = ["netem", "loss", "100%"];

@@ -1,4 +1,4 @@
-//! `kill -9` of the scheduler while its workers go on.
+//! `kill -9` of the scheduler while its workers continue.
 
 use crate::cluster_support;
 
@@ -9,7 +9,7 @@ use baton_client::{Filter, View};
 use cluster_support::{Cluster, is_alive, lines};
 use serde_json::json;
 
-/// The lease if nobody says otherwise.
+/// The default lease.
 const LEASE: Duration = Duration::from_secs(90);
 
 #[test]
@@ -49,7 +49,7 @@ fn a_thousand_running_are_kept_and_the_waiting_start_before_the_lease_is_over() 
     let took = begun.elapsed();
     assert!(
         took < LEASE,
-        "nobody waits for the leases of others: {took:?}"
+        "no worker waits for the leases of others: {took:?}"
     );
 
     let now: Vec<_> = (1..=COUNT).map(started).collect();
@@ -59,7 +59,7 @@ fn a_thousand_running_are_kept_and_the_waiting_start_before_the_lease_is_over() 
         .map(|it| it[0].split_once(' ').expect("two words").1);
     let dead = pids.filter(|it| !is_alive(it.parse().expect("a number")));
     assert_eq!(dead.count(), 0, "all live");
-    // Opened and closed: whoever waits for a writer reads the end.
+    // Opened and closed: a process that waits for a writer reads the end.
     drop(OpenOptions::new().write(true).open(&fifo).expect("opened"));
     cluster.until("all are done", || {
         (cluster.states(held).get("DONE") == Some(&COUNT)).then_some(())

@@ -1,4 +1,4 @@
-//! The coordinator by itself, spoken to as a runner or an agent would: one launch for one
+//! The coordinator alone, driven as a runner or an agent would: one launch for one
 //! order, one connection at a time, and the dead-man timer.
 
 use crate::coordinator_support;
@@ -50,7 +50,7 @@ fn an_end_is_told_to_every_runner_until_it_is_forgotten() {
     }
     let (mut link, _) = bench.meet();
     send(&mut link, &Request::Forget { run: run(0) });
-    // Requests are heard in their order: the answer to a later one says that this one was.
+    // Requests are handled in order: the reply to a later one proves that this one was.
     let stop = Request::Stop {
         run: run(9),
         signal: 15,
@@ -101,7 +101,7 @@ fn nothing_is_launched_before_the_dead_man_timer_is_set() {
 }
 
 #[test]
-fn the_dead_man_timer_kills_whether_or_not_somebody_is_connected() {
+fn the_dead_man_timer_kills_with_and_without_a_connected_client() {
     for connected in [true, false] {
         let bench = Bench::new(true);
         let mut link = bench.begin();
@@ -121,7 +121,7 @@ fn the_dead_man_timer_kills_whether_or_not_somebody_is_connected() {
             !identity::is_alive(&identity, boot)
         });
         let (mut link, greeting) = bench.meet();
-        assert!(greeting.fired, "whoever comes is told");
+        assert!(greeting.fired, "each client is told");
         send(&mut link, &guard(far(), 3));
         send(&mut link, &bench.shell(1, "touch again"));
         wait_for(&mut link, refused);

@@ -1,5 +1,5 @@
-//! The coordinator of a worker: attempts of many tasks, which wait for what is occupied, have
-//! a home each, and are over when nothing of them is left.
+//! The coordinator of a worker: attempts of many tasks, which wait for resources, have
+//! a directory each, and end when none of their processes is left.
 
 use crate::coordinator_support;
 
@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use coordinator_support::{Bench, end, exists, far, guard, outcome, run, send, until, wait_for};
 
-/// What an attempt is given to wait for, in the sandbox.
+/// The file in the sandbox that an attempt waits for.
 const WAIT: &str = "until test -e $S/go; do sleep 0.01; done";
 
 impl Bench {
@@ -93,7 +93,7 @@ fn capacity(amount: u64) -> Request {
     }
 }
 
-/// Everything that is said until it has been said that this run is over.
+/// All messages up to the end of this run.
 fn hear_until_ended(link: &mut Link, number: u64) -> Vec<Reply> {
     let mut heard = Vec::new();
     while !heard.iter().any(|reply| is_end(reply, number)) {
@@ -147,7 +147,7 @@ fn what_does_not_fit_waits_its_turn_and_starts_without_being_asked_for() {
         launch(3, unclaimed),
     ];
     link.send_all(&orders).expect("sent");
-    // What claims nothing overtakes those that wait.
+    // An attempt without claims overtakes those that wait.
     let heard = hear_until_ended(&mut link, 3);
     assert!(heard.contains(&Reply::Accepted { run: run(1) }));
     assert!(
@@ -355,7 +355,7 @@ fn the_daemon_of_one_attempt_is_not_taken_for_anothers() {
 #[test]
 fn a_task_within_an_attempt_dies_with_it_to_the_last_daemon() {
     let (bench, mut link) = Bench::worker();
-    // While it runs, what has no mark could be of either.
+    // While it runs, a process without a mark could belong to either.
     send(&mut link, &bench.order(0, "exec sleep 1000"));
     let root = bench.sandbox.join("root");
     let inner = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.01; done' &)

@@ -43,7 +43,7 @@ impl Follower {
         serde_json::from_str(&line).expect("JSON")
     }
 
-    /// Ends it with a signal; what it said besides events.
+    /// Ends it with a signal; returns its stderr.
     fn end(mut self, with: Signal) -> String {
         signal(self.child.id(), with);
         let status = self.child.wait().expect("ours");
@@ -78,7 +78,7 @@ fn every_fact_is_told_once_and_in_order_while_the_scheduler_is_killed() {
     for round in 0..ROUNDS {
         let file = json!({ "task": format!("round-{round}"), "run": "true" });
         cluster.submit(file, 25);
-        // In the middle of whatever has begun by then, and while somebody follows it.
+        // In the middle of running instances, and while a client follows.
         let is_new = |event: &Value| event["text"] == "accepted as one of 25";
         while seen.iter().filter(|event| is_new(event)).count() as u64 <= round {
             seen.push(follower.next());
@@ -126,7 +126,7 @@ fn every_fact_is_told_once_and_in_order_while_the_scheduler_is_killed() {
 }
 
 #[test]
-fn it_ends_well_with_an_interrupt_and_when_nobody_reads_any_more() {
+fn it_exits_cleanly_on_an_interrupt_and_without_a_reader() {
     let cluster = Cluster::new(&[]);
     let follower = Follower::start(&cluster, &["--after", "0"]);
     cluster.sh("a", "true");

@@ -6,4 +6,4 @@ mod worker_support;
 mod coordinator;
 mod coordinator_worker;
 mod worker;
-mod worker_lives;
+mod worker_takeover;

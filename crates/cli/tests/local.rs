@@ -1,38 +1,38 @@
 //! `baton local`: tasks on one host, without a scheduler.
 
 mod crash_support;
-mod local_reading_support;
+mod local_inspection_support;
 mod support;
 
-/// The fourteen ways in which an older runner of tasks went wrong, each as a task that really
-/// runs, and ours does not; and everything that tries to get away.
-mod dragons;
+/// Fourteen bugs of an older task runner, each as a real task that
+/// Baton runs correctly; and processes that try to escape.
+mod legacy_bugs;
+mod local_adversity;
 mod local_compaction;
-mod local_hardships;
+mod local_inspection;
 mod local_kill_loop;
-mod local_reading;
-/// What a person may expect, each as one task that really runs.
+/// The documented behaviour, each case as one real task.
 mod scenarios;
 
-/// Crashes and faults of `baton local run`, from end to end: whatever happens to the
-/// runner, its coordinator, its log, its disk or its clock, the task ends in SUCCESS when it
-/// is gone on with, and nothing that was finished is run again.
+/// Crashes and faults of `baton local run`, from end to end: after any fault of the
+/// runner, its coordinator, its log, its disk or its clock, a resumed task ends in SUCCESS,
+/// and finished processes are not run again.
 ///
-/// | module | what happens |
+/// | module | fault |
 /// |---|---|
-/// | `torn` | the log is cut off at any byte, or damaged in its middle |
-/// | `full` | there is no room on the disk |
-/// | `calls` | a write or a sync fails, or is the last thing that is done |
-/// | `strangers` | the pid of a run is somebody else's, after a boot or without one |
+/// | `torn` | the log is truncated at any byte, or damaged in its middle |
+/// | `full` | the disk is full |
+/// | `calls` | a write or a sync fails, or the process dies after it |
+/// | `reused_pids` | another process has the pid of a run, after a boot or without one |
 /// | `clock` | the wall clock is stepped |
-/// | `stopped` | the runner or the coordinator stands still for a while |
+/// | `stopped` | the runner or the coordinator is stopped for a while |
 ///
 /// Random kills are in `local_kill_loop`.
 mod local_crashes {
     mod calls;
     mod clock;
     mod full;
+    mod reused_pids;
     mod stopped;
-    mod strangers;
     mod torn;
 }

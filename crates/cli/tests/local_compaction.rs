@@ -1,4 +1,4 @@
-//! A daemon that has run thousands of times: its log stays short, and what it adds up to
+//! A daemon that has run thousands of times: its log stays short, and its state
 //! survives `kill -9`.
 
 use std::path::Path;
@@ -17,7 +17,7 @@ processes:
   - { name: main, run: 'until test -e stop; do sleep 0.05; done' }
 ";
 
-/// Nothing here takes long; this is for machines that do.
+/// A timeout for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn start(root: &Root, arguments: &[&str]) -> Child {
@@ -87,7 +87,7 @@ fn a_log_is_replaced_by_what_it_adds_up_to_and_the_task_goes_on() {
     assert_eq!(view.state(), AttemptState::Success);
     let tick = view.history.plan.snapshot().processes[0];
     assert_eq!(tick.failures, 0);
-    // The last one may have been killed at the end, and one may have ended unseen.
+    // The last one may have been killed at the end, and one may have ended unobserved.
     assert!(tick.successes + tick.kills + tick.losses == tick.runs);
     assert!(
         tick.losses <= 1,

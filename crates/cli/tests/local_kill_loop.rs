@@ -1,15 +1,15 @@
-//! `kill -9` of anything, at any time, again and again: the task succeeds all the same, and
-//! nothing that was finished is run again.
+//! `kill -9` of any process, at any time, in a loop: the task still succeeds, and
+//! finished processes are not run again.
 //!
-//! `BATON_KILLS` says how many kills to make, `BATON_SEED` with which random numbers. A seed
-//! gives the same victims and pauses; the machine adds its own chance.
+//! `BATON_KILLS` sets the number of kills, `BATON_SEED` the random numbers. A seed
+//! gives the same victims and pauses; the machine adds its own timing.
 
 use crate::crash_support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-use crash_support::people::{self, Person, Role};
+use crash_support::processes::{self, LiveProcess, Role};
 use crash_support::rng::{Rng, seed, setting};
 use crash_support::verdict::{self, Tally};
 use crash_support::{Rig, tasks};
@@ -19,9 +19,9 @@ const KILLS: u64 = 60;
 /// The longest pause between two kills.
 const PAUSE_MS_MAX: u64 = 120;
 
-/// Who was hit, and what came of it.
+/// The kills by role, and their effect.
 #[derive(Debug, Default)]
-struct Score {
+struct KillCounts {
     strikes: u64,
     runners: u64,
     coordinators: u64,
@@ -31,17 +31,17 @@ struct Score {
     runs: Tally,
 }
 
-impl Score {
+impl KillCounts {
     fn kills(&self) -> u64 {
         self.runners + self.coordinators + self.processes
     }
 }
 
 #[test]
-fn a_task_succeeds_whoever_is_killed_whenever() {
+fn a_task_succeeds_whichever_process_is_killed_at_any_time() {
     let (seed, kills) = (seed(), setting("BATON_KILLS").unwrap_or(KILLS));
     let mut rng = Rng::new(seed);
-    let mut score = Score::default();
+    let mut score = KillCounts::default();
     let begun = Instant::now();
     while score.kills() < kills {
         let left = kills - score.kills();
@@ -58,7 +58,7 @@ fn a_task_succeeds_whoever_is_killed_whenever() {
     }
     println!(
         "seed {seed}: {} kills in {} strikes ({} of runners, {} of coordinators, {} of processes; \
-         {} strikes hit nobody), {} tasks, {}; {:.1} s",
+         {} kills missed), {} tasks, {}; {:.1} s",
         score.kills(),
         score.strikes,
         score.runners,
@@ -72,7 +72,7 @@ fn a_task_succeeds_whoever_is_killed_whenever() {
 }
 
 /// One task, with a few kills in it.
-fn one_task(rng: &mut Rng, score: &mut Score, left: u64) {
+fn one_task(rng: &mut Rng, score: &mut KillCounts, left: u64) {
     let mut rig = Rig::new(&tasks::diamond("sleep 0.03"));
     let strikes = (4 + rng.below(20)).min(left);
     rig.start();
@@ -98,11 +98,11 @@ fn one_task(rng: &mut Rng, score: &mut Score, left: u64) {
     score.tasks += 1;
 }
 
-/// Kills somebody, and starts the runner again if it was hit. True if the task is over.
-fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut Score) -> bool {
+/// Kills a process, and restarts the runner if it was hit. True if the task has ended.
+fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut KillCounts) -> bool {
     score.strikes += 1;
     let before = score.kills();
-    let all = people::of(rig.dir.path());
+    let all = processes::of(rig.dir.path());
     let one = |rng: &mut Rng, role: Role| -> Vec<usize> {
         let places = (0..all.len()).filter(|place| all[*place].role == role);
         let places: Vec<usize> = places.collect();
@@ -119,7 +119,7 @@ fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut Score) -> bool {
         8 => [one(rng, Role::Coordinator), one(rng, Role::Process)].concat(),
         _ => (0..all.len()).collect(),
     };
-    let mut victims: Vec<&Person> = victims.into_iter().map(|place| &all[place]).collect();
+    let mut victims: Vec<&LiveProcess> = victims.into_iter().map(|place| &all[place]).collect();
     if rng.below(2) == 0 {
         victims.reverse();
     }
@@ -146,8 +146,8 @@ fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut Score) -> bool {
     rig.life().is_over()
 }
 
-/// While its coordinator lives, a runner may die as often as it likes: the end of every run
-/// is seen, and none is run again.
+/// While its coordinator lives, a runner may die any number of times: the end of every run
+/// is observed, and none is run again.
 #[test]
 fn killing_the_runner_alone_loses_nothing() {
     let mut rng = Rng::new(seed());
@@ -158,7 +158,7 @@ fn killing_the_runner_alone_loses_nothing() {
         rig.start();
         for _ in 0..8 {
             std::thread::sleep(Duration::from_millis(rng.below(40)));
-            for runner in people::with_role(rig.dir.path(), Role::Runner) {
+            for runner in processes::with_role(rig.dir.path(), Role::Runner) {
                 killed += u64::from(runner.kill());
             }
             if rig.wait().is_some() {

@@ -1,7 +1,7 @@
-//! What the documents tell people to type works as it stands there.
+//! The commands in the documents work as written.
 //!
 //! The blocks are run by a shell in an empty directory, in a network of their own: they use the
-//! ports that people use.
+//! default ports.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 const BATON: &str = env!("CARGO_BIN_EXE_baton");
 
-/// The first block of a shell behind a line.
+/// The first `sh` block after a line.
 fn block(document: &str, behind: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join(document)).expect("it is there");
@@ -19,7 +19,7 @@ fn block(document: &str, behind: &str) -> String {
     block.to_owned()
 }
 
-/// Runs commands with a server in the background, one after the other; any that fails ends it.
+/// Runs commands with a server in the background, one after the other, until one fails.
 fn paste(block: &str) -> String {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -62,9 +62,12 @@ fn the_first_commands_of_the_readme_work_one_after_the_other() {
     let lines = block
         .lines()
         .filter(|line| !line.starts_with("cargo build"));
-    let lines = lines.map(|line| match line.starts_with("baton up &") {
-        true => format!("{line}\nready"),
-        false => line.to_owned(),
+    let lines = lines.map(|line| {
+        if line.starts_with("baton up &") {
+            format!("{line}\nready")
+        } else {
+            line.to_owned()
+        }
     });
     let said = paste(&lines.collect::<Vec<_>>().join("\n"));
     if !said.is_empty() {

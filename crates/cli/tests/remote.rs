@@ -8,7 +8,7 @@ use remote_support::{Cluster, Ended, baton, until};
 use serde_json::{Value, json};
 
 #[test]
-fn nobody_there_is_told_with_what_to_do() {
+fn an_unreachable_scheduler_is_reported_with_a_hint() {
     let dir = tempfile::tempdir().expect("a directory");
     let (_reserved, port) = remote_support::silent_port();
     let url = format!("http://127.0.0.1:{port}");
@@ -30,7 +30,7 @@ fn nobody_there_is_told_with_what_to_do() {
 }
 
 #[test]
-fn bad_input_is_told_before_anybody_is_asked() {
+fn bad_input_is_reported_before_a_request_is_sent() {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("bad.yaml"), "task: t\nrum: x\n").expect("writable");
     for (args, told) in [
@@ -92,7 +92,7 @@ fn what_prints_nothing_leaves_nothing_and_its_log_is_empty() {
     for (id, stream) in [("i1", "--stderr"), ("i40", "-f"), ("i81", "-f")] {
         assert_eq!(cluster.run(&["logs", id, stream]).good(), "", "{id}");
     }
-    // Four at once, and each has used again what another had left empty.
+    // Four at once, and each has reused the empty files of another.
     let logs = std::fs::read_dir(cluster.path("worker/logs")).expect("there");
     let work = std::fs::read_dir(cluster.path("worker/work")).expect("there");
     let (logs, work) = (logs.count(), work.count());
@@ -180,7 +180,7 @@ fn what_cannot_run_is_explained_and_cancelled_at_once() {
 }
 
 #[test]
-fn what_has_failed_is_retried_when_somebody_says_so() {
+fn a_failed_instance_is_retried_by_command() {
     let cluster = Cluster::start();
     let flag = cluster.path("flag");
     let test = ["/usr/bin/test", "-e", flag.to_str().expect("a plain path")];
@@ -208,12 +208,12 @@ fn a_drained_worker_gets_nothing_until_that_is_undone() {
     assert_eq!(cluster.state("i1"), "QUEUED");
     cluster.run(&["drain", "w1", "--undo"]).good();
     cluster.until_state("i1", "DONE");
-    let nobody = cluster.run(&["drain", "w9"]);
-    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+    let unknown = cluster.run(&["drain", "w9"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
 }
 
 #[test]
-fn a_worker_is_not_forgotten_where_nobody_can_be_asked() {
+fn a_worker_is_not_forgotten_without_a_confirmation() {
     let cluster = Cluster::start();
     let refused = cluster.run(&["forget", "w1"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
@@ -271,7 +271,7 @@ fn a_process_that_is_started_again_is_followed_from_the_beginning_of_its_next_ru
     assert_eq!(next(), None);
     assert!(following.wait().expect("it ends").success());
     cluster.until_state("i1", "DONE");
-    // The last run, unless another is named; and one alone is followed to its own end.
+    // The last run by default; a named one is followed to its own end.
     assert_eq!(cluster.run(&["logs", "i1"]).good(), "short\n");
     let first = cluster.run(&["logs", "i1", "--run", "0", "-f"]).good();
     assert_eq!(first, "the first run says more\n");

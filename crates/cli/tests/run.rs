@@ -1,4 +1,4 @@
-//! `baton run` of the real binary: what it shows, how it ends, and what it survives.
+//! `baton run` of the real binary: its output, its exit status, and crashes.
 
 use crate::remote_support;
 
@@ -40,13 +40,13 @@ fn signal(pid: Pid, signal: Signal) {
     kill_process(pid, signal).expect("it lives");
 }
 
-/// Reads until a line says so.
+/// Reads until a line has this word.
 fn hear(from: &mut impl BufRead, word: &str) {
     let mut line = String::new();
     while !line.contains(word) {
         line.clear();
         let read = from.read_line(&mut line).expect("readable");
-        assert!(read > 0, "nobody says {word}");
+        assert!(read > 0, "no line has {word}");
     }
 }
 
@@ -105,7 +105,7 @@ fn a_quiet_run_shows_only_its_end() {
 }
 
 #[test]
-fn whoever_closes_the_output_does_not_end_the_work() {
+fn closing_the_output_does_not_end_the_work() {
     let dir = tempfile::tempdir().expect("a directory");
     task(
         dir.path(),
@@ -184,7 +184,7 @@ fn a_worker_that_is_killed_is_started_again_and_the_same_attempt_goes_on() {
 }
 
 #[test]
-fn a_second_interrupt_ends_a_run_without_waiting_for_anybody() {
+fn a_second_interrupt_ends_a_run_without_waiting() {
     let dir = tempfile::tempdir().expect("a directory");
     task(dir.path(), &format!("touch DIR/begun; {HOLD}"));
     let mut running = baton(dir.path(), &["run", "t.json", "--data", "data"])
@@ -228,7 +228,7 @@ fn a_second_interrupt_ends_up_without_waiting_for_its_worker() {
     hear(&mut err, "not waiting for the worker");
     until("it ends", || !matches!(up.try_wait(), Ok(None)));
     assert_eq!(up.wait().expect("it has ended").code(), Some(0));
-    // It was told all the same.
+    // It was reported all the same.
     signal(worker, Signal::CONT);
     until("the worker ends", || test_kill_process(worker).is_err());
 }

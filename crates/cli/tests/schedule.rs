@@ -7,7 +7,7 @@ fn preview(args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_baton"))
         .args(["schedule", "preview"])
         .args(args)
-        // The host's own zone means nothing.
+        // The host's zone has no effect.
         .env("TZ", "Asia/Tokyo")
         .stdin(Stdio::null())
         .output()

@@ -1,6 +1,6 @@
-//! Every due time is accounted for, also when the scheduler is killed with `kill -9` every few
-//! seconds: what the file of its store tells afterwards is judged by the simulator's checker,
-//! and what was launched has run, once.
+//! Every due time has a record, also when the scheduler is killed with `kill -9` every few
+//! seconds: the simulator's checker verifies the facts in the store afterwards,
+//! and every launched instance has run once.
 //!
 //! The tasks are put into the store before the scheduler starts. `BATON_CHRONOS_SECONDS` and
 //! `BATON_SEED` choose a longer or another run.
@@ -30,18 +30,18 @@ use cluster_support::rng::Rng;
 use cluster_support::{Cluster, lines};
 
 /// A task of this test.
-struct Given {
+struct TestTask {
     name: &'static str,
     schedule: &'static str,
     slack_s: u64,
     catch_up: CatchUp,
     jitter_ms: u64,
     max_instances: Option<u32>,
-    /// What each instance does after it has said when it was due.
+    /// The command of each instance after it has printed its due time.
     then: &'static str,
 }
 
-const PLAIN: Given = Given {
+const PLAIN: TestTask = TestTask {
     name: "all",
     schedule: "every 1s",
     slack_s: 3_600,
@@ -51,33 +51,33 @@ const PLAIN: Given = Given {
     then: "true",
 };
 
-const GIVEN: [Given; 6] = [
+const GIVEN: [TestTask; 6] = [
     PLAIN,
-    Given {
+    TestTask {
         name: "last",
         schedule: "*/2 * * * * *",
         catch_up: CatchUp::Last,
         ..PLAIN
     },
-    Given {
+    TestTask {
         name: "none",
         schedule: "every 3s",
         catch_up: CatchUp::None,
         ..PLAIN
     },
-    Given {
+    TestTask {
         name: "brief",
         schedule: "*/3 * * * * *",
         slack_s: 1,
         ..PLAIN
     },
-    Given {
+    TestTask {
         name: "jitter",
         schedule: "every 3s",
         jitter_ms: 900,
         ..PLAIN
     },
-    Given {
+    TestTask {
         name: "one",
         schedule: "every 2s",
         max_instances: Some(1),
@@ -95,7 +95,7 @@ fn now() -> Now {
     }
 }
 
-fn definition(given: &Given, dir: &Path) -> Definition {
+fn definition(given: &TestTask, dir: &Path) -> Definition {
     let script = format!("echo $BATON_NOMINAL_TIME >> {}; {}", given.name, given.then);
     let script = format!("cd '{}' && {{ {script}; }}", dir.display());
     let spec = InstanceSpec {
@@ -122,11 +122,11 @@ fn definition(given: &Given, dir: &Path) -> Definition {
     }
 }
 
-/// Puts the tasks into a new store, as a leader of its own; gives the facts.
+/// Puts the tasks into a new store, as a leader of its own; returns the facts.
 fn fill(path: &Path, effects: &Path) -> Vec<Entry> {
     let store = SqliteStore::open(path).expect("a new store");
     let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(Epoch(0)) else {
-        panic!("nobody leads yet");
+        panic!("another leader");
     };
     let mut core = Scheduler::new(Config::default(), epoch, *ledger, now());
     let mut outbox: Outbox<Effect> = Outbox::new(epoch);
@@ -185,7 +185,7 @@ fn launched(fact: &Fact) -> Option<InstanceId> {
     }
 }
 
-/// The facts about due times and what they launched, in the order in which they were kept.
+/// The facts about due times and their launches, in commit order.
 fn told(store: &dyn Store, ticks: Vec<view::RecordedFact>) -> BTreeMap<Seq, view::RecordedFact> {
     let mut all = BTreeMap::new();
     for id in ticks.iter().filter_map(|tick| launched(&tick.fact)) {
@@ -196,7 +196,7 @@ fn told(store: &dyn Store, ticks: Vec<view::RecordedFact>) -> BTreeMap<Seq, view
     all
 }
 
-/// When a fact was decided. The store says only when it was kept, which may be a little later.
+/// When a fact was decided. The store has only its commit time, which may be a little later.
 fn decided(entry: &view::RecordedFact) -> Wall {
     match entry.fact {
         Fact::TickRecorded { first, verdict, .. } => match verdict {
@@ -240,7 +240,7 @@ fn judge(store: &dyn Store, mut entries: Vec<Entry>, until: Wall) -> (u64, u64) 
     }
 }
 
-/// Every launch has said when it was due, and nothing else has.
+/// Every launch has printed its due time, and no other process has.
 fn ran(store: &dyn Store, effects: &Path) {
     let mut expected: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for tick in ticks(store) {
@@ -279,7 +279,7 @@ fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again
     cluster.start_worker("w", &["--resources", "cpu=4"]);
     cluster.healthy("w");
     let begun = Instant::now();
-    // The first absence is so long that something is late, and something missed.
+    // The first downtime is long enough for late and for missed due times.
     let mut absence = 5_000;
     while begun.elapsed() < Duration::from_secs(seconds) {
         std::thread::sleep(Duration::from_millis(rng.below(3_000)));
@@ -303,12 +303,12 @@ fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again
     cluster.kill_scheduler();
     let (late, missed) = judge(&store, entries, until);
     assert!(late > 0 && missed > 0, "{late} {missed}");
-    // What was launched last may still wait for its worker.
+    // The last launches may still wait for their worker.
     drop(store);
     finish(&mut cluster, &path, &effects);
 }
 
-/// Lets what was launched come to its end, without anything new, and looks at what it did.
+/// Waits for the launched instances, without new launches, and checks their output.
 fn finish(cluster: &mut Cluster, path: &Path, effects: &Path) {
     let store = SqliteStore::open(path).expect("the store opens");
     remove_all(&store);
@@ -327,7 +327,7 @@ fn finish(cluster: &mut Cluster, path: &Path, effects: &Path) {
 fn remove_all(store: &SqliteStore) {
     let row = store.read_row().expect("readable");
     let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(row.epoch) else {
-        panic!("nobody else leads");
+        panic!("another leader");
     };
     let mut core = Scheduler::new(Config::default(), epoch, *ledger, now());
     let mut outbox: Outbox<Effect> = Outbox::new(epoch);

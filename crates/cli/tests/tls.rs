@@ -23,7 +23,7 @@ const PORTS: [&str; 5] = [
 
 const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
 
-/// A server's certificate, for the address that it is dialled by.
+/// A server's certificate, for the address that clients dial.
 const SERVER: CertRequest<'_> = CertRequest {
     name: "server",
     hosts: &["127.0.0.1"],
@@ -39,12 +39,12 @@ fn holder<'a>(name: &'a str, units: &'a [&'a str]) -> CertRequest<'a> {
 }
 
 /// A directory with a CA (`ca.pem`), a server's certificate and key, and what a test adds.
-struct Place {
+struct CertificateDir {
     dir: TempDir,
     ca: Ca,
 }
 
-impl Place {
+impl CertificateDir {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a place");
         let ca = Ca::new("ca");
@@ -97,7 +97,7 @@ impl Place {
 }
 
 struct Server<'a> {
-    place: &'a Place,
+    place: &'a CertificateDir,
     child: Child,
     url: String,
     workers: String,
@@ -167,7 +167,7 @@ impl Drop for Worker {
 
 #[test]
 fn up_runs_a_task_over_tls_with_a_worker_that_needs_no_further_files() {
-    let place = Place::new();
+    let place = CertificateDir::new();
     let options = [&TLS[..], &["--client-ca", "ca.pem"]].concat();
     let server = place.serve("up", &options);
     assert!(server.url.starts_with("https://"), "{}", server.url);
@@ -176,8 +176,8 @@ fn up_runs_a_task_over_tls_with_a_worker_that_needs_no_further_files() {
 }
 
 #[test]
-fn a_worker_over_tls_runs_a_task_and_dials_nobody_else() {
-    let place = Place::new();
+fn a_worker_over_tls_runs_a_task_and_trusts_no_other_server() {
+    let place = CertificateDir::new();
     let server = place.serve("scheduler", &TLS);
     let _worker = server.worker("good", &["--ca", "ca.pem"]);
     server.healthy("good");
@@ -204,7 +204,7 @@ fn a_worker_over_tls_runs_a_task_and_dials_nobody_else() {
 
 #[test]
 fn workers_show_certificates_and_a_role_or_a_token() {
-    let place = Place::new();
+    let place = CertificateDir::new();
     for (name, units) in [
         ("worker", &["worker"][..]),
         ("viewer", &["viewer"]),
@@ -247,7 +247,7 @@ fn workers_show_certificates_and_a_role_or_a_token() {
 
 #[test]
 fn commands_trust_whom_they_are_told_and_show_what_they_have() {
-    let place = Place::new();
+    let place = CertificateDir::new();
     place.issue(holder("ann", &["operator"]));
     let other = Ca::new("another");
     other.write_own(&place.path().join("other.pem"));
@@ -288,8 +288,8 @@ fn commands_trust_whom_they_are_told_and_show_what_they_have() {
 }
 
 #[test]
-fn whoever_speaks_tls_to_a_server_without_it_is_told() {
-    let place = Place::new();
+fn a_client_with_tls_is_refused_by_a_server_without_it() {
+    let place = CertificateDir::new();
     let server = place.serve("scheduler", &[]);
     let url = server.url.replace("http", "https");
     let told = server.trusted(&["--url", &url, "workers"]);
@@ -301,7 +301,7 @@ fn whoever_speaks_tls_to_a_server_without_it_is_told() {
 
 #[test]
 fn files_that_cannot_be_used_are_wrong_usage_and_are_named() {
-    let place = Place::new();
+    let place = CertificateDir::new();
     let days = |name, days| {
         place.issue(CertRequest {
             name,
@@ -363,7 +363,7 @@ fn files_that_cannot_be_used_are_wrong_usage_and_are_named() {
 
 #[test]
 fn new_certificates_count_from_sighup_on_and_bad_ones_never() {
-    let place = Place::new();
+    let place = CertificateDir::new();
     let server = place.serve("scheduler", &TLS);
     server.trusted(&["workers"]).good();
     let next = Ca::new("next");

@@ -1,4 +1,4 @@
-//! Tokens with the real binary: the first one, what it opens, and what it must not leave behind.
+//! Tokens with the real binary: the first one, its rights, and that no secret is left on disk.
 
 use crate::remote_support;
 
@@ -21,7 +21,7 @@ const PORTS: [&str; 5] = [
     "--json",
 ];
 
-/// A server that demands tokens, and an admin's token.
+/// A server that requires tokens, and an admin's token.
 struct Server {
     dir: TempDir,
     child: Child,
@@ -31,7 +31,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts `up` or `scheduler` on a store in which one token was made.
+    /// Starts `up` or `scheduler` on a store with one token.
     fn start(command: &str) -> Self {
         let dir = tempfile::tempdir().expect("a place");
         let args = ["token", "create", "--role", "admin", "--data", "data"];
@@ -62,7 +62,7 @@ impl Server {
         }
     }
 
-    /// A command that shows this token.
+    /// A command with this token.
     fn shows(&self, token: Option<&str>, args: &[&str]) -> Ended {
         let mut command = baton(self.dir.path(), args);
         command.env("BATON_URL", &self.url);
@@ -103,7 +103,7 @@ fn read(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// True if a secret stands anywhere in a text.
+/// True if a text has a secret.
 fn gives_away(text: &str) -> bool {
     let mut places = text.match_indices(Secret::PREFIX);
     places.any(|(at, _)| {
@@ -136,9 +136,9 @@ fn a_server_for_others_does_not_start_without_a_token_and_says_how_to_make_one()
 #[test]
 fn a_token_opens_what_its_role_may_do_and_is_found_nowhere_else() {
     let server = Server::start("up");
-    let nobody = server.shows(None, &["workers"]);
-    assert_eq!(nobody.code, Some(3), "{nobody:?}");
-    assert!(nobody.err.contains("--token-file"), "{nobody:?}");
+    let refused = server.shows(None, &["workers"]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.err.contains("--token-file"), "{refused:?}");
     // The worker of `up` has a token of its own.
     server.healthy("local");
     let args = [

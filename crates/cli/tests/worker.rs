@@ -1,4 +1,4 @@
-//! `baton worker` against a real scheduler machine: what it runs, and what it says about it.
+//! `baton worker` against a real scheduler machine: launches and reports.
 
 use crate::worker_support;
 
@@ -39,7 +39,7 @@ fn work_runs_in_its_directory_with_its_environment_and_its_end_is_told() {
         "BATON_ATTEMPT=1",
         "BATON_TOKEN_EPOCH=1",
         "BATON_ARRAY_INDEX=41",
-        "BATON_OWNER=somebody",
+        "BATON_OWNER=ann",
         "BATON_NAME=test",
     ] {
         assert!(env.lines().any(|line| line == wanted), "{wanted}:\n{env}");
@@ -63,7 +63,7 @@ fn failures_are_told_as_they_were() {
         4,
         1,
         InstanceSpec {
-            user: Some("nobody-of-that-name".to_owned()),
+            user: Some("no-such-user".to_owned()),
             ..command(&["true"])
         },
     );
@@ -71,7 +71,7 @@ fn failures_are_told_as_they_were() {
     assert_eq!(rig.outcome(2), Outcome::Signaled(10));
     assert_eq!(rig.outcome(3), Outcome::LaunchFailed);
     assert_eq!(rig.outcome(4), Outcome::LaunchFailed);
-    for (instance, word) in [(3, "/no/such/program"), (4, "nobody-of-that-name")] {
+    for (instance, word) in [(3, "/no/such/program"), (4, "no-such-user")] {
         let LogAnswer::Chunk(text) = rig.logs(instance, LogStream::Stderr, None) else {
             panic!("no reason for {instance}");
         };
@@ -127,7 +127,7 @@ fn an_attempt_whose_outputs_cannot_be_read_has_failed_and_its_log_says_why() {
         rig.submit(instance, 1, script(text));
         assert_eq!(rig.outcome(instance), Outcome::BadOutput, "{text}");
         assert_eq!(rig.outputs(instance), None);
-        // What was left empty would be another's log by now.
+        // An empty file would be another attempt's log by now.
         rig.submit(instance + 10, 1, script("echo other >&2"));
         assert_eq!(rig.outcome(instance + 10), Outcome::Exited(0));
         let LogAnswer::Chunk(log) = rig.logs(instance, LogStream::Stderr, None) else {
@@ -170,7 +170,7 @@ fn what_runs_for_too_long_is_stopped() {
 fn what_uses_too_much_memory_is_killed() {
     let rig = Rig::new(patient());
     let _worker = rig.worker();
-    // It keeps what it reads until there is an end of it, or of a line.
+    // It buffers input until the end of the file, or of a line.
     let text = "(head -c 31457280 /dev/zero; exec sleep 1000) | tail; true";
     let mut spec = script(text);
     spec.request.resources.memory_max = 20 << 20;
@@ -185,7 +185,7 @@ fn what_uses_too_much_memory_is_killed() {
 #[test]
 fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can run work as somebody else");
+        println!("skipped: only root can run processes as another user");
         return;
     }
     let rig = Rig::new(patient());
@@ -223,7 +223,7 @@ fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
 fn what_was_placed_ahead_and_does_not_start_is_given_back_and_runs_once() {
     let rig = Rig::new(patient());
     let _worker = rig.start(&["--resources", "cpu=1,memory=1GiB"]);
-    // From these the scheduler learns that such work is short, so it places ahead.
+    // These teach the scheduler that such instances are short, so it places ahead.
     rig.submit(1, 50, script("true"));
     until("all are over", || {
         (1..=50).all(|id| !rig.ends(id).is_empty())

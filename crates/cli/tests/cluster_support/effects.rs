@@ -1,5 +1,5 @@
-//! An instance whose executions are to be seen from outside: it holds a lock for as long
-//! as anything of it lives, and writes a line when it starts and one when it ends.
+//! An instance whose executions are observable: it holds a lock for as long
+//! as one of its processes lives, and writes a line when it starts and one when it ends.
 
 use std::path::PathBuf;
 
@@ -65,7 +65,7 @@ impl Effects {
         lines(&self.dir.join("end"))
     }
 
-    /// Fails if two executions were there at the same time.
+    /// Fails if two executions overlapped.
     pub(crate) fn never_overlapped(&self) {
         let overlaps = lines(&self.dir.join("overlap"));
         assert!(

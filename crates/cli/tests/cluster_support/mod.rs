@@ -1,20 +1,20 @@
 //! A cluster of real processes: schedulers and workers of the built binary, in a directory
 //! of their own, that can be killed, stopped and started again at any time.
 //!
-//! What they log goes to files, and to standard error if the test fails.
+//! Their logs go to files, and to standard error if the test fails.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `effects` | a script whose executions can be counted, and seen to overlap |
 //! | `mounts` | a small file system that can be filled |
-//! | `people` | processes of this machine, looked at and signalled |
-//! | `rng` | numbers that are the same for the same seed |
+//! | `processes` | processes of this machine: inspection and signals |
+//! | `rng` | random numbers from a seed |
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod effects;
 pub(crate) mod mounts;
-pub(crate) mod people;
+pub(crate) mod processes;
 pub(crate) mod rng;
 
 use std::collections::BTreeMap;
@@ -31,10 +31,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use people::parent;
-pub(crate) use people::{is_alive, processes, signal};
+use processes::parent;
+pub(crate) use processes::{is_alive, processes, signal};
 
-/// Whatever takes longer has gone wrong, on any machine.
+/// A timeout for slow machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One scheduler and its workers.
@@ -42,7 +42,7 @@ pub(crate) struct Cluster {
     dir: TempDir,
     options: Vec<String>,
     workers_listen: String,
-    /// The file with the token that workers show.
+    /// The file with the workers' token.
     token: Option<PathBuf>,
     scheduler: Option<Child>,
     addresses: Option<(String, String)>,
@@ -77,7 +77,7 @@ impl Cluster {
     }
 
     /// From its start on, the scheduler listens here for workers, also for those of other
-    /// machines, which have to show a token.
+    /// machines, which need a token.
     pub(crate) fn listen_for_workers(&mut self, address: &str) {
         address.clone_into(&mut self.workers_listen);
         let path = self.path("worker.token");
@@ -124,7 +124,7 @@ impl Cluster {
                 self.scheduler = Some(child);
                 return;
             }
-            // Its port may still be in the hands of the one that was killed.
+            // The killed process may still hold its port.
             let status = child.wait().expect("it ends");
             assert!(begun.elapsed() < PATIENCE, "no scheduler: {status}");
             std::thread::sleep(Duration::from_millis(50));
@@ -142,7 +142,7 @@ impl Cluster {
         self.path(&format!("{name}.log"))
     }
 
-    /// What the scheduler, or a worker, has logged in all its lives.
+    /// The log of the scheduler, or of a worker, over all its restarts.
     pub(crate) fn log(&self, name: &str) -> Vec<String> {
         lines(&self.log_path(name))
     }
@@ -209,12 +209,12 @@ impl Cluster {
         let found = processes(|line| {
             line.contains("__coordinator") && line.contains(&*state.to_string_lossy())
         });
-        // What it is about to launch still has its command line.
+        // A process that it is launching still has its command line.
         let is_child = |pid: u32| parent(pid).is_some_and(|parent| found.contains(&parent));
         found.iter().copied().find(|pid| !is_child(*pid))
     }
 
-    /// Runs something against the scheduler, again and again while it cannot be reached.
+    /// Runs a request against the scheduler, and retries while it cannot be reached.
     pub(crate) fn ask<T, F>(&self, what: impl Fn(Client) -> F) -> T
     where
         F: Future<Output = Result<T, ClientError>>,
@@ -231,7 +231,7 @@ impl Cluster {
         }
     }
 
-    /// Runs something against the scheduler once.
+    /// Runs a request against the scheduler once.
     pub(crate) fn ask_once<T, F>(&self, what: impl Fn(Client) -> F) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
@@ -241,7 +241,7 @@ impl Cluster {
         self.runtime.block_on(what(client))
     }
 
-    /// Submits a task once, whatever comes of it.
+    /// Submits a task once, and ignores errors.
     pub(crate) fn try_submit(&self, file: Value) -> Result<SubmitReply, ClientError> {
         let submit = Submit {
             file,
@@ -281,12 +281,12 @@ impl Cluster {
         self.ask(|client| async move { client.instance(id).await })
     }
 
-    /// What happened to one instance, as lines.
+    /// The timeline of one instance, as lines.
     pub(crate) fn timeline(&self, id: InstanceId) -> Vec<Event> {
         self.ask(|client| async move { client.timeline(id).await })
     }
 
-    /// How many of a range are in which state.
+    /// The number of instances of a range by state.
     pub(crate) fn states(&self, span: Span) -> BTreeMap<String, u64> {
         let summary = self.ask(|client| async move { client.range(span).await });
         let counts = summary.counts.into_iter();
@@ -295,7 +295,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Waits until an instance is over; gives it.
+    /// Waits until an instance has ended; returns it.
     pub(crate) fn finish(&self, id: InstanceId) -> Instance {
         self.until("an instance ends", || {
             let it = self.instance(id);
@@ -303,7 +303,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until something is so.
+    /// Waits for a condition.
     pub(crate) fn until<T>(&self, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
@@ -315,7 +315,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until a worker takes work.
+    /// Waits until a worker is HEALTHY.
     pub(crate) fn healthy(&self, name: &str) {
         self.until("the worker is healthy", || {
             let worker = self.worker(name)?;
@@ -329,7 +329,7 @@ impl Cluster {
         workers.into_iter().find(|it| it.name == name)
     }
 
-    /// Whatever runs with the cluster's directory in its command line or environment.
+    /// All processes with the cluster's directory in their command line or environment.
     pub(crate) fn left(&self) -> Vec<u32> {
         let dir = self.dir.path().to_string_lossy().into_owned();
         processes(|line| line.contains(&dir))
@@ -348,7 +348,7 @@ impl Drop for Cluster {
         for name in self.workers.keys().cloned().collect::<Vec<_>>() {
             self.kill_worker(&name);
         }
-        // Coordinators first, or they would start what waits.
+        // Coordinators first, or they would start queued attempts.
         for _ in 0..100 {
             let left = processes(|line| line.contains(&dir));
             if left.is_empty() {
@@ -385,7 +385,7 @@ pub(crate) fn quiet(mut command: Command) -> Command {
     command
 }
 
-/// Tests that mount, or make namespaces, need root; says so if we are not.
+/// Tests that mount, or create namespaces, need root; prints a note otherwise.
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

@@ -1,4 +1,4 @@
-//! A small file system of its own that can be filled, and has room again.
+//! A small file system that can be filled and freed.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -9,10 +9,10 @@ const PAGE: usize = 4096;
 
 /// A tmpfs; gone when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Small(PathBuf);
+pub(crate) struct SmallFilesystem(PathBuf);
 
-impl Small {
-    /// Mounts one of this size; `None` where that is not allowed, which is said.
+impl SmallFilesystem {
+    /// Mounts one of this size; `None` with a note where that is not allowed.
     pub(crate) fn mount(at: &Path, size: &str) -> Option<Self> {
         fs::create_dir_all(at).expect("made");
         let mut mount = Command::new("mount");
@@ -25,7 +25,7 @@ impl Small {
         Some(Self(at.to_owned()))
     }
 
-    /// Takes all room.
+    /// Fills it.
     pub(crate) fn fill(&self) {
         let mut file = OpenOptions::new();
         let file = file.create(true).append(true).open(self.filler());
@@ -33,7 +33,7 @@ impl Small {
         while file.write(&[0; PAGE]).is_ok_and(|written| written > 0) {}
     }
 
-    /// Gives back what was taken.
+    /// Frees the space again.
     pub(crate) fn free(&self) {
         fs::remove_file(self.filler()).expect("removed");
     }
@@ -43,9 +43,9 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFilesystem {
     fn drop(&mut self) {
-        // At once, whoever still has a file in it; what is left goes with its last user.
+        // Lazily: open files do not block it, and it is freed with its last user.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -1,4 +1,4 @@
-//! Small numbers that are the same for the same seed.
+//! SmallFilesystem numbers that are the same for the same seed.
 
 /// A generator; its seed is what it holds.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Speaking to a coordinator as a runner or an agent would.
+//! A client of a coordinator, as a runner or an agent would be.
 
 // Each test program uses its own part of this.
 #![allow(dead_code)]
@@ -17,7 +17,7 @@ use baton_runner::sys::{clock, random};
 use baton_runner::wire::{Guard, Launch, Reply, Request, RunKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Nothing here takes long; this is for machines that do.
+/// A timeout for slow machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bench {
@@ -48,7 +48,7 @@ impl Bench {
 
     pub(crate) fn begin(&self) -> Link {
         let Discovery::Absent(permit) = self.start.discover().expect("looked") else {
-            panic!("somebody is there");
+            panic!("a coordinator is running");
         };
         let mut spawner = Spawner::new().expect("a spawner");
         let begun = permit.start(&self.start, &mut spawner, false);
@@ -58,11 +58,11 @@ impl Bench {
     pub(crate) fn meet(&self) -> (Link, Greeting) {
         match self.start.discover().expect("looked") {
             Discovery::Running(link, greeting) => (link, greeting),
-            Discovery::Absent(_) => panic!("nobody is there"),
+            Discovery::Absent(_) => panic!("no coordinator is running"),
         }
     }
 
-    /// The one before may take a moment to be gone.
+    /// The previous one may take a moment to exit.
     pub(crate) fn begin_after_the_last(&self) -> Link {
         let mut begun = None;
         until("the one before is gone", || {

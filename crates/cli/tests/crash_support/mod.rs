@@ -1,12 +1,12 @@
-//! What the crash tests share: a task with its root, its runners, and the verdict over it.
+//! Support for the crash tests: a task with its root, its runners, and the verdict.
 //!
 //! | file | holds |
 //! |---|---|
-//! | here | the rig: starting runners, waiting, clearing away |
-//! | `tasks` | task files whose processes keep their own books |
-//! | `people` | the processes of a rig, found in `/proc` |
-//! | `orphans` | the parent of what is left without one |
-//! | `verdict` | what must be true at the end, whatever was done |
+//! | here | the rig: starting runners, waiting, cleanup |
+//! | `tasks` | task files whose processes record their own runs |
+//! | `processes` | the processes of a rig, found in `/proc` |
+//! | `orphans` | subreaper of orphaned processes |
+//! | `verdict` | invariants at the end |
 //! | `strace` | failing a system call of a runner or its coordinator |
 //! | `rng` | random numbers with a seed |
 
@@ -14,7 +14,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod orphans;
-pub(crate) mod people;
+pub(crate) mod processes;
 pub(crate) mod rng;
 pub(crate) mod strace;
 pub(crate) mod tasks;
@@ -31,10 +31,10 @@ use baton_runner::root::{Root, TaskId};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take on a slow machine before the test gives up.
+/// A timeout for slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for something; says what, if it does not come.
+/// Waits for a condition; fails with its description.
 pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !come() {
@@ -43,8 +43,8 @@ pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
     }
 }
 
-/// One life of the runner, as seen from outside.
-pub(crate) struct Life {
+/// One process of the runner.
+pub(crate) struct RunnerProcess {
     pub(crate) pid: u32,
     /// While it runs.
     child: Option<Child>,
@@ -54,7 +54,7 @@ pub(crate) struct Life {
     err: PathBuf,
 }
 
-impl Life {
+impl RunnerProcess {
     /// What it printed: every whole line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.out).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Life {
             .collect()
     }
 
-    /// What it said on standard error.
+    /// Its standard error.
     pub(crate) fn stderr(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
     }
@@ -94,7 +94,7 @@ pub(crate) struct Rig {
     pub(crate) root: PathBuf,
     pub(crate) file: PathBuf,
     pub(crate) id: TaskId,
-    pub(crate) lives: Vec<Life>,
+    pub(crate) lives: Vec<RunnerProcess>,
     /// The sandbox, where it is not below the root.
     elsewhere: Option<PathBuf>,
     /// Added to the command line.
@@ -149,12 +149,12 @@ impl Rig {
         place.join(name)
     }
 
-    /// Lets a process go on that waits for this file.
+    /// Creates the file that a process waits for.
     pub(crate) fn allow(&self, name: &str) {
         fs::write(self.sandbox(name), "").expect("written");
     }
 
-    /// The command that begins the task, or goes on with it.
+    /// The command that starts or resumes the task.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         self.complete(&mut command);
@@ -171,13 +171,13 @@ impl Rig {
     }
 
     /// Starts a runner.
-    pub(crate) fn start(&mut self) -> &mut Life {
+    pub(crate) fn start(&mut self) -> &mut RunnerProcess {
         let command = self.command();
         self.start_with(command)
     }
 
     /// Starts a runner with this command.
-    pub(crate) fn start_with(&mut self, mut command: Command) -> &mut Life {
+    pub(crate) fn start_with(&mut self, mut command: Command) -> &mut RunnerProcess {
         let number = self.lives.len();
         let path = |stream: &str| self.dir.path().join(format!("life-{number}.{stream}"));
         let (out, err) = (path("out"), path("err"));
@@ -185,7 +185,7 @@ impl Rig {
         command.stdin(Stdio::null());
         command.stdout(file(&out)).stderr(file(&err));
         let child = orphans::start(&mut command);
-        self.lives.push(Life {
+        self.lives.push(RunnerProcess {
             pid: child.id(),
             child: Some(child),
             code: None,
@@ -195,12 +195,12 @@ impl Rig {
         self.life()
     }
 
-    /// The last life.
-    pub(crate) fn life(&mut self) -> &mut Life {
+    /// The last runner process.
+    pub(crate) fn life(&mut self) -> &mut RunnerProcess {
         self.lives.last_mut().expect("it was started")
     }
 
-    /// Waits for the end of the last life; its exit code.
+    /// Waits for the end of the last runner process; returns its exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let life = self.life();
         until("the end of a runner", || life.is_over());
@@ -213,13 +213,13 @@ impl Rig {
         self.must_succeed();
     }
 
-    /// Waits for the last life, which must end with SUCCESS.
+    /// Waits for the last runner process, which must end with SUCCESS.
     pub(crate) fn must_succeed(&mut self) {
         let code = self.wait();
         assert_eq!(code, Some(0), "the runner ends well; {}", self.told());
     }
 
-    /// Kills the last life, and waits until it is gone.
+    /// Kills the last runner process, and waits until it is gone.
     pub(crate) fn kill_runner(&mut self) {
         let life = self.life();
         if let Some(child) = &mut life.child {
@@ -231,7 +231,7 @@ impl Rig {
     /// Kills the runner, its coordinator and all processes.
     pub(crate) fn kill_all(&mut self) {
         self.kill_runner();
-        let sweep = || people::of(self.dir.path()).iter().all(|who| !who.kill());
+        let sweep = || processes::of(self.dir.path()).iter().all(|who| !who.kill());
         until("the end of everything", sweep);
     }
 
@@ -246,9 +246,12 @@ impl Rig {
         orphans::run(&mut command)
     }
 
-    /// What the last life said on standard error.
+    /// The standard error of the last runner process.
     pub(crate) fn told(&self) -> String {
-        self.lives.last().map(Life::stderr).unwrap_or_default()
+        self.lives
+            .last()
+            .map(RunnerProcess::stderr)
+            .unwrap_or_default()
     }
 
     /// The records of the runner's log.
@@ -280,9 +283,9 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Whatever the test has come to, nothing of it stays.
+        // Also after a failed test, no process stays.
         for _ in 0..100 {
-            let left = people::of(self.dir.path());
+            let left = processes::of(self.dir.path());
             if left.iter().all(|who| !who.kill()) {
                 break;
             }

@@ -1,9 +1,9 @@
-//! The parent of what is left without one.
+//! A subreaper of orphaned processes.
 //!
-//! A killed runner leaves its coordinator to whoever is above. The first process of a
-//! container may not take notice of dead children for a while, and how a process ended is
-//! known only when somebody does. So the tests do not depend on who that is: this process
-//! takes the orphans in, and lets go of those that have ended.
+//! A killed runner leaves its coordinator to the next subreaper above. The first process of a
+//! container may not reap dead children for a while, and the exit code of a process is
+//! known only after that. So the tests do not depend on it: this process
+//! adopts the orphans, and reaps those that have ended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,20 +13,20 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-/// Those that somebody waits for; they are left to them.
+/// Children that a caller waits for; they are left to it.
 static OWN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Takes in every orphan from now on.
+/// Adopts every orphan from now on.
 pub(crate) fn adopt() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_child_subreaper(Some(getpid())).expect("this kernel has subreapers");
         std::thread::spawn(|| {
             loop {
-                let own = OWN.lock().expect("nobody panics with it");
+                let own = OWN.lock().expect("no thread panics with it");
                 for pid in children().filter(|pid| !own.contains(pid)) {
                     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-                    // One that still runs is asked again in the next round.
+                    // One that still runs is checked again in the next round.
                     let _ = waitpid(pid, WaitOptions::NOHANG);
                 }
                 drop(own);
@@ -38,7 +38,7 @@ pub(crate) fn adopt() {
 
 /// Starts a child that the caller waits for.
 pub(crate) fn start(command: &mut Command) -> Child {
-    let mut own = OWN.lock().expect("nobody panics with it");
+    let mut own = OWN.lock().expect("no thread panics with it");
     let child = command.spawn();
     let child = child.unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"));
     own.insert(child.id());
@@ -62,7 +62,7 @@ pub(crate) fn must(command: &mut Command) {
 
 /// A child was waited for.
 pub(crate) fn disown(pid: u32) {
-    OWN.lock().expect("nobody panics with it").remove(&pid);
+    OWN.lock().expect("no thread panics with it").remove(&pid);
 }
 
 fn children() -> impl Iterator<Item = u32> {

@@ -1,4 +1,4 @@
-//! Random numbers with a seed, so that what went wrong can go wrong again.
+//! Random numbers from a seed, so that failures can be reproduced.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -31,7 +31,7 @@ pub(crate) fn setting(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// The seed that was asked for, or one that nobody has had before.
+/// The requested seed, or a new one.
 pub(crate) fn seed() -> u64 {
     setting("BATON_SEED").unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);

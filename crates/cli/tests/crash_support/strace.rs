@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::Rig;
-use super::people::{self, Role};
+use super::processes::{self, Role};
 
 /// The command of the rig, with this fault: see `strace -e inject`. It hits calls about
 /// this log only, whether it is in its place or about to be moved there. The runner has
@@ -23,10 +23,10 @@ pub(crate) fn command(rig: &Rig, log: &Path, fault: &str) -> Command {
     command
 }
 
-/// Takes the tracer away; what it traced goes on without it. Asked politely, it would leave
-/// a child that is just being born to stand still for ever.
+/// Kills the tracer; the traced processes continue. SIGTERM would leave
+/// a child that is being forked stopped for ever.
 pub(crate) fn detach(rig: &Rig) {
-    for tracer in people::with_role(rig.dir.path(), Role::Tracer) {
+    for tracer in processes::with_role(rig.dir.path(), Role::Tracer) {
         tracer.kill();
     }
 }

@@ -1,4 +1,4 @@
-//! Task files whose processes keep their own books.
+//! Task files whose processes record their own runs.
 //!
 //! Each run of a process P writes a line `RUN` into `begun.P` when it begins, and a line
 //! `RUN CODE` into `ended.P` just before it exits with that code. It holds a lock

@@ -1,4 +1,4 @@
-//! What must be true at the end, whatever was done on the way.
+//! Invariants at the end of a crash test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use baton_runner::record::{RunnerRecord, RunnerStart};
 use baton_runner::root::{History, Phase};
 use serde_json::Value;
 
-use super::people::{self, Role};
+use super::processes::{self, Role};
 use super::{Rig, until};
 
 /// How the runs of a task ended.
@@ -46,7 +46,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The task has ended in SUCCESS, and everything about it is true.
+/// The task has ended in SUCCESS, and its records agree.
 pub(crate) fn success(rig: &mut Rig) -> Tally {
     let history = replayed(rig);
     nothing_is_left(rig, &history);
@@ -102,15 +102,15 @@ fn replayed(rig: &Rig) -> History {
 
 fn nothing_is_left(rig: &Rig, history: &History) {
     let mark = &history.header.mark;
-    let left = people::with_role(rig.dir.path(), Role::Process);
+    let left = processes::with_role(rig.dir.path(), Role::Process);
     assert!(left.is_empty(), "with the mark {mark} at the end: {left:?}");
-    let coordinators = || people::with_role(rig.dir.path(), Role::Coordinator);
+    let coordinators = || processes::with_role(rig.dir.path(), Role::Coordinator);
     until("the end of the coordinator", || coordinators().is_empty());
 }
 
-/// What each life of the runner has printed stands in the log of that life, in the same
-/// order from its beginning; the last life has printed all of it. And where all of that
-/// has led is what is shown.
+/// The output of each runner process is in its part of the log, in the same
+/// order from its beginning; the last one has printed all of it. And the final
+/// state is the one shown.
 fn live_equals_replayed(rig: &mut Rig, history: &History) {
     let mut logged = lives(rig).into_iter();
     for life in &rig.lives {
@@ -165,7 +165,7 @@ fn status_equals(rig: &Rig, history: &History) {
     }
 }
 
-/// The lives in the log, each with its events.
+/// The runner processes in the log, each with its events.
 pub(crate) fn lives(rig: &Rig) -> Vec<(RunnerStart, Vec<PlanEvent>)> {
     let mut lives: Vec<(RunnerStart, Vec<PlanEvent>)> = Vec::new();
     for record in rig.records() {
@@ -188,8 +188,8 @@ fn shape(event: &PlanEvent) -> (u64, Value) {
     (event.at.wall.0, change)
 }
 
-/// It has succeeded once and was not run after that, and what is recorded of its runs is
-/// what they wrote down themselves.
+/// It has succeeded once and was not run after that, and the records of its runs are
+/// those that they wrote themselves.
 fn process_is_true(rig: &Rig, history: &History, no: ProcessNo, once: bool) -> Tally {
     let progress = history.plan.process(no).expect("there is one");
     let name = &history.header.spec.processes[no.index()].name.0;

@@ -1,4 +1,4 @@
-//! A write or a sync of a log fails, or is the last thing that is done.
+//! A write or a sync of a log fails, or the process dies after it.
 //!
 //! Each fault is tried at the first call, at the second, and so on, until the task ends
 //! without having met it.
@@ -6,7 +6,7 @@
 use baton_runner::log::{self, Kind};
 use baton_runner::record::CoordinatorRecord;
 
-use crate::crash_support::people::{self, Person, Role};
+use crate::crash_support::processes::{self, LiveProcess, Role};
 use crate::crash_support::{Rig, strace, tasks, until, verdict};
 
 /// A task of three processes makes fewer calls than this.
@@ -166,7 +166,7 @@ fn a_run_that_is_half_born_when_its_coordinator_dies_does_not_run_beside_the_nex
     let command = strace::command(&rig, shell, "execve:delay_enter=1s");
     rig.start_with(command);
     let dir = rig.dir.path().to_owned();
-    let coordinators = || people::with_role(&dir, Role::Coordinator);
+    let coordinators = || processes::with_role(&dir, Role::Coordinator);
     until("a child that is half born", || coordinators().len() == 2);
     let all = coordinators();
     let parent = all
@@ -176,13 +176,9 @@ fn a_run_that_is_half_born_when_its_coordinator_dies_does_not_run_beside_the_nex
     rig.must_succeed();
     strace::detach(&rig);
     let tally = verdict::success(&mut rig);
-    assert_eq!(
-        (tally.runs, tally.lost),
-        (2, 1),
-        "nobody knows of the first"
-    );
+    assert_eq!((tally.runs, tally.lost), (2, 1), "no log has the first");
 }
 
-fn is_child(child: &Person, parent: &Person) -> bool {
-    people::parent(child.pid) == Some(parent.pid)
+fn is_child(child: &LiveProcess, parent: &LiveProcess) -> bool {
+    processes::parent(child.pid) == Some(parent.pid)
 }

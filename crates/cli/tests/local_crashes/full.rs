@@ -1,19 +1,19 @@
-//! There is no room on the disk.
+//! The disk is full.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::crash_support::people::{self, Role};
+use crate::crash_support::processes::{self, Role};
 use crate::crash_support::{Rig, is_root, orphans, tasks, until, verdict};
 
 const PAGE: usize = 4096;
 
 /// A small file system of its own.
-struct Small(PathBuf);
+struct SmallFilesystem(PathBuf);
 
-impl Small {
+impl SmallFilesystem {
     fn mount(at: &Path) -> Self {
         fs::create_dir_all(at).expect("made");
         let mut mount = Command::new("mount");
@@ -25,7 +25,7 @@ impl Small {
         Self(at.to_owned())
     }
 
-    /// Takes all room but these pages.
+    /// Fills all but these pages.
     fn fill(&self, pages: usize) {
         let mut file = OpenOptions::new();
         let file = file.create(true).append(true).open(self.filler());
@@ -45,16 +45,16 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFilesystem {
     fn drop(&mut self) {
-        // At once, whoever still has a file in it.
+        // Lazily: open files do not block it.
         orphans::run(Command::new("umount").arg("-l").arg(&self.0));
     }
 }
 
 /// True if the first run of the first process is there.
 fn steady_runs(rig: &Rig) -> bool {
-    let all = people::with_role(rig.dir.path(), Role::Process);
+    let all = processes::with_role(rig.dir.path(), Role::Process);
     let mut marks = all.into_iter().filter_map(|who| who.mark);
     marks.any(|mark| mark.ends_with(":0:0"))
 }
@@ -67,7 +67,7 @@ fn a_full_disk_stops_the_runner_and_not_the_work() {
     let work = tasks::wait_for("go");
     let mut rig = Rig::new(&tasks::task(&[
         tasks::process("steady", 0, &work, &[]),
-        // Fails until it is told not to, and so fills the log.
+        // Fails until a file exists, and so fills the log.
         tasks::process(
             "flapper",
             0,
@@ -77,7 +77,7 @@ fn a_full_disk_stops_the_runner_and_not_the_work() {
     ]));
     let sandbox = rig.dir.path().join("sandbox");
     rig.elsewhere(&sandbox);
-    let small = Small::mount(&rig.root);
+    let small = SmallFilesystem::mount(&rig.root);
     rig.start();
     rig.wait_for("waits.go");
     small.fill(0);
@@ -112,7 +112,7 @@ fn a_disk_that_is_full_from_the_beginning_leaves_nothing_that_is_in_the_way() {
         let mut rig = Rig::new(&tasks::chain());
         let sandbox = rig.dir.path().join("sandbox");
         rig.elsewhere(&sandbox);
-        let small = Small::mount(&rig.root);
+        let small = SmallFilesystem::mount(&rig.root);
         small.fill(pages);
         rig.start();
         let code = rig.wait();
@@ -125,7 +125,9 @@ fn a_disk_that_is_full_from_the_beginning_leaves_nothing_that_is_in_the_way() {
             rig.finish();
         }
         verdict::success(&mut rig);
-        until("nobody is left", || people::of(rig.dir.path()).is_empty());
+        until("no process is left", || {
+            processes::of(rig.dir.path()).is_empty()
+        });
         drop(rig);
         drop(small);
     }

@@ -1,21 +1,21 @@
-//! The runner or the coordinator stands still for a while.
+//! The runner or the coordinator is stopped for a while.
 
 use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::crash_support::people::{self, Person, Role};
+use crate::crash_support::processes::{self, LiveProcess, Role};
 use crate::crash_support::{Rig, tasks, until, verdict};
 
-fn one(dir: &Path, role: Role) -> Person {
-    let mut all = people::with_role(dir, role);
+fn one(dir: &Path, role: Role) -> LiveProcess {
+    let mut all = processes::with_role(dir, role);
     assert_eq!(all.len(), 1, "one {role:?}: {all:?}");
     all.remove(0)
 }
 
-fn stop(who: &Person) {
+fn stop(who: &LiveProcess) {
     assert!(who.signal(Signal::STOP));
-    until("it stands still", || people::state(who.pid) == Some('T'));
+    until("it stands still", || processes::state(who.pid) == Some('T'));
 }
 
 fn waiting() -> Rig {
@@ -47,7 +47,7 @@ fn a_runner_that_stands_still_keeps_its_task() {
         rig.book("ended.one").len() == 1
     });
     no_second(&rig);
-    assert_eq!(rig.book("begun.two"), [""; 0], "nobody decides meanwhile");
+    assert_eq!(rig.book("begun.two"), [""; 0], "no decision meanwhile");
     assert!(runner.signal(Signal::CONT));
     rig.must_succeed();
     let tally = verdict::success(&mut rig);

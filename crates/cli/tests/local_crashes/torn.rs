@@ -1,4 +1,4 @@
-//! The log is cut off at any byte, or damaged in its middle.
+//! The log is truncated at any byte, or damaged in its middle.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use baton_runner::log::{self, Kind};
 use baton_runner::record::RunnerRecord;
 
-use crate::crash_support::people;
+use crate::crash_support::processes;
 use crate::crash_support::{Rig, orphans, tasks, until, verdict};
 
 /// Lengths that `make test` tries, beside the ends of all records.
@@ -112,7 +112,7 @@ fn a_log_without_its_beginning_is_refused() {
         assert!(told.contains("log"), "it says what is wrong: {told}");
     }
     assert_eq!(rig.book("begun.two"), begun, "nothing is started");
-    let there = people::of(rig.dir.path());
+    let there = processes::of(rig.dir.path());
     assert!(there.is_empty(), "nothing is started: {there:?}");
 }
 
@@ -138,7 +138,7 @@ fn a_log_that_is_damaged_in_its_middle_is_refused_and_set_aside() {
     }
     assert_eq!(fs::read(&aside).expect("set aside"), damaged);
 
-    // Whoever starts it again, by hand or by habit, does not start it from the beginning.
+    // Another `run` does not start it from the beginning.
     rig.start();
     let code = rig.wait();
     assert!(matches!(code, Some(2 | 5)), "{code:?} {}", rig.told());
@@ -147,7 +147,7 @@ fn a_log_that_is_damaged_in_its_middle_is_refused_and_set_aside() {
     assert!(matches!(again.status.code(), Some(2 | 5)), "{again:?}");
 
     assert_eq!(rig.book("begun.two"), begun, "nothing is started");
-    let there = people::of(rig.dir.path());
+    let there = processes::of(rig.dir.path());
     assert!(there.is_empty(), "nothing is started: {there:?}");
     assert!(!rig.runner_log().exists());
 
@@ -160,7 +160,7 @@ fn a_log_that_is_damaged_in_its_middle_is_refused_and_set_aside() {
     assert_eq!(readable.records.len(), ends.len() - 4);
     assert!(damage.is_some());
 
-    // A good copy, put back as it is told to be, is gone on with.
+    // A good copy, restored as the hint describes, can be resumed.
     fs::write(rig.runner_log(), &log).expect("written");
     rig.finish();
     verdict::success(&mut rig);

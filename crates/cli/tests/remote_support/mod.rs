@@ -1,9 +1,9 @@
 //! A scheduler and a worker of the real binary, on ports that the kernel chooses, and
 //! commands against them.
 //!
-//! Nothing here sleeps in order to synchronise: [`until`] looks at a condition again and
-//! again, and says what it waited for when it gives up. A cluster that goes, also in a
-//! panic, takes its processes with it.
+//! No test sleeps to synchronise: [`until`] polls a condition,
+//! and fails with its description. Dropping a cluster, also in a
+//! panic, kills its processes.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
@@ -20,12 +20,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Longer than anything takes on a slow and busy machine.
+/// A timeout for slow and busy machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 const BATON: &str = env!("CARGO_BIN_EXE_baton");
 
-/// Waits for a condition, and fails with the name of it if it does not come.
+/// Waits for a condition, and fails with its description.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
@@ -84,7 +84,7 @@ pub(crate) fn send(child: &Child, signal: Signal) {
     kill_process(pid.expect("it has a pid"), signal).expect("it is not reaped yet");
 }
 
-/// A port that nobody else gets while the socket lives, and on which nobody listens.
+/// A reserved port without a listener, while the socket lives.
 pub(crate) fn silent_port() -> (OwnedFd, u16) {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -197,7 +197,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // The worker ends its work and is heard; then nobody needs the scheduler.
+        // The worker ends its work and reports it; then the scheduler can stop.
         for (child, signal) in [
             (&mut self.worker, Signal::INT),
             (&mut self.scheduler, Signal::TERM),
@@ -207,7 +207,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Ends a child as it should be ended, and if that takes too long, otherwise.
+/// Ends a child with SIGTERM, and after a timeout with SIGKILL.
 pub(crate) fn end(child: &mut Child, signal: Signal) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;

@@ -21,14 +21,14 @@ processes:
     );
     let runner = scenario.start();
     crate::support::until("tries that fail", || scenario.count_lines("tries") >= 3);
-    assert!(scenario.story().runs("client").is_empty(), "it waits");
+    assert!(scenario.task_log().runs("client").is_empty(), "it waits");
     scenario.touch("open");
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    let ready = story.when("the server is ready", |change| {
+    let log = scenario.task_log();
+    let ready = log.when("the server is ready", |change| {
         matches!(change, PlanChange::RunReady { .. })
     });
-    assert!(ready <= story.runs("client")[0].ordered.mono);
+    assert!(ready <= log.runs("client")[0].ordered.mono);
 }
 
 #[test]
@@ -48,12 +48,12 @@ processes:
     let runner = scenario.start();
     runner.wait_for_start("server", 0);
     assert!(
-        scenario.story().runs("client").is_empty(),
-        "nobody listens yet"
+        scenario.task_log().runs("client").is_empty(),
+        "no listener yet"
     );
     port.open();
     assert_eq!(runner.wait().code, 0);
-    assert_eq!(scenario.story().ends("client"), [exited(0)]);
+    assert_eq!(scenario.task_log().ends("client"), [exited(0)]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ processes:
     runner.wait_for_start("server", 0);
     until_asked(&server, 3);
     assert!(
-        scenario.story().runs("client").is_empty(),
+        scenario.task_log().runs("client").is_empty(),
         "503 is not ready"
     );
     server.answer(200);
@@ -109,11 +109,11 @@ processes:
     scenario.wait_for("up.1");
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    let runs = story.runs("server");
+    let log = scenario.task_log();
+    let runs = log.runs("server");
     assert_eq!(runs.len(), 2);
     assert!(runs[0].failure, "whatever it said when it was stopped");
-    story.when("the health check has failed", |change| {
+    log.when("the health check has failed", |change| {
         matches!(
             change,
             PlanChange::RunStopping {
@@ -144,12 +144,12 @@ processes:
     runner.wait_for_end("server", 0);
     std::fs::remove_file(scenario.sandbox("sick")).expect("there");
     scenario.touch("go");
-    // The second run may have been found sick as well, just before; then it has failed.
+    // The second run may have failed its health check as well, just before.
     let ended = runner.wait();
     assert!(scenario.text("seen").starts_with("sesame 0"));
     assert_eq!(
         ended.code,
-        i32::from(scenario.story().progress("server").failures == 2)
+        i32::from(scenario.task_log().progress("server").failures == 2)
     );
 }
 
@@ -167,8 +167,8 @@ processes:
 ",
     );
     let ended = scenario.run();
-    let story = scenario.story();
-    let first = story.runs("slow")[0];
+    let log = scenario.task_log();
+    let first = log.runs("slow")[0];
     assert!(first.failure);
     let took = first
         .ended
@@ -176,7 +176,7 @@ processes:
         .mono
         .since(first.started.expect("started").mono);
     assert!(took >= Millis(200), "{took:?}");
-    story.when("it ran out of time", |change| {
+    log.when("it ran out of time", |change| {
         matches!(
             change,
             PlanChange::RunStopping {
@@ -186,5 +186,5 @@ processes:
         )
     });
     // On a machine so slow that even `test` takes longer, it has failed twice.
-    assert_eq!(ended.code, i32::from(story.progress("slow").failures == 2));
+    assert_eq!(ended.code, i32::from(log.progress("slow").failures == 2));
 }

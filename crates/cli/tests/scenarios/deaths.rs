@@ -9,7 +9,7 @@ use crate::support::{
     Scenario, Signal, ends_of_orphans_are_known, exited, is_alive, send, signalled, until,
 };
 
-/// A process that can be killed and tried again, until somebody says `go`.
+/// A process that can be killed and retried, until the file `go` exists.
 const PATIENT: &str = "
 task: patient
 processes:
@@ -20,7 +20,7 @@ processes:
 ";
 
 #[test]
-fn a_process_that_somebody_kills_has_failed_and_is_run_again_if_it_may_fail() {
+fn a_killed_process_has_failed_and_is_run_again_if_it_may_fail() {
     let scenario = Scenario::new(PATIENT);
     let runner = scenario.start();
     runner.wait_for_start("work", 0);
@@ -28,22 +28,22 @@ fn a_process_that_somebody_kills_has_failed_and_is_run_again_if_it_may_fail() {
     scenario.wait_for_pid("pid.1");
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.ends("work"), [signalled(9), exited(0)]);
+    let log = scenario.task_log();
+    assert_eq!(log.ends("work"), [signalled(9), exited(0)]);
     assert_eq!(
-        story.progress("work").failures,
+        log.progress("work").failures,
         1,
         "not one of ours: it counts"
     );
 }
 
 #[test]
-fn a_process_that_somebody_kills_fails_the_task_if_it_may_not_fail() {
+fn a_killed_process_fails_the_task_if_it_may_not_fail() {
     let scenario = Scenario::new("{ task: once, run: 'echo $$ > pid; sleep 1000' }");
     let runner = scenario.start();
     assert!(send(scenario.wait_for_pid("pid"), Signal::KILL));
     assert_eq!(runner.wait().code, 1);
-    assert_eq!(scenario.story().ends("once"), [signalled(9)]);
+    assert_eq!(scenario.task_log().ends("once"), [signalled(9)]);
 }
 
 #[test]
@@ -75,13 +75,13 @@ processes:
             }
         )
     });
-    assert!(pids.iter().all(|pid| is_alive(*pid)), "nobody hit them");
+    assert!(pids.iter().all(|pid| is_alive(*pid)), "no signal hit them");
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.ends("good"), [exited(0)]);
-    assert_eq!(story.ends("bad"), [exited(7)]);
-    assert_eq!(story.ends("shot"), [signalled(10)]);
+    let log = scenario.task_log();
+    assert_eq!(log.ends("good"), [exited(0)]);
+    assert_eq!(log.ends("bad"), [exited(7)]);
+    assert_eq!(log.ends("shot"), [signalled(10)]);
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn processes_outlive_their_runner_and_are_found_again() {
     });
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    assert_eq!(scenario.story().ends("work"), [exited(0)]);
+    assert_eq!(scenario.task_log().ends("work"), [exited(0)]);
     assert_eq!(scenario.count_lines("runs"), 1);
 }
 
 #[test]
-fn a_process_may_end_while_nobody_drives_its_task_and_its_end_is_told_later() {
+fn a_process_may_end_without_a_runner_and_its_end_is_reported_later() {
     let scenario = Scenario::new(
         "{ task: alone, run: 'echo $$ > pid; until test -e go; do sleep 0.02; done; exit 5' }",
     );
@@ -112,7 +112,7 @@ fn a_process_may_end_while_nobody_drives_its_task_and_its_end_is_told_later() {
     scenario.touch("go");
     until("the end of the process", || !is_alive(pid));
     assert_eq!(scenario.resume().wait().code, 1);
-    assert_eq!(scenario.story().ends("alone"), [exited(5)]);
+    assert_eq!(scenario.task_log().ends("alone"), [exited(5)]);
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn deaths_of_all_kinds_one_after_the_other_cost_only_what_was_killed_itself() {
     next_run(&scenario, run);
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    let mut ends = story.ends("work");
+    let log = scenario.task_log();
+    let mut ends = log.ends("work");
     assert_eq!(ends.pop(), Some(exited(0)));
-    let progress = story.progress("work");
+    let progress = log.progress("work");
     assert_eq!(progress.failures + progress.losses, 4);
     if ends_of_orphans_are_known() {
         assert_eq!(ends, [signalled(9); 4]);
@@ -168,7 +168,7 @@ fn a_process_outlives_runner_and_coordinator_together_and_is_watched_again() {
     assert!(is_alive(pid));
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    let ends = scenario.story().ends("work");
+    let ends = scenario.task_log().ends("work");
     if ends_of_orphans_are_known() {
         assert_eq!(ends, [exited(0)], "though its parent is none of ours");
     } else {
@@ -176,19 +176,19 @@ fn a_process_outlives_runner_and_coordinator_together_and_is_watched_again() {
     }
 }
 
-/// Waits until this run is there, and its start is recorded: what nobody has heard of yet
-/// could not be told from what never was.
+/// Waits until this run is there, and its start is recorded: an unrecorded run
+/// could not be distinguished from one that never started.
 fn next_run(scenario: &Scenario, run: usize) -> u32 {
     let pid = scenario.wait_for_pid(&format!("pid.{run}"));
     until("the record of the start", || {
-        let runs = scenario.story().runs("work");
+        let runs = scenario.task_log().runs("work");
         runs.get(run).is_some_and(|run| run.started.is_some())
     });
     pid
 }
 
 #[test]
-fn when_everybody_is_killed_the_run_is_lost_and_run_again() {
+fn when_all_processes_are_killed_the_run_is_lost_and_run_again() {
     let scenario = Scenario::new(PATIENT);
     let runner = scenario.start();
     let pid = scenario.wait_for_pid("pid.0");
@@ -196,7 +196,7 @@ fn when_everybody_is_killed_the_run_is_lost_and_run_again() {
     runner.kill();
     scenario.kill_coordinator();
     assert!(send(pid, Signal::KILL));
-    // Until somebody has reaped it, the kernel could still tell how it ended.
+    // Until it is reaped, the kernel still has its exit code.
     let there = format!("/proc/{pid}");
     until("nothing of the process is left", || {
         !std::path::Path::new(&there).exists()
@@ -205,9 +205,9 @@ fn when_everybody_is_killed_the_run_is_lost_and_run_again() {
     scenario.wait_for_pid("pid.1");
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.ends("work"), [RunEnd::Lost, exited(0)]);
-    let progress = story.progress("work");
+    let log = scenario.task_log();
+    assert_eq!(log.ends("work"), [RunEnd::Lost, exited(0)]);
+    let progress = log.progress("work");
     assert_eq!(
         (progress.losses, progress.failures),
         (1, 0),
@@ -281,20 +281,20 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
-    let [run] = story.runs("deaf")[..] else {
+    let log = scenario.task_log();
+    let [run] = log.runs("deaf")[..] else {
         panic!("one run");
     };
     assert_eq!(
         run.end,
         Some(RunEnd::Observed(Outcome::Killed(KillCause::Requested)))
     );
-    let told = story.when("the end has begun", |change| {
+    let told = log.when("the end has begun", |change| {
         matches!(change, PlanChange::CleaningBegun { .. })
     });
     let grace = run.ended.expect("ended").mono.since(told);
     assert!(grace >= Millis(300), "it had its grace, not {grace:?}");
-    assert_eq!(story.progress("deaf").state, ProcessState::Killed);
+    assert_eq!(log.progress("deaf").state, ProcessState::Killed);
 }
 
 #[test]

@@ -19,8 +19,8 @@ processes:
     );
     assert_eq!(scenario.run().code, 0);
     assert_eq!(scenario.text("done"), "main\nfirst\nsecond");
-    let story = scenario.story();
-    assert!(story.ended_before("main", "first") && story.ended_before("first", "second"));
+    let log = scenario.task_log();
+    assert!(log.ended_before("main", "first") && log.ended_before("first", "second"));
 }
 
 #[test]
@@ -35,7 +35,7 @@ processes:
     );
     assert_eq!(scenario.run().code, 1);
     assert!(scenario.has("clean"));
-    assert_eq!(scenario.story().ends("clean"), [exited(0)]);
+    assert_eq!(scenario.task_log().ends("clean"), [exited(0)]);
 }
 
 #[test]
@@ -52,8 +52,8 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.progress("never").disposition, Disposition::Blocked);
+    let log = scenario.task_log();
+    assert_eq!(log.progress("never").disposition, Disposition::Blocked);
     assert!(!scenario.has("never") && scenario.has("other"));
 }
 
@@ -79,9 +79,9 @@ processes:
         meet("b", "a")
     ));
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
+    let log = scenario.task_log();
     for name in ["a", "b"] {
-        assert_eq!(story.ends(name), [exited(1), exited(0)], "{name}");
+        assert_eq!(log.ends(name), [exited(1), exited(0)], "{name}");
     }
 }
 
@@ -96,10 +96,10 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.progress("helper").state, ProcessState::Killed);
-    assert_eq!(story.progress("helper").failures, 0, "it was our own doing");
-    assert!(!is_alive(story.pid("helper")));
+    let log = scenario.task_log();
+    assert_eq!(log.progress("helper").state, ProcessState::Killed);
+    assert_eq!(log.progress("helper").failures, 0, "it was our own doing");
+    assert!(!is_alive(log.pid("helper")));
 }
 
 #[test]
@@ -140,11 +140,11 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.ends("last"), [exited(0)], "the daemon was gone");
-    let daemon = story.progress("daemon");
+    let log = scenario.task_log();
+    assert_eq!(log.ends("last"), [exited(0)], "the daemon was gone");
+    let daemon = log.progress("daemon");
     assert_eq!((daemon.runs, daemon.successes, daemon.kills), (3, 2, 1));
-    assert!(story.ended_before("main", "last") && story.ended_before("daemon", "last"));
+    assert!(log.ended_before("main", "last") && log.ended_before("daemon", "last"));
 }
 
 #[test]
@@ -160,7 +160,7 @@ processes:
     );
     assert_eq!(scenario.run().code, 0, "final processes never count");
     assert_eq!(
-        scenario.story().progress("hang").state,
+        scenario.task_log().progress("hang").state,
         ProcessState::Killed
     );
 }

@@ -133,5 +133,5 @@ processes:
     });
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    assert_eq!(scenario.story().ends("p"), [exited(0)]);
+    assert_eq!(scenario.task_log().ends("p"), [exited(0)]);
 }

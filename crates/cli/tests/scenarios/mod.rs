@@ -1,19 +1,19 @@
 //! | file | is about |
 //! |---|---|
-//! | `order` | who runs when, and what a failure costs |
+//! | `order` | the order of processes, and the effect of failures |
 //! | `finals` | final, ephemeral and daemon processes |
 //! | `deaths` | processes, coordinators and runners that are killed |
-//! | `surroundings` | what a process is launched with |
+//! | `environment` | the environment of a process |
 //! | `logs` | where output goes |
 //! | `checks` | readiness, health, timeouts |
-//! | `people` | the command line: interrupting, killing, refusing |
-//! | `looking` | the commands that only look |
+//! | `commands` | the command line: interrupts, kills, refusals |
+//! | `inspection` | the read-only commands |
 
 mod checks;
+mod commands;
 mod deaths;
+mod environment;
 mod finals;
+mod inspection;
 mod logs;
-mod looking;
 mod order;
-mod people;
-mod surroundings;

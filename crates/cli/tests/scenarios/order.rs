@@ -1,4 +1,4 @@
-//! Who runs when, and what a failure costs.
+//! The order of processes, and the effect of failures.
 
 use baton_model::state::ProcessState;
 use baton_model::task::Disposition;
@@ -21,17 +21,17 @@ processes:
     .args(&["-P", "http:8080", "-P", "admin:8081"]);
     assert_eq!(scenario.run().code, 0);
     assert_eq!(scenario.text("bottom"), "l8080\nr8081");
-    let story = scenario.story();
+    let log = scenario.task_log();
     for (one, other) in [
         ("top", "left"),
         ("top", "right"),
         ("left", "bottom"),
         ("right", "bottom"),
     ] {
-        assert!(story.ended_before(one, other), "{one} before {other}");
+        assert!(log.ended_before(one, other), "{one} before {other}");
     }
     for name in ["top", "left", "right"] {
-        let [run] = story.runs(name)[..] else {
+        let [run] = log.runs(name)[..] else {
             panic!("{name} runs once");
         };
         let (started, ended) = (run.started.expect("started"), run.ended.expect("ended"));
@@ -41,7 +41,7 @@ processes:
         );
         assert_eq!(run.end, Some(exited(0)));
     }
-    let header = story.header();
+    let header = log.header();
     assert_eq!(
         (header.task_id.as_str(), header.spec.name.as_str()),
         ("t-1", "diamond")
@@ -79,10 +79,10 @@ processes:
   - {{ name: d, {work} }}
 "
     ));
-    assert_eq!(scenario.run().code, 0, "nobody found the place taken");
-    let story = scenario.story();
+    assert_eq!(scenario.run().code, 0, "no run found the lock taken");
+    let log = scenario.task_log();
     for (one, other) in [("a", "b"), ("b", "c"), ("c", "d")] {
-        assert!(story.ended_before(one, other), "in the order of definition");
+        assert!(log.ended_before(one, other), "in the order of definition");
     }
 }
 
@@ -114,9 +114,9 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.ends("try"), [exited(1), exited(1), exited(0)]);
-    let progress = story.progress("try");
+    let log = scenario.task_log();
+    assert_eq!(log.ends("try"), [exited(1), exited(1), exited(0)]);
+    let progress = log.progress("try");
     assert_eq!((progress.failures, progress.successes), (2, 1));
 }
 
@@ -134,7 +134,7 @@ processes:
     );
     assert_eq!(scenario.run().code, 1);
     assert_eq!(
-        scenario.story().progress("try").disposition,
+        scenario.task_log().progress("try").disposition,
         Disposition::Failed
     );
     assert_eq!(scenario.count_lines("tries"), 2);
@@ -155,10 +155,10 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 1);
-    let story = scenario.story();
-    assert_eq!(story.ends("bad"), [exited(3)]);
+    let log = scenario.task_log();
+    assert_eq!(log.ends("bad"), [exited(3)]);
     for name in ["next", "after"] {
-        let progress = story.progress(name);
+        let progress = log.progress(name);
         assert_eq!(
             (progress.runs, progress.disposition),
             (0, Disposition::Blocked),
@@ -183,10 +183,10 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.progress("bad").disposition, Disposition::Failed);
-    assert_eq!(story.progress("worse").disposition, Disposition::Failed);
-    assert_eq!(story.progress("good").disposition, Disposition::Finished);
+    let log = scenario.task_log();
+    assert_eq!(log.progress("bad").disposition, Disposition::Failed);
+    assert_eq!(log.progress("worse").disposition, Disposition::Failed);
+    assert_eq!(log.progress("good").disposition, Disposition::Finished);
 }
 
 #[test]
@@ -203,7 +203,7 @@ processes:
     );
     assert_eq!(scenario.run().code, 1, "and `long` does not hold it up");
     assert_eq!(
-        scenario.story().progress("long").state,
+        scenario.task_log().progress("long").state,
         ProcessState::Killed
     );
 }
@@ -220,7 +220,7 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0);
-    assert!(scenario.has("next") && scenario.story().ended_before("bad", "next"));
+    assert!(scenario.has("next") && scenario.task_log().ended_before("bad", "next"));
 }
 
 #[test]
@@ -234,9 +234,9 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 0, "neither waited for the other's end");
-    let story = scenario.story();
-    let started = story.runs("server")[0].started.expect("started");
-    assert!(started.mono <= story.runs("client")[0].ordered.mono);
+    let log = scenario.task_log();
+    let started = log.runs("server")[0].started.expect("started");
+    assert!(started.mono <= log.runs("client")[0].ordered.mono);
 }
 
 #[test]
@@ -253,7 +253,7 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 1);
-    let story = scenario.story();
-    assert_eq!(story.ends("picky"), [exited(75), exited(3)]);
-    assert_eq!(story.progress("picky").disposition, Disposition::Failed);
+    let log = scenario.task_log();
+    assert_eq!(log.ends("picky"), [exited(75), exited(3)]);
+    assert_eq!(log.progress("picky").disposition, Disposition::Failed);
 }

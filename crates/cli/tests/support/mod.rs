@@ -2,23 +2,23 @@
 //!
 //! A [`Scenario`] is one task file in a root of its own. [`Scenario::start`] runs it in
 //! the background, as a person would with `--json`; the [`Runner`] that it gives collects
-//! what is printed, is waited for, signalled and killed. Whoever drives the task last
-//! proves that what the log replays to is what was seen live: see `proof`.
+//! its output, and can be waited for, signalled and killed. The last runner of a task
+//! proves that the log replays to the observed state: see `proof`.
 //!
-//! Nothing here sleeps in order to synchronise: [`until`] looks at a condition again and
-//! again, and says what it waited for when it gives up. Processes of a task wait for files
+//! No test sleeps to synchronise: [`until`] polls a condition,
+//! and fails with its description. Processes of a task wait for files
 //! in their sandbox, which tests make with [`Scenario::touch`].
 //!
-//! A scenario that goes, also in a panic, takes everything that carries its mark with it.
+//! Dropping a scenario, also in a panic, kills every process with its mark.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code, unused_imports)]
 
-mod people;
+mod processes;
 mod proof;
 mod runner;
 mod server;
-mod story;
+mod task_log;
 
 use std::cell::RefCell;
 use std::fs;
@@ -34,21 +34,21 @@ use baton_runner::root::{Phase, Root, TaskId};
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use people::{ends_of_orphans_are_known, is_alive, is_root, marked, send};
+pub(crate) use processes::{ends_of_orphans_are_known, is_alive, is_root, marked, send};
 pub(crate) use runner::{Ended, Runner};
 pub(crate) use rustix::process::Signal;
 pub(crate) use server::{Server, reserved_port};
-pub(crate) use story::{Story, exited, signalled};
+pub(crate) use task_log::{TaskLog, exited, signalled};
 
-use runner::Printed;
+use runner::RunnerOutput;
 
-/// Longer than anything takes on a slow and busy machine.
+/// A timeout for slow and busy machines.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The binary under test.
 pub(crate) const BATON: &str = env!("CARGO_BIN_EXE_baton");
 
-/// Waits for a condition, and fails with the name of it if it does not come.
+/// Waits for a condition, and fails with its description.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
@@ -57,7 +57,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// True, with a word about it, if this needs root and we are not.
+/// True, with a note, if the test needs root and does not have it.
 pub(crate) fn lacks_root(what: &str) -> bool {
     let lacks = !is_root();
     if lacks {
@@ -73,12 +73,12 @@ pub(crate) struct Scenario {
     pub(crate) id: TaskId,
     /// Further arguments of `run`.
     args: Vec<String>,
-    /// Added to the environment of whoever runs it.
+    /// Added to the environment of the runner.
     env: Vec<(String, String)>,
     /// A shell command that ends with `exec "$@"`, which becomes the runner.
     wrapper: Option<String>,
-    /// What its runners have printed, in the order in which they were begun.
-    printed: RefCell<Vec<Printed>>,
+    /// The output of its runners, in the order of their start.
+    printed: RefCell<Vec<RunnerOutput>>,
     /// Something may be left after the end.
     leaves_something: bool,
 }
@@ -126,7 +126,7 @@ impl Scenario {
         self
     }
 
-    /// What cannot be killed is left behind, and that is the point.
+    /// Allows leftovers: the test is about processes that cannot be killed.
     pub(crate) fn leaves_something(mut self) -> Self {
         self.leaves_something = true;
         self
@@ -191,7 +191,7 @@ impl Scenario {
         self.text(&format!(".logs/{process}/{run}/{stream}"))
     }
 
-    /// Begins the task.
+    /// Starts the task.
     pub(crate) fn start(&self) -> Runner<'_> {
         let file = self.task_file();
         let mut args = vec![file.to_str().expect("UTF-8").to_owned()];
@@ -199,12 +199,12 @@ impl Scenario {
         self.drive(&args)
     }
 
-    /// Goes on with the task.
+    /// Resumes the task.
     pub(crate) fn resume(&self) -> Runner<'_> {
         self.drive(&[])
     }
 
-    /// Begins the task, and watches it to its end.
+    /// Starts the task, and waits for its end.
     pub(crate) fn run(&self) -> Ended {
         self.start().wait()
     }
@@ -260,8 +260,8 @@ impl Scenario {
         all.into_iter().next().expect("one")
     }
 
-    pub(crate) fn story(&self) -> Story {
-        Story::load(&self.root.runner_log(&self.id))
+    pub(crate) fn task_log(&self) -> TaskLog {
+        TaskLog::load(&self.root.runner_log(&self.id))
     }
 
     /// True if it is filed as ended.
@@ -321,23 +321,23 @@ impl Scenario {
         });
     }
 
-    /// What was printed so far does not count any more: its log was rewritten.
+    /// Discards the output so far: the log was rewritten.
     pub(crate) fn forget_printed(&self) {
         self.printed.borrow_mut().clear();
     }
 
-    /// The word that every process of the task carries.
+    /// The mark of every process of the task.
     pub(crate) fn mark(&self) -> Option<String> {
         let path = self.root.runner_log(&self.id);
         path.exists()
-            .then(|| Story::load(&path).header().mark.clone())
+            .then(|| TaskLog::load(&path).header().mark.clone())
     }
 }
 
 impl Drop for Scenario {
     fn drop(&mut self) {
         // In a panic too; so nothing here may panic, and all of it is tried.
-        for pid in people::coordinators(self.root.path()) {
+        for pid in processes::coordinators(self.root.path()) {
             send(pid, Signal::KILL);
         }
         let mark = log::salvage(&self.root.runner_log(&self.id), Kind::Runner)

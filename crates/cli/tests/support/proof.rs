@@ -1,4 +1,4 @@
-//! What was seen live is what the log replays to.
+//! The log replays to the observed state.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::runner::{Ended, change};
 use super::{Scenario, is_alive, marked, until};
 
 impl Scenario {
-    /// Proves, at the end of a task: the log is whole and replays; each life of a runner
+    /// Proves, at the end of a task: the log is complete and replays; each runner process
     /// printed what its part of the log holds; the state it announced, the exit status,
     /// `status` and the replay agree; nothing that belonged to the task is left.
     pub(super) fn prove(&self, ended: &Ended) {
-        let story = self.story();
+        let log = self.task_log();
         let context = format!("{ended:?}");
-        assert_eq!(story.torn_bytes, 0, "{context}");
-        let outcome = story.plan().outcome();
+        assert_eq!(log.torn_bytes, 0, "{context}");
+        let outcome = log.plan().outcome();
         let state = outcome.map(|state| state.word());
         assert!(
             state.is_some(),
@@ -37,7 +37,7 @@ impl Scenario {
         self.prove_nothing_is_left();
     }
 
-    /// Each life has printed its part of the log, and nothing else.
+    /// Each runner process has printed its part of the log, and nothing else.
     pub(crate) fn prove_lives(&self) {
         let kept = self.kept_by_life();
         for printed in self.printed.borrow().iter() {
@@ -62,11 +62,11 @@ impl Scenario {
         }
     }
 
-    /// What each life of a runner has kept, by its number.
+    /// The records of each runner process, by its number.
     fn kept_by_life(&self) -> BTreeMap<u32, Vec<Value>> {
         let mut kept: BTreeMap<u32, Vec<Value>> = BTreeMap::new();
         let mut life = 0;
-        for step in &self.story().history.steps {
+        for step in &self.task_log().history.steps {
             match step {
                 Step::RunnerStarted(begun) => life = begun.pid,
                 Step::Event(event) => {
@@ -80,13 +80,13 @@ impl Scenario {
 
     /// `status` shows what the log replays to.
     pub(crate) fn prove_status(&self) {
-        let (status, story) = (self.status(), self.story());
-        assert_eq!(status["state"], story.state(), "{status}");
+        let (status, log) = (self.status(), self.task_log());
+        assert_eq!(status["state"], log.state(), "{status}");
         let shown = status["processes"].as_array().expect("a list").clone();
-        let specs = &story.header().spec.processes;
+        let specs = &log.header().spec.processes;
         assert_eq!(shown.len(), specs.len());
         for (shown, spec) in shown.iter().zip(specs) {
-            let kept = story.progress(&spec.name.0);
+            let kept = log.progress(&spec.name.0);
             let kept = json!({
                 "name": spec.name, "state": kept.state, "fate": kept.disposition, "runs": kept.runs,
                 "successes": kept.successes, "failures": kept.failures, "kills": kept.kills,
@@ -104,7 +104,7 @@ impl Scenario {
         if self.leaves_something {
             return;
         }
-        let left = marked(&self.story().header().mark);
+        let left = marked(&self.task_log().header().mark);
         assert!(left.is_empty(), "left behind: {left:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! One life of a runner, in the background.
+//! One runner process, in the background.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::{Scenario, Signal, is_alive, send, until};
 
-/// What one life of a runner has printed.
+/// The output of one runner process.
 #[derive(Clone, Debug)]
-pub(super) struct Printed {
+pub(super) struct RunnerOutput {
     /// The number of the runner.
     pub(super) pid: u32,
     pub(super) lines: Vec<Value>,
@@ -87,7 +87,7 @@ impl<'a> Runner<'a> {
         until(what, || {
             self.lines().iter().any(&wanted) || !is_alive(self.pid())
         });
-        // It may have printed that and ended: then what it printed is still on its way.
+        // It may have printed that and ended: then its output is still in flight.
         until(&format!("{what}, before the runner's end"), || {
             self.lines().iter().any(&wanted)
         });
@@ -119,13 +119,13 @@ impl<'a> Runner<'a> {
         assert!(send(self.pid(), signal), "the runner is there");
     }
 
-    /// Kills the runner; what it runs goes on.
+    /// Kills the runner; its processes continue.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);
         self.finish(true);
     }
 
-    /// Waits for its end, and proves that what was seen is what was kept.
+    /// Waits for its end, and proves that its output agrees with the log.
     pub(crate) fn wait(mut self) -> Ended {
         let ended = self.finish(false);
         self.scenario.prove(&ended);
@@ -148,7 +148,7 @@ impl<'a> Runner<'a> {
         }
         let stderr = self.stderr.take().map(JoinHandle::join);
         let lines = self.lines();
-        self.scenario.printed.borrow_mut().push(Printed {
+        self.scenario.printed.borrow_mut().push(RunnerOutput {
             pid: self.pid(),
             lines: lines.clone(),
             killed,
@@ -163,7 +163,7 @@ impl<'a> Runner<'a> {
 
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
-        // Of a test that failed; one that is over is over.
+        // After a failed test; a runner that has ended is ignored.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -194,7 +194,7 @@ impl Ended {
     }
 }
 
-/// The change that a line tells of.
+/// The change that a line reports.
 pub(super) fn change(line: &Value) -> Option<PlanChange> {
     (line["kind"] == "change")
         .then(|| serde_json::from_value(line["change"].clone()).expect("a change"))

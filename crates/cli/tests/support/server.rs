@@ -1,4 +1,4 @@
-//! A port whose answers a test decides.
+//! A port with scripted responses.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 
-/// Answers every request with the status that it was last told. It ends with the test.
+/// Answers every request with the status that was last set. It ends with the test.
 pub(crate) struct Server {
     pub(crate) port: u16,
     status: Arc<AtomicU16>,
@@ -29,7 +29,7 @@ impl Server {
                 count.fetch_add(1, Ordering::SeqCst);
                 let mut request = [0; 4096];
                 let status = told.load(Ordering::SeqCst);
-                // Whoever asks may have gone already; then nobody misses the answer.
+                // The client may have closed the connection already.
                 let _ = stream.read(&mut request);
                 let _ = write!(
                     stream,
@@ -44,7 +44,7 @@ impl Server {
         }
     }
 
-    /// How often it was asked.
+    /// The number of requests.
     pub(crate) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -55,7 +55,7 @@ impl Server {
     }
 }
 
-/// A port that is ours and takes no connections until it is opened.
+/// A reserved port that accepts no connections until it is opened.
 pub(crate) struct Reserved {
     pub(crate) port: u16,
     socket: OwnedFd,
@@ -74,7 +74,7 @@ pub(crate) fn reserved_port() -> Reserved {
 }
 
 impl Reserved {
-    /// From now on it takes connections.
+    /// Accepts connections from now on.
     pub(crate) fn open(&self) {
         listen(&self.socket, 16).expect("bound");
     }

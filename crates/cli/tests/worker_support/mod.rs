@@ -2,10 +2,10 @@
 //!
 //! The scheduler is the real machine with a ledger in memory, driven by one thread behind a
 //! real socket. It can be made silent, as if it were gone. Workers are `baton worker` with a
-//! state directory of the rig. Nothing here sleeps in order to synchronise: [`until`] looks at
-//! a condition again and again.
+//! state directory of the rig. No test sleeps to synchronise: [`until`] polls
+//! a condition.
 //!
-//! A rig that goes, also in a panic, takes everything of its workers with it.
+//! Dropping a rig, also in a panic, kills all processes of its workers.
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
@@ -34,10 +34,10 @@ use tempfile::TempDir;
 
 use scheduler::Scheduler;
 
-/// Longer than anything takes on a slow and busy machine.
+/// A timeout for slow and busy machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for a condition, and fails with the name of it if it does not come.
+/// Waits for a condition, and fails with its description.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
@@ -195,7 +195,7 @@ impl Rig {
         self.ends(instance)[0]
     }
 
-    /// Waits for the end of the first attempt, and gives what it has put out.
+    /// Waits for the end of the first attempt, and returns its outputs.
     pub(crate) fn outputs(&self, instance: u64) -> Option<Arc<str>> {
         self.end(instance);
         let facts = self.scheduler.facts();
@@ -213,11 +213,11 @@ impl Rig {
     pub(crate) fn outcome(&self, instance: u64) -> Outcome {
         match self.end(instance).0 {
             AttemptEnd::Real(outcome) => outcome,
-            AttemptEnd::Synthetic(end) => panic!("nobody saw it: {end}"),
+            AttemptEnd::Synthetic(end) => panic!("not observed: {end}"),
         }
     }
 
-    /// Everybody who ever got a lease of this instance.
+    /// All holders of a lease of this instance.
     pub(crate) fn holders(&self, instance: u64) -> Vec<Holder> {
         let facts = self.scheduler.facts();
         let granted = facts.iter().filter_map(|fact| match fact {
@@ -293,7 +293,7 @@ impl Rig {
         live().into_iter().filter(marked).collect()
     }
 
-    /// What the agents have said.
+    /// The log of the agents.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.path("agent.err")).unwrap_or_default()
     }
@@ -331,7 +331,7 @@ pub(crate) fn script(text: &str) -> InstanceSpec {
 pub(crate) fn command(argv: &[&str]) -> InstanceSpec {
     let mut spec = InstanceSpec {
         name: "test".to_owned(),
-        owner: "somebody".to_owned(),
+        owner: "ann".to_owned(),
         work: Work::Command(argv.iter().map(|word| (*word).to_owned()).collect()),
         ..InstanceSpec::default()
     };
@@ -348,7 +348,7 @@ pub(crate) fn touch(path: &Path) {
 
 pub(crate) fn send(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // Whoever has gone needs no signal.
+    // A process that is gone is ignored.
     let _ = kill_process(pid.expect("a pid"), signal);
 }
 

@@ -28,7 +28,7 @@ enum Event {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Observations {
     facts: Vec<Fact>,
     logs: HashMap<RequestId, LogAnswer>,
 }
@@ -37,7 +37,7 @@ struct Seen {
 pub(crate) struct Scheduler {
     pub(crate) address: SocketAddr,
     events: Sender<Event>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observations>>,
 }
 
 impl Scheduler {
@@ -46,7 +46,7 @@ impl Scheduler {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let (events, inbox) = mpsc::channel();
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(Observations::default()));
         let heard = events.clone();
         thread::spawn(move || listen(&listener, &heard));
         let kept = Arc::clone(&seen);
@@ -64,7 +64,7 @@ impl Scheduler {
             .expect("it lives");
     }
 
-    /// Neither hears nor speaks, as if it were gone.
+    /// Neither reads nor writes, as if it were gone.
     pub(crate) fn silent(&self, silent: bool) {
         self.events.send(Event::Silent(silent)).expect("it lives");
     }
@@ -124,15 +124,15 @@ fn read(number: u64, mut stream: TcpStream, events: &Sender<Event>) {
 struct Leader {
     machine: Machine,
     outbox: Outbox<Effect>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observations>>,
     streams: HashMap<u64, TcpStream>,
-    /// Over which connection a life was heard last.
+    /// The last connection of each incarnation.
     lives: HashMap<Incarnation, u64>,
     silent: bool,
 }
 
 impl Leader {
-    fn new(timeouts: Timeouts, seen: Arc<Mutex<Seen>>) -> Self {
+    fn new(timeouts: Timeouts, seen: Arc<Mutex<Observations>>) -> Self {
         let config = Config {
             timeouts,
             ..Config::default()
@@ -197,7 +197,7 @@ impl Leader {
                     let mut bytes = Vec::new();
                     encode_to_worker(&message, &mut bytes).expect("short enough");
                     if let Some(stream) = stream {
-                        // As on any network: what does not arrive is not heard.
+                        // As on any network: a lost message is ignored.
                         let _ = stream.write_all(&bytes);
                     }
                 }

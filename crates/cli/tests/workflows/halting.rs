@@ -1,10 +1,10 @@
-//! Runs that stop and go on, and what of them is done again.
+//! Halting, resuming and retrying runs.
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, here, lines, over, write};
+use crate::workspace::{Workspace, here, lines, over, write};
 
-/// Two items run until they are let go; then there is more to do.
+/// Two items wait for a file; then more items follow.
 const HELD: &str = "workflow: held
 tasks:
   before: { run: 'echo before >> DIR/ran' }
@@ -18,80 +18,85 @@ tasks:
   after: { run: 'echo after >> DIR/ran', after: [held] }
 ";
 
-fn until_held(place: &Place, begun: usize) {
-    crate::remote_support::until("both have begun", || place.lines("begun").len() == begun);
+fn until_held(workspace: &Workspace, begun: usize) {
+    crate::remote_support::until("both have begun", || {
+        workspace.lines("begun").len() == begun
+    });
 }
 
 #[test]
 fn a_run_that_drains_lets_end_what_has_begun_and_goes_on_with_the_rest() {
-    let place = Place::start();
-    let run = place.submit(HELD);
-    until_held(&place, 2);
-    let told = place.run(&["halt", &run]).good();
+    let workspace = Workspace::start();
+    let run = workspace.submit(HELD);
+    until_held(&workspace, 2);
+    let told = workspace.run(&["halt", &run]).good();
     assert!(told.contains("nothing more starts"), "{told}");
-    assert_eq!(place.show(&run)["run"]["halting"], "drain");
+    assert_eq!(workspace.show(&run)["run"]["halting"], "drain");
     for verb in ["show", "explain"] {
-        let told = place.run(&[verb, &run]).good();
+        let told = workspace.run(&[verb, &run]).good();
         assert!(told.contains("halting (drain)"), "{told}");
     }
     // Halted twice is halted.
-    assert_eq!(place.run(&["halt", &run]).code, Some(0));
-    place.touch("go");
-    let halted = place.wait(&run);
+    assert_eq!(workspace.run(&["halt", &run]).code, Some(0));
+    workspace.touch("go");
+    let halted = workspace.wait(&run);
     assert_eq!(
         (halted.code, &halted.run["state"]),
         (Some(130), &json!("HALTED"))
     );
-    assert_eq!(place.sorted("ran"), ["before", "held 0", "held 1"]);
-    let shown = place.run(&["show", &run]).good();
+    assert_eq!(workspace.sorted("ran"), ["before", "held 0", "held 1"]);
+    let shown = workspace.run(&["show", &run]).good();
     assert!(
         shown.contains("1 not started") && !shown.contains("blocked"),
         "{shown}"
     );
-    let resumed = place.run(&["resume", &run, "--wait", "--json"]);
+    let resumed = workspace.run(&["resume", &run, "--wait", "--json"]);
     assert_eq!(resumed.out.lines().count(), 2, "{resumed:?}");
     over(&resumed).is_done();
-    assert_eq!(place.sorted("ran"), ["after", "before", "held 0", "held 1"]);
-    let items = place.items(&run);
+    assert_eq!(
+        workspace.sorted("ran"),
+        ["after", "before", "held 0", "held 1"]
+    );
+    let items = workspace.items(&run);
     let generations: Vec<_> = items.iter().map(|it| it["generation"].clone()).collect();
     assert_eq!(generations, [1, 1, 1, 2]);
 }
 
 #[test]
 fn a_run_that_is_killed_leaves_nothing_running_and_does_again_what_was_killed() {
-    let place = Place::start();
-    let run = place.submit(HELD);
-    until_held(&place, 2);
-    let told = place.run(&["halt", &run, "--kill", "--wait"]).good();
+    let workspace = Workspace::start();
+    let run = workspace.submit(HELD);
+    until_held(&workspace, 2);
+    let told = workspace.run(&["halt", &run, "--kill", "--wait"]).good();
     assert!(told.contains("halted"), "{told}");
-    assert_eq!(place.show(&run)["run"]["state"], "HALTED");
-    assert_eq!(place.task(&run, "held"), "2 halted");
-    place.touch("go");
-    place.run(&["resume", &run]).good();
-    place.wait(&run).is_done();
-    assert_eq!(place.sorted("ran"), ["after", "before", "held 0", "held 1"]);
-    assert_eq!(place.lines("begun").len(), 4, "both began again");
+    assert_eq!(workspace.show(&run)["run"]["state"], "HALTED");
+    assert_eq!(workspace.task(&run, "held"), "2 halted");
+    workspace.touch("go");
+    workspace.run(&["resume", &run]).good();
+    workspace.wait(&run).is_done();
+    assert_eq!(workspace.sorted("ran"), ["after", "before", "held 0", "held 1"]);
+    assert_eq!(workspace.lines("begun").len(), 4, "both began again");
 }
 
 #[test]
 fn a_run_that_is_cancelled_can_go_on() {
-    let place = Place::start();
-    let run = place.submit(HELD);
-    until_held(&place, 2);
-    place.run(&["cancel", &run]).good();
-    let over = place.wait(&run);
+    let workspace = Workspace::start();
+    let run = workspace.submit(HELD);
+    until_held(&workspace, 2);
+    workspace.run(&["cancel", &run]).good();
+    let over = workspace.wait(&run);
     assert_eq!(over.run["state"], "HALTED", "{over:?}");
-    place.touch("go");
-    let resumed = place.run(&["resume", &run, "--wait"]);
+    workspace.touch("go");
+    let resumed = workspace.run(&["resume", &run, "--wait"]);
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
     assert!(resumed.err.contains("DONE held"), "{resumed:?}");
 }
 
-/// A second failure has its alarm, and a second try its clean-up.
+/// A second failure has its alarm, and a second attempt its clean-up.
 #[test]
 fn what_answers_to_an_end_is_done_again_with_it() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: answers
 tasks:
   work: { run: 'echo work >> DIR/ran; test -e DIR/go', retry: { attempts: 1 } }
@@ -101,14 +106,14 @@ tasks:
 ",
     );
     over.has_failed();
-    let again = place.run(&["resume", over.id(), "--wait"]);
+    let again = workspace.run(&["resume", over.id(), "--wait"]);
     assert_eq!(again.code, Some(1), "{again:?}");
-    place.touch("go");
-    let again = place.run(&["resume", over.id(), "--wait"]);
+    workspace.touch("go");
+    let again = workspace.run(&["resume", over.id(), "--wait"]);
     assert_eq!(again.code, Some(0), "{again:?}");
     let ran = ["work", "alarm", "tidy", "work", "alarm", "tidy", "work"];
-    assert_eq!(place.lines("ran"), ran);
-    assert_eq!(place.lines("apart"), ["apart"]);
+    assert_eq!(workspace.lines("ran"), ran);
+    assert_eq!(workspace.lines("apart"), ["apart"]);
 }
 
 /// Two chains; the second one ends badly unless its last command is fixed.
@@ -137,89 +142,96 @@ fn runs(preview: &Value) -> Vec<String> {
 
 #[test]
 fn with_a_changed_file_only_what_changed_and_what_comes_after_it_runs_again() {
-    let place = Place::start();
-    let first = place.over(&chains("echo b2 >> DIR/ran", "exit 1"));
+    let workspace = Workspace::start();
+    let first = workspace.over(&chains("echo b2 >> DIR/ran", "exit 1"));
     first.has_failed();
     let run = first.id();
-    assert_eq!(place.sorted("ran"), ["a1", "a2", "b1", "b2", "b3"]);
-    std::fs::remove_file(place.path("ran")).expect("written");
-    place.write(
+    assert_eq!(workspace.sorted("ran"), ["a1", "a2", "b1", "b2", "b3"]);
+    std::fs::remove_file(workspace.path("ran")).expect("written");
+    workspace.write(
         "new.yaml",
         &chains("echo other >> DIR/ran", "echo end >> DIR/ran"),
     );
     let dry = ["resume", run, "new.yaml", "--dry-run", "--json"];
-    let preview = place.run(&dry).json();
+    let preview = workspace.run(&dry).json();
     let wanted = ["b2 changed", "b3 downstream of a change", "end changed"];
     assert_eq!(runs(&preview), wanted, "{preview}");
-    let table = place.run(&["resume", run, "new.yaml", "--dry-run"]).good();
+    let table = workspace
+        .run(&["resume", run, "new.yaml", "--dry-run"])
+        .good();
     assert!(table.contains("b2") && table.contains("changed"), "{table}");
-    assert_eq!(place.lines("ran"), [""; 0], "only looked at");
-    assert_eq!(place.show(run)["run"]["generation"], 1);
-    let resumed = place.run(&["resume", run, "new.yaml", "--wait"]);
+    assert_eq!(workspace.lines("ran"), [""; 0], "only looked at");
+    assert_eq!(workspace.show(run)["run"]["generation"], 1);
+    let resumed = workspace.run(&["resume", run, "new.yaml", "--wait"]);
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
-    assert_eq!(place.lines("ran"), ["other", "b3", "end"]);
-    let shown = place.show(run);
+    assert_eq!(workspace.lines("ran"), ["other", "b3", "end"]);
+    let shown = workspace.show(run);
     assert_eq!(shown["run"]["generation"], 2);
-    assert_eq!(place.task(run, "a1"), "1 done");
+    assert_eq!(workspace.task(run, "a1"), "1 done");
 }
 
 #[test]
 fn without_a_file_a_failed_run_does_what_is_not_done() {
-    let place = Place::start();
+    let workspace = Workspace::start();
     let fixed = "test -e DIR/fixed && echo b2 >> DIR/ran";
-    let first = place.over(&chains(fixed, "echo end >> DIR/ran"));
+    let first = workspace.over(&chains(fixed, "echo end >> DIR/ran"));
     first.has_failed();
-    place.touch("fixed");
+    workspace.touch("fixed");
     let run = first.id();
-    let preview = place.run(&["resume", run, "--dry-run", "--json"]).json();
+    let preview = workspace
+        .run(&["resume", run, "--dry-run", "--json"])
+        .json();
     let wanted = ["b2 unfinished", "b3 unfinished", "end unfinished"];
     assert_eq!(runs(&preview), wanted);
-    place.run(&["resume", run, "--wait"]).good();
-    assert_eq!(place.sorted("ran"), ["a1", "a2", "b1", "b2", "b3", "end"]);
-    // It is DONE: there is nothing to go on with, and what to do is said.
-    let refused = place.run(&["resume", run]);
+    workspace.run(&["resume", run, "--wait"]).good();
+    assert_eq!(
+        workspace.sorted("ran"),
+        ["a1", "a2", "b1", "b2", "b3", "end"]
+    );
+    // It is DONE: it cannot be resumed, and the error has a hint.
+    let refused = workspace.run(&["resume", run]);
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(
         refused.err.contains("is DONE") && refused.err.contains("submit"),
         "{refused:?}"
     );
-    let dry = place.run(&["resume", run, "--dry-run"]);
+    let dry = workspace.run(&["resume", run, "--dry-run"]);
     assert_eq!(dry.code, Some(3), "{dry:?}");
 }
 
 #[test]
 fn a_retry_does_a_task_again_and_downstream_what_comes_after_it() {
-    let place = Place::start();
+    let workspace = Workspace::start();
     let failing = "echo end >> DIR/ran; exit 1";
-    let run = place.over(&chains("echo b2 >> DIR/ran", failing));
+    let run = workspace.over(&chains("echo b2 >> DIR/ran", failing));
     let run = run.id();
-    let forget = || std::fs::remove_file(place.path("ran")).expect("written");
+    let forget = || std::fs::remove_file(workspace.path("ran")).expect("written");
     forget();
-    let retried = place.run(&["retry", run, "--task", "b1", "--wait", "--json"]);
+    let retried = workspace.run(&["retry", run, "--task", "b1", "--wait", "--json"]);
     assert_eq!(retried.code, Some(1), "{retried:?}");
     assert_eq!(
-        place.sorted("ran"),
+        workspace.sorted("ran"),
         ["b1", "end"],
         "the task, and what was not done"
     );
     forget();
     let down = ["retry", run, "--task", "b1", "--downstream"];
-    let preview = place
+    let preview = workspace
         .run(&[&down[..], &["--dry-run", "--json"]].concat())
         .json();
     let wanted: Vec<_> = ["b1", "b2", "b3", "end"]
         .map(|it| format!("{it} asked for"))
         .into();
     assert_eq!(runs(&preview), wanted);
-    place.run(&[&down[..], &["--wait"]].concat());
-    assert_eq!(place.lines("ran"), ["b1", "b2", "b3", "end"]);
+    workspace.run(&[&down[..], &["--wait"]].concat());
+    assert_eq!(workspace.lines("ran"), ["b1", "b2", "b3", "end"]);
     forget();
-    place.run(&["retry", run, "--wait"]);
-    assert_eq!(place.lines("ran"), ["end"], "what was not done");
-    let nobody = place.run(&["retry", run, "--task", "nobody"]);
-    assert_eq!(nobody.code, Some(2), "{nobody:?}");
-    assert!(nobody.err.contains("nobody"), "{nobody:?}");
-    assert_eq!(place.show(run)["run"]["generation"], 4);
+    workspace.run(&["retry", run, "--wait"]);
+    assert_eq!(workspace.lines("ran"), ["end"], "what was not done");
+    let unknown = workspace.run(&["retry", run, "--task", "unknown"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.err.contains("unknown"), "{unknown:?}");
+    assert_eq!(workspace.show(run)["run"]["generation"], 4);
 }
 
 #[test]
@@ -280,10 +292,10 @@ fn baton_run_that_died_before_it_went_on_with_a_changed_file_goes_on_with_that_f
 }
 
 #[test]
-fn whoever_waits_may_die_once_the_submission_is_acknowledged() {
-    let place = Place::start();
-    place.write("wf.yaml", HELD);
-    let mut child = place.begin(&["submit", "wf.yaml", "--wait", "--json"]);
+fn the_client_may_die_once_the_submission_is_acknowledged() {
+    let workspace = Workspace::start();
+    workspace.write("wf.yaml", HELD);
+    let mut child = workspace.begin(&["submit", "wf.yaml", "--wait", "--json"]);
     let mut out = std::io::BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).expect("readable");
@@ -291,9 +303,12 @@ fn whoever_waits_may_die_once_the_submission_is_acknowledged() {
     child.wait().expect("ours");
     let accepted: Value = serde_json::from_str(&line).expect("it was acknowledged");
     let run = accepted["id"].as_str().expect("an id");
-    place.touch("go");
-    place.wait(run).is_done();
-    assert_eq!(place.sorted("ran"), ["after", "before", "held 0", "held 1"]);
-    let watched = over(&place.run(&["submit", "wf.yaml", "--watch", "--json"]));
+    workspace.touch("go");
+    workspace.wait(run).is_done();
+    assert_eq!(
+        workspace.sorted("ran"),
+        ["after", "before", "held 0", "held 1"]
+    );
+    let watched = over(&workspace.run(&["submit", "wf.yaml", "--watch", "--json"]));
     watched.is_done();
 }

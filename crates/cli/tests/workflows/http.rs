@@ -1,4 +1,4 @@
-//! What the API of runs refuses, and in which words; what others may do with a run is in the
+//! Refusals of the runs API, with their messages; authorization is in the
 //! server's own tests.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::place::Place;
+use crate::workspace::Workspace;
 
 /// A client of the API.
 struct Api {
@@ -45,7 +45,7 @@ impl Api {
         })
     }
 
-    /// Fails unless it is refused so, in words that hold these.
+    /// Fails unless it is refused with this status and these words.
     fn refuses(&self, method: &str, path: &str, body: &Value, status: u16, words: &[&str]) {
         let (got, problem) = self.send(method, path, body);
         let what = format!("{method} {path} {body}: {got} {problem}");
@@ -90,8 +90,8 @@ fn body(path: &str) -> Value {
 
 #[test]
 fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() {
-    let place = Place::start();
-    let api = Api::new(place.url());
+    let workspace = Workspace::start();
+    let api = Api::new(workspace.url());
     for (method, path) in PATHS {
         let body = body(path);
         api.refuses(
@@ -103,7 +103,7 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
         );
         api.refuses(method, &format!("/runs/x9{path}"), &body, 400, &["r12"]);
     }
-    let done = place.over("workflow: done\ntasks: { one: { run: 'true' } }\n");
+    let done = workspace.over("workflow: done\ntasks: { one: { run: 'true' } }\n");
     done.is_done();
     for (method, path) in PATHS {
         if *method == "GET" {
@@ -128,7 +128,7 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
     let good = file(json!({"a": {"run": "false"}}));
     let unknown = json!({"file": good, "params": {"p": "1"}});
     api.refuses("POST", "/runs/", &unknown, 422, &["params.p"]);
-    place
+    workspace
         .over("workflow: w\ntasks: { a: { run: 'false' } }\n")
         .has_failed();
     api.refuses(
@@ -200,9 +200,9 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
 
 #[test]
 fn a_run_can_be_defined_in_parts_and_begins_when_it_is_told_to() {
-    let place = Place::start();
-    let api = Api::new(place.url());
-    let line = |word: &str| format!("echo {word} >> {}", place.path("ran").display());
+    let workspace = Workspace::start();
+    let api = Api::new(workspace.url());
+    let line = |word: &str| format!("echo {word} >> {}", workspace.path("ran").display());
     let first = json!({"workflow": "parts", "tasks": {"a": {"run": line("a")}}});
     let (status, accepted) = api.send("POST", "/runs/", &json!({"file": first, "open": true}));
     assert_eq!((status, &accepted["id"]), (201, &json!("r1")), "{accepted}");
@@ -223,19 +223,19 @@ fn a_run_can_be_defined_in_parts_and_begins_when_it_is_told_to() {
         api.send("GET", "/runs/r1", &json!(null)).1["state"],
         "REGISTERING"
     );
-    assert_eq!(place.lines("ran"), [""; 0], "it has not begun");
+    assert_eq!(workspace.lines("ran"), [""; 0], "it has not begun");
     assert_eq!(api.send("POST", "/runs/r1/start", &json!(null)).0, 200);
-    place.wait("r1").is_done();
-    assert_eq!(place.lines("ran"), ["a", "b"]);
+    workspace.wait("r1").is_done();
+    assert_eq!(workspace.lines("ran"), ["a", "b"]);
     api.refuses("POST", "/runs/r1/start", &json!(null), 409, &["r1 is DONE"]);
     api.refuses("POST", "/runs/r1/tasks", &part, 409, &["r1 is DONE"]);
 }
 
 #[test]
 fn pages_of_items_and_tasks_lead_to_each_other_and_miss_nothing() {
-    let place = Place::start();
-    let api = Api::new(place.url());
-    let over = place.over(
+    let workspace = Workspace::start();
+    let api = Api::new(workspace.url());
+    let over = workspace.over(
         "workflow: pages
 tasks:
   many: { run: 'test {{ item }} != 3', for_each: '0..7' }
@@ -267,7 +267,7 @@ tasks:
     assert_eq!(all("/runs/r1/items/?state=FAILED&limit=1")[0]["item"], 3);
     assert_eq!(all("/runs/r1/items/?task=many&item=5")[0]["value"], 5);
     assert_eq!(all("/runs/r1/tasks/?limit=1").len(), 2);
-    place
+    workspace
         .over("workflow: other\nowner: lab\ntasks: { a: { run: 'true' } }\n")
         .is_done();
     let ids = |query: &str| -> Vec<_> { all(query).iter().map(|it| it["id"].clone()).collect() };

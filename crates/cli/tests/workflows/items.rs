@@ -1,13 +1,13 @@
-//! What items a task has, what it waits for item by item, and what its commands are told.
+//! Items of a task, dependencies between items, and the environment of commands.
 
 use serde_json::json;
 
-use crate::place::Place;
+use crate::workspace::Workspace;
 
 #[test]
 fn every_way_to_write_items_gives_exactly_these() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: items
 tasks:
   values: { run: ['sh', '-c', 'echo \"$0\" >> DIR/values', '{{ item }}'], for_each: [eu, 'a b', 3] }
@@ -32,9 +32,9 @@ tasks:
         ("prod", &["x0", "x1", "y0", "y1"]),
         ("seen", &["seen u 0 r1 1", "seen v 1 r1 1"]),
     ] {
-        assert_eq!(place.sorted(name), wanted, "{name}");
+        assert_eq!(workspace.sorted(name), wanted, "{name}");
     }
-    let items = place.items(over.id());
+    let items = workspace.items(over.id());
     let values = items.iter().filter(|it| it["task"] == "values");
     let values: Vec<_> = values.map(|it| it["value"].clone()).collect();
     assert_eq!(
@@ -48,8 +48,8 @@ tasks:
 /// of them, neither would.
 #[test]
 fn each_and_listed_edges_let_an_item_go_as_soon_as_its_own_are_done() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: edges
 timeout: 50s
 tasks:
@@ -75,13 +75,13 @@ tasks:
     );
     over.is_done();
     assert_eq!(over.items(), "8 done");
-    assert_eq!(place.lines("ran").len(), 8);
+    assert_eq!(workspace.lines("ran").len(), 8);
 }
 
 #[test]
 fn one_item_that_fails_blocks_only_the_items_that_come_after_it() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: partly
 tasks:
   first: { run: 'test {{ item }} != 1', for_each: '0..3' }
@@ -91,13 +91,13 @@ tasks:
     );
     over.has_failed();
     assert_eq!(over.items(), "4 done, 1 failed, 2 blocked");
-    assert_eq!(place.sorted("second"), ["0", "2"]);
+    assert_eq!(workspace.sorted("second"), ["0", "2"]);
 }
 
 #[test]
 fn outputs_are_filled_into_commands_and_make_items() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         r#"workflow: outputs
 tasks:
   list: { run: 'echo "files=[\"a\", \"b c\", 3]" > "$BATON_OUTPUT"' }
@@ -113,14 +113,14 @@ tasks:
     );
     over.is_done();
     assert_eq!(over.items(), "6 done");
-    assert_eq!(place.sorted("mapped"), ["3", "a", "b c"]);
-    assert_eq!(place.lines("join"), ["[0,1,2]"]);
-    let items = place.items(over.id());
+    assert_eq!(workspace.sorted("mapped"), ["3", "a", "b c"]);
+    assert_eq!(workspace.lines("join"), ["[0,1,2]"]);
+    let items = workspace.items(over.id());
     let mapped = items
         .iter()
         .find(|it| it["task"] == "mapped" && it["item"] == 2);
     assert_eq!(mapped.expect("it ran")["outputs"], r#"{"n":2}"#);
-    let failed = place.over(
+    let failed = workspace.over(
         "workflow: silent
 tasks:
   says: { run: 'true' }
@@ -128,7 +128,7 @@ tasks:
 ",
     );
     failed.has_failed();
-    assert_eq!(place.lines("asked"), [""; 0]);
+    assert_eq!(workspace.lines("asked"), [""; 0]);
     let problem = &failed.run["problems"][0];
     assert_eq!(problem["task"], "asks", "{failed:?}");
     let text = problem["text"].as_str().expect("a text");
@@ -148,16 +148,16 @@ tasks:
 
 #[test]
 fn parameters_and_conditions_decide_what_runs() {
-    let place = Place::start();
-    let few = place.over(PARAMS);
+    let workspace = Workspace::start();
+    let few = workspace.over(PARAMS);
     few.is_done();
-    assert_eq!(place.sorted("ran"), ["eu", "few", "world 1 world"]);
+    assert_eq!(workspace.sorted("ran"), ["eu", "few", "world 1 world"]);
     assert_eq!(few.items(), "4 done, 3 skipped");
-    std::fs::remove_file(place.path("ran")).expect("written");
-    let many = place.over_with(PARAMS, &["-p", "n=5", "-p", "who=all"]);
+    std::fs::remove_file(workspace.path("ran")).expect("written");
+    let many = workspace.over_with(PARAMS, &["-p", "n=5", "-p", "who=all"]);
     many.is_done();
     assert_eq!(
-        place.sorted("ran"),
+        workspace.sorted("ran"),
         ["after", "all 5 all", "eu", "many", "us"]
     );
     assert_eq!(many.run["params"], json!({"n": "5", "who": "all"}));
@@ -166,7 +166,7 @@ fn parameters_and_conditions_decide_what_runs() {
         ("n=x", "params.n"),
         ("no=1", "params.no"),
     ] {
-        let refused = place.run(&["submit", "wf.yaml", "-p", given]);
+        let refused = workspace.run(&["submit", "wf.yaml", "-p", given]);
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(
             refused.err.contains(field) && refused.err.contains("hint"),
@@ -174,7 +174,7 @@ fn parameters_and_conditions_decide_what_runs() {
         );
     }
     assert_eq!(
-        place.run(&["runs", "--json"]).json()[2],
+        workspace.run(&["runs", "--json"]).json()[2],
         json!(null),
         "no third run"
     );
@@ -182,8 +182,8 @@ fn parameters_and_conditions_decide_what_runs() {
 
 #[test]
 fn a_task_takes_what_it_does_not_say_from_its_template_and_the_defaults() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: layers
 defaults: { env: { A: default, B: default, C: default }, retry: { attempts: 2, backoff: 10ms..10ms } }
 templates:
@@ -202,7 +202,7 @@ tasks:
     );
     over.has_failed();
     assert_eq!(
-        place.sorted("ran"),
+        workspace.sorted("ran"),
         [
             "bare default default default",
             "fails default template template",
@@ -216,8 +216,8 @@ tasks:
 
 #[test]
 fn an_item_sees_what_its_own_has_put_out_and_who_waits_for_all_sees_all() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: outputs
 tasks:
   up: { run: 'echo x={{ item }}0 > $BATON_OUTPUT', for_each: [1, 2, 3] }
@@ -227,15 +227,15 @@ tasks:
 ",
     );
     over.is_done();
-    assert_eq!(place.sorted("down"), ["a 10", "b 20", "c 30"]);
-    assert_eq!(place.lines("all"), ["[10,20,30]"]);
-    assert_eq!(place.sorted("typed"), ["3.10", "3.9"]);
+    assert_eq!(workspace.sorted("down"), ["a 10", "b 20", "c 30"]);
+    assert_eq!(workspace.lines("all"), ["[10,20,30]"]);
+    assert_eq!(workspace.sorted("typed"), ["3.10", "3.9"]);
 }
 
 #[test]
 fn an_item_without_what_its_command_refers_to_never_runs() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: missing
 tasks:
   list: { run: ['sh', '-c', 'echo \"f=$0\" > $BATON_OUTPUT', '[{\"dir\": \"a\"}, {\"dri\": \"b\"}]'] }
@@ -243,7 +243,7 @@ tasks:
 ",
     );
     over.has_failed();
-    assert_eq!(place.lines("ran"), ["clear a/"]);
-    let shown = place.run(&["show", over.id()]).good();
+    assert_eq!(workspace.lines("ran"), ["clear a/"]);
+    let shown = workspace.run(&["show", over.id()]).good();
     assert!(shown.contains("its item has no `dir`"), "{shown}");
 }

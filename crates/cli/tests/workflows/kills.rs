@@ -1,5 +1,5 @@
-//! `kill -9` of anything, at any time, in a loop, while a workflow of 61 items runs, is halted
-//! and goes on. What each item leaves behind is told in [`layers`].
+//! `kill -9` of any process, at any time, in a loop, while a workflow of 61 items runs, is halted
+//! and resumed. [`layers`] describes the files of each item.
 //!
 //! `BATON_SEED` and `BATON_KILLS` choose another or a longer run; `make soak` does.
 
@@ -13,8 +13,8 @@ use rustix::process::Signal;
 use crate::cluster_support::rng::Rng;
 use crate::cluster_support::{Cluster, PATIENCE, effects, id, lines, processes, signal};
 use crate::layers::{self, ITEMS, wanted};
-use crate::place::write;
 use crate::remote_support::{Ended, baton, send};
+use crate::workspace::write;
 
 fn number(name: &str, default: u64) -> u64 {
     let given = std::env::var(name).ok();
@@ -28,12 +28,12 @@ fn sleep_ms(kills: u64) -> u64 {
 
 /// What was done to a run.
 #[derive(Debug, Default)]
-struct Blows {
+struct FaultCounts {
     kills: BTreeMap<&'static str, u64>,
     halts: u64,
 }
 
-impl Blows {
+impl FaultCounts {
     fn count(&self) -> u64 {
         self.kills.values().sum()
     }
@@ -44,10 +44,10 @@ impl Blows {
 }
 
 /// A cluster and the run in it.
-struct Struck {
+struct FaultyCluster {
     cluster: Cluster,
     rng: Rng,
-    blows: Blows,
+    faults: FaultCounts,
     victims: &'static [&'static str],
 }
 
@@ -65,7 +65,7 @@ const OF_RUN: &[&str] = &[
 
 const WORKER: &[&str] = &["--resources", "cpu=4"];
 
-impl Struck {
+impl FaultyCluster {
     /// A command against the scheduler.
     fn run(&self, args: &[&str]) -> Ended {
         let url = format!("http://{}", self.cluster.clients_at());
@@ -102,18 +102,19 @@ impl Struck {
         if all || what == "agent" {
             self.cluster.start_worker("w", WORKER);
         }
-        self.blows.killed(what);
+        self.faults.killed(what);
     }
 
-    /// Halts the run and lets it go on, unless it is over. The scheduler dies in between.
+    /// Halts the run and resumes it, unless it has ended. The scheduler dies in between.
     fn halt(&mut self, run: &str) {
-        // What is killed as it ends may have finished without anybody knowing.
+        // An attempt that is killed as it ends may have finished unobserved.
         let kill = self.victims == ANYTHING && self.rng.below(2) == 1;
-        let how: &[&str] = match kill {
-            false => &["halt", run],
-            true => &["halt", run, "--kill"],
+        let halt: &[&str] = if kill {
+            &["halt", run, "--kill"]
+        } else {
+            &["halt", run]
         };
-        if self.run(how).code == Some(3) {
+        if self.run(halt).code == Some(3) {
             let state = self.state(run);
             assert_eq!(state, "DONE", "a live run can be halted");
             return;
@@ -127,7 +128,7 @@ impl Struck {
             return;
         }
         assert_eq!(state, "HALTED", "{ended:?}");
-        self.blows.halts += 1;
+        self.faults.halts += 1;
         let file = match self.rng.below(2) {
             0 => &["resume", run][..],
             // The same file: nothing has changed, so nothing that is DONE runs again.
@@ -145,14 +146,14 @@ impl Struck {
 
 #[test]
 fn a_workflow_is_done_exactly_once_when_anything_is_killed_at_any_moment() {
-    // Where both the agent and the coordinator die, or work is killed as it ends, nobody is left
-    // to whom the kernel would tell how an attempt ended: it is tried again, and only its last
+    // If both the agent and the coordinator die, or work is killed as it ends, no process gets
+    // the exit code of an attempt from the kernel: it is retried, and only its last
     // end is recorded.
     cluster(ANYTHING, number("BATON_KILLS", 12));
 }
 
 #[test]
-fn nothing_finishes_twice_while_somebody_lives_who_sees_it_end() {
+fn no_item_finishes_twice_while_a_parent_observes_its_end() {
     let doubled = cluster(SEEN, number("BATON_KILLS", 8));
     assert_eq!(doubled, 0);
 }
@@ -182,10 +183,10 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
     cluster.healthy("w");
     let dir = cluster.path("");
     write(&dir, "wf.yaml", MAPS);
-    let mut it = Struck {
+    let mut it = FaultyCluster {
         cluster,
         rng: Rng(1),
-        blows: Blows::default(),
+        faults: FaultCounts::default(),
         victims: SEEN,
     };
     let submitted = it.run(&["submit", "wf.yaml", "--json"]).json();
@@ -213,24 +214,24 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
     leave_nothing(it.cluster);
 }
 
-/// A run in a cluster whose parts are killed so often; says how many of its items finished more
+/// A run in a cluster with so many kills; returns how many of its items finished more
 /// than once.
 fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
     let seed = number("BATON_SEED", 1);
     let mut cluster = Cluster::new(&[]);
     cluster.start_worker("w", WORKER);
     cluster.healthy("w");
-    let mut it = Struck {
+    let mut it = FaultyCluster {
         cluster,
         rng: Rng(seed ^ ((victims.len() as u64) << 32)),
-        blows: Blows::default(),
+        faults: FaultCounts::default(),
         victims,
     };
     let dir = it.cluster.path("");
     prepare(&dir, kills);
     let submitted = it.run(&["submit", "wf.yaml", "--json"]).json();
     let run = submitted["id"].as_str().expect("an id").to_owned();
-    while it.blows.count() < kills && it.state(&run) != "DONE" {
+    while it.faults.count() < kills && it.state(&run) != "DONE" {
         match it.rng.below(6) {
             0 => it.halt(&run),
             _ => it.strike(),
@@ -241,7 +242,7 @@ fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
         watched.code,
         Some(0),
         "seed {seed}, {:?}: {watched:?}",
-        it.blows
+        it.faults
     );
     let doubled = check(&it, &run);
     report(&it, seed, kills, doubled);
@@ -249,20 +250,23 @@ fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
     doubled
 }
 
-fn report(it: &Struck, seed: u64, kills: u64, doubled: usize) {
-    let blows = &it.blows;
-    eprintln!("seed {seed}: {blows:?}, {doubled} ran again because nobody saw their end");
-    assert!(blows.count() > kills / 4, "it was over too soon: {blows:?}");
+fn report(it: &FaultyCluster, seed: u64, kills: u64, doubled: usize) {
+    let faults = &it.faults;
+    eprintln!("seed {seed}: {faults:?}, {doubled} ran again because their end was not observed");
+    assert!(
+        faults.count() > kills / 4,
+        "it was over too soon: {faults:?}"
+    );
 }
 
 #[test]
 fn baton_run_ends_a_workflow_exactly_once_whatever_of_it_is_killed() {
     let kills = number("BATON_KILLS", 6);
     let seed = number("BATON_SEED", 1);
-    let mut it = Struck {
+    let mut it = FaultyCluster {
         cluster: Cluster::idle(&[]),
         rng: Rng(seed ^ (1 << 32)),
-        blows: Blows::default(),
+        faults: FaultCounts::default(),
         victims: OF_RUN,
     };
     let dir = it.cluster.path("");
@@ -273,12 +277,9 @@ fn baton_run_ends_a_workflow_exactly_once_whatever_of_it_is_killed() {
         assert!(
             begun.elapsed() < 4 * PATIENCE,
             "seed {seed}: {:?}",
-            it.blows
+            it.faults
         );
-        let over = match it.blows.count() < kills {
-            true => strike_here(&mut it, &child),
-            false => true,
-        };
+        let over = it.faults.count() >= kills || strike_here(&mut it, &child);
         if !over && matches!(child.try_wait(), Ok(None)) {
             continue;
         }
@@ -289,10 +290,10 @@ fn baton_run_ends_a_workflow_exactly_once_whatever_of_it_is_killed() {
         }
         child = begin(&dir);
     };
-    let blows = &it.blows;
+    let faults = &it.faults;
     let log = || lines(&dir.join("err")).join("\n");
-    assert_eq!(code, Some(0), "seed {seed}, {blows:?}: {}", log());
-    // Whoever asks about it afterwards is told by a scheduler on the same data.
+    assert_eq!(code, Some(0), "seed {seed}, {faults:?}: {}", log());
+    // Later queries go to a scheduler on the same data.
     it.cluster.start_scheduler();
     let doubled = check(&it, "r1");
     report(&it, seed, kills, doubled);
@@ -314,7 +315,7 @@ fn begin(dir: &Path) -> Child {
 }
 
 /// Kills a part of `baton run`; true if that was `baton run` itself.
-fn strike_here(it: &mut Struck, child: &Child) -> bool {
+fn strike_here(it: &mut FaultyCluster, child: &Child) -> bool {
     let pause = it.rng.below(600);
     std::thread::sleep(Duration::from_millis(pause));
     let data: PathBuf = it.cluster.path("data");
@@ -346,14 +347,14 @@ fn strike_here(it: &mut Struck, child: &Child) -> bool {
         }
     }
     if killed {
-        it.blows.killed(what);
+        it.faults.killed(what);
     }
     matches!(what, "run" | "interrupt" | "everything")
 }
 
-/// Looks at what each item has written and at what is recorded of it; says how many finished
+/// Compares the files of each item with its records; returns how many finished
 /// more than once.
-fn check(it: &Struck, run: &str) -> usize {
+fn check(it: &FaultyCluster, run: &str) -> usize {
     let shown = it.run(&["show", run, "--json"]).json();
     assert_eq!(shown["run"]["items"]["done"], ITEMS, "{}", shown["run"]);
     let items = it.run(&["show", run, "--timeline", "--json"]).json();
@@ -390,7 +391,7 @@ fn check(it: &Struck, run: &str) -> usize {
 
 /// Whether the attempt of an instance that a line names is the one that is recorded as having
 /// succeeded; `None` if several are.
-fn recorded(it: &Struck, line: &str) -> Option<bool> {
+fn recorded(it: &FaultyCluster, line: &str) -> Option<bool> {
     let (instance, attempt) = line.split_once(' ').expect("two words");
     let attempt: u32 = attempt.parse().expect("a number");
     let ends = effects::recorded(&it.cluster, id(instance)).into_iter();
@@ -405,9 +406,9 @@ fn recorded(it: &Struck, line: &str) -> Option<bool> {
     }
 }
 
-/// The instances of a run that are DONE, of everything that is kept: one for each item, whose
+/// The DONE instances of a run in the store: one for each item, whose
 /// name it has.
-fn done(it: &Struck, run: &str) -> BTreeSet<String> {
+fn done(it: &FaultyCluster, run: &str) -> BTreeSet<String> {
     let kept = it
         .run(&["history", "--state", "DONE", "--json", "--all"])
         .json();
@@ -422,10 +423,10 @@ fn done(it: &Struck, run: &str) -> BTreeSet<String> {
     found.into_values().collect()
 }
 
-/// Ends the cluster as a person would, and looks whether anybody is left.
+/// Stops the cluster with signals, and checks that no process is left.
 fn leave_nothing(mut cluster: Cluster) {
     signal(cluster.worker_pid("w"), Signal::INT);
-    cluster.until("the worker leaves nobody", || {
+    cluster.until("the worker leaves no process", || {
         let scheduler = cluster.scheduler_pid();
         let mut left = cluster.left();
         left.retain(|pid| *pid != scheduler);

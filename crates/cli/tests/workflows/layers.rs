@@ -1,16 +1,16 @@
 //! A workflow of 61 items whose result shows whether each of them ran once, whole, and in order.
 //!
-//! Each item works on what the items before it have put out, puts the result in its place by a
-//! rename, and then appends one line that says that it is finished. It holds a lock for as long
-//! as anything of it lives. So what was lost, what ran twice, what overlapped and what ran too
-//! early are all to be seen, and the last file is the same as without any fault.
+//! Each item reads the files of its upstream items, moves its result into place by a
+//! rename, and then appends one line when it has finished. It holds a lock for as long
+//! as one of its processes lives. So items that were lost, ran twice, overlapped or ran too
+//! early are all visible, and the last file is the same as without any fault.
 //!
 //! Of the item NAME.N, DIR/out/NAME.N holds the result, `….done` a line for each time it
 //! finished, and `….overlap` one for each time it met itself.
 
 const LAYERS: usize = 12;
 const WIDTH: usize = 5;
-/// Which items of the layer before each item of a layer comes after.
+/// The upstream items of each item of a layer.
 const EDGES: &str = "0,1;1,2;2,3;3,4;0,4";
 /// Of each layer, and the one that puts everything together.
 pub(crate) const ITEMS: usize = LAYERS * WIDTH + 1;

@@ -1,6 +1,6 @@
-//! How many are on their way at once, as the tasks themselves count.
+//! Concurrency limits, as the tasks themselves count.
 
-use crate::place::Place;
+use crate::workspace::Workspace;
 
 /// Counts itself among those that run, and stays until two have met.
 const COUNTED: &str = "
@@ -16,8 +16,8 @@ fn counted(kind: &str) -> String {
 }
 
 /// At most two were seen, and two were.
-fn was_two(place: &Place, kind: &str, count: usize) {
-    let seen = place.sorted(&format!("{kind}.seen"));
+fn was_two(workspace: &Workspace, kind: &str, count: usize) {
+    let seen = workspace.sorted(&format!("{kind}.seen"));
     assert_eq!(seen.len(), count, "{seen:?}");
     assert_eq!(
         seen.last().map(String::as_str),
@@ -28,9 +28,9 @@ fn was_two(place: &Place, kind: &str, count: usize) {
 
 #[test]
 fn no_more_of_a_run_are_on_their_way_than_it_allows() {
-    let place = Place::start();
+    let workspace = Workspace::start();
     let body = counted("run");
-    let over = place.over(&format!(
+    let over = workspace.over(&format!(
         "workflow: limited
 max_concurrent: 2
 timeout: 50s
@@ -47,14 +47,14 @@ tasks:
     ));
     over.is_done();
     assert_eq!(over.items(), "10 done");
-    was_two(&place, "run", 10);
+    was_two(&workspace, "run", 10);
 }
 
 #[test]
 fn no_more_of_a_task_or_of_a_template_are_on_their_way_than_it_allows() {
-    let place = Place::start();
+    let workspace = Workspace::start();
     let (task, template) = (counted("task"), counted("template"));
-    let over = place.over(&format!(
+    let over = workspace.over(&format!(
         "workflow: limited
 timeout: 50s
 defaults: {{ resources: {{ cpu: 0.5 }} }}
@@ -74,6 +74,6 @@ tasks:
 "
     ));
     over.is_done();
-    was_two(&place, "task", 6);
-    was_two(&place, "template", 8);
+    was_two(&workspace, "task", 6);
+    was_two(&workspace, "template", 8);
 }

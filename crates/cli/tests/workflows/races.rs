@@ -1,7 +1,7 @@
-//! Of two who want the same of a run, one gets it.
+//! Of two concurrent commands on a run one succeeds.
 
-use crate::place::Place;
 use crate::remote_support::Ended;
+use crate::workspace::Workspace;
 
 const FAILING: &str = "workflow: failing
 tasks:
@@ -13,14 +13,14 @@ const ROUNDS: u32 = 8;
 
 #[test]
 fn of_two_simultaneous_resumes_one_goes_on_and_the_other_is_told_why_not() {
-    let place = Place::start();
-    let over = place.over(FAILING);
+    let workspace = Workspace::start();
+    let over = workspace.over(FAILING);
     let run = over.id();
     let mut lost = Vec::new();
     for generation in 1..=ROUNDS {
         let number = generation.to_string();
         let args = ["resume", run, "--generation", &number, "--json"];
-        let both = [place.begin(&args), place.begin(&args)];
+        let both = [workspace.begin(&args), workspace.begin(&args)];
         let ended = both.map(|it| Ended::from(it.wait_with_output().expect("it ends")));
         let codes = ended.each_ref().map(|it| it.code);
         assert!(
@@ -34,7 +34,7 @@ fn of_two_simultaneous_resumes_one_goes_on_and_the_other_is_told_why_not() {
                 lost.push(it.err);
             }
         }
-        let over = place.wait(run);
+        let over = workspace.wait(run);
         over.has_failed();
         assert_eq!(over.run["generation"], generation + 1);
     }
@@ -46,13 +46,13 @@ fn of_two_simultaneous_resumes_one_goes_on_and_the_other_is_told_why_not() {
     }
     let mut wanted = vec!["good".to_owned()];
     wanted.extend((1..=ROUNDS + 1).map(|it| format!("bad {it}")));
-    assert_eq!(place.lines("ran"), wanted, "once in each generation");
+    assert_eq!(workspace.lines("ran"), wanted, "once in each generation");
 }
 
 #[test]
 fn a_stale_generation_and_a_live_run_are_refused_and_nothing_is_changed() {
-    let place = Place::start();
-    let run = place.submit(
+    let workspace = Workspace::start();
+    let run = workspace.submit(
         "workflow: live
 tasks:
   held: { run: 'until test -e DIR/go; do sleep 0.02; done; exit 1' }
@@ -64,19 +64,19 @@ tasks:
         (&["retry", &run], "baton halt"),
         (&["halt", &run, "--generation", "2"], "generation 1"),
     ] {
-        let refused = place.run(args);
+        let refused = workspace.run(args);
         assert_eq!(refused.code, Some(3), "{args:?}: {refused:?}");
         assert!(refused.err.contains(word), "{args:?}: {refused:?}");
     }
-    place.touch("go");
-    place.wait(&run).has_failed();
+    workspace.touch("go");
+    workspace.wait(&run).has_failed();
     for args in [
         &["resume", &run, "--generation", "2"][..],
         &["retry", &run, "--generation", "7"],
         &["halt", &run],
     ] {
-        let refused = place.run(args);
+        let refused = workspace.run(args);
         assert_eq!(refused.code, Some(3), "{args:?}: {refused:?}");
     }
-    assert_eq!(place.show(&run)["run"]["generation"], 1);
+    assert_eq!(workspace.show(&run)["run"]["generation"], 1);
 }

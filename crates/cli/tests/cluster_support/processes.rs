@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Sends a signal; whoever is gone does not mind.
+/// Sends a signal; a process that is gone is ignored.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let _ = pid.map(|pid| kill_process(pid, signal));

@@ -1,4 +1,4 @@
-//! Who is whose, and who is nobody's.
+//! Which process belongs to which task.
 
 use std::process::{Child, Command};
 
@@ -60,7 +60,7 @@ processes:
 ";
 
 /// A task of which everything is dead, and whose logs say that its process has the number
-/// of somebody else.
+/// of another process.
 fn reused() -> (Scenario, Stranger) {
     let scenario = Scenario::new(PATIENT);
     let runner = scenario.start();
@@ -70,7 +70,9 @@ fn reused() -> (Scenario, Stranger) {
     scenario.kill_coordinator();
     assert!(send(pid, Signal::KILL));
     until("the end of the process", || !is_alive(pid));
-    let identity = scenario.story().runs("work")[0].identity.expect("started");
+    let identity = scenario.task_log().runs("work")[0]
+        .identity
+        .expect("started");
     let stranger = Stranger::begin(identity.start_ticks);
 
     let path = scenario.root.runner_log(&scenario.id);
@@ -109,7 +111,7 @@ fn reused() -> (Scenario, Stranger) {
 }
 
 #[test]
-fn dragon_06_a_number_that_was_given_to_somebody_else_is_not_signalled_when_going_on() {
+fn legacy_bug_06_a_reused_pid_is_not_signalled_on_resume() {
     let (scenario, stranger) = reused();
     let runner = scenario.resume();
     scenario.wait_for_pid("pid.1");
@@ -117,11 +119,11 @@ fn dragon_06_a_number_that_was_given_to_somebody_else_is_not_signalled_when_goin
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
     assert!(stranger.is_unharmed(), "nor at the end of the task");
-    assert_eq!(scenario.story().ends("work"), [RunEnd::Lost, exited(0)]);
+    assert_eq!(scenario.task_log().ends("work"), [RunEnd::Lost, exited(0)]);
 }
 
 #[test]
-fn dragon_06_a_number_that_was_given_to_somebody_else_is_not_killed_with_the_task() {
+fn legacy_bug_06_a_reused_pid_is_not_killed_with_the_task() {
     for now in [false, true] {
         let (scenario, stranger) = reused();
         let mut args = vec!["kill", "t-1", "--json"];
@@ -134,7 +136,7 @@ fn dragon_06_a_number_that_was_given_to_somebody_else_is_not_killed_with_the_tas
 }
 
 #[test]
-fn dragon_10_what_has_escaped_from_a_dead_coordinator_is_killed_at_the_end() {
+fn legacy_bug_10_what_has_escaped_from_a_dead_coordinator_is_killed_at_the_end() {
     let scenario = Scenario::new(
         r#"
 task: escape
@@ -161,7 +163,7 @@ processes:
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
     assert!(!is_alive(escaped));
-    // Where nobody can tell how `main` ended, it is lost, and all of it is killed at once.
+    // Without an exit code of `main`, it is lost, and its processes are killed at once.
     assert!(
         scenario.has("asked") || !ends_of_orphans_are_known(),
         "it was asked before"
@@ -169,7 +171,7 @@ processes:
 }
 
 #[test]
-fn dragon_11_the_death_of_a_coordinator_does_not_break_the_pipe_of_a_rotating_process() {
+fn legacy_bug_11_the_death_of_a_coordinator_does_not_break_the_pipe_of_a_rotating_process() {
     let scenario = Scenario::new(
         "
 task: pipes
@@ -189,14 +191,14 @@ processes:
     scenario.wait_for_successor(dead);
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    assert_eq!(scenario.story().ends("p"), [exited(0)]);
+    assert_eq!(scenario.task_log().ends("p"), [exited(0)]);
     until("what was written last", || {
         scenario.output("p", 0, "stdout") == "before\nafter"
     });
 }
 
 #[test]
-fn dragon_11_a_grandchild_that_holds_the_pipe_does_not_keep_its_process_running() {
+fn legacy_bug_11_a_grandchild_that_holds_the_pipe_does_not_keep_its_process_running() {
     let scenario = Scenario::new(
         "
 task: pipes

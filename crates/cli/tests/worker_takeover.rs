@@ -1,4 +1,4 @@
-//! What survives the death of an agent, of its coordinator, and of the scheduler.
+//! Takeover after the death of an agent, of its coordinator, and of the scheduler.
 
 use crate::worker_support;
 
@@ -43,7 +43,7 @@ fn a_killed_agent_is_followed_by_one_of_the_same_life_and_the_exit_code_is_true(
     begun(&rig, 1);
     begun(&rig, 2);
     worker.kill();
-    // One ends while nobody is there.
+    // One ends while no agent is running.
     touch(&rig.work(2).join("go"));
     let _next = rig.worker();
     assert_eq!(rig.outcome(2), Outcome::Exited(5));
@@ -103,7 +103,7 @@ fn an_interrupt_ends_the_life_and_all_of_its_work() {
     assert_eq!(worker.wait().code(), Some(0));
     assert_eq!(rig.attempts(), Vec::<u32>::new());
     assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::Suicide));
-    // The next agent begins the next life, which gets the work again.
+    // The next agent begins the next incarnation, which gets the work again.
     let _next = rig.worker();
     until("the next life gets the work", || {
         let holders = rig.holders(1).into_iter();
@@ -148,7 +148,7 @@ fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
     let _next = rig.worker();
     touch(&rig.work(1).join("go"));
     let end = rig.end(1).0;
-    // Its parent is gone with the agent: where the kernel does not tell how an orphan
+    // Its parent is gone with the agent: where the kernel does not report how an orphan
     // ended, that is lost.
     let known = [Outcome::Exited(7), Outcome::Killed(KillCause::Suicide)];
     assert!(known.map(AttemptEnd::Real).contains(&end), "{end:?}");
@@ -156,7 +156,7 @@ fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
 }
 
 #[test]
-fn when_both_are_killed_what_runs_is_adopted_or_lost_and_nobody_is_left() {
+fn when_both_are_killed_attempts_are_adopted_or_lost_and_no_process_is_left() {
     let rig = Rig::new(patient());
     let worker = rig.worker();
     rig.submit(1, 1, script(GATED));
@@ -175,7 +175,7 @@ fn when_both_are_killed_what_runs_is_adopted_or_lost_and_nobody_is_left() {
     let end = rig.end(1).0;
     let known = [Outcome::Exited(7), Outcome::Killed(KillCause::Suicide)];
     assert!(known.map(AttemptEnd::Real).contains(&end), "{end:?}");
-    until("nobody is left", || {
+    until("no process is left", || {
         before.iter().all(|pid| !is_alive(*pid))
     });
 }
@@ -214,7 +214,7 @@ fn work_dies_with_its_lease_even_if_the_agent_is_stopped() {
     });
     worker.signal(Signal::CONT);
     let end = rig.end(1).0;
-    // As the worker saw it, unless the scheduler has given the lease up first.
+    // As the worker observed it, unless the scheduler closed the lease first.
     let synthetic = matches!(end, AttemptEnd::Synthetic(_));
     let lapsed = AttemptEnd::Real(Outcome::Killed(KillCause::LeaseLapsed));
     assert!(end == lapsed || synthetic, "{end:?}");

@@ -42,8 +42,8 @@ pub(super) fn coordinators(root: &Path) -> Vec<u32> {
     .collect()
 }
 
-/// True if the kernel tells how a process ended to whoever holds it, and not only to its
-/// parent: from 6.15 on. Where it does not, the end of an orphan is lost.
+/// True if the kernel reports the exit code of a process to every holder of a pidfd, and not only to its
+/// parent: from 6.15 on. Elsewhere the end of an orphan is lost.
 pub(crate) fn ends_of_orphans_are_known() -> bool {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();

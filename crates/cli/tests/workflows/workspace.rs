@@ -12,20 +12,20 @@ use serde_json::Value;
 use crate::remote_support::{Cluster, Ended, baton};
 
 /// A scheduler, a worker, and a directory.
-pub(crate) struct Place {
+pub(crate) struct Workspace {
     cluster: Cluster,
 }
 
 /// A run that was waited for.
 #[derive(Debug)]
-pub(crate) struct Over {
-    /// The exit status of whoever waited.
+pub(crate) struct FinishedRun {
+    /// The exit status of the command that waited.
     pub(crate) code: Option<i32>,
     /// The run, as JSON.
     pub(crate) run: Value,
 }
 
-impl Over {
+impl FinishedRun {
     /// Its id.
     pub(crate) fn id(&self) -> &str {
         self.run["id"].as_str().expect("it has an id")
@@ -47,7 +47,7 @@ impl Over {
     }
 }
 
-impl Place {
+impl Workspace {
     pub(crate) fn start() -> Self {
         Self {
             cluster: Cluster::start(),
@@ -78,12 +78,12 @@ impl Place {
     }
 
     /// Writes a workflow, submits it, and waits for its end.
-    pub(crate) fn over(&self, text: &str) -> Over {
+    pub(crate) fn over(&self, text: &str) -> FinishedRun {
         self.over_with(text, &[])
     }
 
     /// The same, with more arguments.
-    pub(crate) fn over_with(&self, text: &str, args: &[&str]) -> Over {
+    pub(crate) fn over_with(&self, text: &str, args: &[&str]) -> FinishedRun {
         self.write("wf.yaml", text);
         let args = [&["submit", "wf.yaml", "--wait", "--json"][..], args].concat();
         over(&self.run(&args))
@@ -97,10 +97,10 @@ impl Place {
     }
 
     /// Waits for the end of a run.
-    pub(crate) fn wait(&self, run: &str) -> Over {
+    pub(crate) fn wait(&self, run: &str) -> FinishedRun {
         let code = self.run(&["watch", run, "--quiet"]).code;
         let run = self.show(run)["run"].take();
-        Over { code, run }
+        FinishedRun { code, run }
     }
 
     /// `show RUN --json`.
@@ -141,10 +141,10 @@ impl Place {
 }
 
 /// How a command ended that has waited for a run with `--json`.
-pub(crate) fn over(ended: &Ended) -> Over {
+pub(crate) fn over(ended: &Ended) -> FinishedRun {
     let last = ended.out.lines().last();
     let run = last.and_then(|line| serde_json::from_str(line).ok());
-    Over {
+    FinishedRun {
         code: ended.code,
         run: run.unwrap_or_else(|| panic!("{ended:?}")),
     }
@@ -157,8 +157,8 @@ pub(crate) fn here(dir: &Path, args: &[&str]) -> Ended {
 
 /// Writes a workflow whose tasks leave lines in the same directory.
 pub(crate) fn write(dir: &Path, name: &str, text: &str) {
-    let place = dir.display().to_string();
-    let text = text.replace("DIR", place.trim_end_matches('/'));
+    let workspace = dir.display().to_string();
+    let text = text.replace("DIR", workspace.trim_end_matches('/'));
     std::fs::write(dir.join(name), text).expect("writable");
 }
 
@@ -184,7 +184,7 @@ fn counts(items: &Value) -> String {
 pub(crate) fn place_of(lines: &[String], line: &str) -> usize {
     let mut found = (0..).zip(lines).filter(|(_, it)| *it == line);
     match (found.next(), found.next()) {
-        (Some((place, _)), None) => place,
+        (Some((workspace, _)), None) => workspace,
         (none, _) => panic!(
             "{line} is there {} in {lines:?}",
             match none {

@@ -1,4 +1,4 @@
-//! Roots with tasks in them, built as a runner would, and the real `baton` to look at
+//! Roots with tasks in them, built as a runner would, and the real `baton` to inspect
 //! them.
 
 use std::collections::BTreeMap;
@@ -24,20 +24,20 @@ use baton_runner::root::{Root, TaskId};
 pub(crate) const BEGAN: u64 = 1_700_000_000_000;
 
 /// A root in a directory of its own.
-pub(crate) struct World {
+pub(crate) struct TestRoot {
     dir: tempfile::TempDir,
     pub(crate) root: Root,
 }
 
-/// What `baton` said.
+/// The exit code and output of `baton`.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl World {
+impl TestRoot {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let root = Root::new(dir.path().join("root")).expect("a path");
@@ -50,7 +50,7 @@ impl World {
         path
     }
 
-    /// `baton local --root ROOT …`, with nobody at its input.
+    /// `baton local --root ROOT …`, with an empty stdin.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command
@@ -62,7 +62,7 @@ impl World {
         command
     }
 
-    pub(crate) fn baton(&self, args: &[&str]) -> Said {
+    pub(crate) fn baton(&self, args: &[&str]) -> CommandOutput {
         said(self.command(args).output().expect("baton runs"))
     }
 
@@ -85,8 +85,8 @@ impl World {
     }
 }
 
-pub(crate) fn said(output: Output) -> Said {
-    Said {
+pub(crate) fn said(output: Output) -> CommandOutput {
+    CommandOutput {
         code: output.status.code().expect("it was not killed"),
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
@@ -143,7 +143,7 @@ pub(crate) struct Task {
 
 impl Task {
     /// Registers a task; nothing of it runs yet.
-    pub(crate) fn begin(world: &World, id: &str, spec: TaskSpec) -> Self {
+    pub(crate) fn begin(world: &TestRoot, id: &str, spec: TaskSpec) -> Self {
         let root = &world.root;
         let id = task_id(id);
         let header = Header {
@@ -215,7 +215,7 @@ impl Task {
     }
 
     /// `fetch` fails once, then everything goes well.
-    pub(crate) fn goes_well(&mut self, world: &World) {
+    pub(crate) fn goes_well(&mut self, world: &TestRoot) {
         self.tick(0).started(100, 0, 0).exited(1_100, 0, 0, 1);
         self.tick(6_100).started(6_200, 0, 1).exited(7_000, 0, 1, 0);
         self.started(7_100, 1, 0).exited(8_000, 1, 0, 0);

@@ -1,4 +1,4 @@
-//! What the log of a task tells, in questions that tests ask.
+//! Queries over the replayed log of a task.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ use baton_runner::record::{Header, RunnerRecord};
 use baton_runner::root::History;
 
 /// A log, replayed.
-pub(crate) struct Story {
+pub(crate) struct TaskLog {
     pub(super) history: History,
     pub(super) torn_bytes: u64,
 }
 
 /// One run of one process, as far as it came.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct RecordedRun {
     pub(crate) ordered: Moment,
     pub(crate) started: Option<Moment>,
     pub(crate) identity: Option<Identity>,
@@ -29,7 +29,7 @@ pub(crate) struct Told {
     pub(crate) failure: bool,
 }
 
-impl Story {
+impl TaskLog {
     /// Reads and replays a log; every record must follow from the ones before it.
     pub(super) fn load(path: &Path) -> Self {
         let read = log::read::<RunnerRecord>(path, Kind::Runner);
@@ -46,12 +46,12 @@ impl Story {
         &self.history.header
     }
 
-    /// Where the log leads to.
+    /// The plan after the replay.
     pub(crate) fn plan(&self) -> &Plan {
         &self.history.plan
     }
 
-    /// The state that the log leads to.
+    /// The state after the replay.
     pub(crate) fn state(&self) -> &'static str {
         self.history.plan.state().word()
     }
@@ -81,13 +81,13 @@ impl Story {
     }
 
     /// Every run of a process.
-    pub(crate) fn runs(&self, process: &str) -> Vec<Told> {
+    pub(crate) fn runs(&self, process: &str) -> Vec<RecordedRun> {
         let no = self.no(process);
-        let mut runs: Vec<Told> = Vec::new();
+        let mut runs: Vec<RecordedRun> = Vec::new();
         let at = |run: RunNo| usize::try_from(run.0).expect("few runs");
         for event in self.history.events() {
             match event.change {
-                PlanChange::RunOrdered { process, .. } if process == no => runs.push(Told {
+                PlanChange::RunOrdered { process, .. } if process == no => runs.push(RecordedRun {
                     ordered: event.at,
                     started: None,
                     identity: None,
@@ -147,7 +147,7 @@ pub(crate) const fn exited(code: i32) -> RunEnd {
     RunEnd::Observed(Outcome::Exited(code))
 }
 
-/// It died of a signal that nobody of ours has sent.
+/// It died of a signal that Baton did not send.
 pub(crate) const fn signalled(signal: i32) -> RunEnd {
     RunEnd::Observed(Outcome::Signaled(signal))
 }

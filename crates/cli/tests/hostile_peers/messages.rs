@@ -1,4 +1,4 @@
-//! What strangers send to the port of workers.
+//! Hostile input on the worker port.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn heartbeat() -> Heartbeat {
     }
 }
 
-/// Heartbeats with one value that no worker would send, each by another stranger.
+/// Heartbeats with one value that no worker would send, each from another peer.
 pub(crate) fn absurd() -> Vec<(&'static str, Vec<ToScheduler>)> {
     let most = u64::MAX;
     let mut all = Vec::new();
@@ -104,7 +104,7 @@ fn association(incarnation: Incarnation, epoch: Epoch) -> Association {
     }
 }
 
-/// Messages that answer nothing, of somebody who has a seat.
+/// Messages that answer nothing, from a peer with a seat.
 pub(crate) fn nonsense_of_the_seated() -> Vec<(&'static str, Vec<ToScheduler>)> {
     let heartbeat = heartbeat();
     let incarnation = heartbeat.worker.incarnation;
@@ -146,7 +146,7 @@ pub(crate) fn nonsense_of_the_seated() -> Vec<(&'static str, Vec<ToScheduler>)> 
     all
 }
 
-/// What one stranger says to the port of workers.
+/// The input of one hostile peer on the worker port.
 pub(crate) fn stranger(rng: &mut Rng, round: u64) -> Vec<u8> {
     let mut bytes = PREAMBLE.to_vec();
     let some = usize::try_from(rng.below(2_000)).expect("small");
@@ -165,7 +165,7 @@ pub(crate) fn stranger(rng: &mut Rng, round: u64) -> Vec<u8> {
             encode_to_scheduler(&ToScheduler::ProcessHeartbeat(told), &mut bytes).expect("short");
             change(rng, &mut bytes[start..]);
         }
-        // Another message with some bytes changed, of somebody with a seat.
+        // Another message with some bytes changed, from a peer with a seat.
         3 => {
             let mut all = nonsense_of_the_seated();
             let which = usize::try_from(rng.below(all.len() as u64)).expect("small");
@@ -175,7 +175,7 @@ pub(crate) fn stranger(rng: &mut Rng, round: u64) -> Vec<u8> {
             encode_to_scheduler(&messages[1], &mut bytes).expect("short");
             change(rng, &mut bytes[start..]);
         }
-        // A length that nobody would wait for, before and after a heartbeat.
+        // An excessive length, before and after a heartbeat.
         4 => {
             let mut told = heartbeat();
             told.worker.incarnation.lineage = Lineage(10_000 + round);

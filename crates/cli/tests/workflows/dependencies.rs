@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::place::{Place, here, lines, place_of, write};
 use crate::remote_support::until;
+use crate::workspace::{Workspace, here, lines, place_of, write};
 
 /// A chain of ten; the fifth does this.
 fn chain(fifth: &str) -> String {
@@ -62,8 +62,8 @@ tasks:
 
 #[test]
 fn a_diamond_is_done_and_every_item_has_one_instance() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: diamond
 tasks:
   top: { run: 'echo top >> DIR/ran' }
@@ -78,15 +78,15 @@ tasks:
         (&over.run["name"], &over.run["generation"]),
         (&json!("diamond"), &json!(1))
     );
-    let ran = place.lines("ran");
+    let ran = workspace.lines("ran");
     let at = |name: &str| place_of(&ran, name);
     assert_eq!((at("top"), at("bottom"), ran.len()), (0, 3, 4));
-    let items = place.items(over.id());
+    let items = workspace.items(over.id());
     let of = |key: &str| -> Vec<_> { items.iter().map(|it| it[key].clone()).collect() };
     assert_eq!(of("task"), ["top", "left", "right", "bottom"]);
     assert_eq!(of("state"), ["DONE"; 4]);
     assert_eq!(of("endText"), ["exit 0"; 4]);
-    let listed = place.run(&["runs", "--json"]).json();
+    let listed = workspace.run(&["runs", "--json"]).json();
     assert_eq!(
         (&listed[0]["id"], &listed[0]["state"]),
         (&json!("r1"), &json!("DONE"))
@@ -95,16 +95,16 @@ tasks:
 
 #[test]
 fn what_fails_twice_in_a_chain_is_tried_again_and_the_chain_goes_on() {
-    let place = Place::start();
+    let workspace = Workspace::start();
     let twice = "echo x >> DIR/tries; test $(wc -l < DIR/tries) -ge 3 || exit 1";
-    let over = place.over(&chain(twice));
+    let over = workspace.over(&chain(twice));
     over.is_done();
     assert_eq!(over.items(), "10 done");
     let wanted: Vec<String> = (0..10).map(|at| format!("s{at}")).collect();
-    assert_eq!(place.lines("ran"), wanted);
-    assert_eq!(place.lines("tries").len(), 3);
-    let fifth = place.items(over.id())[4]["instance"].clone();
-    let fifth = place
+    assert_eq!(workspace.lines("ran"), wanted);
+    assert_eq!(workspace.lines("tries").len(), 3);
+    let fifth = workspace.items(over.id())[4]["instance"].clone();
+    let fifth = workspace
         .run(&["show", fifth.as_str().expect("an id"), "--json"])
         .json();
     assert_eq!(fifth["instance"]["attempts"], 3, "{fifth}");
@@ -117,14 +117,14 @@ fn what_fails_twice_in_a_chain_is_tried_again_and_the_chain_goes_on() {
 
 #[test]
 fn what_fails_for_good_blocks_what_comes_after_it_and_fails_the_run() {
-    let place = Place::start();
-    let over = place.over(&chain("echo x >> DIR/tries; exit 3"));
+    let workspace = Workspace::start();
+    let over = workspace.over(&chain("echo x >> DIR/tries; exit 3"));
     over.has_failed();
     assert_eq!(over.items(), "4 done, 1 failed, 5 blocked");
-    assert_eq!(place.lines("ran"), ["s0", "s1", "s2", "s3"]);
-    assert_eq!(place.lines("tries").len(), 3, "as often as it may");
-    assert_eq!(place.task(over.id(), "s5"), "1 blocked");
-    let shown = place.show(over.id());
+    assert_eq!(workspace.lines("ran"), ["s0", "s1", "s2", "s3"]);
+    assert_eq!(workspace.lines("tries").len(), 3, "as often as it may");
+    assert_eq!(workspace.task(over.id(), "s5"), "1 blocked");
+    let shown = workspace.show(over.id());
     let error = &shown["errors"][0];
     assert_eq!(
         (&error["task"], &error["endText"]),
@@ -136,7 +136,7 @@ fn what_fails_for_good_blocks_what_comes_after_it_and_fails_the_run() {
     );
 }
 
-/// What comes after `first` in each way.
+/// A downstream task of `first` for each condition.
 fn conditions(first: &str) -> String {
     format!(
         "workflow: conditions
@@ -152,17 +152,17 @@ tasks:
 
 #[test]
 fn each_condition_lets_begin_what_it_says() {
-    let place = Place::start();
-    let bad = place.over(&conditions("exit 1"));
+    let workspace = Workspace::start();
+    let bad = workspace.over(&conditions("exit 1"));
     bad.has_failed();
-    assert_eq!(place.sorted("ran"), ["alarm", "end", "tidy"]);
+    assert_eq!(workspace.sorted("ran"), ["alarm", "end", "tidy"]);
     assert_eq!(bad.items(), "3 done, 1 failed, 1 blocked");
-    std::fs::remove_file(place.path("ran")).expect("written");
-    let good = place.over(&conditions("true"));
+    std::fs::remove_file(workspace.path("ran")).expect("written");
+    let good = workspace.over(&conditions("true"));
     good.is_done();
-    assert_eq!(place.sorted("ran"), ["end", "good", "tidy"]);
+    assert_eq!(workspace.sorted("ran"), ["end", "good", "tidy"]);
     assert_eq!(good.items(), "4 done, 1 skipped");
-    assert_eq!(place.task(good.id(), "alarm"), "1 skipped");
+    assert_eq!(workspace.task(good.id(), "alarm"), "1 skipped");
 }
 
 /// Something fails while something else runs.
@@ -181,27 +181,29 @@ tasks:
 
 #[test]
 fn with_fail_fast_a_failure_lets_only_begin_what_tidies_up() {
-    let place = Place::start();
+    let workspace = Workspace::start();
     for (fail_fast, wanted) in [
         (false, &["next", "slow", "tidy"][..]),
         (true, &["slow", "tidy"]),
     ] {
-        let run = place.submit(&while_it_runs(fail_fast));
-        until("one has failed", || place.task(&run, "bad") == "1 failed");
-        place.touch("go");
-        let over = place.wait(&run);
+        let run = workspace.submit(&while_it_runs(fail_fast));
+        until("one has failed", || {
+            workspace.task(&run, "bad") == "1 failed"
+        });
+        workspace.touch("go");
+        let over = workspace.wait(&run);
         over.has_failed();
-        assert_eq!(place.sorted("ran"), wanted, "{fail_fast}");
+        assert_eq!(workspace.sorted("ran"), wanted, "{fail_fast}");
         for name in ["go", "ran"] {
-            std::fs::remove_file(place.path(name)).expect("written");
+            std::fs::remove_file(workspace.path(name)).expect("written");
         }
     }
 }
 
 #[test]
 fn a_run_and_a_task_that_take_too_long_are_killed_and_say_so() {
-    let place = Place::start();
-    let over = place.over(
+    let workspace = Workspace::start();
+    let over = workspace.over(
         "workflow: late
 timeout: 2s
 tasks:
@@ -212,12 +214,12 @@ tasks:
     );
     over.has_failed();
     assert_eq!(over.run["timedOut"], true, "{over:?}");
-    assert_eq!(place.task(over.id(), "hangs"), "1 halted");
-    for pid in place.lines("pid") {
+    assert_eq!(workspace.task(over.id(), "hangs"), "1 halted");
+    for pid in workspace.lines("pid") {
         assert!(!Path::new("/proc").join(pid).exists(), "killed");
     }
-    assert_eq!(place.lines("ran"), [""; 0], "nothing more begins");
-    let over = place.over(
+    assert_eq!(workspace.lines("ran"), [""; 0], "nothing more begins");
+    let over = workspace.over(
         "workflow: late
 tasks:
   hangs: { run: 'sleep 1000', timeout: 300ms }
@@ -227,8 +229,8 @@ tasks:
     );
     over.has_failed();
     assert_eq!(over.run.get("timedOut"), None, "the run had time: {over:?}");
-    assert_eq!(place.lines("ran"), ["alarm"]);
-    let errors = &place.show(over.id())["errors"];
+    assert_eq!(workspace.lines("ran"), ["alarm"]);
+    let errors = &workspace.show(over.id())["errors"];
     let text = errors[0]["endText"].as_str().expect("a text");
     assert!(text.contains("time"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The words of strangers.
+//! Input of hostile peers.
 
 pub(crate) mod messages;
 pub(crate) mod requests;

@@ -1,7 +1,7 @@
 //! The processes of a rig, found in `/proc`.
 //!
 //! Every one of them has the directory of its rig in its command line or its environment,
-//! and nobody else does. They are found without the library, which is under test.
+//! and no other process does. They are found without the library, which is under test.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -9,20 +9,20 @@ use std::path::Path;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// What a process is to a task.
+/// The role of a process in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Runner,
     Coordinator,
     /// One of the task's, with its mark.
     Process,
-    /// Whoever watches the others.
+    /// The tracer of the others.
     Tracer,
 }
 
 /// A process that was there a moment ago.
 #[derive(Debug)]
-pub(crate) struct Person {
+pub(crate) struct LiveProcess {
     pub(crate) pid: u32,
     pub(crate) role: Role,
     /// Of a process: whose, and which run.
@@ -30,7 +30,7 @@ pub(crate) struct Person {
     handle: OwnedFd,
 }
 
-impl Person {
+impl LiveProcess {
     /// Kills it; false if it was gone.
     pub(crate) fn kill(&self) -> bool {
         self.signal(Signal::KILL)
@@ -42,8 +42,8 @@ impl Person {
     }
 }
 
-/// Everybody of the rig in this directory who lives.
-pub(crate) fn of(dir: &Path) -> Vec<Person> {
+/// All live processes of the rig in this directory.
+pub(crate) fn of(dir: &Path) -> Vec<LiveProcess> {
     let dir = dir.to_str().expect("a name in UTF-8").as_bytes();
     let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -53,7 +53,7 @@ pub(crate) fn of(dir: &Path) -> Vec<Person> {
 }
 
 /// Those of one role.
-pub(crate) fn with_role(dir: &Path, role: Role) -> Vec<Person> {
+pub(crate) fn with_role(dir: &Path, role: Role) -> Vec<LiveProcess> {
     let mut all = of(dir);
     all.retain(|person| person.role == role);
     all
@@ -81,8 +81,8 @@ fn stat(pid: u32, word: usize) -> Option<String> {
     behind_name.split(' ').nth(word).map(str::to_owned)
 }
 
-fn person(pid: u32, dir: &[u8]) -> Option<Person> {
-    // Held first, looked at then: whoever is looked at is the one that is held.
+fn person(pid: u32, dir: &[u8]) -> Option<LiveProcess> {
+    // Opened first, then inspected: the inspected process is the one that is held.
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     let handle = pidfd_open(raw, PidfdFlags::empty()).ok()?;
     let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -105,7 +105,7 @@ fn person(pid: u32, dir: &[u8]) -> Option<Person> {
     } else {
         Role::Runner
     };
-    Some(Person {
+    Some(LiveProcess {
         pid,
         role,
         mark,

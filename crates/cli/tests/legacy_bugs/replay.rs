@@ -1,4 +1,4 @@
-//! Going on after a crash.
+//! Resuming after a crash.
 
 use baton_model::task::{NextStep, PlanChange};
 use baton_model::time::{Millis, Mono};
@@ -25,7 +25,7 @@ fn resumed(change: &PlanChange) -> bool {
 }
 
 #[test]
-fn dragon_05_looking_at_a_task_that_is_being_stopped_signals_nobody() {
+fn legacy_bug_05_inspecting_a_task_that_is_being_stopped_signals_no_process() {
     let scenario = Scenario::new(COUNTING);
     let runner = scenario.start();
     let pid = scenario.wait_for_pid("pid");
@@ -42,7 +42,7 @@ fn dragon_05_looking_at_a_task_that_is_being_stopped_signals_nobody() {
     look();
     assert_eq!(scenario.count_lines("asked"), 1);
     assert!(is_alive(pid));
-    // Nor does going on ask a second time, which many programs take for impatience.
+    // A resume does not signal a second time either, which many programs take as a forced stop.
     let runner = scenario.resume();
     runner.wait_for_change("the plan goes on", resumed);
     look();
@@ -52,7 +52,7 @@ fn dragon_05_looking_at_a_task_that_is_being_stopped_signals_nobody() {
 }
 
 #[test]
-fn dragon_07_going_on_neither_renews_the_budget_nor_runs_final_processes_twice() {
+fn legacy_bug_07_going_on_neither_renews_the_budget_nor_runs_final_processes_twice() {
     let scenario = Scenario::new(
         "
 task: budget
@@ -70,7 +70,14 @@ processes:
     scenario.wait_for("up");
     runner.signal(Signal::INT);
     scenario.wait_for("asked");
-    let deadline = |scenario: &Scenario| scenario.story().plan().ending().expect("ending").deadline;
+    let deadline = |scenario: &Scenario| {
+        scenario
+            .task_log()
+            .plan()
+            .ending()
+            .expect("ending")
+            .deadline
+    };
     let begun = deadline(&scenario);
     runner.kill();
     let runner = scenario.resume();
@@ -86,11 +93,11 @@ processes:
     scenario.touch("done");
     assert_eq!(runner.wait().code, 3);
     assert_eq!(scenario.count_lines("lasts"), 1);
-    assert_eq!(scenario.story().ends("last"), [exited(0)]);
+    assert_eq!(scenario.task_log().ends("last"), [exited(0)]);
 }
 
 #[test]
-fn dragon_08_final_processes_of_a_later_runner_have_everything_of_the_definition() {
+fn legacy_bug_08_final_processes_of_a_later_runner_have_everything_of_the_definition() {
     let user = if is_root() {
         "user: nobody"
     } else {
@@ -116,21 +123,21 @@ processes:
     let runner = scenario.start();
     scenario.wait_for_pid("pid");
     runner.kill();
-    // By somebody with another environment, and without the file.
+    // With another environment, and without the file.
     let killed = scenario.baton_json(&["kill", "t-1", "--json"]);
     assert_eq!(killed[0]["state"], "KILLED");
     scenario.prove_status();
     assert_eq!(scenario.text("env"), "of-task of-process of-person C.UTF-8");
     assert_eq!(scenario.text("mask"), "0077");
     if is_root() {
-        let nobody = users::by_name("nobody").expect("readable").expect("there");
-        assert_eq!(scenario.text("uid"), nobody.uid.to_string());
+        let account = users::by_name("nobody").expect("readable").expect("there");
+        assert_eq!(scenario.text("uid"), account.uid.to_string());
     }
     assert!(scenario.has(".logs/last/0/stdout.1"), "rotated");
 }
 
 #[test]
-fn dragon_09_a_coordinator_that_dies_right_after_a_launch_leaves_no_second_copy() {
+fn legacy_bug_09_a_coordinator_that_dies_right_after_a_launch_leaves_no_second_copy() {
     for round in 0..6 {
         let scenario = Scenario::new(
             "
@@ -160,7 +167,7 @@ processes:
         assert_eq!(runner.wait().code, 0, "round {round}");
         assert!(!scenario.has("overlap"), "round {round}: two at once");
         let (runs, copies) = (
-            scenario.story().runs("p").len(),
+            scenario.task_log().runs("p").len(),
             scenario.count_lines("pids"),
         );
         assert_eq!(runs, copies, "round {round}: every copy is a run");
@@ -168,7 +175,7 @@ processes:
 }
 
 #[test]
-fn dragon_12_going_on_does_not_restart_the_pause_between_two_runs() {
+fn legacy_bug_12_going_on_does_not_restart_the_pause_between_two_runs() {
     let scenario = Scenario::new(
         "
 task: pause
@@ -183,24 +190,24 @@ processes:
     assert_eq!(not_before, ended + Millis(1500), "from the end of the run");
     let runner = scenario.resume();
     runner.wait_for_change("the plan goes on", resumed);
-    assert_eq!(scenario.story().progress("p").not_before, not_before);
+    assert_eq!(scenario.task_log().progress("p").not_before, not_before);
     runner.kill();
-    until("the end of the pause, while nobody drives", || {
+    until("the end of the pause, without a runner", || {
         clock::now().mono >= not_before
     });
     let runner = scenario.resume();
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    let last_resumed = story
+    let log = scenario.task_log();
+    let last_resumed = log
         .events()
         .iter()
         .rev()
         .find(|event| resumed(&event.change))
         .map(|event| event.at.mono);
-    let ordered = story.runs("p")[1].ordered.mono;
+    let ordered = log.runs("p")[1].ordered.mono;
     assert!(ordered >= not_before);
-    // Either the second life saw the end of the pause before it died, or the third began
-    // the run in the very step in which it went on: a pause begun anew would delay it.
+    // Either the second runner observed the end of the pause before it died, or the third began
+    // the run in the very step in which it resumed: a restarted pause would delay it.
     assert!(
         Some(ordered) <= last_resumed,
         "{ordered:?} {last_resumed:?}"
@@ -208,7 +215,7 @@ processes:
 }
 
 fn pause(scenario: &Scenario) -> (Mono, Mono) {
-    let events = scenario.story().events();
+    let events = scenario.task_log().events();
     let found = events.iter().find_map(|event| match event.change {
         PlanChange::RunEnded {
             ended,

@@ -1,9 +1,9 @@
-//! Whoever reaches a port of the scheduler can say anything. Nothing of it may end the
+//! A peer that reaches a port of the scheduler can send anything. None of it may end the
 //! scheduler, make it panic or grow, or keep it from its work.
 //!
 //! `BATON_SEED` and `BATON_ROUNDS` choose another or a longer run.
 
-use crate::{cluster_support, strangers};
+use crate::{cluster_support, hostile_peers};
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -12,8 +12,8 @@ use std::time::Duration;
 use baton_core::protocol::frame::{PREAMBLE, encode_to_scheduler};
 use cluster_support::rng::Rng;
 use cluster_support::{Cluster, PATIENCE, is_alive};
-use strangers::messages::{absurd, nonsense_of_the_seated, stranger};
-use strangers::requests::{bad_requests, random_request};
+use hostile_peers::messages::{absurd, nonsense_of_the_seated, stranger};
+use hostile_peers::requests::{bad_requests, random_request};
 
 /// The most memory that the scheduler may ever have had.
 const MEMORY_KIB_MAX: u64 = 200 * 1_024;
@@ -21,7 +21,7 @@ const MEMORY_KIB_MAX: u64 = 200 * 1_024;
 /// Connections that stay open with half of something.
 const HALVES: usize = 200;
 
-/// Whoever has not answered by then will not.
+/// A peer that has not answered by then will not.
 const ANSWER_WAIT: Duration = Duration::from_millis(300);
 
 fn number(name: &str, default: u64) -> u64 {
@@ -32,7 +32,7 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 fn absurd_heartbeats_do_not_end_the_scheduler() {
     let cluster = served();
-    // How many were answered in the short time that they are given.
+    // The number of connections answered within the short timeout.
     let mut heard = 0;
     for (what, messages) in absurd().into_iter().chain(nonsense_of_the_seated()) {
         let mut bytes = PREAMBLE.to_vec();
@@ -61,7 +61,7 @@ fn random_bytes_on_the_worker_port_do_not_end_the_scheduler() {
     for round in 0..number("BATON_ROUNDS", 400) {
         let bytes = stranger(&mut rng, round);
         let mut stream = connect(&cluster.workers_at());
-        // It may have been cut off before all was said.
+        // The server may have closed it before all was sent.
         let _ = stream.write_all(&bytes);
         if halves.len() < HALVES {
             halves.push(stream);
@@ -79,14 +79,14 @@ fn random_requests_on_the_client_port_do_not_end_the_scheduler() {
     let mut halves = Vec::new();
     for request in bad_requests() {
         let mut stream = connect(&cluster.clients_at());
-        // It may have been cut off before all was said.
+        // The server may have closed it before all was sent.
         let _ = stream.write_all(&request);
         never_its_own_fault(&request, &answer(stream));
     }
     for round in 0..number("BATON_ROUNDS", 400) {
         let request = random_request(&mut rng);
         let mut stream = connect(&cluster.clients_at());
-        // It may have been cut off before all was said.
+        // The server may have closed it before all was sent.
         let _ = stream.write_all(&request);
         if round % 4 == 0 && halves.len() < HALVES {
             halves.push(stream);
@@ -133,7 +133,7 @@ fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// What is answered until nothing has come for a while.
+/// The response, until nothing has arrived for a while.
 fn answer(mut stream: TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut piece = [0; 4_096];
@@ -142,13 +142,13 @@ fn answer(mut stream: TcpStream) -> Vec<u8> {
             Ok(0) => return all,
             Ok(count) => all.extend_from_slice(&piece[..count]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Cut off, or nothing more to come.
+            // Closed, or nothing more to come.
             Err(_) => return all,
         }
     }
 }
 
-/// A client's nonsense is a client's fault.
+/// An invalid request gets a status of the 4xx range.
 fn never_its_own_fault(request: &[u8], answer: &[u8]) {
     assert!(
         !answer.starts_with(b"HTTP/1.1 5"),

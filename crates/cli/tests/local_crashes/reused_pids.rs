@@ -1,4 +1,4 @@
-//! The pid of a run is somebody else's, after a boot or without one.
+//! Another process has the pid of a run, after a boot or without one.
 
 use std::process::{Child, Command};
 
@@ -9,9 +9,9 @@ use baton_runner::log::{self, Kind, Log};
 use baton_runner::record::{CoordinatorRecord, RunnerRecord};
 use baton_runner::sys::{clock, identity};
 
-use crate::crash_support::{Rig, orphans, people, tasks, until, verdict};
+use crate::crash_support::{Rig, orphans, processes, tasks, until, verdict};
 
-/// Somebody who has nothing to do with the task.
+/// A process that is unrelated to the task.
 struct Stranger(Child);
 
 impl Stranger {
@@ -21,7 +21,11 @@ impl Stranger {
 
     fn assert_unharmed(&mut self) {
         assert_eq!(self.0.try_wait().expect("our child"), None, "it lives");
-        assert_eq!(people::state(self.0.id()), Some('S'), "it was not stopped");
+        assert_eq!(
+            processes::state(self.0.id()),
+            Some('S'),
+            "it was not stopped"
+        );
     }
 }
 
@@ -123,7 +127,7 @@ fn rewrite(
     Log::create(&path, Kind::Coordinator, &records).expect("written");
 }
 
-/// Goes on with the task, of which one run is lost and nobody else is harmed.
+/// Resumes the task, of which one run is lost; no other process is harmed.
 fn must_lose_and_succeed(rig: &mut Rig, stranger: &mut Stranger) {
     rig.allow("go");
     let begun = clock::now().mono;
@@ -141,11 +145,11 @@ fn must_lose_and_succeed(rig: &mut Rig, stranger: &mut Stranger) {
 }
 
 #[test]
-fn after_a_boot_nobody_is_taken_for_a_run_of_before() {
+fn after_a_boot_no_process_is_taken_for_an_earlier_run() {
     let mut rig = interrupted();
     let mut stranger = Stranger::start();
     let pid = stranger.0.id();
-    let start_ticks = people::start_ticks(pid).expect("it lives");
+    let start_ticks = processes::start_ticks(pid).expect("it lives");
     // As if the machine had been up for ten years before: an old time taken for one of
     // this boot would never come.
     let years = Millis::from_secs(10 * 365 * 86_400);
@@ -170,11 +174,11 @@ fn after_a_boot_nobody_is_taken_for_a_run_of_before() {
 }
 
 #[test]
-fn a_pid_that_was_given_to_somebody_else_is_not_a_run() {
+fn a_reused_pid_is_not_a_run() {
     let mut rig = interrupted();
     let mut stranger = Stranger::start();
     let pid = stranger.0.id();
-    let start_ticks = people::start_ticks(pid).expect("it lives");
+    let start_ticks = processes::start_ticks(pid).expect("it lives");
     let boot = identity::boot_id().expect("readable");
     rewrite(
         &rig,

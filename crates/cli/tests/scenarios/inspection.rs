@@ -1,4 +1,4 @@
-//! The commands that only look.
+//! The read-only commands.
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ fn status_read_and_tail_agree_with_a_task_while_it_runs_and_when_it_has_ended() 
     assert_eq!(process(&status, "talk")["state"], "RUNNING");
     assert_eq!(
         process(&status, "talk")["pid"],
-        scenario.story().pid("talk")
+        scenario.task_log().pid("talk")
     );
     let wait = process(&status, "wait")["wait"]
         .as_str()
@@ -54,7 +54,7 @@ fn status_read_and_tail_agree_with_a_task_while_it_runs_and_when_it_has_ended() 
     assert_eq!(read["state"], "ACTIVE");
     assert_eq!(
         read["events"].as_array().map(Vec::len),
-        Some(scenario.story().events().len())
+        Some(scenario.task_log().events().len())
     );
     assert_eq!(said(&scenario, &["tail", "t-1", "talk"]), "0 says hello\n");
     assert_eq!(
@@ -66,8 +66,8 @@ fn status_read_and_tail_agree_with_a_task_while_it_runs_and_when_it_has_ended() 
         "two\n"
     );
     assert!(
-        is_alive(scenario.story().pid("talk")),
-        "looking touches nobody"
+        is_alive(scenario.task_log().pid("talk")),
+        "inspecting signals no process"
     );
 
     scenario.touch("go");
@@ -85,7 +85,7 @@ fn status_read_and_tail_agree_with_a_task_while_it_runs_and_when_it_has_ended() 
     assert_eq!(process(&status, "talk")["pid"], Value::Null);
     let read = scenario.baton_json(&["read", "t-1", "--json"]);
     assert_eq!(read["state"], "FAILED");
-    let events: Value = serde_json::to_value(scenario.story().events()).expect("JSON");
+    let events: Value = serde_json::to_value(scenario.task_log().events()).expect("JSON");
     assert_eq!(read["events"], events);
     assert_eq!(
         said(&scenario, &["tail", "t-1", "talk"]),

@@ -1,4 +1,4 @@
-//! What strangers send to the port of clients.
+//! Hostile input on the client port.
 
 use crate::cluster_support::rng::Rng;
 
@@ -9,7 +9,7 @@ fn request(head: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Requests that are wrong in a way that somebody has thought of.
+/// Hand-written invalid requests.
 pub(crate) fn bad_requests() -> Vec<Vec<u8>> {
     let submit = |body: &str| request("POST /instances/ HTTP/1.1", body.as_bytes());
     let array = |indices: &str| {
@@ -80,7 +80,7 @@ pub(crate) fn random_request(rng: &mut Rng) -> Vec<u8> {
         "/instances/i1/retry",
         "/instances/i1/logs/stdout",
         "/history/?limit=3",
-        "/workers/nobody/drained",
+        "/workers/missing/drained",
         "/readyz",
     ];
     let pick = |rng: &mut Rng, all: &[&'static str]| {

@@ -1,12 +1,12 @@
-//! What people are shown, and whether what they are told to do works.
+//! Terminal output, and whether the commands it names work.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::place::{Place, here, lines, write};
 use crate::remote_support::{Ended, baton};
+use crate::workspace::{Workspace, here, lines, write};
 
 const SMALL: &str = "workflow: small
 tasks:
@@ -70,36 +70,36 @@ fn on_a_terminal_a_run_is_drawn_over_and_summed_up() {
 
 #[test]
 fn elsewhere_a_run_is_told_line_by_line() {
-    let place = Place::start();
-    place.write("wf.yaml", SMALL);
-    let child = place.begin(&["submit", "wf.yaml", "--watch"]);
+    let workspace = Workspace::start();
+    workspace.write("wf.yaml", SMALL);
+    let child = workspace.begin(&["submit", "wf.yaml", "--watch"]);
     crate::remote_support::until("it runs", || {
-        let runs = place.run(&["runs", "--json"]).json();
+        let runs = workspace.run(&["runs", "--json"]).json();
         runs[0]["state"] == "RUNNING" || runs[0]["state"] == "LAUNCHED"
     });
-    place.touch("go");
+    workspace.touch("go");
     let ended: Ended = child.wait_with_output().expect("it ends").into();
     assert_eq!((ended.code, &*ended.out), (Some(0), "r1\n"), "{ended:?}");
     assert!(!ended.err.contains('\x1b'), "{ended:?}");
     assert!(ended.err.contains("DONE small r1"), "{ended:?}");
-    let graph = place.run(&["show", "r1", "--graph"]).good();
+    let graph = workspace.run(&["show", "r1", "--graph"]).good();
     assert_eq!(
         graph,
         "✓    get    1/1\n├─╮\n✓ │  left   1/1\n│ ✓  right  1/1\n├─╯\n✓    put    1/1\n"
     );
-    let dot = place.run(&["show", "r1", "--dot"]).good();
+    let dot = workspace.run(&["show", "r1", "--dot"]).good();
     assert!(dot.starts_with("digraph") && dot.contains("->"), "{dot}");
     for args in [
         &["show", "r1", "--svg"][..],
         &["show", "r1", "--timeline", "--svg"],
     ] {
-        let svg = place.run(args).good();
+        let svg = workspace.run(args).good();
         well_formed(&svg);
         assert!(svg.contains("get") && svg.contains("put"), "{svg}");
     }
-    let timeline = place.run(&["show", "r1", "--timeline"]).good();
+    let timeline = workspace.run(&["show", "r1", "--timeline"]).good();
     assert!(timeline.contains("left"), "{timeline}");
-    let explained = place.run(&["explain", "r1"]).good();
+    let explained = workspace.run(&["explain", "r1"]).good();
     assert!(explained.contains("DONE"), "{explained}");
 }
 
@@ -124,19 +124,19 @@ fn well_formed(svg: &str) {
 
 #[test]
 fn while_it_waits_a_run_says_for_what() {
-    let place = Place::start();
-    let run = place.submit(SMALL);
+    let workspace = Workspace::start();
+    let run = workspace.submit(SMALL);
     crate::remote_support::until("the first one runs", || {
-        place.task(&run, "get") == "1 running"
+        workspace.task(&run, "get") == "1 running"
     });
-    let explained = place.run(&["explain", &run]).good();
+    let explained = workspace.run(&["explain", &run]).good();
     assert!(explained.contains("comes after get"), "{explained}");
     assert!(explained.contains("1 run"), "{explained}");
-    place.touch("go");
-    place.wait(&run).is_done();
+    workspace.touch("go");
+    workspace.wait(&run).is_done();
 }
 
-/// What is wrong with a file, and how it is told: field, and what to do.
+/// Errors of a file: field and hint.
 const BAD: &[(&str, &str, &str)] = &[
     (
         "a: { run: x, after: [b] }, b: { run: x, after: [a] }",
@@ -176,7 +176,7 @@ fn a_bad_file_is_refused_with_its_place_and_its_hint_before_anything_runs() {
             "bad.yaml",
             &format!("workflow: bad\ntasks: {{ {tasks} }}\n"),
         );
-        // Nobody listens there: a bad file is not even sent.
+        // No server listens there: an invalid file is not sent.
         for args in [
             &["run", "bad.yaml"][..],
             &["submit", "bad.yaml", "--url", "http://127.0.0.1:1"],
@@ -218,9 +218,9 @@ fn commands(summary: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn what_a_summary_of_a_failed_run_says_to_type_works() {
-    let place = Place::start();
-    place.write("wf.yaml", FAILING);
-    let failed = place.run(&["submit", "wf.yaml", "--wait"]);
+    let workspace = Workspace::start();
+    workspace.write("wf.yaml", FAILING);
+    let failed = workspace.run(&["submit", "wf.yaml", "--wait"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     assert!(failed.err.contains("3× many: exit 7"), "{failed:?}");
     let (_, summary) = failed
@@ -230,16 +230,16 @@ fn what_a_summary_of_a_failed_run_says_to_type_works() {
     let told = commands(summary);
     let run = |at: usize| {
         let args: Vec<&str> = told[at].iter().map(String::as_str).collect();
-        place.run(&args)
+        workspace.run(&args)
     };
     assert_eq!(told.len(), 3, "{told:?}");
     assert_eq!(told[0][0], "logs");
     assert_eq!(run(0).good(), "no such luck\n");
-    place.touch("fixed");
+    workspace.touch("fixed");
     assert_eq!(told[1], ["resume", "r1"]);
     run(1).good();
-    place.wait("r1").is_done();
-    assert_eq!(place.sorted("ran"), ["next", "once"]);
+    workspace.wait("r1").is_done();
+    assert_eq!(workspace.sorted("ran"), ["next", "once"]);
     assert_eq!(told[2], ["retry", "r1", "--task", "many"]);
     assert_eq!(run(2).code, Some(3), "it is DONE by now");
 }

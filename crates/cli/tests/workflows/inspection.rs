@@ -1,11 +1,11 @@
-//! What of a run can be looked up: its items, what they printed, why it ended as it did.
+//! Inspecting a run: its items, their logs, and why it ended.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::place::{Place, here, write};
 use crate::remote_support::Ended;
+use crate::workspace::{Workspace, here, write};
 
 const MIXED: &str = "workflow: mixed
 params: { who: you }
@@ -17,7 +17,7 @@ tasks:
   next: { run: 'true', after: [each] }
 ";
 
-/// Fails unless it is refused as wrong usage, in words that hold these.
+/// Fails unless it is refused as wrong usage, with these words.
 fn asks_back(ended: &Ended, words: &[&str]) {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     for word in words {
@@ -27,9 +27,9 @@ fn asks_back(ended: &Ended, words: &[&str]) {
 
 #[test]
 fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
-    let place = Place::start();
-    place.over(MIXED).has_failed();
-    let table = place.run(&["show", "r1", "--items"]).good();
+    let workspace = Workspace::start();
+    workspace.over(MIXED).has_failed();
+    let table = workspace.run(&["show", "r1", "--items"]).good();
     let failed = table.lines().find(|line| line.contains("FAILED"));
     let failed = failed.expect("a row for it");
     let words: Vec<&str> = failed.split_whitespace().collect();
@@ -37,7 +37,7 @@ fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
     assert!(failed.ends_with("exit 1"), "{table}");
     let items = |args: &[&str]| -> Vec<Value> {
         let all = [&["show", "r1", "--items", "--json"][..], args].concat();
-        let list = place.run(&all).json();
+        let list = workspace.run(&all).json();
         list.as_array().expect("a list").clone()
     };
     assert_eq!(items(&[]).len(), 3);
@@ -47,7 +47,7 @@ fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
     assert_eq!(items(&["--state", "failed"]), one);
     assert_eq!(one[0]["instance"], words[4]);
 
-    let logs = |args: &[&str]| place.run(&[&["logs", "r1"][..], args].concat());
+    let logs = |args: &[&str]| workspace.run(&[&["logs", "r1"][..], args].concat());
     let us = ["--task", "each", "--item", "1"];
     assert_eq!(logs(&us).good(), "this is us\n");
     assert_eq!(logs(&[&us[..], &["--stderr"]].concat()).good(), "from us\n");
@@ -56,7 +56,7 @@ fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
     asks_back(&logs(&["--task", "each"]), &["2 items", "--item 0 to 1"]);
     asks_back(&logs(&["--task", "nope"]), &["`nope`", "alone, each, next"]);
     asks_back(
-        &place.run(&["show", "r1", "--items", "--task", "nope"]),
+        &workspace.run(&["show", "r1", "--items", "--task", "nope"]),
         &["`nope`", "alone, each, next"],
     );
     asks_back(&logs(&["--task", "each", "--item", "2"]), &["no item 2"]);
@@ -67,9 +67,9 @@ fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
 
 #[test]
 fn a_run_that_has_failed_explains_why_and_what_to_do() {
-    let place = Place::start();
-    place.over(MIXED).has_failed();
-    let told = place.run(&["explain", "r1"]).good();
+    let workspace = Workspace::start();
+    workspace.over(MIXED).has_failed();
+    let told = workspace.run(&["explain", "r1"]).good();
     for words in [
         "r1 FAILED: 1 item failed",
         "first item 1: exit 1",
@@ -79,9 +79,9 @@ fn a_run_that_has_failed_explains_why_and_what_to_do() {
     ] {
         assert!(told.contains(words), "{words:?} is missing: {told}");
     }
-    let json = place.run(&["explain", "r1", "--json"]).json();
+    let json = workspace.run(&["explain", "r1", "--json"]).json();
     assert_eq!(json["errors"][0]["task"], "each", "{json}");
-    let refused = place.run(&["retry", "r1", "--task", "nope"]);
+    let refused = workspace.run(&["retry", "r1", "--task", "nope"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert_eq!(
         refused.err.matches("no task `nope`").count(),
@@ -92,8 +92,8 @@ fn a_run_that_has_failed_explains_why_and_what_to_do() {
 
 #[test]
 fn the_log_of_an_item_that_has_not_begun_is_waited_for() {
-    let place = Place::start();
-    let run = place.submit(
+    let workspace = Workspace::start();
+    let run = workspace.submit(
         "workflow: two
 tasks:
   first: { run: 'until test -e DIR/go; do sleep 0.02; done' }
@@ -101,18 +101,18 @@ tasks:
 ",
     );
     let args = ["logs", &run, "--task", "second"];
-    let not_yet = place.run(&args);
+    let not_yet = workspace.run(&args);
     assert_eq!(not_yet.code, Some(1), "{not_yet:?}");
     assert!(not_yet.err.contains("has not started"), "{not_yet:?}");
-    let child = place.begin(&[&args[..], &["-f"]].concat());
-    place.touch("go");
+    let child = workspace.begin(&[&args[..], &["-f"]].concat());
+    workspace.touch("go");
     let ended: Ended = child.wait_with_output().expect("it ends").into();
     assert_eq!(
         (ended.code, &*ended.out),
         (Some(0), "here I am\n"),
         "{ended:?}"
     );
-    let watched = place.run(&["watch", &run, "--quiet", "--json"]);
+    let watched = workspace.run(&["watch", &run, "--quiet", "--json"]);
     assert_eq!(watched.json()["state"], "DONE");
 }
 
@@ -124,13 +124,13 @@ fn the_one_item_of_a_run_needs_no_name() {
     let ran = here(dir.path(), &["run", "wf.yaml", "--quiet", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.json()["items"]["done"], 1);
-    let place = Place::start();
-    place.over(text).is_done();
-    assert_eq!(place.run(&["logs", "r1"]).good(), "it\n");
+    let workspace = Workspace::start();
+    workspace.over(text).is_done();
+    assert_eq!(workspace.run(&["logs", "r1"]).good(), "it\n");
 }
 
 #[test]
-fn nobody_is_waited_for_where_nobody_has_answered_yet() {
+fn an_unreachable_scheduler_is_not_waited_for_before_its_first_response() {
     let dir = tempfile::tempdir().expect("a directory");
     for args in [
         &["watch", "r1"][..],
@@ -161,17 +161,17 @@ fn two_values_for_one_parameter_are_refused_before_anything_is_sent() {
 
 #[test]
 fn the_end_of_a_run_is_told_from_all_of_its_tasks() {
-    let place = Place::start();
+    let workspace = Workspace::start();
     let mut text = "workflow: broad\ntasks:\n".to_owned();
     for number in 0..1_100 {
         // Writing to a string cannot fail. Tasks without items cost nothing.
         let _ = writeln!(text, "  t{number}: {{ run: 'true', for_each: [] }}");
     }
     text += "  zz: { run: 'exit 7', after: [t999] }\n";
-    place.write("wf.yaml", &text);
-    let ended = place.run(&["submit", "wf.yaml", "--wait"]);
+    workspace.write("wf.yaml", &text);
+    let ended = workspace.run(&["submit", "wf.yaml", "--wait"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    let last = &place.show("r1")["tasks"][1_100]["name"];
+    let last = &workspace.show("r1")["tasks"][1_100]["name"];
     assert_eq!(last, "zz", "it is behind the first page");
     let (_, told) = ended.err.split_once("FAILED broad").expect("a summary");
     let row = told.lines().find(|line| line.contains("✗ zz"));

@@ -1,7 +1,7 @@
-//! The commands of `baton local` that only look, or clear away: the real binary over
+//! The commands of `baton local` that read or remove tasks: the real binary over
 //! roots that were written as a runner writes them.
 
-use crate::local_reading_support;
+use crate::local_inspection_support;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,11 +11,11 @@ use baton_model::task::{ProcessNo, RunNo, TaskSpec};
 use baton_model::time::Wall;
 use baton_runner::samples::{Ring, Sample};
 use baton_runner::wire::RunKey;
-use local_reading_support::{Task, World, append, said, spec, task_id};
+use local_inspection_support::{Task, TestRoot, append, said, spec, task_id};
 
 #[test]
 fn inspect_shows_the_processes_in_tiers_with_their_policies() {
-    let world = World::new();
+    let world = TestRoot::new();
     let file = world.file(
         "t.yaml",
         "task: demo\nowner: ops\nresources: { cpu: 0.5, memory: 64MiB..1GiB }\n\
@@ -54,7 +54,7 @@ final processes
 
 #[test]
 fn inspect_tells_what_is_missing_and_shows_the_rest() {
-    let world = World::new();
+    let world = TestRoot::new();
     let file = world.file(
         "t.yaml",
         "task: demo\nparams: { day: }\nrun: serve {{ params.day }} {{ ports.http }}\n",
@@ -76,7 +76,7 @@ fn inspect_tells_what_is_missing_and_shows_the_rest() {
 
 #[test]
 fn inspect_tells_what_parameters_may_be_and_what_starts_the_task() {
-    let world = World::new();
+    let world = TestRoot::new();
     let file = world.file(
         "t.yaml",
         "task: demo\nrun: report {{ params.n }} {{ params.mode }}\nparams:\n\
@@ -104,7 +104,7 @@ fn inspect_tells_what_parameters_may_be_and_what_starts_the_task() {
 
 #[test]
 fn inspect_shows_every_part_of_a_schedule() {
-    let world = World::new();
+    let world = TestRoot::new();
     let file = world.file(
         "t.yaml",
         "task: demo\nrun: report\ntrigger: { schedule: noon, timezone: Europe/Berlin, slack: 10m, \
@@ -118,7 +118,7 @@ fn inspect_shows_every_part_of_a_schedule() {
 
 #[test]
 fn inspect_prints_the_errors_of_a_file_and_exits_with_2() {
-    let world = World::new();
+    let world = TestRoot::new();
     let file = world.file("t.yaml", "task: demo\nrun: x\ntimout: 1h\n");
     let file = file.to_str().expect("text");
     let said = world.baton(&["inspect", file]);
@@ -131,7 +131,7 @@ fn inspect_prints_the_errors_of_a_file_and_exits_with_2() {
 
 #[test]
 fn inspect_gives_programs_the_task_as_a_runner_takes_it() {
-    let world = World::new();
+    let world = TestRoot::new();
     let file = world.file("t.yaml", "task: demo\nrun: echo {{ task.name }}\n");
     let json = world.json(&["inspect", file.to_str().expect("text"), "--json"]);
     let task: TaskSpec = serde_json::from_value(json).expect("a task");
@@ -140,7 +140,7 @@ fn inspect_gives_programs_the_task_as_a_runner_takes_it() {
 
 #[test]
 fn a_root_without_tasks_is_no_error() {
-    let world = World::new();
+    let world = TestRoot::new();
     let said = world.baton(&["status"]);
     assert_eq!((said.code, &*said.out), (0, ""));
     assert!(said.err.starts_with("baton: no tasks in "));
@@ -149,7 +149,7 @@ fn a_root_without_tasks_is_no_error() {
 
 #[test]
 fn status_tells_who_is_done_and_who_is_orphaned() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "old-1", spec()).goes_well(&world);
     Task::begin(&world, "new-1", spec())
         .tick(0)
@@ -168,7 +168,7 @@ fn status_tells_who_is_done_and_who_is_orphaned() {
 
 #[test]
 fn status_finds_by_pattern_and_phase_and_fails_when_nothing_matches() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "old-1", spec()).goes_well(&world);
     Task::begin(&world, "new-1", spec()).tick(0);
     let only = |args: &[&str]| {
@@ -186,7 +186,7 @@ fn status_finds_by_pattern_and_phase_and_fails_when_nothing_matches() {
 
 #[test]
 fn status_says_why_a_process_waits() {
-    let world = World::new();
+    let world = TestRoot::new();
     let mut task = Task::begin(&world, "t-1", spec());
     task.tick(0).started(100, 0, 0);
     let said = world.baton(&["status", "-v"]);
@@ -213,7 +213,7 @@ fn status_says_why_a_process_waits() {
 
 #[test]
 fn status_for_programs_has_a_fixed_shape() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).goes_well(&world);
     let json = world.json(&["status", "--json"]);
     let task = &json[0];
@@ -241,7 +241,7 @@ fn status_for_programs_has_a_fixed_shape() {
 
 #[test]
 fn status_shows_what_was_sampled() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).goes_well(&world);
     let sample = |wall, cpu_ms, rss| Sample {
         wall: Wall(wall),
@@ -270,7 +270,7 @@ fn status_shows_what_was_sampled() {
 
 #[test]
 fn a_task_that_cannot_be_read_does_not_hide_the_others() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "good", spec()).tick(0);
     Task::begin(&world, "bad", spec()).tick(0);
     fs::write(world.root.runner_log(&task_id("bad")), "no log\n").expect("written");
@@ -283,13 +283,13 @@ fn a_task_that_cannot_be_read_does_not_hide_the_others() {
 
 #[test]
 fn read_tells_the_whole_story_in_order() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).goes_well(&world);
     let said = world.baton(&["read", "t-1"]);
     assert_eq!((said.code, &*said.err), (0, ""));
-    let story: Vec<&str> = said.out.lines().collect();
+    let log: Vec<&str> = said.out.lines().collect();
     assert_eq!(
-        story[0],
+        log[0],
         "task t-1 began 2023-11-14 22:13:20Z on earth by ada"
     );
     let expected = "\
@@ -303,7 +303,7 @@ fn read_tells_the_whole_story_in_order() {
 2023-11-14 22:13:27Z       +7.000s  build: run 0 is being launched
 2023-11-14 22:13:27Z       +7.100s  build: run 0 started, pid 42
 2023-11-14 22:13:28Z       +8.000s  build: run 0 ended: exit 0; it is finished";
-    assert_eq!(story[2..12], expected.lines().collect::<Vec<_>>());
+    assert_eq!(log[2..12], expected.lines().collect::<Vec<_>>());
     assert!(said.out.contains("+8.250s  the task has ended: SUCCESS\n"));
     assert!(said.out.ends_with("SUCCESS after 8.2s\n"));
     let simple = world.baton(&["read", "t-1", "--simple"]).out;
@@ -320,7 +320,7 @@ SUCCESS after 8.2s
 
 #[test]
 fn read_takes_a_file_too_and_serves_programs() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).goes_well(&world);
     let path = world.root.runner_log(&task_id("t-1"));
     let json = world.json(&["read", path.to_str().expect("text"), "--json"]);
@@ -338,7 +338,7 @@ fn read_takes_a_file_too_and_serves_programs() {
 
 #[test]
 fn a_torn_end_of_a_log_is_mentioned_and_does_not_count() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).tick(0);
     append(&world.root.runner_log(&task_id("t-1")), &[16, 0, 0]);
     let said = world.baton(&["read", "t-1"]);
@@ -348,7 +348,7 @@ fn a_torn_end_of_a_log_is_mentioned_and_does_not_count() {
 
 #[test]
 fn of_a_damaged_log_everything_before_the_damage_is_shown() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).goes_well(&world);
     let path = world.root.runner_log(&task_id("t-1"));
     let mut bytes = fs::read(&path).expect("there");
@@ -369,7 +369,7 @@ fn of_a_damaged_log_everything_before_the_damage_is_shown() {
 
 #[test]
 fn tail_shows_the_last_lines_of_the_newest_run() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).tick(0);
     world.printed("t-1", "fetch", "0/stdout", "old\n");
     world.printed("t-1", "fetch", "1/stdout.1", "1\n2\n");
@@ -395,7 +395,7 @@ fn tail_shows_the_last_lines_of_the_newest_run() {
 
 #[test]
 fn tail_of_a_whole_task_names_the_process_of_each_line() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).tick(0);
     world.printed("t-1", "fetch", "0/stdout", "a\nb");
     world.printed("t-1", "cleanup", "0/stdout", "c\x1b[2J\n");
@@ -405,7 +405,7 @@ fn tail_of_a_whole_task_names_the_process_of_each_line() {
 
 #[test]
 fn tail_follows_a_task_to_its_end() {
-    let world = World::new();
+    let world = TestRoot::new();
     let mut task = Task::begin(&world, "t-1", spec());
     world.printed("t-1", "fetch", "0/stdout", "first\n");
     let mut child = world
@@ -430,8 +430,8 @@ fn tail_follows_a_task_to_its_end() {
 }
 
 #[test]
-fn gc_wants_a_limit_and_somebody_to_agree() {
-    let world = World::new();
+fn gc_needs_a_limit_and_a_confirmation() {
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).goes_well(&world);
     let limitless = world.baton(&["gc"]);
     assert_eq!(limitless.code, 2);
@@ -450,7 +450,7 @@ fn gc_wants_a_limit_and_somebody_to_agree() {
 
 #[test]
 fn gc_shows_what_goes_and_removes_it_when_told() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "old", spec()).goes_well(&world);
     Task::begin(&world, "busy", spec()).tick(0);
     world.printed("old", "fetch", "0/stdout", "x\n");
@@ -472,7 +472,7 @@ fn gc_shows_what_goes_and_removes_it_when_told() {
 
 #[test]
 fn a_closed_output_ends_every_command_quietly() {
-    let world = World::new();
+    let world = TestRoot::new();
     Task::begin(&world, "t-1", spec()).goes_well(&world);
     world.printed("t-1", "fetch", "0/stdout", "x\n");
     for args in [
@@ -492,7 +492,7 @@ fn a_closed_output_ends_every_command_quietly() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    let world = World::new();
+    let world = TestRoot::new();
     for command in ["inspect", "status", "read", "tail", "gc"] {
         let help = world.baton(&[command, "--help"]);
         assert_eq!(help.code, 0);

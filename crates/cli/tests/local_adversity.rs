@@ -1,5 +1,5 @@
-//! What goes wrong around a task and must not go wrong with it: strangers beside the runner,
-//! processes that hide, somebody who does not read, somebody who is not allowed to.
+//! Adverse conditions around a task: unrelated processes beside the runner,
+//! processes that hide, a client that does not read, a user without permission.
 
 use crate::support;
 
@@ -78,7 +78,7 @@ fn a_hangup_that_is_ignored_stays_ignored() {
     let runner = scenario.start();
     scenario.wait_for_pid("pid.0");
     send(runner.pid(), Signal::HUP);
-    // What comes after the signal in the same loop says that it was seen, or not.
+    // The next output of the same loop shows whether the signal arrived.
     let pid = scenario.coordinator();
     assert!(is_alive(pid));
     scenario.touch("go");
@@ -86,7 +86,7 @@ fn a_hangup_that_is_ignored_stays_ignored() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_holds_nobody_up() {
+fn a_slow_reader_does_not_block_the_task() {
     let chatty = "
 task: chatty
 processes:
@@ -101,16 +101,14 @@ processes:
         .stdout(Stdio::piped())
         .spawn()
         .expect("baton starts");
-    until("the task ends though nobody reads", || {
-        scenario.is_finished()
-    });
+    until("the task ends without a reader", || scenario.is_finished());
     assert!(scenario.has("done"));
     drop(child.stdout.take());
     assert!(child.wait().expect("our child").success());
 }
 
 #[test]
-fn whoever_kills_a_stopped_runners_task_is_told() {
+fn killing_the_task_of_a_stopped_runner_is_reported() {
     let scenario = Scenario::new(WAITS);
     let runner = scenario.start();
     scenario.wait_for_pid("pid.0");
@@ -132,15 +130,15 @@ fn whoever_kills_a_stopped_runners_task_is_told() {
 }
 
 #[test]
-fn somebody_elses_task_is_left_alone() {
+fn another_users_task_is_left_alone() {
     if lacks_root("to be two users") {
         return;
     }
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     let scenario = Scenario::new(WAITS);
     for place in [scenario.dir(), scenario.root.path()] {
         std::fs::create_dir_all(place).expect("made");
-        std::os::unix::fs::chown(place, Some(NOBODY), Some(NOBODY)).expect("given");
+        std::os::unix::fs::chown(place, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("given");
     }
     let mut runner = Command::new(BATON)
         .args([
@@ -152,8 +150,8 @@ fn somebody_elses_task_is_left_alone() {
         ])
         .arg(scenario.task_file())
         .env("BATON_ROOT", scenario.root.path())
-        .uid(NOBODY)
-        .gid(NOBODY)
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
         .stdout(Stdio::null())
         .spawn()
         .expect("baton starts");
@@ -174,7 +172,10 @@ fn somebody_elses_task_is_left_alone() {
     let mut owner = Command::new(BATON);
     owner.args(["local", "kill", "--now", scenario.id.as_str()]);
     owner.env("BATON_ROOT", scenario.root.path());
-    owner.uid(NOBODY).gid(NOBODY).stdout(Stdio::null());
+    owner
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
+        .stdout(Stdio::null());
     assert!(owner.status().expect("baton starts").success());
 }
 
@@ -200,8 +201,8 @@ fn a_task_can_be_killed_without_its_sandbox_and_without_its_log() {
     }
 }
 
-/// A runner came after a boot, and died before it could decide anything. The next one must
-/// still know that everything before was before the boot.
+/// A runner started after a boot, and died before its first decision. The next one must
+/// still attribute all earlier records to the previous boot.
 #[test]
 fn a_boot_is_not_forgotten_by_a_life_that_was_cut_short() {
     let scenario = Scenario::new(WAITS);
@@ -233,7 +234,7 @@ fn a_boot_is_not_forgotten_by_a_life_that_was_cut_short() {
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
     // The record of the boot itself says that what ran is lost.
-    assert_eq!(scenario.story().progress("work").losses, 1);
+    assert_eq!(scenario.task_log().progress("work").losses, 1);
 }
 
 /// As if it had been written in another boot.
@@ -278,6 +279,10 @@ fn more_processes_than_descriptors_are_adopted_all_the_same() {
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
     for no in 0..80 {
-        assert_eq!(scenario.story().ends(&format!("p{no}")).len(), 1, "p{no}");
+        assert_eq!(
+            scenario.task_log().ends(&format!("p{no}")).len(),
+            1,
+            "p{no}"
+        );
     }
 }

@@ -1,12 +1,12 @@
-//! Processes that try to get away: none is left when the task has been killed.
+//! Processes that try to escape: none is left when the task has been killed.
 
 use baton_runner::sys::cgroup;
 
 use crate::support::{Scenario, is_alive, lacks_root, marked, until};
 
-/// Everything that is known to carry the mark must be gone, and so must everything that
+/// Every process with the mark must be gone, and so must every process that
 /// wrote its number down, whether or not its environment can be read.
-fn assert_nobody_is_left(scenario: &Scenario) {
+fn assert_no_process_is_left(scenario: &Scenario) {
     let mark = scenario.mark().expect("it was begun");
     assert!(marked(&mark).is_empty(), "left: {:?}", marked(&mark));
     let pids = scenario.text("pids");
@@ -50,7 +50,7 @@ fn corners(args: &[&str], orphaned: bool) {
         kill_now(&scenario);
         assert_eq!(runner.wait().code, 3);
     }
-    assert_nobody_is_left(&scenario);
+    assert_no_process_is_left(&scenario);
 }
 
 fn has_cgroups() -> bool {
@@ -83,7 +83,7 @@ fn no_corner_is_safe_with_a_cgroup() {
 }
 
 #[test]
-fn what_has_left_its_mark_is_still_in_its_cgroup_when_everybody_who_knew_it_is_dead() {
+fn a_process_without_its_mark_is_still_in_its_cgroup_when_runner_and_coordinator_are_dead() {
     if !has_cgroups() {
         return;
     }
@@ -109,7 +109,7 @@ processes:
     scenario.wait_for_adoption(dead, 0);
     scenario.touch("go");
     assert_eq!(runner.wait().code, 0);
-    assert_nobody_is_left(&scenario);
+    assert_no_process_is_left(&scenario);
 }
 
 #[test]
@@ -126,7 +126,7 @@ processes:
 "#,
     );
     assert_eq!(scenario.run().code, 0);
-    assert_nobody_is_left(&scenario);
+    assert_no_process_is_left(&scenario);
 }
 
 fn bomb(args: &[&str]) {
@@ -154,11 +154,11 @@ processes:
     kill_now(&scenario);
     assert_eq!(runner.wait().code, 3);
     let before = scenario.count_lines("pids");
-    assert_nobody_is_left(&scenario);
+    assert_no_process_is_left(&scenario);
     assert_eq!(
         scenario.count_lines("pids"),
         before,
-        "nobody forks any more"
+        "no process forks any more"
     );
 }
 

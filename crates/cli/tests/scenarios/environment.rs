@@ -1,4 +1,4 @@
-//! What a process is launched with.
+//! The environment of a process.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +21,7 @@ fn a_process_has_three_descriptors_whatever_its_runner_was_given() {
         .through("exec 7</dev/null 8</dev/null 42</dev/null; exec \"$@\"");
     let runner = scenario.start();
     runner.wait_for_start("p", 0);
-    let pid = scenario.story().pid("p");
+    let pid = scenario.task_log().pid("p");
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("our own process");
     let mut open: Vec<String> = open
         .map(|entry| {
@@ -57,7 +57,11 @@ processes:
     let env = env_of(&scenario, "env");
     let get = |name: &str| env.get(name).map(String::as_str);
     assert_eq!(get("SECRET"), None, "the runner's environment is its own");
-    assert_eq!(get("LANG"), Some("C.UTF-8"), "but for what everybody needs");
+    assert_eq!(
+        get("LANG"),
+        Some("C.UTF-8"),
+        "except for the common variables"
+    );
     assert_eq!(get("TASK"), Some("of-task"));
     assert_eq!(get("BOTH"), Some("of-process"));
     assert_eq!(get("OWN"), Some("on friday"));
@@ -73,7 +77,7 @@ processes:
     assert!(get("PATH").is_some_and(|path| !path.is_empty()));
     let me = users::by_uid(users::effective_uid())
         .expect("readable")
-        .expect("somebody");
+        .expect("a user");
     assert_eq!(get("HOME"), Some(me.home.as_str()));
     assert_eq!(get("USER"), Some(me.name.as_str()));
     assert_eq!(get("LOGNAME"), Some(me.name.as_str()));
@@ -136,10 +140,10 @@ fn words_are_run_without_a_shell() {
 
 #[test]
 fn another_user_is_that_user_in_everything() {
-    if lacks_root("run processes as somebody else") {
+    if lacks_root("run processes as another user") {
         return;
     }
-    let Ok(Some(nobody)) = users::by_name("nobody") else {
+    let Ok(Some(account)) = users::by_name("nobody") else {
         println!("skipped: there is no user nobody");
         return;
     };
@@ -154,21 +158,26 @@ processes:
   - { name: root, user: root, run: 'id -u > uid.root' }
 ",
     );
-    assert_eq!(scenario.run().code, 0, "{:?}", scenario.story().ends("p"));
-    assert_eq!(scenario.text("uid"), nobody.uid.to_string());
-    assert_eq!(scenario.text("gid"), nobody.gid.to_string());
+    assert_eq!(
+        scenario.run().code,
+        0,
+        "{:?}",
+        scenario.task_log().ends("p")
+    );
+    assert_eq!(scenario.text("uid"), account.uid.to_string());
+    assert_eq!(scenario.text("gid"), account.gid.to_string());
     let mut groups: Vec<u32> = scenario
         .text("groups")
         .split(' ')
         .map(|gid| gid.parse().expect("a number"))
         .collect();
-    let mut expected = nobody.groups.clone();
+    let mut expected = account.groups.clone();
     groups.sort_unstable();
     expected.sort_unstable();
     assert_eq!(groups, expected, "and not one of root's");
     assert_eq!(
         scenario.text("env"),
-        format!("{} nobody nobody", nobody.home)
+        format!("{} {name} {name}", account.home, name = "nobody")
     );
     assert_eq!(
         scenario.text("uid.root"),
@@ -186,7 +195,7 @@ processes:
         let owner = std::fs::metadata(scenario.sandbox(path)).expect(path);
         assert_eq!(
             (owner.uid(), owner.gid()),
-            (nobody.uid, nobody.gid),
+            (account.uid, account.gid),
             "{path}"
         );
     }
@@ -213,5 +222,5 @@ processes:
 ",
     );
     assert_eq!(scenario.run().code, 1);
-    assert_eq!(scenario.story().ends("use"), [exited(6)]);
+    assert_eq!(scenario.task_log().ends("use"), [exited(6)]);
 }

@@ -1,4 +1,4 @@
-//! The command line: interrupting, killing, refusing.
+//! The command line: interrupts, kills, refusals.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use baton_model::task::PlanChange;
 
 use crate::support::{Scenario, Signal, exited, is_alive, lacks_root, until};
 
-/// Stops at once when asked to, and cleans up.
+/// Stops at once on SIGTERM, and cleans up.
 const POLITE: &str = "
 task: polite
 processes:
@@ -14,7 +14,7 @@ processes:
   - { name: clean, final: true, run: 'echo x >> clean' }
 ";
 
-/// Does not stop when asked to.
+/// Ignores SIGTERM.
 const STUBBORN: &str = "
 task: stubborn
 finalization_wait: 10m
@@ -85,7 +85,7 @@ fn kill_ends_a_task_whose_runner_is_dead() {
     assert!(scenario.is_finished() && scenario.has("clean") && !is_alive(pid));
     scenario.prove_lives();
     scenario.prove_status();
-    assert_eq!(scenario.story().ends("clean"), [exited(0)]);
+    assert_eq!(scenario.task_log().ends("clean"), [exited(0)]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn kill_finds_nothing_to_do_for_a_task_that_has_ended() {
     let killed = scenario.baton(&["kill", "t-1"]);
     assert!(killed.status.success());
     assert!(String::from_utf8_lossy(&killed.stdout).contains("nothing to kill"));
-    assert_eq!(scenario.story().state(), "SUCCESS");
+    assert_eq!(scenario.task_log().state(), "SUCCESS");
 }
 
 #[test]
@@ -120,19 +120,20 @@ fn a_task_that_has_ended_tells_its_end_again_and_runs_nothing() {
             "{{ task: over, run: 'echo x >> runs; {command}' }}"
         ));
         assert_eq!(scenario.run().code, code);
-        let events = scenario.story().events();
+        let events = scenario.task_log().events();
         for with_its_file in [true, false] {
-            let again = match with_its_file {
-                true => scenario.start(),
-                false => scenario.resume(),
+            let runner = if with_its_file {
+                scenario.start()
+            } else {
+                scenario.resume()
             };
-            let ended = again.wait_unproved();
+            let ended = runner.wait_unproved();
             assert_eq!(ended.code, code, "{ended:?}");
             assert_eq!(ended.state(), Some(state), "it is told: {ended:?}");
         }
         assert_eq!(scenario.count_lines("runs"), 1);
         assert_eq!(
-            scenario.story().events(),
+            scenario.task_log().events(),
             events,
             "nothing has happened since"
         );
@@ -258,7 +259,7 @@ fn a_watcher_that_goes_away_does_not_end_the_task() {
     runner.wait_unproved();
     scenario.wait_for("done");
     until("the end of the task", || scenario.is_finished());
-    assert_eq!(scenario.story().state(), "SUCCESS");
+    assert_eq!(scenario.task_log().state(), "SUCCESS");
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn what_cannot_be_killed_makes_a_task_lost() {
     if lacks_root("make a process that its own runner may not kill") {
         return;
     }
-    // A program that becomes root, in a task of nobody.
+    // A setuid program, in a task of an unprivileged user.
     let scenario = Scenario::new("{ task: risen, run: 'exec ../../../rise --reuid 0 --regid 0 --clear-groups sh -c \"echo \\$\\$ > /proc/self/fd/1; exec sleep 1000\"' }")
         .through("exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"")
         .leaves_something();

@@ -1,4 +1,4 @@
-//! Ends, and how they are told.
+//! Ends and their reports.
 
 use baton_model::outcome::Outcome;
 use baton_model::task::{Disposition, PlanChange, RunEnd};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{Scenario, Signal, exited, is_alive, signalled, until};
 
 #[test]
-fn dragon_01_the_code_and_the_time_of_every_end_are_told_zero_and_failures_too() {
+fn legacy_bug_01_the_code_and_the_time_of_every_end_are_told_zero_and_failures_too() {
     let scenario = Scenario::new(
         "
 task: codes
@@ -34,16 +34,16 @@ processes:
         .collect();
     codes.sort_unstable();
     assert_eq!(codes, [Some(0), Some(42)]);
-    let story = scenario.story();
+    let log = scenario.task_log();
     for name in ["good", "bad"] {
-        let last = story.progress(name).last.expect("it has run");
+        let last = log.progress(name).last.expect("it has run");
         assert!(last.ended.mono >= last.started.expect("started").mono);
         assert!(last.ended.wall.0 > 0, "replayed, with its time");
     }
 }
 
 #[test]
-fn dragon_02_a_launch_that_fails_is_an_ordinary_failure_tried_again_and_replayed() {
+fn legacy_bug_02_a_launch_that_fails_is_an_ordinary_failure_tried_again_and_replayed() {
     let scenario = Scenario::new(
         "
 task: missing
@@ -66,8 +66,8 @@ processes:
     std::fs::set_permissions(scenario.sandbox("draft"), mode).expect("our own");
     std::fs::rename(scenario.sandbox("draft"), scenario.sandbox("later")).expect("our own");
     assert_eq!(runner.wait().code, 0);
-    let story = scenario.story();
-    let mut ends = story.ends("p");
+    let log = scenario.task_log();
+    let mut ends = log.ends("p");
     assert_eq!(ends.pop(), Some(exited(0)));
     assert!(ends.len() >= 2);
     assert!(
@@ -75,7 +75,7 @@ processes:
             .all(|end| *end == RunEnd::Observed(Outcome::LaunchFailed)),
         "{ends:?}"
     );
-    assert_eq!(story.progress("p").failures, ends.len() as u64);
+    assert_eq!(log.progress("p").failures, ends.len() as u64);
     assert!(
         scenario.output("p", 0, "stderr").contains("./later"),
         "and it says why"
@@ -83,7 +83,7 @@ processes:
 }
 
 #[test]
-fn dragon_03_an_error_of_the_runner_itself_is_not_a_success_and_the_task_goes_on_later() {
+fn legacy_bug_03_an_error_of_the_runner_itself_is_not_a_success_and_the_task_goes_on_later() {
     // A limit on the size of files is a disk that is full, for the log too.
     let scenario = Scenario::new(
         "
@@ -113,11 +113,11 @@ processes:
     });
     fixed.touch("go");
     assert_eq!(runner.wait().code, 0);
-    assert_eq!(fixed.story().ends("steady"), [exited(0)], "and ran once");
+    assert_eq!(fixed.task_log().ends("steady"), [exited(0)], "and ran once");
 }
 
 #[test]
-fn dragon_04_everybody_in_the_group_is_asked_and_keeps_its_grace_though_the_shell_died() {
+fn legacy_bug_04_the_whole_group_is_signalled_and_keeps_its_grace_though_the_shell_died() {
     let scenario = Scenario::new(
         r#"
 task: group
@@ -136,7 +136,7 @@ finalization_wait: 5m
     let runner = scenario.start();
     let child = scenario.wait_for_pid("child.pid");
     runner.wait_for_start("main", 0);
-    let shell = scenario.story().pid("main");
+    let shell = scenario.task_log().pid("main");
     runner.signal(Signal::TERM);
     until("the end of the shell", || !is_alive(shell));
     assert_eq!(runner.wait().code, 3);
@@ -148,7 +148,7 @@ finalization_wait: 5m
 }
 
 #[test]
-fn dragon_13_a_death_by_signal_counts_the_same_with_and_without_a_shell_between() {
+fn legacy_bug_13_a_death_by_signal_counts_the_same_with_and_without_a_shell_between() {
     let policy = "max_failures: 3, min_duration: 0s, retryable: [139]";
     let scenario = Scenario::new(&format!(
         "
@@ -160,22 +160,22 @@ processes:
 "
     ));
     assert_eq!(scenario.run().code, 0);
-    let story = scenario.story();
-    assert_eq!(story.ends("bare"), [signalled(11); 3]);
-    assert_eq!(story.ends("shell"), [exited(139); 3]);
+    let log = scenario.task_log();
+    assert_eq!(log.ends("bare"), [signalled(11); 3]);
+    assert_eq!(log.ends("shell"), [exited(139); 3]);
     for name in ["bare", "shell"] {
-        let progress = story.progress(name);
+        let progress = log.progress(name);
         assert_eq!(
             (progress.failures, progress.disposition),
             (3, Disposition::Failed),
             "{name}"
         );
-        assert_eq!(progress.kills, 0, "{name}: nobody of ours");
+        assert_eq!(progress.kills, 0, "{name}: no kill of ours");
     }
 }
 
 #[test]
-fn dragon_14_a_signal_in_the_midst_of_work_loses_no_event_and_leaves_a_whole_log() {
+fn legacy_bug_14_a_signal_in_the_midst_of_work_loses_no_event_and_leaves_a_whole_log() {
     let busy: String = (0..20)
         .map(|number| {
             format!(
@@ -190,7 +190,7 @@ fn dragon_14_a_signal_in_the_midst_of_work_loses_no_event_and_leaves_a_whole_log
         let runner = scenario.start();
         until("some work", || runner.lines().len() > events);
         runner.signal(Signal::TERM);
-        // Whatever came in between was printed as it was kept: the harness compares.
+        // The harness compares all output in between with the log.
         assert_eq!(runner.wait().code, 3);
     }
 }
