@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries the HTTP API of a real server against its own description: no answer is an
-# internal error, and every one is as /openapi.json says. The same requests every time.
+# Tests the HTTP API of a real server against its description: no response is an
+# internal error, and every one conforms to /openapi.json. The requests are the same every time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,9 +13,9 @@ for program in "$baton" "$schemathesis"; do
 done
 
 dir=$(mktemp -d)
-# What schemathesis remembers from one run to the next would change the requests.
+# The cache of schemathesis would change the requests from run to run.
 cd "$dir"
-# Before the server is there to write it: it is read at once.
+# Created before the server writes it: the loop below reads it at once.
 : >server.log
 "$baton" up --data "$dir/data" --listen 127.0.0.1:0 --worker-listen 127.0.0.1:0 \
     >server.log 2>&1 &
@@ -40,12 +40,12 @@ if [[ -z $url ]]; then
     exit 1
 fi
 
-# Something to be found: an instance that has run, on a worker that is there.
+# Existing resources: an instance that has run, on a connected worker.
 id=$("$baton" submit --url "$url" --wait "$hello" 2>submit.log) || { cat submit.log >&2; exit 1; }
-# A task of the library, called like the worker: both are a `name` in a path.
+# A task of the library with the name of the worker: both are a `name` in a path.
 printf 'task: local\nowner: demo\nrun: "true"\ntrigger: { remote: true, schedule: every second }\n' >task.yaml
 "$baton" library put --url "$url" task.yaml >submit.log 2>&1 || { cat submit.log >&2; exit 1; }
-# A run that has failed: it has errors, and can go on.
+# A failed run: it has errors, and can be resumed.
 printf 'workflow: w\ntasks: { a: { run: "true" }, b: { run: "false", after: [a] } }\n' >workflow.yaml
 run=$("$baton" submit --url "$url" --wait workflow.yaml 2>submit.log) || [[ $run == r1 ]] || { cat submit.log >&2; exit 1; }
 printf '[parameters]\n"path.id" = "%s"\n"path.name" = "local"\n"path.owner" = "demo"\n"path.run" = "%s"\n' \
@@ -65,6 +65,6 @@ try() {
         exit 1
     }
 }
-# A worker that is forgotten ends, and then nobody has the logs. Events do not end.
+# A forgotten worker exits, and its logs are gone. The event stream does not end.
 try known --exclude-operation-id forget --exclude-operation-id events
 try anything --exclude-operation-id events

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries the Python client: its types, and its tests against a real server. With the binary of the
-# tests, or the one that BATON_BIN names.
+# Checks the types of the Python client, and runs its tests against a real server: the debug
+# binary, or BATON_BIN.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ export BATON_BIN=${BATON_BIN:-$target/debug/baton}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# It stands beside what was built, and is made anew when the list has changed.
+# The environment is in the target directory, and is rebuilt when the list changes.
 if ! cmp -s scripts/python.txt "$tools/installed.txt"; then
     echo "== installing mypy and pytest"
     {
@@ -26,7 +26,7 @@ if ! cmp -s scripts/python.txt "$tools/installed.txt"; then
     cp scripts/python.txt "$tools/installed.txt"
 fi
 
-# Nothing is left in the tree: caches would be found by the checks of the repository.
+# No caches in the tree: the checks of the repository would find them.
 cd python
 export PYTHONDONTWRITEBYTECODE=1
 quietly() {

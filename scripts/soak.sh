@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A long simulation: SEEDS seeds of the real system, which must all hold, and
-# then BUG_SEEDS seeds of each seeded bug, every one of which must be caught. Then the
-# runner on real processes: KILLS random kill -9, three times, and a log torn at every byte; and a
-# cluster, CLUSTER_KILLS of each of its parts, and WORKFLOW_KILLS of anything while a workflow runs.
+# A long test: SEEDS seeds of the real system, all of which must pass, and
+# BUG_SEEDS seeds of each seeded bug, every one of which must be caught. Then real processes: the
+# local runner with KILLS random kill -9, three times, and a log torn at every byte; a cluster with
+# CLUSTER_KILLS of each of its parts, and WORKFLOW_KILLS of any process while a workflow runs.
 #
-# The simulator exits with 0 if every checker held on every seed, with 1 if one
-# did not, and with anything else if it could not do its work. For a seeded bug,
-# 1 is therefore the good answer, and it must not be confused with a crash.
+# The simulator exits with 0 if every checker passed on every seed, with 1 if one
+# failed, and with another status on its own errors. For a seeded bug, 1 is
+# therefore the expected status, and must not be confused with a crash.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -68,7 +68,7 @@ echo "== $cluster_kills kills of a cluster's scheduler, agent, coordinator, and 
 BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster cluster_kill_loop
 workflow_kills=${WORKFLOW_KILLS:-50}
 for seed in 1 2; do
-    echo "== $workflow_kills kills while a workflow runs, is halted and goes on, seed $seed"
+    echo "== $workflow_kills kills while a workflow runs, is halted and resumed, seed $seed"
     BATON_SEED=$seed BATON_KILLS=$workflow_kills cargo test --quiet --package baton-cli --test workflows kills
 done
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Installs the programs that the tests call, where they are missing. Quiet when all
-# is there.
+# Installs the programs that the tests need, if they are missing. Silent otherwise.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,9 +13,9 @@ command -v strace >/dev/null || missing+=(strace)
 ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime)
 # Network namespaces, and loss of packets between them.
 { command -v ip && command -v tc; } >/dev/null || missing+=(iproute2)
-# What the documents tell people to type.
+# The commands in the documents.
 command -v curl >/dev/null || missing+=(curl)
-# What is installed with pip, below.
+# The packages from pip below.
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 
 if ((${#missing[@]} > 0)); then
@@ -32,8 +31,8 @@ if ((${#missing[@]} > 0)); then
     }
 fi
 
-# Tries the HTTP API against its description. It stands beside what was built, out of the
-# way of the machine's own Python, and is installed anew when the list has changed.
+# Tests the HTTP API against its description. The environment is in the target directory,
+# separate from the system's Python, and is rebuilt when the list changes.
 python=${CARGO_TARGET_DIR:-target}/tools/schemathesis
 if ! cmp -s scripts/schemathesis.txt "$python/installed.txt"; then
     echo "== installing schemathesis"
