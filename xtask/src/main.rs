@@ -1,14 +1,14 @@
-//! Baton's own chores, run as `cargo xtask COMMAND`: pages that are generated
-//! from the code, and checks that no compiler makes.
+//! Checks and generators of this repository, run as `cargo xtask COMMAND`: pages
+//! generated from the code, and rules that no compiler checks.
 //!
 //! | module | command |
 //! |---|---|
 //! | [`states`] | `states [--check]`: the pages of the state machines |
-//! | [`arrows`] | `arrows`: crates depend downwards only, and the core on nothing with IO |
-//! | [`tidy`], [`links`] | `tidy`: what a text file of this repository looks like |
+//! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
+//! | [`tidy`], [`links`] | `tidy`: rules for every text file |
 //! | [`language`] | `language`: names and prose use the terms of the field |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
-//! | [`repo`], [`markdown`] | what the commands share |
+//! | [`repo`], [`markdown`] | shared by the commands |
 //!
 //! Each check is a pure function from text to findings, so that its failing cases
 //! are unit tests; only `run` in each module touches files and processes.
@@ -33,7 +33,7 @@ usage: cargo xtask COMMAND
 
 commands:
   states           write docs/states/ from the tables of the state machines
-  states --check   fail if docs/states/ is not what the tables say
+  states --check   fail if docs/states/ differs from the tables
   arrows           fail if a crate depends on one that is not in a lower layer
   tidy             fail if a text file breaks a rule of this repository
   language         fail if a name or a sentence avoids the terms of the field
@@ -41,7 +41,6 @@ commands:
   --help           print this
 ";
 
-/// What a person asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     WriteStates,
@@ -53,7 +52,7 @@ enum Command {
     Help,
 }
 
-/// What a check has found: one line for each thing to fix.
+/// The findings of a check, one line each.
 type Findings = Vec<String>;
 
 fn main() -> ExitCode {

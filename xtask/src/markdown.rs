@@ -1,7 +1,7 @@
-//! The little of Markdown that the checks need: prose without code, sections.
+//! The subset of Markdown that the checks need: prose without code, sections.
 
 /// The lines of a page with their numbers from 1, where everything inside code
-/// fences and code spans is replaced by spaces: what is quoted is not said.
+/// fences and code spans is replaced by spaces: quotations are not checked.
 pub(crate) fn prose(text: &str) -> Vec<(usize, String)> {
     let mut fence: Option<&str> = None;
     let mut lines = Vec::new();

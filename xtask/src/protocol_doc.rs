@@ -1,11 +1,10 @@
-//! `cargo xtask protocol-doc`: the protocol page and the tests keep each other
-//! honest.
+//! `cargo xtask protocol-doc`: the protocol page and the tests agree.
 //!
 //! The page names a test as `[test: golden/NAME]`, a golden conversation in the
 //! simulator's tests, or as `[test: file::name]`, a Rust test function anywhere
 //! in the crates. Every named test must exist, every golden conversation must be
-//! named, and the pairwise interactions must be as many as the design says.
-//! What stands in code spans is quoted and not said, so it is not looked at.
+//! named, and the page has at least [`PAIRS_MIN`] pairwise interactions. Code spans
+//! are quotations and not checked.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +18,7 @@ const GOLDEN_SUFFIX: &str = ".txt";
 const PAIRS_TITLE: &str = "Pairwise interactions";
 const PAIRS_MIN: usize = 20;
 
-/// The tests that there are.
+/// The existing tests.
 #[derive(Debug, Default)]
 struct Tests {
     golden: BTreeSet<String>,
@@ -64,7 +63,7 @@ fn check(page: &str, tests: &Tests) -> Findings {
         if !mentions(page, &format!("golden/{name}")) {
             findings.push(format!(
                 "{GOLDEN_DIR}{name}{GOLDEN_SUFFIX}: {PAGE} does not mention it; \
-                 add [test: golden/{name}] beside what it shows"
+                 add [test: golden/{name}] beside the behaviour it shows"
             ));
         }
     }
@@ -79,7 +78,7 @@ fn named_tests(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What is wrong with a named test, if anything.
+/// The problem with a named test, if any.
 fn problem_of(name: &str, tests: &Tests) -> Option<String> {
     if let Some(golden) = name.strip_prefix("golden/") {
         return (!tests.golden.contains(golden)).then(|| {
@@ -138,7 +137,7 @@ fn test_functions(text: &str) -> Vec<String> {
     names
 }
 
-/// The name in a line such as `fn name() {`, whatever stands before `fn`.
+/// The name in a line such as `pub fn name() {`.
 fn function_name(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let own_word = before.is_empty() || before.ends_with(' ');

@@ -5,17 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The working tree that the checks look at.
+/// The working tree under check.
 #[derive(Debug)]
 pub(crate) struct Repo {
     root: PathBuf,
 }
 
 impl Repo {
-    /// The tree of the workspace that cargo has started this program for.
+    /// The workspace that cargo has started this program in.
     ///
-    /// Cargo says so when the program runs; a path that was compiled in would be
-    /// wrong where several clones share one target directory.
+    /// Cargo sets it at run time; a path that was compiled in would be wrong
+    /// where several clones share one target directory.
     pub(crate) fn find() -> Result<Self, String> {
         let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
             .ok_or("CARGO_MANIFEST_DIR is not set; run this as `cargo xtask`")?;
@@ -80,7 +80,7 @@ impl Repo {
         written.map_err(|error| format!("cannot write {path}: {error}"))
     }
 
-    /// What cargo prints when it is run in the root.
+    /// The output of cargo, run in the root.
     pub(crate) fn cargo(&self, args: &[&str]) -> Result<String, String> {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         self.output(&cargo, args)
@@ -101,7 +101,7 @@ impl Repo {
     }
 }
 
-/// Collects the files below `root/prefix`, without git's own and built ones.
+/// Collects the files below `root/prefix`, without `.git` and `target`.
 fn walk(root: &Path, prefix: &str, files: &mut Vec<String>) -> io::Result<()> {
     for entry in fs::read_dir(root.join(prefix))? {
         let entry = entry?;

@@ -1,8 +1,7 @@
-//! `cargo xtask tidy`: what a text file of this repository looks like.
+//! `cargo xtask tidy`: rules for every text file of the repository.
 //!
-//! Each rule is a thing that a reviewer would otherwise have to say again and
-//! again. The needles are put together from parts, so that this file, which must
-//! name what it forbids, keeps its own rules.
+//! Each rule replaces a recurring review comment. The needles are composed from
+//! parts, so that this file, which must name what it forbids, keeps its own rules.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +9,18 @@ use crate::Findings;
 use crate::links;
 use crate::repo::Repo;
 
-/// No Rust file is longer; the aim is 600. A longer one is a folder.
+/// The maximum length of a Rust file; the aim is 600. Split a longer one into a folder.
 const RUST_LINES_MAX: usize = 800;
 
-/// What may not stand in Rust code, with the hint.
+/// Forbidden in Rust code, with the hint.
 const FORBIDDEN: &[(&str, &str)] = &[
     (
         concat!("todo", "!("),
-        "finish it, or return an error that says what is missing",
+        "finish it, or return an error that names what is missing",
     ),
     (
         concat!("unimplemented", "!("),
-        "finish it, or return an error that says what is missing",
+        "finish it, or return an error that names what is missing",
     ),
     (
         concat!("#[", "ignore"),
@@ -52,7 +51,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
     Ok(findings)
 }
 
-/// Everything that is wrong with one text file.
+/// All findings of one text file.
 fn untidy(path: &str, text: &str) -> Findings {
     let mut findings = Findings::new();
     let rust = path.ends_with(".rs");
@@ -67,7 +66,7 @@ fn untidy(path: &str, text: &str) -> Findings {
         }
         if let Some(private) = private_path(line) {
             found(format!(
-                "{private} exists on one machine only; name the place relative to something known"
+                "{private} exists on one machine only; write a relative path"
             ));
         }
         // Prose may speak of such a word; code with one is unfinished.
@@ -75,7 +74,7 @@ fn untidy(path: &str, text: &str) -> Findings {
             && let Some(promise) = bare_promise(line)
         {
             found(format!(
-                "{promise} without a reason; do it now, or say why not yet: {promise}(reason)"
+                "{promise} without a reason; do it now, or give the reason: {promise}(reason)"
             ));
         }
         if rust {
@@ -93,7 +92,7 @@ fn untidy_rust_file(path: &str, text: &str) -> Findings {
     let mut findings = Findings::new();
     if !text.starts_with("//!") {
         findings.push(format!(
-            "{path}:1: does not begin with a module doc; say in //! what the file is for"
+            "{path}:1: does not begin with a module doc; describe its purpose in //!"
         ));
     }
     let lines = text.lines().count();
@@ -173,7 +172,7 @@ mod tests {
         let findings = untidy("a.rs", "use std::fmt;\n");
         assert_eq!(
             findings,
-            ["a.rs:1: does not begin with a module doc; say in //! what the file is for"]
+            ["a.rs:1: does not begin with a module doc; describe its purpose in //!"]
         );
         assert_eq!(untidy("a.py", "import os\n"), Findings::new());
     }
