@@ -342,8 +342,11 @@ mod tests {
                 )]
             );
         }
-        for line in ["pub struct How {", "enum Told {", "type GoOn = u8;"] {
-            assert_eq!(rust(line).len(), 1, "{line}");
+        for name in ["How", "Told", "GoOn"] {
+            for keyword in ["pub struct", "enum", "type"] {
+                let findings = rust(&format!("{keyword} {name} = u8;"));
+                assert_eq!(findings.len(), 1, "{keyword} {name}");
+            }
         }
         assert_eq!(rust("struct HowMany;"), Findings::new());
     }
@@ -355,7 +358,7 @@ mod tests {
             assert_eq!(findings.len(), 1, "{word}");
             assert!(findings[0].ends_with(&format!("the term of the field is: {term}")));
         }
-        assert_eq!(rust("struct RunWish;").len(), 1);
+        assert_eq!(rust(&format!("struct Run{};", "Wish")).len(), 1);
         assert_eq!(rust("struct Mailbox;"), Findings::new());
     }
 
