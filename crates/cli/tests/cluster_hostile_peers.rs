@@ -81,7 +81,7 @@ fn random_requests_on_the_client_port_do_not_end_the_scheduler() {
         let mut stream = connect(&cluster.clients_at());
         // The server may have closed it before all was sent.
         let _ = stream.write_all(&request);
-        never_its_own_fault(&request, &answer(stream));
+        is_client_error(&request, &answer(stream));
     }
     for round in 0..number("BATON_ROUNDS", 400) {
         let request = random_request(&mut rng);
@@ -93,7 +93,7 @@ fn random_requests_on_the_client_port_do_not_end_the_scheduler() {
             continue;
         }
         let _ = stream.shutdown(Shutdown::Write);
-        never_its_own_fault(&request, &answer(stream));
+        is_client_error(&request, &answer(stream));
     }
     still_serves(&cluster);
     drop(halves);
@@ -149,7 +149,7 @@ fn answer(mut stream: TcpStream) -> Vec<u8> {
 }
 
 /// An invalid request gets a status of the 4xx range.
-fn never_its_own_fault(request: &[u8], answer: &[u8]) {
+fn is_client_error(request: &[u8], answer: &[u8]) {
     assert!(
         !answer.starts_with(b"HTTP/1.1 5"),
         "{}\nwas answered with\n{}",

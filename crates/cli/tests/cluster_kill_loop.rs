@@ -81,7 +81,7 @@ fn run(victim: Victim) {
     let span = cluster.submit(file, count);
     for _ in 0..kills {
         std::thread::sleep(Duration::from_millis(rng.below(250)));
-        strike(&mut cluster, victim);
+        kill_victim(&mut cluster, victim);
     }
     let states = cluster.until("everything ends", || {
         let states = cluster.states(span);
@@ -101,11 +101,11 @@ fn run(victim: Victim) {
     if !matches!(victim, Victim::Everything) {
         assert_eq!(doubled, 0, "a parent always observed the end");
     }
-    leave_nothing(cluster);
+    stop_without_leftovers(cluster);
 }
 
 /// Kills, and starts again what was killed.
-fn strike(cluster: &mut Cluster, victim: Victim) {
+fn kill_victim(cluster: &mut Cluster, victim: Victim) {
     let coordinator = cluster.coordinator_pid("w");
     let (scheduler, agent, parent) = match victim {
         Victim::Scheduler => (true, false, false),
@@ -153,7 +153,7 @@ fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
             "{index} is over and never finished: {said:?}"
         );
         if finished.len() > 1 || said.iter().filter(|line| line.starts_with("start")).count() > 1 {
-            seen_ends_are_final(cluster, InstanceId(span.first.0 + index - 1), &finished);
+            observed_ends_are_final(cluster, InstanceId(span.first.0 + index - 1), &finished);
         }
         doubled += u64::from(finished.len() > 1);
     }
@@ -161,7 +161,7 @@ fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
 }
 
 /// Of all that finished only the last may be recorded as having exited.
-fn seen_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) {
+fn observed_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) {
     let mut exits = Vec::new();
     for event in cluster.timeline(id) {
         if let Fact::AttemptEnded { lease, end, .. } = event.fact
@@ -175,7 +175,7 @@ fn seen_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) {
 }
 
 /// Stops the cluster with signals, and checks that no process is left.
-fn leave_nothing(mut cluster: Cluster) {
+fn stop_without_leftovers(mut cluster: Cluster) {
     signal(cluster.worker_pid("w"), Signal::INT);
     cluster.until("the worker leaves no process", || {
         let scheduler = cluster.scheduler_pid();

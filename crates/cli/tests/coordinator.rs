@@ -9,7 +9,7 @@ use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Reply, Request};
 
 use coordinator_support::{
-    Bench, end, exists, far, guard, outcome, refused, run, send, started, until, wait_for,
+    Bench, end, exists, far_future, guard, outcome, refused, run, send, started, until, wait_for,
 };
 
 #[test]
@@ -23,7 +23,7 @@ fn a_launch_that_is_ordered_twice_happens_once() {
     let first = wait_for(&mut link, started);
     exists(&bench.sandbox.join("ran"));
     drop(link);
-    let (mut link, greeting) = bench.meet();
+    let (mut link, greeting) = bench.connect();
     assert_eq!(greeting.runs.len(), 1);
     assert_eq!(greeting.runs[0].started.map(|(_, who)| who), Some(first));
     send(&mut link, &launch);
@@ -44,11 +44,11 @@ fn an_end_is_told_to_every_runner_until_it_is_forgotten() {
     wait_for(&mut link, outcome);
     drop(link);
     for _ in 0..2 {
-        let (_, greeting) = bench.meet();
+        let (_, greeting) = bench.connect();
         let told = greeting.runs[0].ended.as_ref().map(|ended| ended.outcome);
         assert_eq!(told, Some(Outcome::Exited(3)));
     }
-    let (mut link, _) = bench.meet();
+    let (mut link, _) = bench.connect();
     send(&mut link, &Request::Forget { run: run(0) });
     // Requests are handled in order: the reply to a later one proves that this one was.
     let stop = Request::Stop {
@@ -62,7 +62,7 @@ fn an_end_is_told_to_every_runner_until_it_is_forgotten() {
         matches!(reply, Reply::Unknown { .. }).then_some(())
     });
     drop(link);
-    let (link, greeting) = bench.meet();
+    let (link, greeting) = bench.connect();
     assert_eq!(greeting.runs, []);
     end(link);
 }
@@ -71,7 +71,7 @@ fn an_end_is_told_to_every_runner_until_it_is_forgotten() {
 fn a_later_runner_replaces_the_one_before() {
     let bench = Bench::new(false);
     let mut first = bench.begin();
-    let (second, _) = bench.meet();
+    let (second, _) = bench.connect();
     until("the first one is not heard any more", || {
         !first.receive().expect("makes sense").1
     });
@@ -93,7 +93,7 @@ fn nothing_is_launched_before_the_dead_man_timer_is_set() {
     send(&mut link, &order);
     wait_for(&mut link, refused);
     assert!(!bench.sandbox.join("ran").exists());
-    send(&mut link, &guard(far(), 1));
+    send(&mut link, &guard(far_future(), 1));
     send(&mut link, &order);
     assert_eq!(wait_for(&mut link, outcome), Outcome::Exited(0));
     assert!(bench.sandbox.join("ran").exists());
@@ -105,7 +105,7 @@ fn the_dead_man_timer_kills_with_and_without_a_connected_client() {
     for connected in [true, false] {
         let bench = Bench::new(true);
         let mut link = bench.begin();
-        send(&mut link, &guard(far(), 1));
+        send(&mut link, &guard(far_future(), 1));
         let deaf = "trap '' TERM; touch ready; while :; do sleep 0.05; done";
         send(&mut link, &bench.shell(0, deaf));
         let identity = wait_for(&mut link, started);
@@ -120,9 +120,9 @@ fn the_dead_man_timer_kills_with_and_without_a_connected_client() {
         until("it dies with its lease", || {
             !identity::is_alive(&identity, boot)
         });
-        let (mut link, greeting) = bench.meet();
+        let (mut link, greeting) = bench.connect();
         assert!(greeting.fired, "each client is told");
-        send(&mut link, &guard(far(), 3));
+        send(&mut link, &guard(far_future(), 3));
         send(&mut link, &bench.shell(1, "touch again"));
         wait_for(&mut link, refused);
         assert!(!bench.sandbox.join("again").exists());

@@ -18,7 +18,9 @@ use baton_runner::wire::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use coordinator_support::{Bench, end, exists, far, guard, outcome, run, send, until, wait_for};
+use coordinator_support::{
+    Bench, end, exists, far_future, guard, outcome, run, send, until, wait_for,
+};
 
 /// The file in the sandbox that an attempt waits for.
 const WAIT: &str = "until test -e $S/go; do sleep 0.01; done";
@@ -27,7 +29,7 @@ impl Bench {
     fn worker() -> (Self, Link) {
         let bench = Self::new(true);
         let mut link = bench.begin();
-        send(&mut link, &guard(far(), 1));
+        send(&mut link, &guard(far_future(), 1));
         (bench, link)
     }
 
@@ -94,7 +96,7 @@ fn capacity(amount: u64) -> Request {
 }
 
 /// All messages up to the end of this run.
-fn hear_until_ended(link: &mut Link, number: u64) -> Vec<Reply> {
+fn replies_until_end(link: &mut Link, number: u64) -> Vec<Reply> {
     let mut heard = Vec::new();
     while !heard.iter().any(|reply| is_end(reply, number)) {
         let mut said = Vec::new();
@@ -148,7 +150,7 @@ fn what_does_not_fit_waits_its_turn_and_starts_without_being_asked_for() {
     ];
     link.send_all(&orders).expect("sent");
     // An attempt without claims overtakes those that wait.
-    let heard = hear_until_ended(&mut link, 3);
+    let heard = replies_until_end(&mut link, 3);
     assert!(heard.contains(&Reply::Accepted { run: run(1) }));
     assert!(
         heard.contains(&Reply::Accepted { run: run(2) }),
@@ -159,7 +161,7 @@ fn what_does_not_fit_waits_its_turn_and_starts_without_being_asked_for() {
     send(&mut link, &launch(1, large));
     accepted(&mut link, 1);
     bench.touch("go");
-    let heard = hear_until_ended(&mut link, 2);
+    let heard = replies_until_end(&mut link, 2);
     assert!(heard.iter().any(|reply| is_started(reply, 1)));
     let order = fs::read_to_string(bench.sandbox.join("order")).expect("written");
     assert_eq!(order, "0\n1\n2\n");
@@ -198,7 +200,7 @@ fn what_waits_can_be_withdrawn_or_stopped_and_is_never_started() {
         Request::KillRun { run: run(3) },
     ];
     link.send_all(&orders).expect("sent");
-    let heard = hear_until_ended(&mut link, 3);
+    let heard = replies_until_end(&mut link, 3);
     let refused: Vec<_> = heard
         .iter()
         .filter(|reply| matches!(reply, Reply::Refused { .. }))
@@ -234,7 +236,7 @@ fn killing_everything_and_the_dead_man_timer_refuse_what_waits() {
             let (id, grace) = (7, Millis(0));
             send(&mut link, &Request::KillEverything { id, grace });
         }
-        let heard = hear_until_ended(&mut link, 0);
+        let heard = replies_until_end(&mut link, 0);
         assert!(heard.contains(&Reply::Refused { run: run(1) }), "{heard:?}");
         assert!(!bench.sandbox.join("ran").exists());
         end(link);
@@ -257,7 +259,7 @@ fn an_attempt_that_takes_too_long_is_killed_and_says_why() {
     assert!(end_of.at.mono.since(started.mono) >= Millis(100));
     assert!(end_of.usage.is_some_and(|usage| usage.memory_peak > 0));
     drop(link);
-    let (link, greeting) = bench.meet();
+    let (link, greeting) = bench.connect();
     let quick = greeting.runs.iter().find(|known| known.run == run(1));
     let quick = quick.and_then(|known| known.ended.as_ref());
     assert_eq!(quick.map(|ended| ended.outcome), Some(Outcome::Exited(4)));
@@ -394,10 +396,10 @@ fn known(runs: &[KnownRun], number: u64) -> Option<&KnownRun> {
 #[test]
 fn tags_the_guard_and_those_that_wait_are_told_to_the_next_agent() {
     let (bench, mut link) = Bench::worker();
-    let deadline = far();
+    let deadline = far_future();
     let orders = [
         guard(deadline, 5),
-        guard(far(), 4),
+        guard(far_future(), 4),
         capacity(1),
         bench.order(0, WAIT),
         bench.order(1, "true"),
@@ -405,7 +407,7 @@ fn tags_the_guard_and_those_that_wait_are_told_to_the_next_agent() {
     link.send_all(&orders).expect("sent");
     accepted(&mut link, 1);
     drop(link);
-    let (link, greeting) = bench.meet();
+    let (link, greeting) = bench.connect();
     assert_eq!(greeting.guard.map(|guard| guard.deadline), Some(deadline));
     let first = known(&greeting.runs, 0).expect("known");
     assert!(first.started.is_some() && !first.waiting);
@@ -473,7 +475,7 @@ fn after_a_kill_the_log_says_what_ran_and_what_waited() {
             ..Attempt::default()
         })),
     };
-    link.send_all(&[guard(far(), 9), adopt, Request::KillStrays])
+    link.send_all(&[guard(far_future(), 9), adopt, Request::KillStrays])
         .expect("sent");
     send(&mut link, &bench.order(4, "true"));
     ended(&mut link, 4);
@@ -492,7 +494,7 @@ fn what_was_launched_and_not_recorded_is_killed_by_the_successor() {
     let coordinator = i32::try_from(link.pid()).ok().and_then(Pid::from_raw);
     kill_process(coordinator.expect("a number"), Signal::KILL).expect("ours");
     let mut link = bench.begin_after_the_last();
-    send(&mut link, &guard(far(), 9));
+    send(&mut link, &guard(far_future(), 9));
     send(&mut link, &bench.order(1, "true"));
     ended(&mut link, 1);
     assert!(!is_there(pid), "it was not adopted");

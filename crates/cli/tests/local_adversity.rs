@@ -228,7 +228,7 @@ fn a_boot_is_not_forgotten_by_a_life_that_was_cut_short() {
     let boot = baton_runner::sys::identity::boot_id().expect("a boot");
     before.push(RunnerRecord::RunnerStarted(RunnerStart { boot, ..*last }));
     Log::create(&path, Kind::Runner, &before).expect("written");
-    scenario.forget_printed();
+    scenario.discard_output();
     let runner = scenario.resume();
     scenario.wait_for_pid("pid.1");
     scenario.touch("go");

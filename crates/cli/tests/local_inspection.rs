@@ -11,7 +11,7 @@ use baton_model::task::{ProcessNo, RunNo, TaskSpec};
 use baton_model::time::Wall;
 use baton_runner::samples::{Ring, Sample};
 use baton_runner::wire::RunKey;
-use local_inspection_support::{Task, TestRoot, append, said, spec, task_id};
+use local_inspection_support::{Task, TestRoot, append, command_output, spec, task_id};
 
 #[test]
 fn inspect_shows_the_processes_in_tiers_with_their_policies() {
@@ -150,7 +150,7 @@ fn a_root_without_tasks_is_no_error() {
 #[test]
 fn status_tells_who_is_done_and_who_is_orphaned() {
     let world = TestRoot::new();
-    Task::begin(&world, "old-1", spec()).goes_well(&world);
+    Task::begin(&world, "old-1", spec()).succeeds(&world);
     Task::begin(&world, "new-1", spec())
         .tick(0)
         .started(100, 0, 0);
@@ -169,7 +169,7 @@ fn status_tells_who_is_done_and_who_is_orphaned() {
 #[test]
 fn status_finds_by_pattern_and_phase_and_fails_when_nothing_matches() {
     let world = TestRoot::new();
-    Task::begin(&world, "old-1", spec()).goes_well(&world);
+    Task::begin(&world, "old-1", spec()).succeeds(&world);
     Task::begin(&world, "new-1", spec()).tick(0);
     let only = |args: &[&str]| {
         let said = world.baton(args);
@@ -214,7 +214,7 @@ fn status_says_why_a_process_waits() {
 #[test]
 fn status_for_programs_has_a_fixed_shape() {
     let world = TestRoot::new();
-    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
     let json = world.json(&["status", "--json"]);
     let task = &json[0];
     assert_eq!(task["id"], "t-1");
@@ -242,7 +242,7 @@ fn status_for_programs_has_a_fixed_shape() {
 #[test]
 fn status_shows_what_was_sampled() {
     let world = TestRoot::new();
-    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
     let sample = |wall, cpu_ms, rss| Sample {
         wall: Wall(wall),
         run: RunKey {
@@ -284,7 +284,7 @@ fn a_task_that_cannot_be_read_does_not_hide_the_others() {
 #[test]
 fn read_tells_the_whole_story_in_order() {
     let world = TestRoot::new();
-    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
     let said = world.baton(&["read", "t-1"]);
     assert_eq!((said.code, &*said.err), (0, ""));
     let log: Vec<&str> = said.out.lines().collect();
@@ -321,7 +321,7 @@ SUCCESS after 8.2s
 #[test]
 fn read_takes_a_file_too_and_serves_programs() {
     let world = TestRoot::new();
-    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
     let path = world.root.runner_log(&task_id("t-1"));
     let json = world.json(&["read", path.to_str().expect("text"), "--json"]);
     assert_eq!(json["header"]["task_id"], "t-1");
@@ -349,7 +349,7 @@ fn a_torn_end_of_a_log_is_mentioned_and_does_not_count() {
 #[test]
 fn of_a_damaged_log_everything_before_the_damage_is_shown() {
     let world = TestRoot::new();
-    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
     let path = world.root.runner_log(&task_id("t-1"));
     let mut bytes = fs::read(&path).expect("there");
     let needle = b"run-started";
@@ -422,7 +422,7 @@ fn tail_follows_a_task_to_its_end() {
     fs::rename(log("0/stdout"), log("0/stdout.1")).expect("rotated");
     world.printed("t-1", "fetch", "0/stdout", "second\n");
     world.printed("t-1", "fetch", "1/stdout", "third\n");
-    task.goes_well(&world);
+    task.succeeds(&world);
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("text");
     assert_eq!(rest, "second\nthird\n");
@@ -432,7 +432,7 @@ fn tail_follows_a_task_to_its_end() {
 #[test]
 fn gc_needs_a_limit_and_a_confirmation() {
     let world = TestRoot::new();
-    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
     let limitless = world.baton(&["gc"]);
     assert_eq!(limitless.code, 2);
     assert!(
@@ -451,7 +451,7 @@ fn gc_needs_a_limit_and_a_confirmation() {
 #[test]
 fn gc_shows_what_goes_and_removes_it_when_told() {
     let world = TestRoot::new();
-    Task::begin(&world, "old", spec()).goes_well(&world);
+    Task::begin(&world, "old", spec()).succeeds(&world);
     Task::begin(&world, "busy", spec()).tick(0);
     world.printed("old", "fetch", "0/stdout", "x\n");
     let look = world.baton(&["gc", "--max-age", "2d", "--dry-run"]);
@@ -473,7 +473,7 @@ fn gc_shows_what_goes_and_removes_it_when_told() {
 #[test]
 fn a_closed_output_ends_every_command_quietly() {
     let world = TestRoot::new();
-    Task::begin(&world, "t-1", spec()).goes_well(&world);
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
     world.printed("t-1", "fetch", "0/stdout", "x\n");
     for args in [
         &["status"][..],
@@ -485,7 +485,7 @@ fn a_closed_output_ends_every_command_quietly() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let output = world.command(args).stdout(writer).output();
-        let said = said(output.expect("baton runs"));
+        let said = command_output(output.expect("baton runs"));
         assert_eq!((said.code, &*said.err), (0, ""), "{args:?}");
     }
 }

@@ -41,17 +41,17 @@ impl KillCounts {
 fn a_task_succeeds_whichever_process_is_killed_at_any_time() {
     let (seed, kills) = (seed(), setting("BATON_KILLS").unwrap_or(KILLS));
     let mut rng = Rng::new(seed);
-    let mut score = KillCounts::default();
+    let mut counts = KillCounts::default();
     let begun = Instant::now();
-    while score.kills() < kills {
-        let left = kills - score.kills();
-        let result = catch_unwind(AssertUnwindSafe(|| one_task(&mut rng, &mut score, left)));
+    while counts.kills() < kills {
+        let left = kills - counts.kills();
+        let result = catch_unwind(AssertUnwindSafe(|| one_task(&mut rng, &mut counts, left)));
         if let Err(panic) = result {
             println!(
                 "with seed {seed}, in task {}, after {} kills. Again: BATON_SEED={seed} \
                  BATON_KILLS={kills} cargo test -p baton-cli --test local local_kill_loop -- --nocapture",
-                score.tasks + 1,
-                score.kills()
+                counts.tasks + 1,
+                counts.kills()
             );
             resume_unwind(panic);
         }
@@ -59,20 +59,20 @@ fn a_task_succeeds_whichever_process_is_killed_at_any_time() {
     println!(
         "seed {seed}: {} kills in {} strikes ({} of runners, {} of coordinators, {} of processes; \
          {} kills missed), {} tasks, {}; {:.1} s",
-        score.kills(),
-        score.strikes,
-        score.runners,
-        score.coordinators,
-        score.processes,
-        score.missed,
-        score.tasks,
-        score.runs,
+        counts.kills(),
+        counts.strikes,
+        counts.runners,
+        counts.coordinators,
+        counts.processes,
+        counts.missed,
+        counts.tasks,
+        counts.runs,
         begun.elapsed().as_secs_f64()
     );
 }
 
 /// One task, with a few kills in it.
-fn one_task(rng: &mut Rng, score: &mut KillCounts, left: u64) {
+fn one_task(rng: &mut Rng, counts: &mut KillCounts, left: u64) {
     let mut rig = Rig::new(&tasks::diamond("sleep 0.03"));
     let strikes = (4 + rng.below(20)).min(left);
     rig.start();
@@ -82,7 +82,7 @@ fn one_task(rng: &mut Rng, score: &mut KillCounts, left: u64) {
             _ => rng.below(PAUSE_MS_MAX),
         };
         std::thread::sleep(Duration::from_millis(pause));
-        if strike(&mut rig, rng, score) {
+        if kill_random(&mut rig, rng, counts) {
             break;
         }
     }
@@ -94,15 +94,15 @@ fn one_task(rng: &mut Rng, score: &mut KillCounts, left: u64) {
         rig.start();
     }
     rig.must_succeed();
-    score.runs.add(verdict::success(&mut rig));
-    score.tasks += 1;
+    counts.runs.add(verdict::success(&mut rig));
+    counts.tasks += 1;
 }
 
 /// Kills a process, and restarts the runner if it was hit. True if the task has ended.
-fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut KillCounts) -> bool {
-    score.strikes += 1;
-    let before = score.kills();
-    let all = processes::of(rig.dir.path());
+fn kill_random(rig: &mut Rig, rng: &mut Rng, counts: &mut KillCounts) -> bool {
+    counts.strikes += 1;
+    let before = counts.kills();
+    let all = processes::of_rig(rig.dir.path());
     let one = |rng: &mut Rng, role: Role| -> Vec<usize> {
         let places = (0..all.len()).filter(|place| all[*place].role == role);
         let places: Vec<usize> = places.collect();
@@ -131,19 +131,19 @@ fn strike(rig: &mut Rig, rng: &mut Rng, score: &mut KillCounts) -> bool {
         match victim.role {
             Role::Runner => {
                 runner_hit = true;
-                score.runners += 1;
+                counts.runners += 1;
             }
-            Role::Coordinator => score.coordinators += 1,
-            Role::Process => score.processes += 1,
+            Role::Coordinator => counts.coordinators += 1,
+            Role::Process => counts.processes += 1,
             Role::Tracer => {}
         }
     }
-    score.missed += u64::from(score.kills() == before);
+    counts.missed += u64::from(counts.kills() == before);
     if runner_hit && rig.wait().is_none() {
         rig.start();
         return false;
     }
-    rig.life().is_over()
+    rig.last_runner().is_over()
 }
 
 /// While its coordinator lives, a runner may die any number of times: the end of every run

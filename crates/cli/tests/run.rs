@@ -41,7 +41,7 @@ fn signal(pid: Pid, signal: Signal) {
 }
 
 /// Reads until a line has this word.
-fn hear(from: &mut impl BufRead, word: &str) {
+fn read_until(from: &mut impl BufRead, word: &str) {
     let mut line = String::new();
     while !line.contains(word) {
         line.clear();
@@ -65,7 +65,7 @@ fn output_is_shown_while_the_work_still_runs() {
     out.read_line(&mut first).expect("readable");
     assert_eq!(first, "one\n");
     let mut err = BufReader::new(running.stderr.take().expect("it is piped"));
-    hear(&mut err, "two");
+    read_until(&mut err, "two");
     assert!(matches!(running.try_wait(), Ok(None)), "it still runs");
     go(dir.path());
     let mut rest = String::new();
@@ -197,7 +197,7 @@ fn a_second_interrupt_ends_a_run_without_waiting() {
     }
     send(&running, Signal::INT);
     let err = running.stderr.as_mut().expect("it is piped");
-    hear(&mut BufReader::new(err), "stopping");
+    read_until(&mut BufReader::new(err), "stopping");
     send(&running, Signal::INT);
     until("it ends", || !matches!(running.try_wait(), Ok(None)));
     assert_eq!(running.wait().expect("it has ended").code(), Some(130));
@@ -219,13 +219,13 @@ fn a_second_interrupt_ends_up_without_waiting_for_its_worker() {
     ];
     let mut up = baton(dir.path(), &args).spawn().expect("it starts");
     let mut err = BufReader::new(up.stderr.take().expect("it is piped"));
-    hear(&mut err, "connected to the scheduler");
+    read_until(&mut err, "connected to the scheduler");
     let worker = pid(dir.path(), AGENT);
     signal(worker, Signal::STOP);
     send(&up, Signal::INT);
-    hear(&mut err, "press ^C again");
+    read_until(&mut err, "press ^C again");
     send(&up, Signal::INT);
-    hear(&mut err, "not waiting for the worker");
+    read_until(&mut err, "not waiting for the worker");
     until("it ends", || !matches!(up.try_wait(), Ok(None)));
     assert_eq!(up.wait().expect("it has ended").code(), Some(0));
     // It was reported all the same.

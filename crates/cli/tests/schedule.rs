@@ -100,7 +100,7 @@ fn a_wrong_schedule_gets_its_hint_and_exit_2() {
 }
 
 #[test]
-fn what_is_over_says_so() {
+fn an_exhausted_schedule_is_reported() {
     let (code, out, _) = preview(&["at 2026-01-01 00:00", "--from", "2026-06-01T00:00:00Z"]);
     assert_eq!(code, Some(0));
     assert!(

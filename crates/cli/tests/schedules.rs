@@ -186,7 +186,10 @@ fn launched(fact: &Fact) -> Option<InstanceId> {
 }
 
 /// The facts about due times and their launches, in commit order.
-fn told(store: &dyn Store, ticks: Vec<view::RecordedFact>) -> BTreeMap<Seq, view::RecordedFact> {
+fn facts_of_ticks(
+    store: &dyn Store,
+    ticks: Vec<view::RecordedFact>,
+) -> BTreeMap<Seq, view::RecordedFact> {
     let mut all = BTreeMap::new();
     for id in ticks.iter().filter_map(|tick| launched(&tick.fact)) {
         let timeline = store.timeline(id, None, 1_000).expect("readable");
@@ -208,10 +211,10 @@ fn decided(entry: &view::RecordedFact) -> Wall {
     }
 }
 
-fn judge(store: &dyn Store, mut entries: Vec<Entry>, until: Wall) -> (u64, u64) {
+fn check_records(store: &dyn Store, mut entries: Vec<Entry>, until: Wall) -> (u64, u64) {
     let mut batch = entries.len() as u64;
     let mut before = None;
-    for entry in told(store, ticks(store)).into_values() {
+    for entry in facts_of_ticks(store, ticks(store)).into_values() {
         let place = (entry.epoch, entry.at);
         batch += u64::from(before.replace(place) != Some(place));
         let wall = decided(&entry);
@@ -301,7 +304,7 @@ fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again
         (ahead == GIVEN.len()).then_some(())
     });
     cluster.kill_scheduler();
-    let (late, missed) = judge(&store, entries, until);
+    let (late, missed) = check_records(&store, entries, until);
     assert!(late > 0 && missed > 0, "{late} {missed}");
     // The last launches may still wait for their worker.
     drop(store);

@@ -143,7 +143,7 @@ impl Server<'_> {
         });
     }
 
-    fn says(&self, log: &str, words: &str) {
+    fn log_has(&self, log: &str, words: &str) {
         until(words, || self.place.read(log).contains(words));
     }
 }
@@ -188,16 +188,16 @@ fn a_worker_over_tls_runs_a_task_and_trusts_no_other_server() {
     let other = Ca::new("another");
     other.write_own(&place.path().join("other.pem"));
     let _stranger = server.worker("stranger", &["--ca", "other.pem"]);
-    server.says("stranger.log", "not signed by a trusted CA");
+    server.log_has("stranger.log", "not signed by a trusted CA");
     let port = server.workers.rsplit_once(':').expect("a port").1;
     let _misnamed = server.worker_at(
         &format!("localhost:{port}"),
         "misnamed",
         &["--ca", "ca.pem"],
     );
-    server.says("misnamed.log", "not for localhost");
+    server.log_has("misnamed.log", "not for localhost");
     let _plain = server.worker("plain", &[]);
-    server.says("plain.log", "TLS is spoken here");
+    server.log_has("plain.log", "TLS is spoken here");
     let workers = server.trusted(&["workers", "--json"]).json();
     assert_eq!(workers.as_array().map(Vec::len), Some(1), "{workers}");
 }
@@ -234,13 +234,13 @@ fn workers_show_certificates_and_a_role_or_a_token() {
     let _both = with("both", Some("nothing"), true);
     server.healthy("both");
     let _none = with("none", None, true);
-    server.says("none.log", "it shows no certificate");
+    server.log_has("none.log", "it shows no certificate");
     let _nothing = with("roleless", Some("nothing"), false);
-    server.says("roleless.log", "names no role");
+    server.log_has("roleless.log", "names no role");
     let _viewer = with("looker", Some("viewer"), false);
-    server.says("looker.log", "has the role viewer");
+    server.log_has("looker.log", "has the role viewer");
     let _foreign = with("foreign", Some("foreign"), false);
-    server.says("foreign.log", "does not trust the certificate");
+    server.log_has("foreign.log", "does not trust the certificate");
     let workers = server.trusted(&["workers", "--json"]).json();
     assert_eq!(workers.as_array().map(Vec::len), Some(2), "{workers}");
 }
@@ -296,7 +296,7 @@ fn a_client_with_tls_is_refused_by_a_server_without_it() {
     assert_eq!(told.code, Some(3), "{told:?}");
     assert!(told.err.contains("does not use TLS"), "{told:?}");
     let _worker = server.worker("eager", &["--ca", "ca.pem"]);
-    server.says("eager.log", "does not use TLS");
+    server.log_has("eager.log", "does not use TLS");
 }
 
 #[test]
@@ -376,6 +376,6 @@ fn new_certificates_count_from_sighup_on_and_bad_ones_never() {
     assert!(!trusts("ca.pem"));
     fs::write(place.path().join("server.key"), "").expect("written");
     send(&server.child, Signal::HUP);
-    server.says("server.log", "the certificates from before go on to count");
+    server.log_has("server.log", "the certificates from before go on to count");
     assert!(trusts("next.pem"));
 }

@@ -63,7 +63,7 @@ impl Server {
     }
 
     /// A command with this token.
-    fn shows(&self, token: Option<&str>, args: &[&str]) -> Ended {
+    fn run_with_token(&self, token: Option<&str>, args: &[&str]) -> Ended {
         let mut command = baton(self.dir.path(), args);
         command.env("BATON_URL", &self.url);
         if let Some(token) = token {
@@ -73,7 +73,7 @@ impl Server {
     }
 
     fn admin(&self, args: &[&str]) -> Ended {
-        self.shows(Some(self.admin.expose()), args)
+        self.run_with_token(Some(self.admin.expose()), args)
     }
 
     fn healthy(&self, worker: &str) {
@@ -104,7 +104,7 @@ fn read(path: &Path) -> String {
 }
 
 /// True if a text has a secret.
-fn gives_away(text: &str) -> bool {
+fn has_secret(text: &str) -> bool {
     let mut places = text.match_indices(Secret::PREFIX);
     places.any(|(at, _)| {
         text.get(at..at + 70)
@@ -136,7 +136,7 @@ fn a_server_for_others_does_not_start_without_a_token_and_says_how_to_make_one()
 #[test]
 fn a_token_opens_what_its_role_may_do_and_is_found_nowhere_else() {
     let server = Server::start("up");
-    let refused = server.shows(None, &["workers"]);
+    let refused = server.run_with_token(None, &["workers"]);
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.err.contains("--token-file"), "{refused:?}");
     // The worker of `up` has a token of its own.
@@ -149,7 +149,7 @@ fn a_token_opens_what_its_role_may_do_and_is_found_nowhere_else() {
         "--",
         "env",
     ];
-    server.shows(None, &args).good();
+    server.run_with_token(None, &args).good();
     let printed = server.admin(&["logs", "i1"]).good();
     assert!(printed.contains("BATON_INSTANCE=") && !printed.contains("BATON_TOKEN="));
 
@@ -165,8 +165,8 @@ fn a_token_opens_what_its_role_may_do_and_is_found_nowhere_else() {
     ];
     let viewer = server.admin(&create).good();
     let viewer = Some(viewer.trim());
-    server.shows(viewer, &["history"]).good();
-    let refused = server.shows(viewer, &["cancel", "i1"]);
+    server.run_with_token(viewer, &["history"]).good();
+    let refused = server.run_with_token(viewer, &["cancel", "i1"]);
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.err.contains("role operator"), "{refused:?}");
     let listed = server.admin(&["token", "ls"]).good();
@@ -184,20 +184,20 @@ fn a_token_opens_what_its_role_may_do_and_is_found_nowhere_else() {
         (&"t2".into(), &"viewer".into())
     );
     server.admin(&["token", "revoke", "t2"]).good();
-    let revoked = server.shows(viewer, &["history"]);
+    let revoked = server.run_with_token(viewer, &["history"]);
     assert!(revoked.err.contains("was revoked"), "{revoked:?}");
     assert_eq!(server.admin(&["token", "revoke", "t9"]).code, Some(1));
 
     for process in fs::read_dir("/proc").expect("there").flatten() {
         let line = read(&process.path().join("cmdline"));
-        assert!(!gives_away(&line), "in the command line of {process:?}");
+        assert!(!has_secret(&line), "in the command line of {process:?}");
     }
     let texts = [
         listed,
         same.to_string(),
         read(&server.dir.path().join("server.log")),
     ];
-    assert!(!texts.iter().any(|text| gives_away(text)), "{texts:?}");
+    assert!(!texts.iter().any(|text| has_secret(text)), "{texts:?}");
     assert!(texts[2].contains("t2"), "but who made what is told");
 }
 

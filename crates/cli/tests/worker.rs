@@ -15,11 +15,11 @@ use baton_model::task::{CommandLine, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 use rustix::process::Signal;
 
-use worker_support::{GATED, Rig, command, patient, script, touch, until};
+use worker_support::{GATED, Rig, command, long_timeouts, script, touch, until};
 
 #[test]
 fn work_runs_in_its_directory_with_its_environment_and_its_end_is_told() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     let mut spec = script("pwd; env > \"$BATON_OUTPUT\"; echo wrong >&2");
     spec.env.insert("COLOUR".to_owned(), "green".to_owned());
@@ -54,7 +54,7 @@ fn work_runs_in_its_directory_with_its_environment_and_its_end_is_told() {
 
 #[test]
 fn failures_are_told_as_they_were() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     rig.submit(1, 1, script("exit 7"));
     rig.submit(2, 1, script("kill -USR1 $$"));
@@ -82,7 +82,7 @@ fn failures_are_told_as_they_were() {
 
 #[test]
 fn what_an_attempt_puts_out_is_told_with_its_end() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     rig.submit(1, 1, script("test ! -e \"$BATON_OUTPUT\""));
     rig.submit(
@@ -115,7 +115,7 @@ fn what_an_attempt_puts_out_is_told_with_its_end() {
 
 #[test]
 fn an_attempt_whose_outputs_cannot_be_read_has_failed_and_its_log_says_why() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     let bad = [
         ("head -c 70000 /dev/zero > $BATON_OUTPUT", "longer"),
@@ -142,7 +142,7 @@ fn an_attempt_whose_outputs_cannot_be_read_has_failed_and_its_log_says_why() {
 
 #[test]
 fn what_is_cancelled_is_killed_with_all_that_it_has_started() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     let daemon = "setsid sh -c 'trap \"\" TERM; touch daemon; sleep 1000' & ";
     rig.submit(1, 1, script(&format!("{daemon}{GATED}")));
@@ -156,7 +156,7 @@ fn what_is_cancelled_is_killed_with_all_that_it_has_started() {
 
 #[test]
 fn what_runs_for_too_long_is_stopped() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     let spec = InstanceSpec {
         timeout: Some(Millis(300)),
@@ -168,7 +168,7 @@ fn what_runs_for_too_long_is_stopped() {
 
 #[test]
 fn what_uses_too_much_memory_is_killed() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     // It buffers input until the end of the file, or of a line.
     let text = "(head -c 31457280 /dev/zero; exec sleep 1000) | tail; true";
@@ -188,7 +188,7 @@ fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
         println!("skipped: only root can run processes as another user");
         return;
     }
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     // Theirs is below, so they must be able to pass.
     let passable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(rig.path(""), passable).expect("ours");
@@ -221,7 +221,7 @@ fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
 
 #[test]
 fn what_was_placed_ahead_and_does_not_start_is_given_back_and_runs_once() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.start(&["--resources", "cpu=1,memory=1GiB"]);
     // These teach the scheduler that such instances are short, so it places ahead.
     rig.submit(1, 50, script("true"));
@@ -248,7 +248,7 @@ fn what_was_placed_ahead_and_does_not_start_is_given_back_and_runs_once() {
 
 #[test]
 fn many_short_ones_are_queued_ahead_and_all_done_once() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     let count = rig.path("count");
     let text = format!("echo $BATON_INSTANCE >> {}", count.display());
@@ -264,7 +264,7 @@ fn many_short_ones_are_queued_ahead_and_all_done_once() {
 
 #[test]
 fn a_task_of_two_processes_is_run_by_a_runner_of_its_own() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     rig.submit(1, 1, task(&["echo $BATON_INSTANCE", "cat ../none; exit 0"]));
     assert_eq!(rig.outcome(1), Outcome::Exited(0));
@@ -283,7 +283,7 @@ fn a_task_of_two_processes_is_run_by_a_runner_of_its_own() {
 
 #[test]
 fn a_task_whose_runner_dies_goes_on() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     rig.submit(
         1,
@@ -297,7 +297,7 @@ fn a_task_whose_runner_dies_goes_on() {
     });
     worker_support::send(runner.expect("a runner"), Signal::KILL);
     until("another one has said so", || {
-        rig.said().contains("starting it again")
+        rig.agent_log().contains("starting it again")
     });
     touch(&rig.work(1).join("go"));
     assert_eq!(rig.outcome(1), Outcome::Exited(0), "it was left alone");
@@ -309,7 +309,7 @@ fn a_task_whose_runner_dies_goes_on() {
 
 #[test]
 fn a_task_that_is_cancelled_says_so() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     rig.submit(1, 1, task(&["touch begun; exec sleep 1000"]));
     until("it runs", || rig.work(1).join("begun").exists());
@@ -320,7 +320,7 @@ fn a_task_that_is_cancelled_says_so() {
 
 #[test]
 fn files_are_fetched_before_the_work_begins() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     let source = rig.path("source file");
     fs::write(&source, b"#!/bin/sh\necho from a file\n").expect("written");
@@ -371,9 +371,9 @@ fn files_are_fetched_before_the_work_begins() {
 
 #[test]
 fn a_second_agent_of_the_same_state_is_refused_by_name() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let first = rig.worker();
-    until("it is connected", || rig.said().contains("connected"));
+    until("it is connected", || rig.agent_log().contains("connected"));
     let second = rig.command(&[]).output().expect("runs");
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
@@ -382,7 +382,7 @@ fn a_second_agent_of_the_same_state_is_refused_by_name() {
 
 #[test]
 fn wrong_words_are_told_before_anything_is_made() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     for args in [["--resources", "cpu=x"], ["--scheduler", "nowhere"]] {
         let mut command = rig.command(&[]);
         if args[0] == "--scheduler" {

@@ -7,7 +7,9 @@ use baton_model::ids::IncarnationNo;
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome};
 use rustix::process::Signal;
 
-use worker_support::{GATED, Rig, hasty, is_alive, patient, script, send, touch, until};
+use worker_support::{
+    GATED, Rig, is_alive, long_timeouts, script, send, short_timeouts, touch, until,
+};
 
 fn begun(rig: &Rig, instance: u64) {
     until("the attempt runs", || {
@@ -23,16 +25,16 @@ fn confirmed(rig: &Rig, instance: u64) {
     });
 }
 
-fn one_life(rig: &Rig, instance: u64) {
+fn holds_one_incarnation(rig: &Rig, instance: u64) {
     let holders = rig.holders(instance);
     assert_eq!(holders.len(), 1, "one attempt: {holders:?}");
     assert_eq!(holders[0].incarnation.number, IncarnationNo(1));
-    assert_eq!(rig.said().matches("starting incarnation").count(), 1);
+    assert_eq!(rig.agent_log().matches("starting incarnation").count(), 1);
 }
 
 #[test]
 fn a_killed_agent_is_followed_by_one_of_the_same_life_and_the_exit_code_is_true() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     rig.submit(
@@ -49,13 +51,13 @@ fn a_killed_agent_is_followed_by_one_of_the_same_life_and_the_exit_code_is_true(
     assert_eq!(rig.outcome(2), Outcome::Exited(5));
     touch(&rig.work(1).join("go"));
     assert_eq!(rig.outcome(1), Outcome::Exited(7));
-    one_life(&rig, 1);
-    assert!(rig.said().contains("resuming incarnation"));
+    holds_one_incarnation(&rig, 1);
+    assert!(rig.agent_log().contains("resuming incarnation"));
 }
 
 #[test]
 fn what_was_put_out_survives_an_agent_that_is_killed_before_it_could_tell() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let worker = rig.worker();
     let gated = "touch begun; while [ ! -e go ]; do sleep 0.02; done; ";
     rig.submit(1, 1, script(&format!("{gated} echo a=1 > $BATON_OUTPUT")));
@@ -74,12 +76,12 @@ fn what_was_put_out_survives_an_agent_that_is_killed_before_it_could_tell() {
     rig.scheduler.silent(false);
     assert_eq!(rig.outputs(1).as_deref(), Some(r#"{"a":1}"#));
     assert_eq!(rig.outcome(2), Outcome::BadOutput);
-    one_life(&rig, 1);
+    holds_one_incarnation(&rig, 1);
 }
 
 #[test]
 fn an_agent_that_is_told_to_leave_leaves_its_work_running() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     begun(&rig, 1);
@@ -89,12 +91,12 @@ fn an_agent_that_is_told_to_leave_leaves_its_work_running() {
     let _next = rig.worker();
     touch(&rig.work(1).join("go"));
     assert_eq!(rig.outcome(1), Outcome::Exited(7));
-    one_life(&rig, 1);
+    holds_one_incarnation(&rig, 1);
 }
 
 #[test]
 fn an_interrupt_ends_the_life_and_all_of_its_work() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     begun(&rig, 1);
@@ -113,18 +115,18 @@ fn an_interrupt_ends_the_life_and_all_of_its_work() {
 
 #[test]
 fn a_killed_coordinator_is_succeeded_and_its_work_goes_on() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let _worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     begun(&rig, 1);
     let first = rig.coordinator();
     send(first, Signal::KILL);
     until("another one is there", || {
-        !is_alive(first) && rig.said().contains("the coordinator is gone")
+        !is_alive(first) && rig.agent_log().contains("the coordinator is gone")
     });
     touch(&rig.work(1).join("go"));
     assert_eq!(rig.outcome(1), Outcome::Exited(7));
-    one_life(&rig, 1);
+    holds_one_incarnation(&rig, 1);
     // The successor takes further work.
     rig.submit(2, 1, script("exit 4"));
     assert_eq!(rig.outcome(2), Outcome::Exited(4));
@@ -132,7 +134,7 @@ fn a_killed_coordinator_is_succeeded_and_its_work_goes_on() {
 
 #[test]
 fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     begun(&rig, 1);
@@ -140,7 +142,7 @@ fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
     let first = rig.coordinator();
     send(first, Signal::KILL);
     until("the agent has noticed", || {
-        rig.said().contains("the coordinator is gone")
+        rig.agent_log().contains("the coordinator is gone")
     });
     rig.submit(2, 1, script("exit 0"));
     assert_eq!(rig.outcome(2), Outcome::Exited(0));
@@ -157,7 +159,7 @@ fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
 
 #[test]
 fn when_both_are_killed_attempts_are_adopted_or_lost_and_no_process_is_left() {
-    let rig = Rig::new(patient());
+    let rig = Rig::new(long_timeouts());
     let worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     begun(&rig, 1);
@@ -169,7 +171,7 @@ fn when_both_are_killed_attempts_are_adopted_or_lost_and_no_process_is_left() {
     let before = rig.attempts();
     let _next = rig.worker();
     until("the next agent has taken over", || {
-        rig.said().contains("resuming incarnation")
+        rig.agent_log().contains("resuming incarnation")
     });
     touch(&rig.work(1).join("go"));
     let end = rig.end(1).0;
@@ -182,7 +184,7 @@ fn when_both_are_killed_attempts_are_adopted_or_lost_and_no_process_is_left() {
 
 #[test]
 fn work_dies_with_its_lease_and_the_next_life_begins() {
-    let rig = Rig::new(hasty());
+    let rig = Rig::new(short_timeouts());
     let _worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     begun(&rig, 1);
@@ -190,7 +192,7 @@ fn work_dies_with_its_lease_and_the_next_life_begins() {
     rig.scheduler.silent(true);
     until("everything is dead", || rig.attempts().is_empty());
     until("the next life begins", || {
-        rig.said().contains("starting incarnation")
+        rig.agent_log().contains("starting incarnation")
     });
     rig.scheduler.silent(false);
     until("the next life gets the work", || {
@@ -202,7 +204,7 @@ fn work_dies_with_its_lease_and_the_next_life_begins() {
 
 #[test]
 fn work_dies_with_its_lease_even_if_the_agent_is_stopped() {
-    let rig = Rig::new(hasty());
+    let rig = Rig::new(short_timeouts());
     let worker = rig.worker();
     rig.submit(1, 1, script(GATED));
     begun(&rig, 1);

@@ -55,7 +55,7 @@ impl Bench {
         begun.expect("a coordinator").0
     }
 
-    pub(crate) fn meet(&self) -> (Link, Greeting) {
+    pub(crate) fn connect(&self) -> (Link, Greeting) {
         match self.start.discover().expect("looked") {
             Discovery::Running(link, greeting) => (link, greeting),
             Discovery::Absent(_) => panic!("no coordinator is running"),
@@ -107,7 +107,7 @@ pub(crate) fn guard(deadline: Mono, stamp: u64) -> Request {
     })
 }
 
-pub(crate) fn far() -> Mono {
+pub(crate) fn far_future() -> Mono {
     clock::now().mono + Millis::from_secs(3_600)
 }
 

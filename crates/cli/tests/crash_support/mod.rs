@@ -136,7 +136,7 @@ impl Rig {
     }
 
     /// Puts the sandbox there.
-    pub(crate) fn elsewhere(&mut self, sandbox: &Path) {
+    pub(crate) fn move_sandbox(&mut self, sandbox: &Path) {
         fs::create_dir_all(sandbox).expect("made");
         self.args = vec!["--sandbox".to_owned(), sandbox.display().to_string()];
         self.elsewhere = Some(sandbox.to_owned());
@@ -192,17 +192,17 @@ impl Rig {
             out,
             err,
         });
-        self.life()
+        self.last_runner()
     }
 
     /// The last runner process.
-    pub(crate) fn life(&mut self) -> &mut RunnerProcess {
+    pub(crate) fn last_runner(&mut self) -> &mut RunnerProcess {
         self.lives.last_mut().expect("it was started")
     }
 
     /// Waits for the end of the last runner process; returns its exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        let life = self.life();
+        let life = self.last_runner();
         until("the end of a runner", || life.is_over());
         life.code
     }
@@ -216,12 +216,17 @@ impl Rig {
     /// Waits for the last runner process, which must end with SUCCESS.
     pub(crate) fn must_succeed(&mut self) {
         let code = self.wait();
-        assert_eq!(code, Some(0), "the runner ends well; {}", self.told());
+        assert_eq!(
+            code,
+            Some(0),
+            "the runner ends well; {}",
+            self.stderr_of_last_runner()
+        );
     }
 
     /// Kills the last runner process, and waits until it is gone.
     pub(crate) fn kill_runner(&mut self) {
-        let life = self.life();
+        let life = self.last_runner();
         if let Some(child) = &mut life.child {
             child.kill().expect("our child");
         }
@@ -231,7 +236,11 @@ impl Rig {
     /// Kills the runner, its coordinator and all processes.
     pub(crate) fn kill_all(&mut self) {
         self.kill_runner();
-        let sweep = || processes::of(self.dir.path()).iter().all(|who| !who.kill());
+        let sweep = || {
+            processes::of_rig(self.dir.path())
+                .iter()
+                .all(|who| !who.kill())
+        };
         until("the end of everything", sweep);
     }
 
@@ -247,7 +256,7 @@ impl Rig {
     }
 
     /// The standard error of the last runner process.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn stderr_of_last_runner(&self) -> String {
         self.lives
             .last()
             .map(RunnerProcess::stderr)
@@ -270,7 +279,7 @@ impl Rig {
     }
 
     /// The lines of a file in the sandbox; none if there is no such file.
-    pub(crate) fn book(&self, name: &str) -> Vec<String> {
+    pub(crate) fn recorded_lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.sandbox(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
@@ -285,7 +294,7 @@ impl Drop for Rig {
     fn drop(&mut self) {
         // Also after a failed test, no process stays.
         for _ in 0..100 {
-            let left = processes::of(self.dir.path());
+            let left = processes::of_rig(self.dir.path());
             if left.iter().all(|who| !who.kill()) {
                 break;
             }

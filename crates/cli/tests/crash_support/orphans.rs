@@ -55,7 +55,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
 }
 
 /// Runs a command that must succeed.
-pub(crate) fn must(command: &mut Command) {
+pub(crate) fn run_ok(command: &mut Command) {
     let output = run(command);
     assert!(output.status.success(), "{command:?}: {output:?}");
 }

@@ -43,18 +43,18 @@ impl LiveProcess {
 }
 
 /// All live processes of the rig in this directory.
-pub(crate) fn of(dir: &Path) -> Vec<LiveProcess> {
+pub(crate) fn of_rig(dir: &Path) -> Vec<LiveProcess> {
     let dir = dir.to_str().expect("a name in UTF-8").as_bytes();
     let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let own = std::process::id();
     let others = pids.filter(|pid| *pid != own);
-    others.filter_map(|pid| person(pid, dir)).collect()
+    others.filter_map(|pid| live_process(pid, dir)).collect()
 }
 
 /// Those of one role.
 pub(crate) fn with_role(dir: &Path, role: Role) -> Vec<LiveProcess> {
-    let mut all = of(dir);
+    let mut all = of_rig(dir);
     all.retain(|person| person.role == role);
     all
 }
@@ -81,7 +81,7 @@ fn stat(pid: u32, word: usize) -> Option<String> {
     behind_name.split(' ').nth(word).map(str::to_owned)
 }
 
-fn person(pid: u32, dir: &[u8]) -> Option<LiveProcess> {
+fn live_process(pid: u32, dir: &[u8]) -> Option<LiveProcess> {
     // Opened first, then inspected: the inspected process is the one that is held.
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     let handle = pidfd_open(raw, PidfdFlags::empty()).ok()?;

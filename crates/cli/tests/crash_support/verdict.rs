@@ -53,10 +53,10 @@ pub(crate) fn success(rig: &mut Rig) -> Tally {
     live_equals_replayed(rig, &history);
     let mut tally = Tally::default();
     for (no, _) in (0..).zip(&history.header.spec.processes) {
-        tally.add(process_is_true(rig, &history, ProcessNo(no), true));
+        tally.add(check_process(rig, &history, ProcessNo(no), true));
     }
     assert_eq!(
-        rig.book("overlap"),
+        rig.recorded_lines("overlap"),
         [""; 0],
         "two runs of one process at once"
     );
@@ -69,10 +69,10 @@ pub(crate) fn success_after_cut(rig: &mut Rig) {
     let history = replayed(rig);
     nothing_is_left(rig, &history);
     for (no, _) in (0..).zip(&history.header.spec.processes) {
-        process_is_true(rig, &history, ProcessNo(no), false);
+        check_process(rig, &history, ProcessNo(no), false);
     }
     assert_eq!(
-        rig.book("overlap"),
+        rig.recorded_lines("overlap"),
         [""; 0],
         "two runs of one process at once"
     );
@@ -112,7 +112,7 @@ fn nothing_is_left(rig: &Rig, history: &History) {
 /// order from its beginning; the last one has printed all of it. And the final
 /// state is the one shown.
 fn live_equals_replayed(rig: &mut Rig, history: &History) {
-    let mut logged = lives(rig).into_iter();
+    let mut logged = runner_processes(rig).into_iter();
     for life in &rig.lives {
         let lines = life.lines();
         let printed: Vec<(u64, Value)> = lines.iter().filter_map(change).collect();
@@ -166,7 +166,7 @@ fn status_equals(rig: &Rig, history: &History) {
 }
 
 /// The runner processes in the log, each with its events.
-pub(crate) fn lives(rig: &Rig) -> Vec<(RunnerStart, Vec<PlanEvent>)> {
+pub(crate) fn runner_processes(rig: &Rig) -> Vec<(RunnerStart, Vec<PlanEvent>)> {
     let mut lives: Vec<(RunnerStart, Vec<PlanEvent>)> = Vec::new();
     for record in rig.records() {
         match record {
@@ -190,7 +190,7 @@ fn shape(event: &PlanEvent) -> (u64, Value) {
 
 /// It has succeeded once and was not run after that, and the records of its runs are
 /// those that they wrote themselves.
-fn process_is_true(rig: &Rig, history: &History, no: ProcessNo, once: bool) -> Tally {
+fn check_process(rig: &Rig, history: &History, no: ProcessNo, once: bool) -> Tally {
     let progress = history.plan.process(no).expect("there is one");
     let name = &history.header.spec.processes[no.index()].name.0;
     assert_eq!(progress.state, ProcessState::Success, "{name}");
@@ -223,7 +223,7 @@ fn process_is_true(rig: &Rig, history: &History, no: ProcessNo, once: bool) -> T
         }
     }
     let last = succeeded.expect("it has succeeded");
-    let begun = rig.book(&format!("begun.{name}"));
+    let begun = rig.recorded_lines(&format!("begun.{name}"));
     assert_eq!(
         begun.last(),
         Some(&last.0.to_string()),
@@ -238,7 +238,7 @@ fn process_is_true(rig: &Rig, history: &History, no: ProcessNo, once: bool) -> T
 /// What each run wrote before it exited.
 fn written(rig: &Rig, name: &str, once: bool) -> BTreeMap<RunNo, i32> {
     let mut written = BTreeMap::new();
-    for line in rig.book(&format!("ended.{name}")) {
+    for line in rig.recorded_lines(&format!("ended.{name}")) {
         let (run, code) = line.split_once(' ').expect("RUN CODE");
         let run = RunNo(run.parse().expect("a number"));
         let before = written.insert(run, code.parse().expect("a number"));

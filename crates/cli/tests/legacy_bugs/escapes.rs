@@ -14,7 +14,7 @@ fn assert_no_process_is_left(scenario: &Scenario) {
         let pid = pid.parse().expect("a number");
         assert!(!is_alive(pid), "{pid} is left");
     }
-    scenario.prove_lives();
+    scenario.prove_runner_outputs();
     scenario.prove_status();
 }
 
@@ -39,7 +39,7 @@ processes:
       eval "$deaf"
 "#;
 
-fn corners(args: &[&str], orphaned: bool) {
+fn escape_script(args: &[&str], orphaned: bool) {
     let scenario = Scenario::new(CORNERS).args(args);
     let runner = scenario.start();
     until("seven processes", || scenario.count_lines("pids") == 7);
@@ -67,18 +67,18 @@ fn has_cgroups() -> bool {
 
 #[test]
 fn no_corner_is_safe_without_a_cgroup() {
-    corners(&["--no-cgroup"], false);
+    escape_script(&["--no-cgroup"], false);
 }
 
 #[test]
 fn no_corner_is_safe_without_a_cgroup_and_without_a_runner() {
-    corners(&["--no-cgroup"], true);
+    escape_script(&["--no-cgroup"], true);
 }
 
 #[test]
 fn no_corner_is_safe_with_a_cgroup() {
     if has_cgroups() {
-        corners(&[], false);
+        escape_script(&[], false);
     }
 }
 

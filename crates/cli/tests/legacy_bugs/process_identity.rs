@@ -106,7 +106,7 @@ fn reused() -> (Scenario, Stranger) {
     }
     std::fs::remove_file(&path).expect("our own");
     drop(Log::create(&path, Kind::Coordinator, &records).expect("written"));
-    scenario.forget_printed();
+    scenario.discard_output();
     (scenario, stranger)
 }
 

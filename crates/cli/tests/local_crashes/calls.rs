@@ -19,7 +19,7 @@ enum Log {
 }
 
 /// Tries this fault everywhere; what the runner exits with is one of `codes`, or it dies.
-fn everywhere(log: Log, fault: &str, codes: &[Option<i32>]) {
+fn inject_everywhere(log: Log, fault: &str, codes: &[Option<i32>]) {
     for when in 1..=CALLS_MAX {
         let mut rig = Rig::new(&tasks::chain());
         let path = match log {
@@ -27,17 +27,17 @@ fn everywhere(log: Log, fault: &str, codes: &[Option<i32>]) {
             Log::Coordinator => rig.coordinator_log(),
         };
         let command = strace::command(&rig, &path, &format!("{fault}:when={when}"));
-        let hit = meets(&mut rig, command, log);
+        let hit = hits_fault(&mut rig, command, log);
         if !hit {
             verdict::success(&mut rig);
             println!("{fault}: {} places", when - 1);
             assert!(when > 3, "the fault was met nowhere");
             return;
         }
-        let (code, told) = (rig.life().code, rig.told());
+        let (code, told) = (rig.last_runner().code, rig.stderr_of_last_runner());
         assert!(codes.contains(&code), "{fault} at {when}: {code:?} {told}");
         let claims = rig
-            .life()
+            .last_runner()
             .lines()
             .iter()
             .any(|line| line["kind"] == "ended");
@@ -52,7 +52,7 @@ fn everywhere(log: Log, fault: &str, codes: &[Option<i32>]) {
 }
 
 /// Runs the command to its end; true if it has met the fault.
-fn meets(rig: &mut Rig, command: std::process::Command, log: Log) -> bool {
+fn hits_fault(rig: &mut Rig, command: std::process::Command, log: Log) -> bool {
     rig.start_with(command);
     if log == Log::Runner {
         return rig.wait() != Some(0);
@@ -60,40 +60,40 @@ fn meets(rig: &mut Rig, command: std::process::Command, log: Log) -> bool {
     // The fault is in every coordinator alike. The next one is to do without it.
     let mut hit = false;
     until("the end of a runner", || {
-        let over = rig.life().is_over();
-        let mut lines = rig.life().lines().into_iter();
+        let over = rig.last_runner().is_over();
+        let mut lines = rig.last_runner().lines().into_iter();
         if !hit && lines.any(|line| line["kind"] == "note") {
             hit = true;
             strace::detach(rig);
         }
         over
     });
-    hit || rig.life().code != Some(0)
+    hit || rig.last_runner().code != Some(0)
 }
 
 #[test]
 fn a_runner_that_dies_before_any_write_is_replaced() {
-    everywhere(Log::Runner, "write:signal=KILL", &[None]);
+    inject_everywhere(Log::Runner, "write:signal=KILL", &[None]);
 }
 
 #[test]
 fn a_runner_that_dies_after_any_write_and_before_its_sync_is_replaced() {
-    everywhere(Log::Runner, "fdatasync:signal=KILL", &[None]);
+    inject_everywhere(Log::Runner, "fdatasync:signal=KILL", &[None]);
 }
 
 #[test]
 fn a_runner_whose_sync_fails_stops_and_claims_nothing() {
-    everywhere(Log::Runner, "fdatasync:error=EIO", &[Some(5)]);
+    inject_everywhere(Log::Runner, "fdatasync:error=EIO", &[Some(5)]);
 }
 
 #[test]
 fn a_runner_whose_disk_is_full_at_any_write_stops_and_claims_nothing() {
-    everywhere(Log::Runner, "write:error=ENOSPC", &[Some(5)]);
+    inject_everywhere(Log::Runner, "write:error=ENOSPC", &[Some(5)]);
 }
 
 #[test]
 fn a_coordinator_that_dies_before_any_write_is_replaced() {
-    everywhere(Log::Coordinator, "write:signal=KILL", &[Some(0), Some(5)]);
+    inject_everywhere(Log::Coordinator, "write:signal=KILL", &[Some(0), Some(5)]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_coordinator_that_cannot_write_its_log_loses_nothing_while_it_lives() {
     rig.kill_runner();
     rig.allow("go");
     until("the end of the first process", || {
-        rig.book("ended.one").len() == 1
+        rig.recorded_lines("ended.one").len() == 1
     });
     rig.finish();
     strace::detach(&rig);

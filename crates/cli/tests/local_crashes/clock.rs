@@ -12,7 +12,7 @@ const HOUR_MS: u64 = 3_600_000;
 const YEAR_MS: u64 = 365 * 24 * HOUR_MS;
 
 /// The library that lies about the time.
-fn liar() -> PathBuf {
+fn faketime_library() -> PathBuf {
     let places = fs::read_dir("/usr/lib").expect("readable").flatten();
     let all = places.map(|place| place.path().join("faketime/libfaketime.so.1"));
     let here = all.into_iter().find(|path| path.exists());
@@ -49,7 +49,7 @@ fn a_wall_clock_that_is_stepped_changes_nothing_but_what_is_shown() {
     let set = |name: &str, value: String| (name.to_owned(), value);
     let clock = rig.dir.path().join("clock");
     rig.env = vec![
-        set("LD_PRELOAD", liar().display().to_string()),
+        set("LD_PRELOAD", faketime_library().display().to_string()),
         set("FAKETIME_TIMESTAMP_FILE", clock.display().to_string()),
         set("FAKETIME_NO_CACHE", "1".to_owned()),
         set("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),

@@ -17,7 +17,7 @@ impl SmallFilesystem {
     fn mount(at: &Path) -> Self {
         fs::create_dir_all(at).expect("made");
         let mut mount = Command::new("mount");
-        orphans::must(
+        orphans::run_ok(
             mount
                 .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"])
                 .arg(at),
@@ -53,7 +53,7 @@ impl Drop for SmallFilesystem {
 }
 
 /// True if the first run of the first process is there.
-fn steady_runs(rig: &Rig) -> bool {
+fn first_run_started(rig: &Rig) -> bool {
     let all = processes::with_role(rig.dir.path(), Role::Process);
     let mut marks = all.into_iter().filter_map(|who| who.mark);
     marks.any(|mark| mark.ends_with(":0:0"))
@@ -76,28 +76,28 @@ fn a_full_disk_stops_the_runner_and_not_the_work() {
         ),
     ]));
     let sandbox = rig.dir.path().join("sandbox");
-    rig.elsewhere(&sandbox);
+    rig.move_sandbox(&sandbox);
     let small = SmallFilesystem::mount(&rig.root);
     rig.start();
     rig.wait_for("waits.go");
     small.fill(0);
-    assert_eq!(rig.wait(), Some(5), "{}", rig.told());
-    let told = rig.told();
+    assert_eq!(rig.wait(), Some(5), "{}", rig.stderr_of_last_runner());
+    let told = rig.stderr_of_last_runner();
     assert!(told.contains("make room"), "it says what to do: {told}");
     assert!(told.contains("local run --task-id crash"), "{told}");
-    assert!(steady_runs(&rig), "what runs goes on");
+    assert!(first_run_started(&rig), "what runs goes on");
 
     // While it is full, trying again changes nothing.
     rig.start();
-    assert_eq!(rig.wait(), Some(5), "{}", rig.told());
-    assert!(steady_runs(&rig), "what runs goes on");
+    assert_eq!(rig.wait(), Some(5), "{}", rig.stderr_of_last_runner());
+    assert!(first_run_started(&rig), "what runs goes on");
 
     small.free();
     rig.allow("calm");
     rig.allow("go");
     rig.finish();
     verdict::success(&mut rig);
-    assert_eq!(rig.book("begun.steady"), ["0"], "it ran once");
+    assert_eq!(rig.recorded_lines("begun.steady"), ["0"], "it ran once");
     drop(rig);
     drop(small);
 }
@@ -111,14 +111,14 @@ fn a_disk_that_is_full_from_the_beginning_leaves_nothing_that_is_in_the_way() {
     for pages in 0..10 {
         let mut rig = Rig::new(&tasks::chain());
         let sandbox = rig.dir.path().join("sandbox");
-        rig.elsewhere(&sandbox);
+        rig.move_sandbox(&sandbox);
         let small = SmallFilesystem::mount(&rig.root);
         small.fill(pages);
         rig.start();
         let code = rig.wait();
         if code != Some(0) {
             refused += 1;
-            let told = rig.told();
+            let told = rig.stderr_of_last_runner();
             assert_eq!(code, Some(5), "with {pages} pages: {told}");
             assert!(told.contains("No space left"), "with {pages} pages: {told}");
             small.free();
@@ -126,7 +126,7 @@ fn a_disk_that_is_full_from_the_beginning_leaves_nothing_that_is_in_the_way() {
         }
         verdict::success(&mut rig);
         until("no process is left", || {
-            processes::of(rig.dir.path()).is_empty()
+            processes::of_rig(rig.dir.path()).is_empty()
         });
         drop(rig);
         drop(small);

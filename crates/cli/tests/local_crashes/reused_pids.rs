@@ -140,8 +140,12 @@ fn must_lose_and_succeed(rig: &mut Rig, stranger: &mut Stranger) {
     stranger.assert_unharmed();
     rig.lives.remove(0);
     verdict::success(rig);
-    assert_eq!(rig.book("begun.runs"), ["0", "1"], "it was run again");
-    assert_eq!(rig.book("begun.waits"), ["0", "1"]);
+    assert_eq!(
+        rig.recorded_lines("begun.runs"),
+        ["0", "1"],
+        "it was run again"
+    );
+    assert_eq!(rig.recorded_lines("begun.waits"), ["0", "1"]);
 }
 
 #[test]

@@ -44,10 +44,14 @@ fn a_runner_that_stands_still_keeps_its_task() {
     no_second(&rig);
     rig.allow("go");
     until("the end of the first process", || {
-        rig.book("ended.one").len() == 1
+        rig.recorded_lines("ended.one").len() == 1
     });
     no_second(&rig);
-    assert_eq!(rig.book("begun.two"), [""; 0], "no decision meanwhile");
+    assert_eq!(
+        rig.recorded_lines("begun.two"),
+        [""; 0],
+        "no decision meanwhile"
+    );
     assert!(runner.signal(Signal::CONT));
     rig.must_succeed();
     let tally = verdict::success(&mut rig);
@@ -61,7 +65,7 @@ fn a_coordinator_that_stands_still_is_waited_for() {
     stop(&coordinator);
     rig.allow("go");
     until("the end of the first process", || {
-        rig.book("ended.one").len() == 1
+        rig.recorded_lines("ended.one").len() == 1
     });
     rig.kill_runner();
     rig.start();
@@ -74,5 +78,5 @@ fn a_coordinator_that_stands_still_is_waited_for() {
     rig.must_succeed();
     let tally = verdict::success(&mut rig);
     assert_eq!(tally.lost, 0, "nothing is lost");
-    assert_eq!(rig.book("begun.one"), ["0"]);
+    assert_eq!(rig.recorded_lines("begun.one"), ["0"]);
 }

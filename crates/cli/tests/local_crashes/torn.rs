@@ -29,7 +29,9 @@ fn interrupted() -> Rig {
     fs::create_dir_all(rig.sandbox("")).expect("made");
     rig.allow("held");
     rig.start();
-    until("a run of the second", || !rig.book("begun.two").is_empty());
+    until("a run of the second", || {
+        !rig.recorded_lines("begun.two").is_empty()
+    });
     rig.kill_all();
     fs::remove_file(rig.sandbox("held")).expect("removed");
     rig
@@ -43,7 +45,7 @@ fn restore(rig: &Rig, kept: &Path, log: &[u8]) {
 }
 
 fn copy(from: &Path, to: &Path) {
-    orphans::must(Command::new("cp").arg("-a").args([from, to]));
+    orphans::run_ok(Command::new("cp").arg("-a").args([from, to]));
 }
 
 /// Where each record ends. The first is what the task began with.
@@ -98,21 +100,21 @@ fn a_log_that_was_cut_off_anywhere_is_gone_on_with() {
 fn a_log_without_its_beginning_is_refused() {
     let mut rig = interrupted();
     let log = fs::read(rig.runner_log()).expect("readable");
-    let begun = rig.book("begun.two");
+    let begun = rig.recorded_lines("begun.two");
     let first = ends_of_records(&log)[1];
     for length in [0, 1, 27, 28, 29, first - 1] {
         fs::write(rig.runner_log(), &log[..length]).expect("written");
         rig.start();
         let code = rig.wait();
-        let told = rig.told();
+        let told = rig.stderr_of_last_runner();
         assert!(
             matches!(code, Some(2 | 5)),
             "{length} bytes: {code:?} {told}"
         );
         assert!(told.contains("log"), "it says what is wrong: {told}");
     }
-    assert_eq!(rig.book("begun.two"), begun, "nothing is started");
-    let there = processes::of(rig.dir.path());
+    assert_eq!(rig.recorded_lines("begun.two"), begun, "nothing is started");
+    let there = processes::of_rig(rig.dir.path());
     assert!(there.is_empty(), "nothing is started: {there:?}");
 }
 
@@ -120,7 +122,7 @@ fn a_log_without_its_beginning_is_refused() {
 fn a_log_that_is_damaged_in_its_middle_is_refused_and_set_aside() {
     let mut rig = interrupted();
     let log = fs::read(rig.runner_log()).expect("readable");
-    let begun = rig.book("begun.two");
+    let begun = rig.recorded_lines("begun.two");
     let ends = ends_of_records(&log);
     let (start, end) = (ends[ends.len() - 4], ends[ends.len() - 3]);
     let mut damaged = log.clone();
@@ -141,13 +143,21 @@ fn a_log_that_is_damaged_in_its_middle_is_refused_and_set_aside() {
     // Another `run` does not start it from the beginning.
     rig.start();
     let code = rig.wait();
-    assert!(matches!(code, Some(2 | 5)), "{code:?} {}", rig.told());
-    assert!(rig.told().contains(&aside), "{}", rig.told());
+    assert!(
+        matches!(code, Some(2 | 5)),
+        "{code:?} {}",
+        rig.stderr_of_last_runner()
+    );
+    assert!(
+        rig.stderr_of_last_runner().contains(&aside),
+        "{}",
+        rig.stderr_of_last_runner()
+    );
     let again = rig.local(&resume);
     assert!(matches!(again.status.code(), Some(2 | 5)), "{again:?}");
 
-    assert_eq!(rig.book("begun.two"), begun, "nothing is started");
-    let there = processes::of(rig.dir.path());
+    assert_eq!(rig.recorded_lines("begun.two"), begun, "nothing is started");
+    let there = processes::of_rig(rig.dir.path());
     assert!(there.is_empty(), "nothing is started: {there:?}");
     assert!(!rig.runner_log().exists());
 

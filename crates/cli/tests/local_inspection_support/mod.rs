@@ -63,7 +63,7 @@ impl TestRoot {
     }
 
     pub(crate) fn baton(&self, args: &[&str]) -> CommandOutput {
-        said(self.command(args).output().expect("baton runs"))
+        command_output(self.command(args).output().expect("baton runs"))
     }
 
     /// The same, where the answer is JSON.
@@ -85,7 +85,7 @@ impl TestRoot {
     }
 }
 
-pub(crate) fn said(output: Output) -> CommandOutput {
+pub(crate) fn command_output(output: Output) -> CommandOutput {
     CommandOutput {
         code: output.status.code().expect("it was not killed"),
         out: String::from_utf8(output.stdout).expect("text"),
@@ -215,7 +215,7 @@ impl Task {
     }
 
     /// `fetch` fails once, then everything goes well.
-    pub(crate) fn goes_well(&mut self, world: &TestRoot) {
+    pub(crate) fn succeeds(&mut self, world: &TestRoot) {
         self.tick(0).started(100, 0, 0).exited(1_100, 0, 0, 1);
         self.tick(6_100).started(6_200, 0, 1).exited(7_000, 0, 1, 0);
         self.started(7_100, 1, 0).exited(8_000, 1, 0, 0);

@@ -72,7 +72,7 @@ processes:
     .args(&["-P", &format!("main:{}", server.port)]);
     let runner = scenario.start();
     runner.wait_for_start("server", 0);
-    until_asked(&server, 3);
+    until_requests(&server, 3);
     assert!(
         scenario.task_log().runs("client").is_empty(),
         "503 is not ready"
@@ -81,8 +81,8 @@ processes:
     assert_eq!(runner.wait().code, 0);
 }
 
-fn until_asked(server: &Server, times: usize) {
-    crate::support::until("requests", || server.asked() >= times);
+fn until_requests(server: &Server, times: usize) {
+    crate::support::until("requests", || server.requests() >= times);
 }
 
 #[test]
@@ -102,7 +102,7 @@ processes:
     .args(&["-P", &format!("main:{}", server.port)]);
     let runner = scenario.start();
     scenario.wait_for("up.0");
-    until_asked(&server, 3);
+    until_requests(&server, 3);
     server.answer(500);
     runner.wait_for_end("server", 0);
     server.answer(200);

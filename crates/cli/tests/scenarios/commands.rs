@@ -83,7 +83,7 @@ fn kill_ends_a_task_whose_runner_is_dead() {
     let killed = scenario.baton_json(&["kill", "t-1", "--json"]);
     assert_eq!(killed[0]["state"], "KILLED");
     assert!(scenario.is_finished() && scenario.has("clean") && !is_alive(pid));
-    scenario.prove_lives();
+    scenario.prove_runner_outputs();
     scenario.prove_status();
     assert_eq!(scenario.task_log().ends("clean"), [exited(0)]);
 }
@@ -99,7 +99,7 @@ fn kill_now_ends_a_task_of_which_only_processes_are_left() {
     let killed = scenario.baton_json(&["kill", "t-1", "--now", "--json"]);
     assert_eq!(killed[0]["state"], "KILLED", "{killed}");
     assert!(!is_alive(pid) && !scenario.has("clean"));
-    scenario.prove_lives();
+    scenario.prove_runner_outputs();
     scenario.prove_status();
 }
 
@@ -270,7 +270,7 @@ fn what_cannot_be_killed_makes_a_task_lost() {
     // A setuid program, in a task of an unprivileged user.
     let scenario = Scenario::new("{ task: risen, run: 'exec ../../../rise --reuid 0 --regid 0 --clear-groups sh -c \"echo \\$\\$ > /proc/self/fd/1; exec sleep 1000\"' }")
         .through("exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"")
-        .leaves_something();
+        .allow_leftovers();
     let rise = scenario.dir().join("rise");
     if fs::copy("/usr/bin/setpriv", &rise).is_err() {
         println!("skipped: there is no setpriv");

@@ -12,7 +12,7 @@ processes:
   - { name: wait, after: [talk], run: 'exit 4' }
 ";
 
-fn said(scenario: &Scenario, args: &[&str]) -> String {
+fn output_of(scenario: &Scenario, args: &[&str]) -> String {
     let output = scenario.baton(args);
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -56,13 +56,16 @@ fn status_read_and_tail_agree_with_a_task_while_it_runs_and_when_it_has_ended() 
         read["events"].as_array().map(Vec::len),
         Some(scenario.task_log().events().len())
     );
-    assert_eq!(said(&scenario, &["tail", "t-1", "talk"]), "0 says hello\n");
     assert_eq!(
-        said(&scenario, &["tail", "t-1", "talk", "--stderr"]),
+        output_of(&scenario, &["tail", "t-1", "talk"]),
+        "0 says hello\n"
+    );
+    assert_eq!(
+        output_of(&scenario, &["tail", "t-1", "talk", "--stderr"]),
         "oops\n"
     );
     assert_eq!(
-        said(&scenario, &["tail", "t-1", "done", "-n", "1"]),
+        output_of(&scenario, &["tail", "t-1", "done", "-n", "1"]),
         "two\n"
     );
     assert!(
@@ -88,11 +91,11 @@ fn status_read_and_tail_agree_with_a_task_while_it_runs_and_when_it_has_ended() 
     let events: Value = serde_json::to_value(scenario.task_log().events()).expect("JSON");
     assert_eq!(read["events"], events);
     assert_eq!(
-        said(&scenario, &["tail", "t-1", "talk"]),
+        output_of(&scenario, &["tail", "t-1", "talk"]),
         "0 says hello\nbye\n"
     );
-    assert!(said(&scenario, &["status", "-v"]).contains("FAILED"));
-    assert!(said(&scenario, &["read", "t-1"]).contains("exit 4"));
+    assert!(output_of(&scenario, &["status", "-v"]).contains("FAILED"));
+    assert!(output_of(&scenario, &["read", "t-1"]).contains("exit 4"));
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(crate) struct Scenario {
     /// The output of its runners, in the order of their start.
     printed: RefCell<Vec<RunnerOutput>>,
     /// Something may be left after the end.
-    leaves_something: bool,
+    allow_leftovers: bool,
 }
 
 impl Scenario {
@@ -97,7 +97,7 @@ impl Scenario {
             env: Vec::new(),
             wrapper: None,
             printed: RefCell::new(Vec::new()),
-            leaves_something: false,
+            allow_leftovers: false,
         };
         scenario.define(definition);
         scenario
@@ -127,8 +127,8 @@ impl Scenario {
     }
 
     /// Allows leftovers: the test is about processes that cannot be killed.
-    pub(crate) fn leaves_something(mut self) -> Self {
-        self.leaves_something = true;
+    pub(crate) fn allow_leftovers(mut self) -> Self {
+        self.allow_leftovers = true;
         self
     }
 
@@ -322,7 +322,7 @@ impl Scenario {
     }
 
     /// Discards the output so far: the log was rewritten.
-    pub(crate) fn forget_printed(&self) {
+    pub(crate) fn discard_output(&self) {
         self.printed.borrow_mut().clear();
     }
 

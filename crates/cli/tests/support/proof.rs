@@ -31,15 +31,15 @@ impl Scenario {
             _ => -1,
         };
         assert_eq!(ended.code, code, "{context}");
-        self.prove_lives();
+        self.prove_runner_outputs();
         self.prove_status();
         assert!(self.is_finished(), "filed as ended: {context}");
         self.prove_nothing_is_left();
     }
 
     /// Each runner process has printed its part of the log, and nothing else.
-    pub(crate) fn prove_lives(&self) {
-        let kept = self.kept_by_life();
+    pub(crate) fn prove_runner_outputs(&self) {
+        let kept = self.records_by_runner();
         for printed in self.printed.borrow().iter() {
             let seen: Vec<Value> = printed
                 .lines
@@ -63,7 +63,7 @@ impl Scenario {
     }
 
     /// The records of each runner process, by its number.
-    fn kept_by_life(&self) -> BTreeMap<u32, Vec<Value>> {
+    fn records_by_runner(&self) -> BTreeMap<u32, Vec<Value>> {
         let mut kept: BTreeMap<u32, Vec<Value>> = BTreeMap::new();
         let mut life = 0;
         for step in &self.task_log().history.steps {
@@ -101,7 +101,7 @@ impl Scenario {
     fn prove_nothing_is_left(&self) {
         let coordinator = self.coordinator();
         until("the end of the coordinator", || !is_alive(coordinator));
-        if self.leaves_something {
+        if self.allow_leftovers {
             return;
         }
         let left = marked(&self.task_log().header().mark);

@@ -45,7 +45,7 @@ impl Server {
     }
 
     /// The number of requests.
-    pub(crate) fn asked(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// Heartbeats that do not make a test wait, and a lease that nothing outlasts.
-pub(crate) fn patient() -> Timeouts {
+pub(crate) fn long_timeouts() -> Timeouts {
     Timeouts {
         heartbeat_period: Millis(200),
         kill_grace: Millis(500),
@@ -56,7 +56,7 @@ pub(crate) fn patient() -> Timeouts {
 }
 
 /// A lease that runs out while one waits for it.
-pub(crate) fn hasty() -> Timeouts {
+pub(crate) fn short_timeouts() -> Timeouts {
     Timeouts {
         heartbeat_period: Millis(100),
         heartbeat_gap: Millis(1_500),
@@ -160,14 +160,14 @@ impl Rig {
             last: InstanceId(first + count - 1),
             spec: Arc::new(spec),
         };
-        self.scheduler.tell(Input::Submit {
+        self.scheduler.input(Input::Submit {
             request: RequestId(first),
             ranges: vec![range],
         });
     }
 
     pub(crate) fn cancel(&self, instance: u64) {
-        self.scheduler.tell(Input::Cancel {
+        self.scheduler.input(Input::Cancel {
             request: RequestId(1_000_000 + instance),
             first: InstanceId(instance),
             last: InstanceId(instance),
@@ -245,7 +245,7 @@ impl Rig {
     ) -> LogAnswer {
         let request = RequestId(2_000_000 + instance);
         self.scheduler.forget_logs(request);
-        self.scheduler.tell(Input::ReadLogs {
+        self.scheduler.input(Input::ReadLogs {
             request,
             worker: WorkerName::new("w"),
             query: LogQuery {
@@ -294,7 +294,7 @@ impl Rig {
     }
 
     /// The log of the agents.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn agent_log(&self) -> String {
         fs::read_to_string(self.path("agent.err")).unwrap_or_default()
     }
 }
@@ -302,7 +302,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the agents said:\n{}", self.said());
+            eprintln!("the agents said:\n{}", self.agent_log());
             let path = self.state().join("checkpoint/coordinator.err");
             eprintln!("{}", fs::read_to_string(path).unwrap_or_default());
         }

@@ -58,7 +58,7 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn tell(&self, input: Input) {
+    pub(crate) fn input(&self, input: Input) {
         self.events
             .send(Event::Asked(Box::new(input)))
             .expect("it lives");

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::remote_support::until;
-use crate::workspace::{Workspace, here, lines, place_of, write};
+use crate::workspace::{Workspace, lines, place_of, run_in, write};
 
 /// A chain of ten; the fifth does this.
 fn chain(fifth: &str) -> String {
@@ -41,20 +41,20 @@ tasks:
   e: { template: say, after: [b, c, d] }
 ";
     write(dir.path(), "fork.yaml", text);
-    let ended = here(dir.path(), &["run", "fork.yaml"]);
+    let ended = run_in(dir.path(), &["run", "fork.yaml"]);
     assert!(ended.err.contains("DONE fork r1"), "{ended:?}");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let ran = lines(&dir.path().join("ran"));
     assert_eq!(ran.len(), 5, "{ran:?}");
     assert_eq!((place_of(&ran, "a"), place_of(&ran, "e")), (0, 4));
-    let again = here(dir.path(), &["run", "fork.yaml"]);
+    let again = run_in(dir.path(), &["run", "fork.yaml"]);
     assert!(
         again.err.contains("r1 has ended in an earlier run"),
         "{again:?}"
     );
     assert_eq!(again.code, Some(0), "{again:?}");
     assert_eq!(lines(&dir.path().join("ran")).len(), 5, "not run again");
-    let afresh = here(dir.path(), &["run", "fork.yaml", "--again", "--quiet"]);
+    let afresh = run_in(dir.path(), &["run", "fork.yaml", "--again", "--quiet"]);
     assert!(afresh.err.starts_with("DONE fork r2"), "{afresh:?}");
     assert_eq!(afresh.err.lines().count(), 1, "only its end: {afresh:?}");
     assert_eq!(lines(&dir.path().join("ran")).len(), 10);
@@ -63,7 +63,7 @@ tasks:
 #[test]
 fn a_diamond_is_done_and_every_item_has_one_instance() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: diamond
 tasks:
   top: { run: 'echo top >> DIR/ran' }
@@ -97,7 +97,7 @@ tasks:
 fn what_fails_twice_in_a_chain_is_tried_again_and_the_chain_goes_on() {
     let workspace = Workspace::start();
     let twice = "echo x >> DIR/tries; test $(wc -l < DIR/tries) -ge 3 || exit 1";
-    let over = workspace.over(&chain(twice));
+    let over = workspace.finished(&chain(twice));
     over.is_done();
     assert_eq!(over.items(), "10 done");
     let wanted: Vec<String> = (0..10).map(|at| format!("s{at}")).collect();
@@ -118,7 +118,7 @@ fn what_fails_twice_in_a_chain_is_tried_again_and_the_chain_goes_on() {
 #[test]
 fn what_fails_for_good_blocks_what_comes_after_it_and_fails_the_run() {
     let workspace = Workspace::start();
-    let over = workspace.over(&chain("echo x >> DIR/tries; exit 3"));
+    let over = workspace.finished(&chain("echo x >> DIR/tries; exit 3"));
     over.has_failed();
     assert_eq!(over.items(), "4 done, 1 failed, 5 blocked");
     assert_eq!(workspace.lines("ran"), ["s0", "s1", "s2", "s3"]);
@@ -153,12 +153,12 @@ tasks:
 #[test]
 fn each_condition_lets_begin_what_it_says() {
     let workspace = Workspace::start();
-    let bad = workspace.over(&conditions("exit 1"));
+    let bad = workspace.finished(&conditions("exit 1"));
     bad.has_failed();
     assert_eq!(workspace.sorted("ran"), ["alarm", "end", "tidy"]);
     assert_eq!(bad.items(), "3 done, 1 failed, 1 blocked");
     std::fs::remove_file(workspace.path("ran")).expect("written");
-    let good = workspace.over(&conditions("true"));
+    let good = workspace.finished(&conditions("true"));
     good.is_done();
     assert_eq!(workspace.sorted("ran"), ["end", "good", "tidy"]);
     assert_eq!(good.items(), "4 done, 1 skipped");
@@ -203,7 +203,7 @@ fn with_fail_fast_a_failure_lets_only_begin_what_tidies_up() {
 #[test]
 fn a_run_and_a_task_that_take_too_long_are_killed_and_say_so() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: late
 timeout: 2s
 tasks:
@@ -219,7 +219,7 @@ tasks:
         assert!(!Path::new("/proc").join(pid).exists(), "killed");
     }
     assert_eq!(workspace.lines("ran"), [""; 0], "nothing more begins");
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: late
 tasks:
   hangs: { run: 'sleep 1000', timeout: 300ms }

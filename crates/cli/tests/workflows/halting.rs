@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::workspace::{Workspace, here, lines, over, write};
+use crate::workspace::{Workspace, finished, lines, run_in, write};
 
 /// Two items wait for a file; then more items follow.
 const HELD: &str = "workflow: held
@@ -52,7 +52,7 @@ fn a_run_that_drains_lets_end_what_has_begun_and_goes_on_with_the_rest() {
     );
     let resumed = workspace.run(&["resume", &run, "--wait", "--json"]);
     assert_eq!(resumed.out.lines().count(), 2, "{resumed:?}");
-    over(&resumed).is_done();
+    finished(&resumed).is_done();
     assert_eq!(
         workspace.sorted("ran"),
         ["after", "before", "held 0", "held 1"]
@@ -74,7 +74,10 @@ fn a_run_that_is_killed_leaves_nothing_running_and_does_again_what_was_killed() 
     workspace.touch("go");
     workspace.run(&["resume", &run]).good();
     workspace.wait(&run).is_done();
-    assert_eq!(workspace.sorted("ran"), ["after", "before", "held 0", "held 1"]);
+    assert_eq!(
+        workspace.sorted("ran"),
+        ["after", "before", "held 0", "held 1"]
+    );
     assert_eq!(workspace.lines("begun").len(), 4, "both began again");
 }
 
@@ -96,7 +99,7 @@ fn a_run_that_is_cancelled_can_go_on() {
 #[test]
 fn what_answers_to_an_end_is_done_again_with_it() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: answers
 tasks:
   work: { run: 'echo work >> DIR/ran; test -e DIR/go', retry: { attempts: 1 } }
@@ -143,7 +146,7 @@ fn runs(preview: &Value) -> Vec<String> {
 #[test]
 fn with_a_changed_file_only_what_changed_and_what_comes_after_it_runs_again() {
     let workspace = Workspace::start();
-    let first = workspace.over(&chains("echo b2 >> DIR/ran", "exit 1"));
+    let first = workspace.finished(&chains("echo b2 >> DIR/ran", "exit 1"));
     first.has_failed();
     let run = first.id();
     assert_eq!(workspace.sorted("ran"), ["a1", "a2", "b1", "b2", "b3"]);
@@ -174,7 +177,7 @@ fn with_a_changed_file_only_what_changed_and_what_comes_after_it_runs_again() {
 fn without_a_file_a_failed_run_does_what_is_not_done() {
     let workspace = Workspace::start();
     let fixed = "test -e DIR/fixed && echo b2 >> DIR/ran";
-    let first = workspace.over(&chains(fixed, "echo end >> DIR/ran"));
+    let first = workspace.finished(&chains(fixed, "echo end >> DIR/ran"));
     first.has_failed();
     workspace.touch("fixed");
     let run = first.id();
@@ -203,7 +206,7 @@ fn without_a_file_a_failed_run_does_what_is_not_done() {
 fn a_retry_does_a_task_again_and_downstream_what_comes_after_it() {
     let workspace = Workspace::start();
     let failing = "echo end >> DIR/ran; exit 1";
-    let run = workspace.over(&chains("echo b2 >> DIR/ran", failing));
+    let run = workspace.finished(&chains("echo b2 >> DIR/ran", failing));
     let run = run.id();
     let forget = || std::fs::remove_file(workspace.path("ran")).expect("written");
     forget();
@@ -240,7 +243,7 @@ fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
     let dir = dir.path();
     let ran = || lines(&dir.join("ran"));
     write(dir, "wf.yaml", &chains("exit 4", "echo end >> DIR/ran"));
-    let failed = here(dir, &["run", "wf.yaml"]);
+    let failed = run_in(dir, &["run", "wf.yaml"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     assert_eq!(ran().len(), 3, "{:?}", ran());
     write(
@@ -248,7 +251,7 @@ fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
         "wf.yaml",
         &chains("echo b2 >> DIR/ran", "echo end >> DIR/ran"),
     );
-    let done = here(dir, &["run", "wf.yaml"]);
+    let done = run_in(dir, &["run", "wf.yaml"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(
         done.err.contains("r1 was FAILED; resumed, generation 2"),
@@ -260,7 +263,7 @@ fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
         "wf.yaml",
         &chains("echo new >> DIR/ran", "echo end >> DIR/ran"),
     );
-    let changed = here(dir, &["run", "wf.yaml"]);
+    let changed = run_in(dir, &["run", "wf.yaml"]);
     assert_eq!(changed.code, Some(2), "{changed:?}");
     assert!(changed.err.contains("--again"), "{changed:?}");
     assert_eq!(ran().len(), 6, "nothing ran");
@@ -276,17 +279,17 @@ fn baton_run_that_died_before_it_went_on_with_a_changed_file_goes_on_with_that_f
     };
     let end = "echo end >> DIR/ran";
     write(dir, "wf.yaml", &chains("exit 4", end));
-    let failed = here(dir, &["run", "wf.yaml", "--data", "one"]);
+    let failed = run_in(dir, &["run", "wf.yaml", "--data", "one"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     write(dir, "wf.yaml", &chains("echo b2 >> DIR/ran", end));
-    here(dir, &["run", "wf.yaml", "--data", "two", "--quiet"]).good();
+    run_in(dir, &["run", "wf.yaml", "--data", "two", "--quiet"]).good();
     // As if it had died with the new file noted and not sent.
     let mut half = noted("one");
     assert_ne!(half["hash"], noted("two")["hash"]);
     half["hash"] = noted("two")["hash"].take();
     std::fs::write(dir.join("one/run.json"), half.to_string()).expect("writable");
     std::fs::remove_file(dir.join("ran")).expect("written");
-    let done = here(dir, &["run", "wf.yaml", "--data", "one"]);
+    let done = run_in(dir, &["run", "wf.yaml", "--data", "one"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(lines(&dir.join("ran")), ["b2", "b3", "end"]);
 }
@@ -309,6 +312,6 @@ fn the_client_may_die_once_the_submission_is_acknowledged() {
         workspace.sorted("ran"),
         ["after", "before", "held 0", "held 1"]
     );
-    let watched = over(&workspace.run(&["submit", "wf.yaml", "--watch", "--json"]));
+    let watched = finished(&workspace.run(&["submit", "wf.yaml", "--watch", "--json"]));
     watched.is_done();
 }

@@ -103,7 +103,7 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
         );
         api.refuses(method, &format!("/runs/x9{path}"), &body, 400, &["r12"]);
     }
-    let done = workspace.over("workflow: done\ntasks: { one: { run: 'true' } }\n");
+    let done = workspace.finished("workflow: done\ntasks: { one: { run: 'true' } }\n");
     done.is_done();
     for (method, path) in PATHS {
         if *method == "GET" {
@@ -129,7 +129,7 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
     let unknown = json!({"file": good, "params": {"p": "1"}});
     api.refuses("POST", "/runs/", &unknown, 422, &["params.p"]);
     workspace
-        .over("workflow: w\ntasks: { a: { run: 'false' } }\n")
+        .finished("workflow: w\ntasks: { a: { run: 'false' } }\n")
         .has_failed();
     api.refuses(
         "POST",
@@ -235,7 +235,7 @@ fn a_run_can_be_defined_in_parts_and_begins_when_it_is_told_to() {
 fn pages_of_items_and_tasks_lead_to_each_other_and_miss_nothing() {
     let workspace = Workspace::start();
     let api = Api::new(workspace.url());
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: pages
 tasks:
   many: { run: 'test {{ item }} != 3', for_each: '0..7' }
@@ -268,7 +268,7 @@ tasks:
     assert_eq!(all("/runs/r1/items/?task=many&item=5")[0]["value"], 5);
     assert_eq!(all("/runs/r1/tasks/?limit=1").len(), 2);
     workspace
-        .over("workflow: other\nowner: lab\ntasks: { a: { run: 'true' } }\n")
+        .finished("workflow: other\nowner: lab\ntasks: { a: { run: 'true' } }\n")
         .is_done();
     let ids = |query: &str| -> Vec<_> { all(query).iter().map(|it| it["id"].clone()).collect() };
     assert_eq!(ids("/runs/?limit=1"), ["r2", "r1"]);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::remote_support::Ended;
-use crate::workspace::{Workspace, here, write};
+use crate::workspace::{Workspace, run_in, write};
 
 const MIXED: &str = "workflow: mixed
 params: { who: you }
@@ -18,7 +18,7 @@ tasks:
 ";
 
 /// Fails unless it is refused as wrong usage, with these words.
-fn asks_back(ended: &Ended, words: &[&str]) {
+fn is_wrong_usage(ended: &Ended, words: &[&str]) {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     for word in words {
         assert!(ended.err.contains(word), "{word:?} is missing: {ended:?}");
@@ -28,7 +28,7 @@ fn asks_back(ended: &Ended, words: &[&str]) {
 #[test]
 fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
     let workspace = Workspace::start();
-    workspace.over(MIXED).has_failed();
+    workspace.finished(MIXED).has_failed();
     let table = workspace.run(&["show", "r1", "--items"]).good();
     let failed = table.lines().find(|line| line.contains("FAILED"));
     let failed = failed.expect("a row for it");
@@ -52,14 +52,14 @@ fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
     assert_eq!(logs(&us).good(), "this is us\n");
     assert_eq!(logs(&[&us[..], &["--stderr"]].concat()).good(), "from us\n");
     assert_eq!(logs(&["--task", "alone"]).good(), "alone\n");
-    asks_back(&logs(&[]), &["4 items", "--task", "each", "alone", "next"]);
-    asks_back(&logs(&["--task", "each"]), &["2 items", "--item 0 to 1"]);
-    asks_back(&logs(&["--task", "nope"]), &["`nope`", "alone, each, next"]);
-    asks_back(
+    is_wrong_usage(&logs(&[]), &["4 items", "--task", "each", "alone", "next"]);
+    is_wrong_usage(&logs(&["--task", "each"]), &["2 items", "--item 0 to 1"]);
+    is_wrong_usage(&logs(&["--task", "nope"]), &["`nope`", "alone, each, next"]);
+    is_wrong_usage(
         &workspace.run(&["show", "r1", "--items", "--task", "nope"]),
         &["`nope`", "alone, each, next"],
     );
-    asks_back(&logs(&["--task", "each", "--item", "2"]), &["no item 2"]);
+    is_wrong_usage(&logs(&["--task", "each", "--item", "2"]), &["no item 2"]);
     let never = logs(&["--task", "next"]);
     assert_eq!(never.code, Some(1), "{never:?}");
     assert!(never.err.contains("never started"), "{never:?}");
@@ -68,7 +68,7 @@ fn from_a_run_a_task_and_an_item_to_the_instance_and_what_it_printed() {
 #[test]
 fn a_run_that_has_failed_explains_why_and_what_to_do() {
     let workspace = Workspace::start();
-    workspace.over(MIXED).has_failed();
+    workspace.finished(MIXED).has_failed();
     let told = workspace.run(&["explain", "r1"]).good();
     for words in [
         "r1 FAILED: 1 item failed",
@@ -121,11 +121,11 @@ fn the_one_item_of_a_run_needs_no_name() {
     let dir = tempfile::tempdir().expect("a directory");
     let text = "workflow: one\ntasks: { only: { run: 'echo it' } }\n";
     write(dir.path(), "wf.yaml", text);
-    let ran = here(dir.path(), &["run", "wf.yaml", "--quiet", "--json"]);
+    let ran = run_in(dir.path(), &["run", "wf.yaml", "--quiet", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.json()["items"]["done"], 1);
     let workspace = Workspace::start();
-    workspace.over(text).is_done();
+    workspace.finished(text).is_done();
     assert_eq!(workspace.run(&["logs", "r1"]).good(), "it\n");
 }
 
@@ -139,7 +139,7 @@ fn an_unreachable_scheduler_is_not_waited_for_before_its_first_response() {
         &["logs", "r1", "--task", "a", "-f"],
     ] {
         let url = ["--url", "http://127.0.0.1:1"];
-        let ended = here(dir.path(), &[args, &url].concat());
+        let ended = run_in(dir.path(), &[args, &url].concat());
         assert_eq!(ended.code, Some(3), "{args:?}: {ended:?}");
     }
 }
@@ -154,8 +154,8 @@ fn two_values_for_one_parameter_are_refused_before_anything_is_sent() {
         &["submit", "wf.yaml"],
         &["resume", "r1", "wf.yaml"],
     ] {
-        let refused = here(dir.path(), &[args, &twice].concat());
-        asks_back(&refused, &["who is given twice"]);
+        let refused = run_in(dir.path(), &[args, &twice].concat());
+        is_wrong_usage(&refused, &["who is given twice"]);
     }
 }
 

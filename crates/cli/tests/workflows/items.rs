@@ -7,7 +7,7 @@ use crate::workspace::Workspace;
 #[test]
 fn every_way_to_write_items_gives_exactly_these() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: items
 tasks:
   values: { run: ['sh', '-c', 'echo \"$0\" >> DIR/values', '{{ item }}'], for_each: [eu, 'a b', 3] }
@@ -49,7 +49,7 @@ tasks:
 #[test]
 fn each_and_listed_edges_let_an_item_go_as_soon_as_its_own_are_done() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: edges
 timeout: 50s
 tasks:
@@ -81,7 +81,7 @@ tasks:
 #[test]
 fn one_item_that_fails_blocks_only_the_items_that_come_after_it() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: partly
 tasks:
   first: { run: 'test {{ item }} != 1', for_each: '0..3' }
@@ -97,7 +97,7 @@ tasks:
 #[test]
 fn outputs_are_filled_into_commands_and_make_items() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         r#"workflow: outputs
 tasks:
   list: { run: 'echo "files=[\"a\", \"b c\", 3]" > "$BATON_OUTPUT"' }
@@ -120,7 +120,7 @@ tasks:
         .iter()
         .find(|it| it["task"] == "mapped" && it["item"] == 2);
     assert_eq!(mapped.expect("it ran")["outputs"], r#"{"n":2}"#);
-    let failed = workspace.over(
+    let failed = workspace.finished(
         "workflow: silent
 tasks:
   says: { run: 'true' }
@@ -149,12 +149,12 @@ tasks:
 #[test]
 fn parameters_and_conditions_decide_what_runs() {
     let workspace = Workspace::start();
-    let few = workspace.over(PARAMS);
+    let few = workspace.finished(PARAMS);
     few.is_done();
     assert_eq!(workspace.sorted("ran"), ["eu", "few", "world 1 world"]);
     assert_eq!(few.items(), "4 done, 3 skipped");
     std::fs::remove_file(workspace.path("ran")).expect("written");
-    let many = workspace.over_with(PARAMS, &["-p", "n=5", "-p", "who=all"]);
+    let many = workspace.finished_with(PARAMS, &["-p", "n=5", "-p", "who=all"]);
     many.is_done();
     assert_eq!(
         workspace.sorted("ran"),
@@ -183,7 +183,7 @@ fn parameters_and_conditions_decide_what_runs() {
 #[test]
 fn a_task_takes_what_it_does_not_say_from_its_template_and_the_defaults() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: layers
 defaults: { env: { A: default, B: default, C: default }, retry: { attempts: 2, backoff: 10ms..10ms } }
 templates:
@@ -217,7 +217,7 @@ tasks:
 #[test]
 fn an_item_sees_what_its_own_has_put_out_and_who_waits_for_all_sees_all() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: outputs
 tasks:
   up: { run: 'echo x={{ item }}0 > $BATON_OUTPUT', for_each: [1, 2, 3] }
@@ -235,7 +235,7 @@ tasks:
 #[test]
 fn an_item_without_what_its_command_refers_to_never_runs() {
     let workspace = Workspace::start();
-    let over = workspace.over(
+    let over = workspace.finished(
         "workflow: missing
 tasks:
   list: { run: ['sh', '-c', 'echo \"f=$0\" > $BATON_OUTPUT', '[{\"dir\": \"a\"}, {\"dri\": \"b\"}]'] }

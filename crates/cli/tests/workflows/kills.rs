@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::cluster_support::rng::Rng;
 use crate::cluster_support::{Cluster, PATIENCE, effects, id, lines, processes, signal};
-use crate::layers::{self, ITEMS, wanted};
+use crate::layers::{self, ITEMS, expected_result};
 use crate::remote_support::{Ended, baton, send};
 use crate::workspace::write;
 
@@ -81,7 +81,7 @@ impl FaultyCluster {
     }
 
     /// Kills, and starts again what was killed.
-    fn strike(&mut self) {
+    fn kill_random(&mut self) {
         let pause = self.rng.below(250);
         std::thread::sleep(Duration::from_millis(pause));
         let what = self.choose();
@@ -119,7 +119,7 @@ impl FaultyCluster {
             assert_eq!(state, "DONE", "a live run can be halted");
             return;
         }
-        self.strike();
+        self.kill_random();
         let halted = ["halt", run, "--wait"];
         let ended = self.run(&halted);
         assert!(matches!(ended.code, Some(0 | 3)), "{ended:?}");
@@ -211,7 +211,7 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
     ended.sort();
     assert_eq!(ended, ["1", "2"]);
     assert_eq!(lines(&dir.join("begun")).len(), 2);
-    leave_nothing(it.cluster);
+    stop_without_leftovers(it.cluster);
 }
 
 /// A run in a cluster with so many kills; returns how many of its items finished more
@@ -234,7 +234,7 @@ fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
     while it.faults.count() < kills && it.state(&run) != "DONE" {
         match it.rng.below(6) {
             0 => it.halt(&run),
-            _ => it.strike(),
+            _ => it.kill_random(),
         }
     }
     let watched = it.run(&["watch", &run]);
@@ -246,7 +246,7 @@ fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
     );
     let doubled = check(&it, &run);
     report(&it, seed, kills, doubled);
-    leave_nothing(it.cluster);
+    stop_without_leftovers(it.cluster);
     doubled
 }
 
@@ -279,7 +279,7 @@ fn baton_run_ends_a_workflow_exactly_once_whatever_of_it_is_killed() {
             "seed {seed}: {:?}",
             it.faults
         );
-        let over = it.faults.count() >= kills || strike_here(&mut it, &child);
+        let over = it.faults.count() >= kills || kill_part(&mut it, &child);
         if !over && matches!(child.try_wait(), Ok(None)) {
             continue;
         }
@@ -315,7 +315,7 @@ fn begin(dir: &Path) -> Child {
 }
 
 /// Kills a part of `baton run`; true if that was `baton run` itself.
-fn strike_here(it: &mut FaultyCluster, child: &Child) -> bool {
+fn kill_part(it: &mut FaultyCluster, child: &Child) -> bool {
     let pause = it.rng.below(600);
     std::thread::sleep(Duration::from_millis(pause));
     let data: PathBuf = it.cluster.path("data");
@@ -385,7 +385,7 @@ fn check(it: &FaultyCluster, run: &str) -> usize {
         }
         doubled += usize::from(!before.is_empty());
     }
-    assert_eq!(lines(&out.join("all.0")), [wanted()]);
+    assert_eq!(lines(&out.join("all.0")), [expected_result()]);
     doubled
 }
 
@@ -424,7 +424,7 @@ fn done(it: &FaultyCluster, run: &str) -> BTreeSet<String> {
 }
 
 /// Stops the cluster with signals, and checks that no process is left.
-fn leave_nothing(mut cluster: Cluster) {
+fn stop_without_leftovers(mut cluster: Cluster) {
     signal(cluster.worker_pid("w"), Signal::INT);
     cluster.until("the worker leaves no process", || {
         let scheduler = cluster.scheduler_pid();

@@ -61,7 +61,7 @@ pub(crate) fn workflow(sleep_ms: u64) -> String {
 }
 
 /// What the last file says without any fault.
-pub(crate) fn wanted() -> String {
+pub(crate) fn expected_result() -> String {
     let mut values: Vec<u64> = (1..=WIDTH as u64).collect();
     for layer in 1..LAYERS {
         let next = |i: usize| (2 * values[i] + values[(i + 1) % WIDTH] + layer as u64) % 1_000_003;

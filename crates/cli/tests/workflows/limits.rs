@@ -30,7 +30,7 @@ fn was_two(workspace: &Workspace, kind: &str, count: usize) {
 fn no_more_of_a_run_are_on_their_way_than_it_allows() {
     let workspace = Workspace::start();
     let body = counted("run");
-    let over = workspace.over(&format!(
+    let over = workspace.finished(&format!(
         "workflow: limited
 max_concurrent: 2
 timeout: 50s
@@ -54,7 +54,7 @@ tasks:
 fn no_more_of_a_task_or_of_a_template_are_on_their_way_than_it_allows() {
     let workspace = Workspace::start();
     let (task, template) = (counted("task"), counted("template"));
-    let over = workspace.over(&format!(
+    let over = workspace.finished(&format!(
         "workflow: limited
 timeout: 50s
 defaults: {{ resources: {{ cpu: 0.5 }} }}

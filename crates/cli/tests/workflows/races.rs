@@ -14,7 +14,7 @@ const ROUNDS: u32 = 8;
 #[test]
 fn of_two_simultaneous_resumes_one_goes_on_and_the_other_is_told_why_not() {
     let workspace = Workspace::start();
-    let over = workspace.over(FAILING);
+    let over = workspace.finished(FAILING);
     let run = over.id();
     let mut lost = Vec::new();
     for generation in 1..=ROUNDS {

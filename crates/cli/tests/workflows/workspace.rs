@@ -78,15 +78,15 @@ impl Workspace {
     }
 
     /// Writes a workflow, submits it, and waits for its end.
-    pub(crate) fn over(&self, text: &str) -> FinishedRun {
-        self.over_with(text, &[])
+    pub(crate) fn finished(&self, text: &str) -> FinishedRun {
+        self.finished_with(text, &[])
     }
 
     /// The same, with more arguments.
-    pub(crate) fn over_with(&self, text: &str, args: &[&str]) -> FinishedRun {
+    pub(crate) fn finished_with(&self, text: &str, args: &[&str]) -> FinishedRun {
         self.write("wf.yaml", text);
         let args = [&["submit", "wf.yaml", "--wait", "--json"][..], args].concat();
-        over(&self.run(&args))
+        finished(&self.run(&args))
     }
 
     /// Writes a workflow and submits it; gives the id of its run.
@@ -141,7 +141,7 @@ impl Workspace {
 }
 
 /// How a command ended that has waited for a run with `--json`.
-pub(crate) fn over(ended: &Ended) -> FinishedRun {
+pub(crate) fn finished(ended: &Ended) -> FinishedRun {
     let last = ended.out.lines().last();
     let run = last.and_then(|line| serde_json::from_str(line).ok());
     FinishedRun {
@@ -151,7 +151,7 @@ pub(crate) fn over(ended: &Ended) -> FinishedRun {
 }
 
 /// `baton` in a directory without a cluster, to its end.
-pub(crate) fn here(dir: &Path, args: &[&str]) -> Ended {
+pub(crate) fn run_in(dir: &Path, args: &[&str]) -> Ended {
     baton(dir, args).output().expect("it ends").into()
 }
 
