@@ -21,7 +21,7 @@ pub(crate) fn ungated_item(bugs: Bugs, run: &Run) -> Option<(u32, u32)> {
     let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
     let mut items = tasks
         .filter(|task| has_settled_upstream(*task))
-        .flat_map(|task| (0..run.progress.length(task)).map(move |item| (task, item)));
+        .flat_map(|task| (0..run.progress.item_count(task)).map(move |item| (task, item)));
     items.find(|(task, item)| run.progress.state(*task, *item) == Some(ItemState::Waiting))
 }
 
@@ -40,9 +40,9 @@ pub(crate) fn accept_stale(cx: &Cx<'_>, mut command: Resume) -> Resume {
 /// [`Bug::ResumeKeepsNothing`]: every item of the run.
 pub(crate) fn all_items(run: &Run) -> Vec<ItemSpan> {
     let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
-    let lengths = |task| run.progress.length(task);
+    let item_counts = |task| run.progress.item_count(task);
     tasks
-        .flat_map(|task| invalidate::requested_spans(&run.dag, task, false, lengths))
+        .flat_map(|task| invalidate::requested_spans(&run.dag, task, false, item_counts))
         .collect()
 }
 

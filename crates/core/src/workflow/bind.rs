@@ -1,4 +1,4 @@
-//! What the instance of an item asks for: its task's spec with every text filled in.
+//! The spec of an item's instance: its task's spec with every template rendered.
 
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::{Check, CommandLine, Probe, ProcessSpec};
@@ -7,13 +7,13 @@ use baton_model::workflow::Part;
 use super::template::{self, Piece, Reference};
 use super::{Dag, Progress, items};
 
-/// In which a task of a run finds which run it is of.
+/// Environment variable with the run's id.
 const RUN: &str = "BATON_RUN";
 const GENERATION: &str = "BATON_GENERATION";
 const TASK: &str = "BATON_TASK";
-/// The value of its item.
+/// Environment variable with the value of the item.
 const ITEM: &str = "BATON_ITEM";
-/// The place of its item.
+/// Environment variable with the index of the item.
 const ITEM_INDEX: &str = "BATON_ITEM_INDEX";
 
 /// The spec of one item.
@@ -22,11 +22,11 @@ pub fn spec(dag: &Dag, progress: &Progress, part: Part) -> InstanceSpec {
     let task = &dag.plan.tasks[part.task as usize];
     let value = progress.value(dag, part.task, part.item);
     let mut spec = (*task.spec).clone();
-    let place = (part.task, part.item);
+    let index = (part.task, part.item);
     texts(&mut spec, &mut |text| {
         if text.contains("{{") {
             *text = template::render(text, |reference| {
-                progress.filled(dag, place, value.as_ref(), reference)
+                progress.text_value(dag, index, value.as_ref(), reference)
             });
         }
     });
@@ -48,7 +48,7 @@ pub fn spec(dag: &Dag, progress: &Progress, part: Part) -> InstanceSpec {
     spec
 }
 
-/// Everything that the texts of a spec refer to.
+/// Calls `found` for every reference in the texts of a spec.
 pub(super) fn references(spec: &InstanceSpec, found: &mut impl FnMut(Reference)) {
     let mut spec = spec.clone();
     texts(&mut spec, &mut |text| {
@@ -60,7 +60,7 @@ pub(super) fn references(spec: &InstanceSpec, found: &mut impl FnMut(Reference))
     });
 }
 
-/// Every text of a spec that is a template.
+/// Calls `each` for every text of a spec that is a template.
 fn texts(spec: &mut InstanceSpec, each: &mut impl FnMut(&mut String)) {
     spec.env.values_mut().for_each(&mut *each);
     match &mut spec.work {

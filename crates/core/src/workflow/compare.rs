@@ -1,11 +1,10 @@
-//! Two plans of one run: what is DONE and stays it, and what runs again.
+//! Comparison of two plans of one run: which DONE items stay DONE under the new plan.
 //!
-//! Tasks are the same if their names and their contents are: what is run, with which variables
-//! and items, after what, and when. What only says where, how often or how long (resources,
-//! labels, retries, timeouts, priorities, limits) may change without anything running again.
-//! Contents are compared as they are, not by a digest of them. What comes after something that
-//! has changed runs again with it. Items of a task that has other values than before are told
-//! apart by their values.
+//! A task is unchanged if its name and its contents are: commands, variables, items, upstream
+//! tasks and `when`. Settings that only control where, how often or how long it runs (resources,
+//! labels, retries, timeouts, priorities, limits) may change without a rerun. Contents are
+//! compared directly, not by digest. Tasks downstream of a changed task rerun with it. If the item
+//! values of a task change, items are matched by value.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +12,34 @@ use baton_model::workflow::{CarriedItems, Edges, ItemSpan, Items, Plan, PlanTask
 
 use super::{Dag, ItemResult, items};
 
-/// What becomes of a task under another plan.
+/// How a task differs from the plan before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskChange {
-    /// It is what it was.
     Unchanged,
-    /// It was not there.
     New,
-    /// It has changed.
     Changed,
-    /// Something that it comes after has.
+    /// An upstream task changed.
     Downstream,
 }
 
-/// What another plan means to what is DONE.
+/// Differences between two plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// For each task of the new plan.
+    /// One entry for each task of the new plan.
     pub changes: Vec<TaskChange>,
-    /// What stays DONE, of everything that could be.
+    /// Items that stay DONE if they are DONE.
     pub carried: Vec<CarriedItems>,
-    /// Tasks that are no more.
+    /// Names of tasks that the new plan does not have.
     pub removed: Vec<String>,
 }
 
-/// Holds a new plan against the one before it. `lengths` says how many items each task of the
-/// one before had.
+/// Compares a new plan with the one before it. `item_counts` is the number of items that each task
+/// of the one before had.
 #[must_use]
-pub fn compare(before: &Dag, after: &Dag, lengths: impl Fn(u32) -> u32) -> Comparison {
+pub fn compare(before: &Dag, after: &Dag, item_counts: impl Fn(u32) -> u32) -> Comparison {
     let mut comparison = Comparison::default();
     for (task, at) in after.plan.tasks.iter().zip(0_u32..) {
-        let was = before.place(&task.name);
+        let was = before.index_of(&task.name);
         let upstream_changed = task.after.iter().any(|it| {
             let change = comparison.changes.get(it.task as usize);
             change != Some(&TaskChange::Unchanged)
@@ -57,20 +53,20 @@ pub fn compare(before: &Dag, after: &Dag, lengths: impl Fn(u32) -> u32) -> Compa
                 } else if upstream_changed {
                     TaskChange::Downstream
                 } else {
-                    let length = lengths(was);
-                    carry(old, task, was, at, length, &mut comparison.carried)
+                    let item_count = item_counts(was);
+                    carry(old, task, was, at, item_count, &mut comparison.carried)
                 }
             }
         };
         comparison.changes.push(change);
     }
-    let gone = before.plan.tasks.iter();
-    let gone = gone.filter(|task| after.place(&task.name).is_none());
-    comparison.removed = gone.map(|task| task.name.clone()).collect();
+    let removed = before.plan.tasks.iter();
+    let removed = removed.filter(|task| after.index_of(&task.name).is_none());
+    comparison.removed = removed.map(|task| task.name.clone()).collect();
     comparison
 }
 
-/// Whether a task does what it did. Which values its items have is looked at apart.
+/// Whether the contents of a task are unchanged, except for its item values.
 fn same(before: &Plan, old: &PlanTask, after: &Plan, new: &PlanTask) -> bool {
     let named = |plan: &Plan, task: &PlanTask| {
         let mut names: Vec<_> = task
@@ -102,13 +98,13 @@ fn same(before: &Plan, old: &PlanTask, after: &Plan, new: &PlanTask) -> bool {
         && source(before, old) == source(after, new)
 }
 
-/// Finds the items of a task that were there before.
+/// Matches the items of a task with those it had before.
 fn carry(
     old: &PlanTask,
     new: &PlanTask,
     was: u32,
     at: u32,
-    length: u32,
+    item_count: u32,
     carried: &mut Vec<CarriedItems>,
 ) -> TaskChange {
     let by_item = |task: &PlanTask| {
@@ -118,7 +114,7 @@ fn carry(
     let edges = by_item(old) == by_item(new);
     let is_source = matches!(new.items, Items::Output { .. });
     if edges && (old.items == new.items || is_source) {
-        if let Some(last) = length.checked_sub(1) {
+        if let Some(last) = item_count.checked_sub(1) {
             carried.push(carried_span(was, 0, last, at, 0));
         }
         return TaskChange::Unchanged;
@@ -126,16 +122,16 @@ fn carry(
     if !edges || !by_item(new).is_empty() {
         return TaskChange::Changed;
     }
-    let mut places: BTreeMap<String, u32> = BTreeMap::new();
-    for item in 0..length {
+    let mut old_items: BTreeMap<String, u32> = BTreeMap::new();
+    for item in 0..item_count {
         let value = items::value(&old.items, item).map(|it| it.to_string());
-        places.entry(value.unwrap_or_default()).or_insert(item);
+        old_items.entry(value.unwrap_or_default()).or_insert(item);
     }
     let count = items::count(&new.items).unwrap_or(0);
     for item in 0..u32::try_from(count).unwrap_or(u32::MAX) {
         let value = items::value(&new.items, item).map(|it| it.to_string());
         // Each value is carried once; a second item of the same value is new.
-        let Some(from) = places.remove(&value.unwrap_or_default()) else {
+        let Some(from) = old_items.remove(&value.unwrap_or_default()) else {
             continue;
         };
         match carried.last_mut() {
@@ -164,17 +160,17 @@ const fn carried_span(was: u32, first: u32, last: u32, task: u32, to: u32) -> Ca
     }
 }
 
-/// Where items are under another plan.
+/// The new index of each carried item.
 #[derive(Clone, Debug, Default)]
 pub struct CarriedIndex(BTreeMap<(u32, u32), CarriedItems>);
 
-/// Where what is DONE is under another plan, if it stays that.
+/// The results that stay DONE under another plan, with their new indices.
 #[must_use]
 pub fn carry_over(done: Vec<ItemResult>, carried: &[CarriedItems]) -> Vec<ItemResult> {
-    let moves = CarriedIndex::new(carried);
+    let index = CarriedIndex::new(carried);
     let done = done.into_iter();
     done.filter_map(|it| {
-        let (task, item) = moves.of(it.task, it.item)?;
+        let (task, item) = index.of(it.task, it.item)?;
         Some(ItemResult { task, item, ..it })
     })
     .collect()
@@ -189,7 +185,7 @@ impl CarriedIndex {
         Self(keyed.collect())
     }
 
-    /// Where an item is now, if it is carried.
+    /// New (task, item) of an item, if it is carried.
     #[must_use]
     pub fn of(&self, task: u32, item: u32) -> Option<(u32, u32)> {
         let (_, it) = self.0.range(..=(task, item)).next_back()?;

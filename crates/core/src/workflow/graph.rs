@@ -1,4 +1,4 @@
-//! Who comes after whom, the other way round: what an end sets free.
+//! Reverse edges of a plan: which items wait for an item.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,70 +6,68 @@ use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask};
 
 use super::bind;
 use super::template::Reference;
-use super::when::When;
+use super::when::WhenExpr;
 
-/// What follows from the edges of a plan, and from what its texts and conditions refer to.
+/// Reverse edges and references of a plan, by task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Graph {
-    /// For each task those that come after it.
-    downstream: Vec<Vec<Down>>,
-    /// For each task what its texts and its condition refer to.
-    own: Vec<Own>,
-    /// For each task what others want to know of what it puts out.
-    wanted: Vec<Wanted>,
+    downstream: Vec<Vec<DownstreamTask>>,
+    /// References that each task makes.
+    references: Vec<TaskReferences>,
+    /// References to each task's outputs.
+    referenced: Vec<ReferencedOutputs>,
 }
 
-/// What a task refers to.
+/// References in a task's texts and its `when`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Own {
-    /// Outputs, in its texts.
-    needs: Vec<(u32, String)>,
-    /// Parts of its items, in its texts.
-    keys: Vec<String>,
-    /// Tasks whose outputs it sees one by one: each item those of the item of the same place.
-    same: BTreeSet<u32>,
-    when: Option<When>,
+struct TaskReferences {
+    /// Outputs that its texts refer to, as (task, key).
+    required_outputs: Vec<(u32, String)>,
+    /// Keys of its item value that its texts refer to.
+    item_keys: Vec<String>,
+    /// Upstream tasks connected item by item: each item sees the outputs of the item of the same
+    /// index.
+    per_item: BTreeSet<u32>,
+    when: Option<WhenExpr>,
 }
 
-/// What others want to know of what a task puts out.
+/// Output keys of a task that other tasks refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Wanted {
+struct ReferencedOutputs {
     keys: BTreeSet<String>,
-    /// Those of them that somebody wants of the whole task, not of one item after the other.
+    /// Those of them that are needed of the whole task, not item by item.
     joined: BTreeSet<String>,
 }
 
-/// A task that comes after another.
+/// A downstream edge of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Down {
+pub struct DownstreamTask {
     pub task: u32,
-    /// What must have become of the other.
     pub condition: Condition,
-    /// Which of its items wait for which.
-    pub edges: DownEdges,
-    /// It cannot do without what the other puts out.
-    pub needed: bool,
+    pub edges: DownstreamEdges,
+    /// The downstream task refers to outputs of the upstream task.
+    pub needs_outputs: bool,
 }
 
-/// Which items wait for an item.
+/// Which downstream items wait for an upstream item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum DownEdges {
-    /// All, for all.
+pub enum DownstreamEdges {
+    /// Every downstream item waits for every upstream item.
     All,
-    /// The one of the same place.
+    /// The item of the same index.
     Same,
-    /// For each item a list.
-    Lists(Reverse),
+    /// An explicit list for each item.
+    Lists(ReverseLists),
 }
 
-/// Lists of edges, turned round.
+/// Reversed edge lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Reverse {
+pub struct ReverseLists {
     ends: Vec<u32>,
     downstream: Vec<u32>,
 }
 
-impl Reverse {
+impl ReverseLists {
     fn new(lists: &baton_model::workflow::EdgeLists, upstream: usize) -> Self {
         let mut ends = vec![0_u32; upstream];
         for item in lists.all() {
@@ -82,7 +80,7 @@ impl Reverse {
             sum += *end;
             *end = sum;
         }
-        // Filled from the back, each list ends where it shall begin.
+        // Filled from the back: in the end each position is the start of its list.
         let mut places = ends.clone();
         let mut downstream = vec![0; sum as usize];
         for item in (0..u32::try_from(lists.len()).unwrap_or(u32::MAX)).rev() {
@@ -96,7 +94,7 @@ impl Reverse {
         Self { ends, downstream }
     }
 
-    /// Those that wait for this one.
+    /// Downstream items that wait for this one.
     #[must_use]
     pub fn of(&self, item: u32) -> &[u32] {
         let at = item as usize;
@@ -109,117 +107,134 @@ impl Reverse {
 }
 
 impl Graph {
-    /// The graph of a plan that was checked.
+    /// The graph of a valid plan.
     #[must_use]
     pub fn new(plan: &Plan, names: &BTreeMap<String, u32>) -> Self {
         let mut graph = Self {
             downstream: vec![Vec::new(); plan.tasks.len()],
-            own: Vec::with_capacity(plan.tasks.len()),
-            wanted: vec![Wanted::default(); plan.tasks.len()],
+            references: Vec::with_capacity(plan.tasks.len()),
+            referenced: vec![ReferencedOutputs::default(); plan.tasks.len()],
         };
         for (task, at) in plan.tasks.iter().zip(0_u32..) {
-            let own = Own::new(task, names);
-            graph.want(task, &own, names);
+            let references = TaskReferences::new(task, names);
+            graph.record_references(task, &references, names);
             for after in &task.after {
                 let upstream = &plan.tasks[after.task as usize];
                 let edges = match &after.edges {
-                    Edges::All => DownEdges::All,
-                    Edges::Same => DownEdges::Same,
+                    Edges::All => DownstreamEdges::All,
+                    Edges::Same => DownstreamEdges::Same,
                     Edges::Lists(lists) => {
                         let items = super::items::count(&upstream.items).unwrap_or(0);
-                        DownEdges::Lists(Reverse::new(lists, items as usize))
+                        DownstreamEdges::Lists(ReverseLists::new(lists, items as usize))
                     }
                 };
                 let source =
                     matches!(&task.items, Items::Output { task, .. } if *task == after.task);
-                graph.downstream[after.task as usize].push(Down {
+                graph.downstream[after.task as usize].push(DownstreamTask {
                     task: at,
                     condition: after.condition,
                     edges,
-                    needed: source || own.needs.iter().any(|(from, _)| *from == after.task),
+                    needs_outputs: source
+                        || references
+                            .required_outputs
+                            .iter()
+                            .any(|(from, _)| *from == after.task),
                 });
             }
-            graph.own.push(own);
+            graph.references.push(references);
         }
         graph
     }
 
-    /// Notes what a task wants to know of others.
-    fn want(&mut self, task: &PlanTask, own: &Own, names: &BTreeMap<String, u32>) {
-        let asked = own.when.iter().flat_map(When::references);
-        let asked = asked.filter_map(|reference| output(reference, names));
-        let needed = own.needs.iter().map(|(from, key)| (*from, key.clone()));
-        for (from, key) in needed.chain(asked) {
-            let wanted = &mut self.wanted[from as usize];
-            if !own.same.contains(&from) {
-                wanted.joined.insert(key.clone());
+    /// Records a task's references to the outputs of others.
+    fn record_references(
+        &mut self,
+        task: &PlanTask,
+        references: &TaskReferences,
+        names: &BTreeMap<String, u32>,
+    ) {
+        let in_condition = references.when.iter().flat_map(WhenExpr::references);
+        let in_condition = in_condition.filter_map(|reference| output_reference(reference, names));
+        let in_texts = references
+            .required_outputs
+            .iter()
+            .map(|(from, key)| (*from, key.clone()));
+        for (from, key) in in_texts.chain(in_condition) {
+            let referenced = &mut self.referenced[from as usize];
+            if !references.per_item.contains(&from) {
+                referenced.joined.insert(key.clone());
             }
-            wanted.keys.insert(key);
+            referenced.keys.insert(key);
         }
         if let Items::Output { task: from, key } = &task.items {
-            self.wanted[*from as usize].keys.insert(key.clone());
+            self.referenced[*from as usize].keys.insert(key.clone());
         }
     }
 
-    /// The tasks that come after this one.
+    /// Downstream edges of a task.
     #[must_use]
-    pub fn downstream(&self, task: u32) -> &[Down] {
+    pub fn downstream(&self, task: u32) -> &[DownstreamTask] {
         self.downstream
             .get(task as usize)
             .map_or(&[], Vec::as_slice)
     }
 
-    /// What must have been put out before an instance of this task can be made.
-    pub(super) fn needs(&self, task: u32) -> &[(u32, String)] {
-        &self.own[task as usize].needs
+    /// Outputs without which an instance of this task cannot be made.
+    pub(super) fn required_outputs(&self, task: u32) -> &[(u32, String)] {
+        &self.references[task as usize].required_outputs
     }
 
-    /// What its item must have before an instance of this task can be made.
+    /// Keys of the item value without which an instance of this task cannot be made.
     pub(super) fn item_keys(&self, task: u32) -> &[String] {
-        &self.own[task as usize].keys
+        &self.references[task as usize].item_keys
     }
 
-    /// When an item of this task is wanted.
-    pub(super) fn when(&self, task: u32) -> Option<&When> {
-        self.own[task as usize].when.as_ref()
+    /// The `when` of this task.
+    pub(super) fn when(&self, task: u32) -> Option<&WhenExpr> {
+        self.references[task as usize].when.as_ref()
     }
 
-    /// Whether items of this task see what the other puts out one by one.
-    pub(super) fn is_one_by_one(&self, task: u32, from: u32) -> bool {
-        self.own[task as usize].same.contains(&from)
+    /// Whether items of `task` see the outputs of `from` item by item.
+    pub(super) fn is_per_item(&self, task: u32, from: u32) -> bool {
+        self.references[task as usize].per_item.contains(&from)
     }
 
-    /// What somebody wants to know of what this task puts out.
-    pub(super) fn wanted(&self, task: u32) -> &BTreeSet<String> {
-        &self.wanted[task as usize].keys
+    /// Output keys of this task that other tasks refer to.
+    pub(super) fn referenced_keys(&self, task: u32) -> &BTreeSet<String> {
+        &self.referenced[task as usize].keys
     }
 
-    /// What somebody wants to know of all of it at once.
-    pub(super) fn joined(&self, task: u32) -> &BTreeSet<String> {
-        &self.wanted[task as usize].joined
+    /// Output keys that other tasks need of the whole task.
+    pub(super) fn joined_keys(&self, task: u32) -> &BTreeSet<String> {
+        &self.referenced[task as usize].joined
     }
 }
 
-impl Own {
+impl TaskReferences {
     fn new(task: &PlanTask, names: &BTreeMap<String, u32>) -> Self {
-        let mut own = Self::default();
+        let mut references = Self::default();
         bind::references(&task.spec, &mut |reference| match reference {
-            Reference::ItemKey(key) => own.keys.push(key),
-            other => own.needs.extend(output(&other, names)),
+            Reference::ItemKey(key) => references.item_keys.push(key),
+            other => references
+                .required_outputs
+                .extend(output_reference(&other, names)),
         });
-        own.needs.sort();
-        own.needs.dedup();
-        own.keys.sort();
-        own.keys.dedup();
-        let same = task.after.iter().filter(|it| it.edges == Edges::Same);
-        own.same = same.map(|it| it.task).collect();
-        own.when = task.when.as_deref().and_then(|text| When::parse(text).ok());
-        own
+        references.required_outputs.sort();
+        references.required_outputs.dedup();
+        references.item_keys.sort();
+        references.item_keys.dedup();
+        let per_item = task.after.iter().filter(|it| it.edges == Edges::Same);
+        references.per_item = per_item.map(|it| it.task).collect();
+        references.when = task
+            .when
+            .as_deref()
+            .and_then(|text| WhenExpr::parse(text).ok());
+        references
     }
 }
 
-/// Which output of which task a reference is about.
-pub(super) fn output(
+/// The (task, key) of a reference to an output.
+pub(super) fn output_reference(
     reference: &Reference,
     names: &BTreeMap<String, u32>,
 ) -> Option<(u32, String)> {

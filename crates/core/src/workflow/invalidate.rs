@@ -1,11 +1,10 @@
-//! What is done again when a run goes on: what somebody asks for, and what cannot stay DONE
-//! beside what runs.
+//! Invalidation: which DONE items a resume runs again, because the operator requests it or
+//! because something upstream of them runs.
 //!
-//! What is DONE stays it, but for two kinds of tasks, which have answered to something that is
-//! not over yet:
-//! * one that comes after something whatever becomes of it, or because it has failed, and all
-//!   that comes after that one: they shall see the new end too;
-//! * one whose items another puts out, where that other runs: they may be other items.
+//! DONE items stay DONE, except for two kinds of tasks whose upstream task runs again:
+//! * a task with condition `failure` or `end`, and everything downstream of it: it must see the
+//!   new outcome;
+//! * a task whose items are an output of the upstream task: the items may be different ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,31 +12,34 @@ use baton_model::workflow::{CarriedItems, Condition, Edges, ItemSpan, Items, Ups
 
 use super::{Dag, ItemResult, Progress};
 
-/// Every item of a task and, with `downstream`, of whatever comes after it. A task whose items
-/// are what another puts out is done again with that in any case.
+/// All items of a task that an operator wants to rerun and, with `downstream`, of every task
+/// downstream of it. Tasks whose items are its output are rerun in any case.
 #[must_use]
 pub fn requested_spans(
     dag: &Dag,
     task: u32,
     downstream: bool,
-    lengths: impl Fn(u32) -> u32,
+    item_counts: impl Fn(u32) -> u32,
 ) -> Vec<ItemSpan> {
     let count = dag.plan.tasks.len();
-    let mut marked = vec![false; count];
-    marked[task as usize] = true;
+    let mut selected = vec![false; count];
+    selected[task as usize] = true;
     for at in 0..count {
         let own = &dag.plan.tasks[at];
         let mapped = match &own.items {
-            Items::Output { task, .. } => marked[*task as usize],
+            Items::Output { task, .. } => selected[*task as usize],
             _ => false,
         };
-        let after = downstream && own.after.iter().any(|it| marked[it.task as usize]);
-        marked[at] |= mapped || after;
+        let after = downstream && own.after.iter().any(|it| selected[it.task as usize]);
+        selected[at] |= mapped || after;
     }
-    let marked = marked.iter().zip(0_u32..).filter(|(marked, _)| **marked);
-    marked
+    let selected = selected
+        .iter()
+        .zip(0_u32..)
+        .filter(|(selected, _)| **selected);
+    selected
         .filter_map(|(_, task)| {
-            let last = lengths(task).checked_sub(1)?;
+            let last = item_counts(task).checked_sub(1)?;
             Some(ItemSpan {
                 task,
                 first: 0,
@@ -47,15 +49,16 @@ pub fn requested_spans(
         .collect()
 }
 
-/// What of this cannot stay DONE, since something runs that it has answered to.
+/// Items of `done` that cannot stay DONE, since they depend on the outcome or the outputs of
+/// something that runs.
 #[must_use]
 pub fn stale_spans(dag: &Dag, done: &[ItemResult]) -> Vec<ItemSpan> {
-    let answers = |task: &u32| {
+    let is_affected = |task: &u32| {
         let own = &dag.plan.tasks[*task as usize];
         dag.is_handler(*task) || matches!(own.items, Items::Output { .. })
     };
     let tasks = 0..u32::try_from(dag.plan.tasks.len()).unwrap_or(u32::MAX);
-    if done.is_empty() || !tasks.clone().any(|task| answers(&task)) {
+    if done.is_empty() || !tasks.clone().any(|task| is_affected(&task)) {
         return Vec::new();
     }
     let mut invalidation = Invalidation {
@@ -66,13 +69,15 @@ pub fn stale_spans(dag: &Dag, done: &[ItemResult]) -> Vec<ItemSpan> {
             *last = it.item.max(*last);
             lasts
         }),
-        undone: vec![ItemSet::default(); dag.plan.tasks.len()],
-        followed: vec![false; dag.plan.tasks.len()],
+        stale: vec![ItemSet::default(); dag.plan.tasks.len()],
+        propagates: vec![false; dag.plan.tasks.len()],
     };
-    tasks.flat_map(|task| invalidation.task(task)).collect()
+    tasks
+        .flat_map(|task| invalidation.stale_items(task))
+        .collect()
 }
 
-/// Which items of a task.
+/// A set of items of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum ItemSet {
     #[default]
@@ -83,53 +88,54 @@ enum ItemSet {
 
 struct Invalidation<'a> {
     dag: &'a Dag,
-    /// Where the run would stand.
+    /// Progress of the resumed run.
     progress: Progress,
-    /// Of each task the last item that is DONE.
+    /// Last DONE item of each task.
     lasts: BTreeMap<u32, u32>,
-    undone: Vec<ItemSet>,
-    /// For each task whether what comes after what is undone of it is undone too.
-    followed: Vec<bool>,
+    stale: Vec<ItemSet>,
+    /// For each task: whether items downstream of its stale items are stale, too.
+    propagates: Vec<bool>,
 }
 
 impl Invalidation<'_> {
-    /// Finds what is undone of a task; those before it have been looked at.
-    fn task(&mut self, task: u32) -> Vec<ItemSpan> {
+    /// Stale items of a task; those of all tasks before it are known.
+    fn stale_items(&mut self, task: u32) -> Vec<ItemSpan> {
         let own = &self.dag.plan.tasks[task as usize];
-        let mut marked = ItemSet::None;
+        let mut selected = ItemSet::None;
         for after in &own.after {
             let handles = after.condition != Condition::Success;
-            if handles || self.followed[after.task as usize] {
-                let more = self.behind(task, after, handles);
-                self.followed[task as usize] |= more != ItemSet::None;
-                marked = marked.with(more);
+            if handles || self.propagates[after.task as usize] {
+                let more = self.downstream_of(task, after, handles);
+                self.propagates[task as usize] |= more != ItemSet::None;
+                selected = selected.with(more);
             }
         }
         if let Items::Output { task: from, .. } = &own.items
             && self.runs(*from)
         {
-            marked = ItemSet::All;
+            selected = ItemSet::All;
         }
-        let spans = marked.spans(task, self.lasts.get(&task).copied());
-        self.undone[task as usize] = marked;
+        let spans = selected.spans(task, self.lasts.get(&task).copied());
+        self.stale[task as usize] = selected;
         spans
     }
 
-    /// Which items come after something that runs; or, if what runs by itself does not matter,
-    /// that is undone.
-    fn behind(&self, task: u32, after: &Upstream, by_itself: bool) -> ItemSet {
-        let runs = |item: u32| match &self.undone[after.task as usize] {
+    /// Items downstream of something that runs: of stale items and, with `unsettled`, of items that
+    /// are not settled.
+    fn downstream_of(&self, task: u32, after: &Upstream, unsettled: bool) -> ItemSet {
+        let runs = |item: u32| match &self.stale[after.task as usize] {
             ItemSet::All => true,
             ItemSet::Some(items) if items.contains(&item) => true,
-            _ => by_itself && self.is_open(after.task, item),
+            _ => unsettled && self.is_unsettled(after.task, item),
         };
-        let items = 0..self.progress.length(task);
+        let items = 0..self.progress.item_count(task);
         let found: BTreeSet<u32> = match &after.edges {
             Edges::All => {
-                let undone = self.undone[after.task as usize] != ItemSet::None;
-                return match undone || by_itself && self.runs(after.task) {
-                    true => ItemSet::All,
-                    false => ItemSet::None,
+                let stale = self.stale[after.task as usize] != ItemSet::None;
+                return if stale || unsettled && self.runs(after.task) {
+                    ItemSet::All
+                } else {
+                    ItemSet::None
                 };
             }
             Edges::Same => items.filter(|item| runs(*item)).collect(),
@@ -137,21 +143,22 @@ impl Invalidation<'_> {
                 .filter(|item| lists.of(*item).iter().any(|it| runs(*it)))
                 .collect(),
         };
-        match found.is_empty() {
-            true => ItemSet::None,
-            false => ItemSet::Some(found),
+        if found.is_empty() {
+            ItemSet::None
+        } else {
+            ItemSet::Some(found)
         }
     }
 
-    /// Whether something of a task runs.
+    /// Whether any item of a task runs.
     fn runs(&self, task: u32) -> bool {
         let tally = self.progress.tally(task);
-        self.undone[task as usize] != ItemSet::None
+        self.stale[task as usize] != ItemSet::None
             || !self.progress.is_mapped(task)
             || tally.settled() < tally.all()
     }
 
-    fn is_open(&self, task: u32, item: u32) -> bool {
+    fn is_unsettled(&self, task: u32, item: u32) -> bool {
         let state = self.progress.state(task, item);
         state.is_some_and(|state| !state.is_settled())
     }
@@ -169,7 +176,7 @@ impl ItemSet {
         }
     }
 
-    /// As far as something of it is DONE.
+    /// The set as spans, up to the last DONE item.
     fn spans(&self, task: u32, last: Option<u32>) -> Vec<ItemSpan> {
         let span = |first, last| ItemSpan { task, first, last };
         let Some(last) = last else {
@@ -192,23 +199,23 @@ impl ItemSet {
     }
 }
 
-/// What of this stays DONE when these are done again.
+/// The results that stay DONE when the items of `rerun` run again.
 #[must_use]
-pub fn without(done: Vec<ItemResult>, again: &[ItemSpan]) -> Vec<ItemResult> {
-    let spans = SpanSet::new(again);
+pub fn without(done: Vec<ItemResult>, rerun: &[ItemSpan]) -> Vec<ItemResult> {
+    let spans = SpanSet::new(rerun);
     let kept = done.into_iter();
     kept.filter(|it| !spans.contains(it.task, it.item))
         .collect()
 }
 
-/// What is carried over to another plan when these, which are places of that plan, are done
-/// again.
+/// The items carried over to another plan, without those of `rerun`, which are indices of that
+/// plan.
 #[must_use]
-pub fn carried_without(carried: Vec<CarriedItems>, again: &[ItemSpan]) -> Vec<CarriedItems> {
-    if again.is_empty() {
+pub fn carried_without(carried: Vec<CarriedItems>, rerun: &[ItemSpan]) -> Vec<CarriedItems> {
+    if rerun.is_empty() {
         return carried;
     }
-    let spans = SpanSet::new(again);
+    let spans = SpanSet::new(rerun);
     let mut kept: Vec<CarriedItems> = Vec::new();
     for it in carried {
         let mut open = false;
@@ -236,7 +243,7 @@ pub fn carried_without(carried: Vec<CarriedItems>, again: &[ItemSpan]) -> Vec<Ca
     kept
 }
 
-/// Items, to be looked up. SpanSet may overlap.
+/// A set of items, built from spans that may overlap.
 #[derive(Clone, Debug, Default)]
 pub struct SpanSet(BTreeMap<u32, Vec<ItemSpan>>);
 
@@ -263,7 +270,6 @@ impl SpanSet {
         Self(by_task)
     }
 
-    /// Whether this item is one of them.
     #[must_use]
     pub fn contains(&self, task: u32, item: u32) -> bool {
         let Some(spans) = self.0.get(&task) else {
@@ -273,7 +279,7 @@ impl SpanSet {
         before > 0 && item <= spans[before - 1].last
     }
 
-    /// Whether there is one of this task.
+    /// Whether it has an item of this task.
     #[must_use]
     pub fn contains_task(&self, task: u32) -> bool {
         self.0.contains_key(&task)

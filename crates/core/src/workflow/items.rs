@@ -1,9 +1,9 @@
-//! Items: how many, and which value each has.
+//! Items of a task: their number and values.
 
 use baton_model::workflow::{Items, PlanTask};
 use serde_json::{Map, Value};
 
-/// How many items there are; nothing where a task before has to say it.
+/// Number of items; none if an upstream task's output determines it.
 #[must_use]
 pub fn count(items: &Items) -> Option<u64> {
     match items {
@@ -18,8 +18,8 @@ pub fn count(items: &Items) -> Option<u64> {
     }
 }
 
-/// The value of one item; nothing for a task that is one by itself, or whose values another
-/// puts out.
+/// The value of one item; none for a task with a single item, or if the values are an upstream
+/// task's output.
 #[must_use]
 pub fn value(items: &Items, item: u32) -> Option<Value> {
     match items {
@@ -44,7 +44,7 @@ pub fn value(items: &Items, item: u32) -> Option<Value> {
     }
 }
 
-/// What an item of a task is called where people look.
+/// Display name of an item.
 #[must_use]
 pub fn label(task: &PlanTask, item: u32, value: Option<&Value>) -> String {
     const CHARS_MAX: usize = 40;
@@ -66,8 +66,7 @@ pub fn label(task: &PlanTask, item: u32, value: Option<&Value>) -> String {
     format!("{}[{short}]", task.name)
 }
 
-/// A value as it stands in a plan. Whoever made the plan wrote JSON; what is none is taken as
-/// text.
+/// A value of a plan, which is JSON; anything else is taken as text.
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }

@@ -1,23 +1,23 @@
-//! Workflows, pure: what of a plan may begin, when a run is over, and what of it is left to do
-//! after it was stopped or changed.
+//! Workflows, pure: which tasks of a run are ready, when the run ends, and what remains to do
+//! after it was halted or its workflow changed.
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`template`] | what a text refers to, and what it is once that is known |
+//! | [`template`] | which references a text has, and its rendered form |
 //! | [`when`] | whether a condition holds |
-//! | [`items`] | how many items a task has, and which value each has |
-//! | [`check`] | whether a plan is one |
-//! | [`graph`] | who comes after whom, the other way round |
-//! | [`progress`] | what is ready, on its way, and over |
-//! | `lanes` | which of what is ready goes next, within the limits |
-//! | [`bind`] | what the instance of an item asks for |
-//! | [`invalidate`] | what is done again when a run goes on |
-//! | [`compare`] | what stays DONE under another plan, and what runs again |
-//! | [`preview`] | the same, for people to see before it is done |
+//! | [`items`] | the number of items of a task, and their values |
+//! | [`check`] | whether a plan is valid |
+//! | [`graph`] | the reverse edges of a plan, and its references |
+//! | [`progress`] | which items are ready, in flight, and settled |
+//! | `ready_queue` | which ready item is next, within the concurrency limits |
+//! | [`bind`] | the spec of an item's instance |
+//! | [`invalidate`] | which items a resume reruns |
+//! | [`compare`] | which items stay DONE under another plan |
+//! | [`preview`] | what a resume would do |
 //!
-//! A run's progress follows from its plan and from how its instances ended, in whatever order
-//! that is learned: nothing else about it is kept. So a million items need no rows before they
-//! begin, and a leader that takes over stands where the one before it stood.
+//! A run's progress is a function of its plan and its item results, in any order; nothing else
+//! about it is stored. So a million items need no rows before they start, and a leader that takes
+//! over arrives at the same state as the one before.
 
 pub mod bind;
 pub mod check;
@@ -25,9 +25,9 @@ pub mod compare;
 pub mod graph;
 pub mod invalidate;
 pub mod items;
-mod lanes;
 pub mod preview;
 pub mod progress;
+mod ready_queue;
 pub mod template;
 pub mod when;
 
@@ -39,17 +39,16 @@ use baton_model::workflow::{Condition, Plan};
 pub use graph::Graph;
 pub use progress::{ItemResult, ItemState, Progress, Tally};
 
-/// A plan with everything that follows from it.
+/// The DAG of a workflow: a plan with its reverse edges and an index of its task names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dag {
-    /// The plan.
     pub plan: Arc<Plan>,
     pub graph: Graph,
     names: BTreeMap<String, u32>,
 }
 
 impl Dag {
-    /// Looks at a plan that was checked.
+    /// The DAG of a valid plan ([`check`]).
     #[must_use]
     pub fn new(plan: Arc<Plan>) -> Self {
         let names = plan.tasks.iter().zip(0..);
@@ -58,16 +57,16 @@ impl Dag {
         Self { plan, graph, names }
     }
 
-    /// Whether a task is there for what went wrong: `fail_fast` does not keep it.
+    /// Whether a task handles failures: `fail_fast` does not block it.
     #[must_use]
     pub fn is_handler(&self, task: u32) -> bool {
         let after = &self.plan.tasks[task as usize].after;
         after.iter().any(|it| it.condition != Condition::Success)
     }
 
-    /// The place of a task in the plan.
+    /// Index of a task in the plan.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<u32> {
+    pub fn index_of(&self, name: &str) -> Option<u32> {
         self.names.get(name).copied()
     }
 }

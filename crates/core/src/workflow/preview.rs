@@ -1,4 +1,4 @@
-//! What a resume would do, without doing it.
+//! Preview of a resume: what it would rerun.
 
 use std::sync::Arc;
 
@@ -9,25 +9,22 @@ use super::invalidate::{self, SpanSet};
 use super::progress::{ItemResult, ItemState};
 use super::{Dag, Progress};
 
-/// RerunReason a task, or some of it, runs.
+/// Why items of a task run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RerunReason {
     /// It was not DONE.
     Unfinished,
-    /// It was not there.
     New,
-    /// It has changed.
     Changed,
-    /// Something that it comes after has.
+    /// An upstream task changed.
     Downstream,
-    /// Somebody asked for it.
     Requested,
-    /// It has answered to something that runs again.
+    /// It handles the outcome, or has items from the outputs, of a task that runs again.
     Handler,
 }
 
 impl RerunReason {
-    /// The words for it.
+    /// Its name in the API.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -41,30 +38,29 @@ impl RerunReason {
     }
 }
 
-/// What would become of one task.
+/// What a resume would do to one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskPreview {
-    /// Its name.
     pub name: String,
-    /// Items that are DONE and stay it.
+    /// Number of items that stay DONE.
     pub kept: u32,
-    /// Items that run; nothing where that is known only later.
+    /// Number of items that run; none if it is not known yet.
     pub runs: Option<u32>,
-    /// RerunReason; nothing where nothing runs.
+    /// Why they run; none if nothing runs.
     pub why: Option<RerunReason>,
 }
 
-/// What would become of a run.
+/// What a resume would do to a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preview {
-    /// Every task of the plan that would go on.
+    /// Every task of the plan of the resumed run.
     pub tasks: Vec<TaskPreview>,
-    /// Tasks that are no more.
+    /// Names of tasks that the new plan does not have.
     pub removed: Vec<String>,
 }
 
-/// Looks at what a resume would do: with another plan, or with a task that is done again, and
-/// perhaps whatever comes after it.
+/// Computes what a resume would do: with `other`, under another plan; with `rerun`, with a task
+/// that runs again and, if the flag is set, everything downstream of it.
 ///
 /// # Errors
 /// If there is no such task.
@@ -72,7 +68,7 @@ pub fn preview(
     plan: &Arc<Plan>,
     ended: &[ItemResult],
     other: Option<&Arc<Plan>>,
-    again: Option<(&str, bool)>,
+    rerun: Option<(&str, bool)>,
 ) -> Result<Preview, String> {
     let before = Dag::new(Arc::clone(plan));
     let done: Vec<_> = ended
@@ -81,29 +77,29 @@ pub fn preview(
         .cloned()
         .collect();
     let progress = Progress::new(&before, [], done.clone());
-    let lengths = |task| progress.length(task);
-    let spans = match again {
+    let item_counts = |task| progress.item_count(task);
+    let spans = match rerun {
         None => Vec::new(),
         Some((task, downstream)) => {
-            let place = before.place(task);
-            let place = place.ok_or_else(|| format!("there is no task `{task}`"))?;
-            invalidate::requested_spans(&before, place, downstream, lengths)
+            let index = before.index_of(task);
+            let index = index.ok_or_else(|| format!("there is no task `{task}`"))?;
+            invalidate::requested_spans(&before, index, downstream, item_counts)
         }
     };
-    let asked = SpanSet::new(&spans);
+    let requested = SpanSet::new(&spans);
     let mut done = invalidate::without(done, &spans);
     let (after, comparison) = match other {
         None => (before, Comparison::default()),
         Some(other) => {
             let after = Dag::new(Arc::clone(other));
-            let comparison = compare::compare(&before, &after, lengths);
+            let comparison = compare::compare(&before, &after, item_counts);
             done = compare::carry_over(done, &comparison.carried);
             (after, comparison)
         }
     };
-    let undone = invalidate::stale_spans(&after, &done);
-    let answers = SpanSet::new(&undone);
-    let done = invalidate::without(done, &undone);
+    let stale = invalidate::stale_spans(&after, &done);
+    let stale_set = SpanSet::new(&stale);
+    let done = invalidate::without(done, &stale);
     let progress = Progress::new(&after, [], done);
     let tasks = after.plan.tasks.iter().zip(0_u32..).map(|(task, at)| {
         let tally = progress.tally(at);
@@ -113,8 +109,8 @@ pub fn preview(
             Some(TaskChange::New) => Some(RerunReason::New),
             Some(TaskChange::Changed) => Some(RerunReason::Changed),
             Some(TaskChange::Downstream) => Some(RerunReason::Downstream),
-            None if asked.contains_task(at) => Some(RerunReason::Requested),
-            _ if answers.contains_task(at) => Some(RerunReason::Handler),
+            None if requested.contains_task(at) => Some(RerunReason::Requested),
+            _ if stale_set.contains_task(at) => Some(RerunReason::Handler),
             _ => Some(RerunReason::Unfinished),
         };
         TaskPreview {

@@ -1,26 +1,21 @@
-//! Texts with references, as they stand in a plan.
+//! Templates: texts of a plan with references.
 //!
-//! Parameters are filled in before a plan is made. What is left is known only when an item is
-//! ready: its value, and what the tasks before it have put out. `{{{{` stands for `{{`.
+//! Parameters are substituted before a plan is made. The remaining references are resolved when
+//! an item is ready: its value, and outputs of upstream tasks. `{{{{` is an escaped `{{`.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// What a text of a plan may refer to.
+/// A reference in a text of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reference {
     /// `item`: the value of the item.
     Item,
-    /// `item.KEY`: a part of it.
+    /// `item.KEY`: one key of it.
     ItemKey(String),
-    /// `tasks.NAME.outputs.KEY`: what a task has put out.
-    Output {
-        /// The task.
-        task: String,
-        /// Under which name.
-        key: String,
-    },
+    /// `tasks.NAME.outputs.KEY`: an output of a task.
+    Output { task: String, key: String },
     /// `params.NAME`: in conditions only.
     Param(String),
 }
@@ -37,10 +32,10 @@ impl std::fmt::Display for Reference {
 }
 
 impl Reference {
-    /// Reads what stands between the braces.
+    /// Parses the text between the braces.
     ///
     /// # Errors
-    /// If it is none of these.
+    /// If it is not a reference.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let key = |key: &str| (!key.is_empty()).then(|| key.to_owned());
@@ -62,21 +57,19 @@ impl Reference {
                     key: name.to_owned(),
                 })
         };
-        parsed.ok_or_else(|| format!("`{text}` is no reference"))
+        parsed.ok_or_else(|| format!("`{text}` is not a reference"))
     }
 }
 
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// As it is.
     Literal(&'a str),
-    /// To be filled in.
     Reference(Reference),
 }
 
-/// Takes a text apart. What cannot be read as a reference stays what it is: whoever made the
-/// plan has refused it.
+/// Splits a text into literals and references. An invalid reference stays literal: the reader of
+/// the file has already refused it.
 #[must_use]
 pub fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
@@ -108,14 +101,14 @@ pub fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// A text that comes out as `text` when it is filled in.
+/// A template that renders as `text`.
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace("{{", "{{{{")
 }
 
-/// Fills in every reference. What is not known becomes nothing: whoever asks for this has
-/// looked that everything is.
+/// Renders a template. A reference without a value becomes empty: the caller has checked that all
+/// have one.
 #[must_use]
 pub fn render<'a>(text: &str, mut value: impl FnMut(&Reference) -> Option<Cow<'a, str>>) -> String {
     if !text.contains("{{") {
@@ -133,7 +126,7 @@ pub fn render<'a>(text: &str, mut value: impl FnMut(&Reference) -> Option<Cow<'a
     filled
 }
 
-/// A value as a command or a variable has it: a string as it is, others as JSON.
+/// A value as text for a command or a variable: strings verbatim, others as JSON.
 #[must_use]
 pub fn plain(value: &Value) -> Cow<'_, str> {
     match value {

@@ -81,10 +81,10 @@ impl Trial {
     /// Lets everything begin that may; by name.
     fn release(&mut self) -> Vec<String> {
         let mut begun = Vec::new();
-        while let Some((task, item)) = self.progress.next(&self.dag) {
+        while let Some((task, item)) = self.progress.next_ready(&self.dag) {
             self.next += 1;
             let id = InstanceId(self.next);
-            assert!(self.progress.began(&self.dag, task, item, id));
+            assert!(self.progress.start_item(&self.dag, task, item, id));
             let own = &self.dag.plan.tasks[task as usize];
             begun.push(match own.items {
                 Items::One => own.name.clone(),
@@ -96,14 +96,14 @@ impl Trial {
     }
 
     fn end(&mut self, name: &str, item: u32, end: ItemEnd, outputs: Option<&str>) {
-        let task = self.dag.place(name).expect("a task");
+        let task = self.dag.index_of(name).expect("a task");
         let ended = ItemResult {
             task,
             item,
             end,
             outputs: outputs.map(Arc::from),
         };
-        self.progress.ended(&self.dag, &ended);
+        self.progress.end_item(&self.dag, &ended);
         self.ended.push(ended);
         self.restart();
     }
@@ -137,7 +137,7 @@ impl Trial {
     }
 
     fn state(&self, name: &str, item: u32) -> ItemState {
-        let task = self.dag.place(name).expect("a task");
+        let task = self.dag.index_of(name).expect("a task");
         self.progress.state(task, item).expect("an item")
     }
 }
@@ -156,7 +156,7 @@ fn a_diamond_goes_on_when_both_sides_are_done() {
     assert_eq!(run.done("b", 0), ["d"]);
     assert!(!run.progress.is_over());
     assert!(run.done("d", 0).is_empty());
-    assert!(run.progress.is_over() && run.progress.is_good());
+    assert!(run.progress.is_over() && run.progress.is_successful());
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_failure_blocks_what_needs_success_and_lets_its_handlers_begin() {
     run.done("hint", 0);
     assert_eq!(run.state("fine", 0), ItemState::Blocked);
     run.done("always", 0);
-    assert!(run.progress.is_over() && !run.progress.is_good());
+    assert!(run.progress.is_over() && !run.progress.is_successful());
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_handler_of_what_went_well_is_skipped_and_so_is_what_needs_it() {
     assert_eq!(run.state("hint", 0), ItemState::Skipped);
     assert_eq!(run.state("after", 0), ItemState::Skipped);
     run.done("end", 0);
-    assert!(run.progress.is_over() && run.progress.is_good());
+    assert!(run.progress.is_over() && run.progress.is_successful());
 }
 
 /// One of two branches is taken, and what joins them goes on.
@@ -229,7 +229,7 @@ fn a_join_is_skipped_only_if_all_that_it_needs_was() {
     assert_eq!(run.state("chain", 0), ItemState::Skipped);
     assert_eq!(run.state("end", 0), ItemState::Skipped);
     run.done("join", 0);
-    assert!(run.progress.is_over() && run.progress.is_good());
+    assert!(run.progress.is_over() && run.progress.is_successful());
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn the_first_failure_lets_nothing_more_begin_but_handlers() {
     assert_eq!(run.state("a", 4), ItemState::Blocked);
     assert_eq!(run.done("a", 0), ["tidy"]);
     run.done("tidy", 0);
-    assert!(run.progress.is_over() && !run.progress.is_good());
+    assert!(run.progress.is_over() && !run.progress.is_successful());
 }
 
 /// Whether something is wanted, and which items there are, does not depend on what failed
@@ -353,7 +353,7 @@ fn a_condition_is_answered_for_each_item_with_what_was_put_out() {
     assert_eq!(run.state("c", 0), ItemState::Failed);
     let problems: Vec<_> = run.progress.problems().collect();
     assert!(
-        problems[0].2.contains("`a` has not put out `unknown`"),
+        problems[0].2.contains("`a` has no output `unknown`"),
         "{problems:?}"
     );
 }
@@ -389,7 +389,7 @@ fn a_task_has_an_item_for_each_that_another_puts_out() {
             run.done("map", 0);
             assert_eq!(run.done("map", 1), ["join"]);
         } else if begun.is_empty() {
-            assert!(run.progress.is_over() && !run.progress.is_good());
+            assert!(run.progress.is_over() && !run.progress.is_successful());
             assert_eq!(run.state("join", 0), ItemState::Blocked);
         }
     }

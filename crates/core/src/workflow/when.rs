@@ -1,4 +1,4 @@
-//! Conditions: `params.day != '' and tasks.extract.outputs.rows > 0`.
+//! Expressions of `when`: `params.day != '' and tasks.extract.outputs.rows > 0`.
 //!
 //! ```text
 //!   or      = and { "or" and }
@@ -11,8 +11,7 @@
 //! Parameters are text; beside a number, text that is a number counts as one. Two texts are
 //! compared as texts.
 //!
-//! A condition is as deep as its brackets, however long it is: whoever looks at one may do so by
-//! calling itself.
+//! An expression is as deep as its brackets, however long it is: recursion over it is safe.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -22,25 +21,20 @@ use serde_json::Value;
 
 use super::template::Reference;
 
-/// Conditions within each other: more than anybody reads.
+/// Nesting limit, well beyond what is readable.
 const DEPTH_MAX: usize = 64;
 
-/// A condition.
+/// An expression of `when`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum When {
-    /// One of these.
-    Or(Vec<When>),
-    /// All of these.
-    And(Vec<When>),
-    /// The opposite.
-    Not(Box<When>),
-    /// Two values beside each other.
+pub enum WhenExpr {
+    Or(Vec<WhenExpr>),
+    And(Vec<WhenExpr>),
+    Not(Box<WhenExpr>),
     Compare(Operator, Operand, Operand),
-    /// A value by itself: it holds unless it is false, null, zero, or empty.
+    /// A single value: true unless it is false, null, zero, or empty.
     Is(Operand),
 }
 
-/// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `==`
@@ -55,40 +49,38 @@ pub enum Operator {
     Greater,
     /// `>=`
     AtLeast,
-    /// `in`: an element of a list, or a part of a text.
+    /// `in`: an element of a list, or a substring.
     In,
 }
 
-/// A value, or where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// As it stands.
     Literal(Value),
     Reference(Reference),
 }
 
-impl When {
-    /// Reads a condition.
+impl WhenExpr {
+    /// Parses an expression.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first syntax error.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > WHEN_BYTES_MAX {
             return Err(format!("it is longer than {WHEN_BYTES_MAX} bytes"));
         }
-        let mut reader = Reader {
-            tokens: tokens(text)?,
+        let mut parser = Parser {
+            tokens: tokenize(text)?,
             at: 0,
             depth: 0,
         };
-        let when = reader.or()?;
-        match reader.peek() {
+        let when = parser.or()?;
+        match parser.peek() {
             None => Ok(when),
-            Some(token) => Err(format!("{token} stands where the condition could end")),
+            Some(token) => Err(format!("unexpected {token} after the end of the condition")),
         }
     }
 
-    /// Everything that it refers to.
+    /// All references in it.
     #[must_use]
     pub fn references(&self) -> Vec<&Reference> {
         let mut found = Vec::new();
@@ -115,10 +107,10 @@ impl When {
         }
     }
 
-    /// Whether it holds.
+    /// Evaluates it.
     ///
     /// # Errors
-    /// If something that it refers to has no value, or values cannot be compared.
+    /// If a reference has no value, or values cannot be compared.
     pub fn holds<'a>(
         &'a self,
         value: &mut impl FnMut(&'a Reference) -> Result<Cow<'a, Value>, String>,
@@ -141,7 +133,7 @@ impl When {
                 true
             }
             Self::Not(inner) => !inner.holds(value)?,
-            Self::Is(operand) => truth(operand.value(value)?.as_ref()),
+            Self::Is(operand) => is_truthy(operand.value(value)?.as_ref()),
             Self::Compare(operator, left, right) => {
                 let (left, right) = (left.value(value)?, right.value(value)?);
                 compare(*operator, &left, &right)?
@@ -162,7 +154,7 @@ impl Operand {
     }
 }
 
-fn truth(value: &Value) -> bool {
+fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(truth) => *truth,
@@ -180,7 +172,7 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> Result<bool, Stri
             (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
             _ => numbers.and_then(|(left, right)| left.partial_cmp(&right)),
         };
-        order.ok_or_else(|| format!("{left} and {right} have no order"))
+        order.ok_or_else(|| format!("{left} and {right} cannot be ordered"))
     };
     Ok(match operator {
         Operator::Equal => same(left, right),
@@ -193,14 +185,18 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> Result<bool, Stri
             Value::Array(list) => is_in(left, list),
             Value::String(text) => match left {
                 Value::String(part) => text.contains(part.as_str()),
-                _ => return Err(format!("{left} cannot be a part of a text")),
+                _ => return Err(format!("{left} is not a text and cannot be `in` a text")),
             },
-            _ => return Err(format!("{right} is neither a list nor a text")),
+            _ => {
+                return Err(format!(
+                    "{right} is neither a list nor a text, as `in` requires"
+                ));
+            }
         },
     })
 }
 
-/// Lists may be long, and be asked for each of many items.
+/// Compares numbers as `f64` once: lists may be long, and `in` is evaluated for each of many items.
 fn is_in(value: &Value, list: &[Value]) -> bool {
     let Value::Number(of) = value else {
         return list.iter().any(|element| same(value, element));
@@ -254,7 +250,7 @@ impl std::fmt::Display for Token {
 
 const SIGNS: &[&str] = &["==", "!=", "<=", ">=", "<", ">", "(", ")"];
 
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
+fn tokenize(text: &str) -> Result<Vec<Token>, String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -263,13 +259,13 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
         } else if first == '\'' || first == '"' {
             let inside = &rest[1..];
             let end = inside.find(first);
-            let end = end.ok_or_else(|| format!("the text {rest} has no end"))?;
+            let end = end.ok_or_else(|| format!("unterminated text {rest}"))?;
             (Token::Text(inside[..end].to_owned()), &inside[end + 1..])
         } else {
             let is_part = |c: char| c.is_alphanumeric() || "_.-+".contains(c);
             let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
             if end == 0 {
-                return Err(format!("`{first}` means nothing here"));
+                return Err(format!("unexpected character `{first}`"));
             }
             let word = &rest[..end];
             let number = word
@@ -277,7 +273,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
                 .then(|| serde_json::from_str::<Value>(word.trim_start_matches('+')));
             let token = match number {
                 Some(Ok(number)) => Token::Number(number),
-                Some(Err(_)) => return Err(format!("`{word}` is no number")),
+                Some(Err(_)) => return Err(format!("`{word}` is not a number")),
                 None => Token::Word(word.to_owned()),
             };
             (token, &rest[end..])
@@ -288,70 +284,70 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-struct Reader {
+struct Parser {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
 }
 
-impl Reader {
+impl Parser {
     fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at)
     }
 
-    fn takes(&mut self, wanted: &Token) -> bool {
+    fn accept(&mut self, wanted: &Token) -> bool {
         let there = self.peek() == Some(wanted);
         self.at += usize::from(there);
         there
     }
 
-    fn word(&mut self, word: &str) -> bool {
-        self.takes(&Token::Word(word.to_owned()))
+    fn accept_word(&mut self, word: &str) -> bool {
+        self.accept(&Token::Word(word.to_owned()))
     }
 
-    fn or(&mut self) -> Result<When, String> {
+    fn or(&mut self) -> Result<WhenExpr, String> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(format!(
-                "it has more than {DEPTH_MAX} conditions within each other"
-            ));
+            return Err(format!("it is nested more than {DEPTH_MAX} levels deep"));
         }
         let first = self.and()?;
         let mut parts = vec![first];
-        while self.word("or") {
+        while self.accept_word("or") {
             parts.push(self.and()?);
         }
         self.depth -= 1;
-        Ok(alone(parts).unwrap_or_else(When::Or))
+        Ok(single(parts).unwrap_or_else(WhenExpr::Or))
     }
 
-    fn and(&mut self) -> Result<When, String> {
+    fn and(&mut self) -> Result<WhenExpr, String> {
         let first = self.not()?;
         let mut parts = vec![first];
-        while self.word("and") {
+        while self.accept_word("and") {
             parts.push(self.not()?);
         }
-        Ok(alone(parts).unwrap_or_else(When::And))
+        Ok(single(parts).unwrap_or_else(WhenExpr::And))
     }
 
-    fn not(&mut self) -> Result<When, String> {
+    fn not(&mut self) -> Result<WhenExpr, String> {
         let mut negated = false;
-        while self.word("not") {
+        while self.accept_word("not") {
             negated = !negated;
         }
         let inner = self.compare()?;
-        Ok(match negated {
-            true => When::Not(Box::new(inner)),
-            false => inner,
+        Ok(if negated {
+            WhenExpr::Not(Box::new(inner))
+        } else {
+            inner
         })
     }
 
-    fn compare(&mut self) -> Result<When, String> {
-        if self.takes(&Token::Sign("(")) {
+    fn compare(&mut self) -> Result<WhenExpr, String> {
+        if self.accept(&Token::Sign("(")) {
             let inner = self.or()?;
-            return match self.takes(&Token::Sign(")")) {
-                true => Ok(inner),
-                false => Err("a `(` is not closed".to_owned()),
+            return if self.accept(&Token::Sign(")")) {
+                Ok(inner)
+            } else {
+                Err("a `(` is not closed".to_owned())
             };
         }
         let left = self.operand()?;
@@ -363,10 +359,10 @@ impl Reader {
             Some(Token::Sign(">")) => Operator::Greater,
             Some(Token::Sign(">=")) => Operator::AtLeast,
             Some(Token::Word(word)) if word == "in" => Operator::In,
-            _ => return Ok(When::Is(left)),
+            _ => return Ok(WhenExpr::Is(left)),
         };
         self.at += 1;
-        Ok(When::Compare(operator, left, self.operand()?))
+        Ok(WhenExpr::Compare(operator, left, self.operand()?))
     }
 
     fn operand(&mut self) -> Result<Operand, String> {
@@ -382,13 +378,13 @@ impl Reader {
                 "null" => Operand::Literal(Value::Null),
                 word => Operand::Reference(Reference::parse(word)?),
             },
-            sign @ Token::Sign(_) => return Err(format!("{sign} stands where a value belongs")),
+            sign @ Token::Sign(_) => return Err(format!("expected a value instead of {sign}")),
         })
     }
 }
 
-/// What is one by itself, or all of them.
-fn alone(mut parts: Vec<When>) -> Result<When, Vec<When>> {
+/// The single part, or all of them.
+fn single(mut parts: Vec<WhenExpr>) -> Result<WhenExpr, Vec<WhenExpr>> {
     match (parts.len(), parts.pop()) {
         (1, Some(only)) => Ok(only),
         (_, last) => {
@@ -403,7 +399,7 @@ mod tests {
     use super::*;
 
     fn holds(text: &str) -> Result<bool, String> {
-        When::parse(text)?.holds(&mut |reference| {
+        WhenExpr::parse(text)?.holds(&mut |reference| {
             let value = match reference {
                 Reference::Item => Value::from("eu"),
                 Reference::ItemKey(_) => Value::from(7),
@@ -423,15 +419,15 @@ mod tests {
     fn a_long_condition_is_no_deeper_than_a_short_one() {
         let long = |word: &str| format!("true{}", format!(" {word} true").repeat(400));
         for text in [long("or"), long("and")] {
-            let parts = match When::parse(&text).expect("a condition") {
-                When::Or(parts) | When::And(parts) => parts,
+            let parts = match WhenExpr::parse(&text).expect("a condition") {
+                WhenExpr::Or(parts) | WhenExpr::And(parts) => parts,
                 other => panic!("{other:?}"),
             };
             assert_eq!(parts.len(), 401);
-            assert!(parts.iter().all(|part| matches!(part, When::Is(_))));
+            assert!(parts.iter().all(|part| matches!(part, WhenExpr::Is(_))));
             assert_eq!(holds(&text), Ok(true));
         }
-        let error = When::parse(&long("or").repeat(20)).expect_err("it is too long");
+        let error = WhenExpr::parse(&long("or").repeat(20)).expect_err("it is too long");
         assert!(error.contains("longer than"), "{error}");
     }
 
@@ -480,9 +476,9 @@ mod tests {
             "item and",
             "not",
         ] {
-            assert!(When::parse(text).is_err(), "{text}");
+            assert!(WhenExpr::parse(text).is_err(), "{text}");
         }
-        assert!(When::parse(&"(".repeat(5_000)).is_err());
+        assert!(WhenExpr::parse(&"(".repeat(5_000)).is_err());
         for text in ["tasks.x.outputs.y == 1", "item < 3", "1 in 2", "1 in 'a'"] {
             assert!(holds(text).is_err(), "{text}");
         }

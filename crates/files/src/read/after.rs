@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use baton_core::workflow::when::When;
+use baton_core::workflow::when::WhenExpr;
 use baton_model::limits::RUN_ITEMS_MAX;
 use baton_model::workflow::{Condition, EdgeLists, Edges};
 
@@ -127,7 +127,7 @@ impl Reader {
                 return None;
             }
         };
-        match When::parse(&text) {
+        match WhenExpr::parse(&text) {
             Ok(when) => Some(DraftWhen {
                 references: when.references().into_iter().cloned().collect(),
                 text,

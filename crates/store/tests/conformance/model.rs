@@ -116,7 +116,7 @@ impl Model {
     /// The fact that a leader records about a run in the step in which the run advances.
     pub(crate) fn pending_advance(&self) -> Option<Fact> {
         self.ledger.runs().iter().find_map(|run| {
-            let still = run.progress.is_still();
+            let still = run.progress.is_idle();
             match run.head.state {
                 UniversalState::Queued if !still => Some(advanced(run.head.id, false)),
                 UniversalState::Launched if run.has_begun => Some(advanced(run.head.id, true)),
@@ -250,12 +250,12 @@ impl Model {
         let (run, generation) = (known.head.id, known.head.generation);
         let progress = &known.progress;
         let state = match known.head.halting {
-            _ if progress.is_over() && progress.is_good() => Some(UniversalState::Done),
+            _ if progress.is_over() && progress.is_successful() => Some(UniversalState::Done),
             _ if progress.is_over() => Some(UniversalState::Failed),
-            Some(_) if progress.is_still() => Some(UniversalState::Halted),
+            Some(_) if progress.is_idle() => Some(UniversalState::Halted),
             _ => None,
         };
-        let next = progress.next(&known.dag);
+        let next = progress.next_ready(&known.dag);
         match (state, next, known.head.halting) {
             (Some(state), ..) => Fact::RunEnded {
                 run,
@@ -360,7 +360,7 @@ fn workflow(rng: &mut Rng) -> Plan {
 
 /// The next generation: with another plan, with items to rerun, or neither.
 fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
-    let lengths = |task| known.progress.length(task);
+    let lengths = |task| known.progress.item_count(task);
     let plan = (rng.below(2) == 0).then(|| Arc::new(workflow(rng)));
     let mut spans = match rng.below(2) {
         0 => Vec::new(),

@@ -105,7 +105,11 @@ pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>
     }
     let plan = running.store.plan(running.run).expect("readable");
     assert_eq!(plan, Some(Arc::new(another)));
-    assert_eq!(running.live().progress.length(3), 2, "each file is an item");
+    assert_eq!(
+        running.live().progress.item_count(3),
+        2,
+        "each file is an item"
+    );
     running = running.takeover(open);
     running.done(3, 1, None);
     running.done(2, 0, None);
@@ -136,7 +140,7 @@ pub(crate) fn an_end_of_an_older_generation_is_not_the_runs(open: Open<'_>) {
     running.leader.ledger.admit(ended).expect("it was away");
     running.commit(vec![Fact::InstanceRetried { instance: old }]);
     running = running.takeover(open);
-    assert!(running.live().progress.is_still());
+    assert!(running.live().progress.is_idle());
     running.attempt(old, 0, Some("{}"));
     assert_eq!(running.ends().len(), 3);
     running.done(1, 2, None);
@@ -190,7 +194,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     running.lease(leased);
     running = running.takeover(open);
     running.fails(2, 0);
-    assert!(running.live().progress.is_failing());
+    assert!(running.live().progress.is_failing_fast());
     running = running.takeover(open);
     running.commit(vec![halted(waits.0, waits.0)]);
     running = running.takeover(open);
@@ -209,7 +213,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
     }
     running = running.takeover(open);
     running.run = RunId(4);
-    assert_eq!(running.live().progress.length(1), 3);
+    assert_eq!(running.live().progress.item_count(1), 3);
     running.done(1, 1, None);
     let leased = running.begin(1, 2);
     running.lease(leased);

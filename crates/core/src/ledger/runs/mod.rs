@@ -269,7 +269,7 @@ impl Runs {
             return;
         }
         if let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) {
-            run.progress.began(&run.dag, part.task, part.item, id);
+            run.progress.start_item(&run.dag, part.task, part.item, id);
             self.dirty.0.insert(part.run);
         }
     }
@@ -283,7 +283,7 @@ impl Runs {
             return;
         };
         // What is there for a failure is not stopped by it, also where it is tried again.
-        let failed = run.progress.is_failing() && !run.dag.is_handler(part.task);
+        let failed = run.progress.is_failing_fast() && !run.dag.is_handler(part.task);
         let closed = run.head.halting.is_some() || failed;
         if state == UniversalState::Running && run.head.state == UniversalState::Launched {
             run.has_begun = true;
@@ -319,9 +319,9 @@ impl Runs {
             outputs: outputs.cloned(),
         };
         run.has_begun |= run.head.state == UniversalState::Launched;
-        let failing = run.progress.is_failing();
-        run.progress.ended(&run.dag, &ended);
-        if run.progress.is_failing() && !failing {
+        let failing = run.progress.is_failing_fast();
+        run.progress.end_item(&run.dag, &ended);
+        if run.progress.is_failing_fast() && !failing {
             run.stops.sweep = Some(HaltMode::Drain);
         }
         self.dirty.0.insert(part.run);
@@ -351,7 +351,7 @@ impl Runs {
             }
             Fact::RunAdvanced { .. } => run.has_begun = false,
             Fact::RunHalting { mode, .. } => run.stops.sweep = Some(*mode),
-            Fact::RunEnded { .. } if !run.progress.is_still() => {
+            Fact::RunEnded { .. } if !run.progress.is_idle() => {
                 return Err(LedgerError::Run(
                     id,
                     "ends while something is on its way".to_owned(),

@@ -248,7 +248,7 @@ fn changes(
     wanted: Option<&(String, bool)>,
 ) -> Result<(Comparison, Vec<ItemSpan>), RunError> {
     let live = cx.ledger.runs().run(run).ok_or(RunError::Unknown(run))?;
-    let lengths = |task| live.progress.length(task);
+    let item_counts = |task| live.progress.item_count(task);
     let mut spans = match wanted {
         #[cfg(feature = "seeded-bugs")]
         None if cx.config.bugs.has(crate::bugs::Bug::ResumeKeepsNothing) => {
@@ -256,9 +256,9 @@ fn changes(
         }
         None => Vec::new(),
         Some((task, downstream)) => {
-            let place = live.dag.place(task);
+            let place = live.dag.index_of(task);
             let place = place.ok_or_else(|| RunError::NoTask(run, task.clone()))?;
-            invalidate::requested_spans(&live.dag, place, *downstream, lengths)
+            invalidate::requested_spans(&live.dag, place, *downstream, item_counts)
         }
     };
     let done = invalidate::without(live.done(), &spans);
@@ -267,7 +267,7 @@ fn changes(
         return Ok((Comparison::default(), spans));
     };
     let after = Dag::new(Arc::clone(plan));
-    let mut comparison = compare::compare(&live.dag, &after, lengths);
+    let mut comparison = compare::compare(&live.dag, &after, item_counts);
     let undone = invalidate::stale_spans(&after, &compare::carry_over(done, &comparison.carried));
     comparison.carried = invalidate::carried_without(comparison.carried, &undone);
     Ok((comparison, spans))

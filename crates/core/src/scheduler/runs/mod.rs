@@ -73,7 +73,7 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
         let Some(run) = cx.ledger.runs().run(id) else {
             return;
         };
-        let next = run.progress.next(&run.dag);
+        let next = run.progress.next_ready(&run.dag);
         #[cfg(feature = "seeded-bugs")]
         let next = next.or_else(|| crate::bugs::scheduler::ungated_item(cx.config.bugs, run));
         let Some((task, item)) = next else {
@@ -96,7 +96,7 @@ fn advance(cx: &mut Cx<'_>, id: RunId) {
     let Some(run) = cx.ledger.runs().run(id) else {
         return;
     };
-    let (state, still, begun) = (run.head.state, run.progress.is_still(), run.has_begun);
+    let (state, still, begun) = (run.head.state, run.progress.is_idle(), run.has_begun);
     let to = match state {
         UniversalState::Queued if !still => UniversalState::Launched,
         UniversalState::Launched if begun => UniversalState::Running,
@@ -108,17 +108,17 @@ fn advance(cx: &mut Cx<'_>, id: RunId) {
 /// How the run ends, if it does.
 fn end(cx: &Cx<'_>, id: RunId) -> Option<(Generation, UniversalState)> {
     let run = cx.ledger.runs().run(id)?;
-    let early = cx.config.bugs.has(Bug::RunEndsEarly) && !run.progress.is_good();
+    let early = cx.config.bugs.has(Bug::RunEndsEarly) && !run.progress.is_successful();
     let state = match run.head.halting {
         None if early => UniversalState::Failed,
-        _ if run.progress.is_over() => match run.progress.is_good() {
+        _ if run.progress.is_over() => match run.progress.is_successful() {
             true => UniversalState::Done,
             false if matches!(run.head.halting, Some((_, HaltCause::Requested))) => {
                 UniversalState::Halted
             }
             false => UniversalState::Failed,
         },
-        Some((_, cause)) if run.progress.is_still() => match cause {
+        Some((_, cause)) if run.progress.is_idle() => match cause {
             HaltCause::Requested => UniversalState::Halted,
             HaltCause::TimedOut => UniversalState::Failed,
         },

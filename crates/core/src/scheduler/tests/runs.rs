@@ -210,7 +210,7 @@ fn all_ended(run: &crate::ledger::Run) -> Vec<ItemResult> {
     let tasks = 0..u32::try_from(run.dag.plan.tasks.len()).expect("few");
     let mut ended = Vec::new();
     for task in tasks {
-        for item in 0..run.progress.length(task) {
+        for item in 0..run.progress.item_count(task) {
             let end = match run.progress.state(task, item) {
                 Some(S::Done) => ItemEnd::Done,
                 Some(S::Failed) => ItemEnd::Failed,

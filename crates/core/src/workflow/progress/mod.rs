@@ -1,25 +1,25 @@
-//! Where a run stands: what is ready, on its way, and over.
+//! Progress of a run: which items are ready, in flight, and settled.
 //!
-//! An end is settled once: it sets free what waits for it, and what can never begin is settled
-//! with it, down the graph. Each edge is looked at once, so a run costs its items and edges,
-//! whatever their number.
+//! Each item is settled once. That decrements the in-degree of its downstream items; items that
+//! can never run are settled along with it, down the graph. Each edge is visited once, so a run
+//! costs O(items + edges).
 //!
-//! What an item waits for is met, or bars it: it is *skipped* if nothing went wrong and it is
-//! not wanted, *blocked* if something before it has failed.
+//! An item whose upstream items are all settled becomes ready, or is *skipped* (nothing failed,
+//! but it is not needed) or *blocked* (an upstream item failed).
 //!
-//! Invariant: where something is on record of a task whose items another puts out, that other
-//! was over when they were made, and nothing of it has run since: a resume that does it again
-//! undoes them with it ([`super::invalidate`]). So its items are what the record says, whatever else
-//! is on its way.
+//! Invariant: if a result is stored for a task whose items are another task's output, that other
+//! task was settled when the items were made, and nothing of it has run since: a resume that
+//! reruns it invalidates them, too ([`super::invalidate`]). So the stored outputs determine the
+//! items, whatever else is in flight.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `tally` | where items stand, and how many are where |
-//! | `bars` | what keeps an item from beginning |
-//! | `settle` | what follows from an end |
-//! | `outputs` | what was put out, and the values of items |
+//! | `tally` | item states, and the number of items in each |
+//! | `block` | why an item does not run |
+//! | `settle` | what follows when an item is settled |
+//! | `outputs` | outputs of tasks, and values of items |
 
-mod bars;
+mod block;
 mod outputs;
 mod settle;
 mod tally;
@@ -32,43 +32,43 @@ use baton_model::ids::InstanceId;
 use baton_model::workflow::{ItemEnd, Items};
 
 use super::Dag;
-use super::lanes::Lanes;
-use outputs::Joined;
+use super::ready_queue::ReadyQueue;
+use outputs::JoinedOutput;
 use settle::TaskProgress;
 
 pub use tally::{ItemState, Tally};
 
-/// An end as it is kept.
+/// How an item ended, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ItemResult {
-    /// The task, as a place in the plan's list.
+    /// Index into the plan's tasks.
     pub task: u32,
     pub item: u32,
     pub end: ItemEnd,
-    /// What it has put out, as the text of a JSON object.
+    /// Its outputs, as the text of a JSON object.
     pub outputs: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Progress {
     tasks: Vec<TaskProgress>,
-    lanes: Lanes,
+    queue: ReadyQueue,
     live: BTreeMap<(u32, u32), InstanceId>,
-    /// What was put out, where somebody wants to know it.
+    /// Outputs by (task, item), as far as a task refers to them.
     outputs: BTreeMap<(u32, u32), Arc<str>>,
-    /// The same of all items of a task together, where all are over.
-    joined: BTreeMap<u32, BTreeMap<String, Result<Joined, String>>>,
-    /// The values of items that another task has put out, as JSON.
+    /// Outputs of all items of a settled task, joined by key.
+    joined: BTreeMap<u32, BTreeMap<String, Result<JoinedOutput, String>>>,
+    /// Item values that come from another task's output, as JSON.
     lists: BTreeMap<u32, Vec<String>>,
     total: Tally,
-    /// Something has failed, and nothing more shall begin.
-    failing: bool,
+    /// An item failed and `fail_fast` is set: only failure handlers may still start.
+    failing_fast: bool,
     problems: BTreeMap<(u32, u32), String>,
 }
 
 impl Progress {
-    /// The progress of a run of which this is known: what is on its way, and what has ended.
-    /// In whatever order it happened, the result is the same.
+    /// Computes the progress of a run from its in-flight instances and its item results. Their
+    /// order does not matter.
     #[must_use]
     pub fn new(
         dag: &Dag,
@@ -86,69 +86,69 @@ impl Progress {
         let mut ended: Vec<_> = ended.into_iter().collect();
         ended.sort_by_key(|it| (it.task, it.item));
         let live: Vec<_> = live.into_iter().collect();
-        ended.iter().for_each(|it| progress.note(dag, it));
+        ended.iter().for_each(|it| progress.keep_outputs(dag, it));
         let begun = live.iter().map(|it| it.0);
         let begun: BTreeSet<u32> = begun.chain(ended.iter().map(|it| it.task)).collect();
         for task in begun {
-            progress.take_up(dag, task);
+            progress.restore_items(dag, task);
         }
         for (task, item, instance) in live {
-            progress.began(dag, task, item, instance);
+            progress.start_item(dag, task, item, instance);
         }
-        // What has ended has, whatever follows for it from the ends before it: until its turn it
-        // counts as on its way, so that nothing settles it.
+        // A stored result holds whatever upstream results imply: until its turn the item counts
+        // as in flight, so that nothing else settles it.
         for it in &ended {
             if progress.is_mapped(it.task)
                 && progress.state(it.task, it.item) == Some(ItemState::Waiting)
             {
-                progress.set(dag, it.task, it.item, ItemState::Live);
+                progress.set_state(dag, it.task, it.item, ItemState::Live);
             }
         }
-        progress.begin(dag);
+        progress.start_roots(dag);
         for it in ended {
             if progress.is_mapped(it.task) {
                 progress.settle(dag, vec![(it.task, it.item, it.end.into())], false);
             }
         }
-        let work = progress.closing(dag);
+        let work = progress.fail_fast(dag);
         progress.settle(dag, work, true);
         progress
     }
 
-    /// Something is on record of this task: it has the items that it had.
-    fn take_up(&mut self, dag: &Dag, task: u32) {
+    /// Restores the items of a task that has stored results or instances.
+    fn restore_items(&mut self, dag: &Dag, task: u32) {
         let own = dag.plan.tasks.get(task as usize);
         if let Some(Items::Output { task: from, key }) = own.map(|own| &own.items) {
-            // If there can be none any more, that is told when its turn comes, as for any other.
-            let _ = self.assign(dag, task, *from, key);
+            // An error is reported when the task is unblocked, as for any other task.
+            let _ = self.assign_items(dag, task, *from, key);
         }
     }
 
-    /// An item has an instance. False if there is no such item, or it has none to have.
-    pub fn began(&mut self, dag: &Dag, task: u32, item: u32, instance: InstanceId) -> bool {
+    /// Records that an item has an instance. False if there is no such item, or it is past that.
+    pub fn start_item(&mut self, dag: &Dag, task: u32, item: u32, instance: InstanceId) -> bool {
         let state = self.state(task, item);
         if !matches!(state, Some(ItemState::Waiting | ItemState::Ready)) || !self.is_mapped(task) {
             return false;
         }
-        self.set(dag, task, item, ItemState::Live);
+        self.set_state(dag, task, item, ItemState::Live);
         self.live.insert((task, item), instance);
         true
     }
 
-    /// The instance of an item has ended. What has become ready with it is in its lane.
-    pub fn ended(&mut self, dag: &Dag, ended: &ItemResult) {
+    /// Settles an item whose instance has ended.
+    pub fn end_item(&mut self, dag: &Dag, ended: &ItemResult) {
         if self.state(ended.task, ended.item) != Some(ItemState::Live) {
             return;
         }
-        self.note(dag, ended);
+        self.keep_outputs(dag, ended);
         let work = vec![(ended.task, ended.item, ended.end.into())];
         self.settle(dag, work, true);
     }
 
-    /// What goes next, within the limits.
+    /// The next item to start as (task, item), within the concurrency limits.
     #[must_use]
-    pub fn next(&self, dag: &Dag) -> Option<(u32, u32)> {
-        self.lanes.next(&dag.plan)
+    pub fn next_ready(&self, dag: &Dag) -> Option<(u32, u32)> {
+        self.queue.next(&dag.plan)
     }
 
     #[must_use]
@@ -157,7 +157,7 @@ impl Progress {
         task.states.get(item as usize).copied()
     }
 
-    /// Where the items of a task stand.
+    /// Number of a task's items by state.
     #[must_use]
     pub fn tally(&self, task: u32) -> Tally {
         self.tasks
@@ -176,14 +176,14 @@ impl Progress {
         self.tasks.get(task as usize).is_some_and(|it| it.mapped)
     }
 
-    /// What is on its way, by task and item.
+    /// Instances in flight, in order of task and item.
     pub fn live(&self) -> impl Iterator<Item = (u32, u32, InstanceId)> + '_ {
         self.live
             .iter()
             .map(|((task, item), id)| (*task, *item, *id))
     }
 
-    /// What is on its way, from some place on.
+    /// Instances in flight, from a (task, item) on.
     pub fn live_from(
         &self,
         from: Bound<(u32, u32)>,
@@ -192,37 +192,37 @@ impl Progress {
         live.map(|((task, item), id)| (*task, *item, *id))
     }
 
-    /// What is on its way of one task.
+    /// Instances of one task in flight.
     pub fn live_of(&self, task: u32) -> impl Iterator<Item = InstanceId> + '_ {
         let range = self.live.range((task, 0)..=(task, u32::MAX));
         range.map(|(_, id)| *id)
     }
 
-    /// True if nothing is on its way.
+    /// True if no instance is in flight.
     #[must_use]
-    pub const fn is_still(&self) -> bool {
-        self.lanes.total() == 0
+    pub const fn is_idle(&self) -> bool {
+        self.queue.in_flight() == 0
     }
 
-    /// True if nothing more happens by itself.
+    /// True if every item is settled.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.total.settled() == self.total.all()
     }
 
-    /// True if all went well.
+    /// True if no item failed, was halted or is blocked.
     #[must_use]
-    pub fn is_good(&self) -> bool {
-        self.total.bad() == 0
+    pub fn is_successful(&self) -> bool {
+        self.total.unsuccessful() == 0
     }
 
-    /// True if a failure has closed everything off.
+    /// True if a failure has triggered `fail_fast`.
     #[must_use]
-    pub const fn is_failing(&self) -> bool {
-        self.failing
+    pub const fn is_failing_fast(&self) -> bool {
+        self.failing_fast
     }
 
-    /// Everything that is DONE, with what was put out as far as that is known.
+    /// Results of all items that are DONE, with those outputs that a task refers to.
     pub fn done(&self) -> impl Iterator<Item = ItemResult> + '_ {
         let tasks = self.tasks.iter().zip(0_u32..);
         tasks.flat_map(move |(own, task)| {
@@ -237,13 +237,13 @@ impl Progress {
         })
     }
 
-    /// How many items a task has, as far as that is known.
+    /// Number of items of a task; 1 if they are not known yet.
     #[must_use]
-    pub fn length(&self, task: u32) -> u32 {
+    pub fn item_count(&self, task: u32) -> u32 {
         self.tally(task).all()
     }
 
-    /// Items that could not begin for a reason of their own.
+    /// Items that failed to start, as (task, item, reason): unresolved references, `when` errors.
     pub fn problems(&self) -> impl Iterator<Item = (u32, u32, &str)> {
         let problems = self.problems.iter();
         problems.map(|((task, item), why)| (*task, *item, why.as_str()))

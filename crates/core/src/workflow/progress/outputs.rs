@@ -1,7 +1,7 @@
-//! What tasks have put out, and the values of items.
+//! Outputs of tasks, and values of items.
 //!
-//! Of what was put out only that is kept which somebody refers to. What a task has put out is
-//! put together once, when all of it is over: whoever refers to it may have many items.
+//! Only outputs that a task refers to are kept. The outputs of a task are joined once, when all
+//! its items are settled, since the referring task may have many items.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,19 +13,18 @@ use super::{ItemResult, ItemState, Progress};
 use crate::workflow::template::{Reference, plain};
 use crate::workflow::{Dag, items};
 
-/// Bytes of a list that is put together from what many items have put out: one that is longer
-/// fits into no argument.
+/// Bytes of an output list joined from many items: a longer one does not fit into an argument.
 const JOINED_BYTES_MAX: usize = 128 * 1_024 - 1;
 
-/// What a task has put out under one name: the value of a task that is one by itself, or the list
-/// of the values of all items.
+/// An output of a whole task: the value, if the task has a single item, or the list of the values
+/// of all items.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Joined {
+pub(super) struct JoinedOutput {
     value: Arc<Value>,
     text: Arc<str>,
 }
 
-impl Joined {
+impl JoinedOutput {
     fn new(value: Value) -> Self {
         Self {
             text: Arc::from(plain(&value).as_ref()),
@@ -48,9 +47,9 @@ impl Progress {
         }
     }
 
-    /// What a reference means in the condition of an item. What something has not put out that
-    /// is not DONE is null: a condition may ask for it.
-    pub(super) fn asked<'a>(
+    /// Value of a reference in an item's `when`. A missing output is null if its task is not
+    /// DONE: a condition may test for it.
+    pub(super) fn condition_value<'a>(
         &'a self,
         dag: &'a Dag,
         (task, item): (u32, u32),
@@ -65,9 +64,11 @@ impl Progress {
             }
             Reference::Param(name) => dag.plan.params.get(name).cloned().map(Value::String),
             Reference::Output { task: from, key } => {
-                let from = dag.place(from).ok_or_else(unknown)?;
-                return match self.output(dag, (task, item), from, key) {
-                    Err(_) if !self.is_done(dag, (task, item), from) => Ok(Cow::Owned(Value::Null)),
+                let from = dag.index_of(from).ok_or_else(unknown)?;
+                return match self.visible_output(dag, (task, item), from, key) {
+                    Err(_) if !self.is_source_done(dag, (task, item), from) => {
+                        Ok(Cow::Owned(Value::Null))
+                    }
                     found => found,
                 };
             }
@@ -75,8 +76,8 @@ impl Progress {
         value.map(Cow::Owned).ok_or_else(unknown)
     }
 
-    /// What a reference means in a text of an item that may begin.
-    pub(in crate::workflow) fn filled<'a>(
+    /// Text of a reference in a template of a ready item.
+    pub(in crate::workflow) fn text_value<'a>(
         &'a self,
         dag: &'a Dag,
         (task, item): (u32, u32),
@@ -91,108 +92,109 @@ impl Progress {
                 Some(Cow::Borrowed(value))
             }
             Reference::Output { task: from, key } => {
-                let from = dag.place(from)?;
+                let from = dag.index_of(from)?;
                 if let Some(Ok(joined)) = self.joined(dag, task, from, key) {
                     return Some(Cow::Borrowed(&joined.text));
                 }
-                let value = self.output(dag, (task, item), from, key).ok()?;
+                let value = self.visible_output(dag, (task, item), from, key).ok()?;
                 Some(Cow::Owned(plain(&value).into_owned()))
             }
         }
     }
 
-    /// What an item sees of what a task has put out: that of the item of the same place where they
-    /// follow one by one, or else that of all of it.
-    pub(super) fn output<'a>(
+    /// An upstream output as an item sees it: that of the upstream item of the same index if the
+    /// tasks are connected item by item, or else the joined output.
+    pub(super) fn visible_output<'a>(
         &'a self,
         dag: &'a Dag,
         (task, item): (u32, u32),
         from: u32,
         key: &str,
     ) -> Result<Cow<'a, Value>, String> {
-        let nothing = || {
+        let missing = || {
             let name = &dag.plan.tasks[from as usize].name;
-            format!("`{name}` has not put out `{key}`")
+            format!("`{name}` has no output `{key}`")
         };
-        if dag.graph.is_one_by_one(task, from) {
-            let value = self.output_of(from, item, key);
-            return value.map(Cow::Owned).ok_or_else(nothing);
+        if dag.graph.is_per_item(task, from) {
+            let value = self.item_output(from, item, key);
+            return value.map(Cow::Owned).ok_or_else(missing);
         }
         match self.joined(dag, task, from, key) {
             Some(Ok(joined)) => Ok(Cow::Borrowed(&joined.value)),
             Some(Err(why)) => Err(why.clone()),
-            None => Err(nothing()),
+            None => Err(missing()),
         }
     }
 
-    /// What all of a task has put out, if that is what the items of another see.
+    /// The joined output of a task, if that is what the items of another see.
     fn joined(
         &self,
         dag: &Dag,
         task: u32,
         from: u32,
         key: &str,
-    ) -> Option<&Result<Joined, String>> {
-        let whole = !dag.graph.is_one_by_one(task, from);
+    ) -> Option<&Result<JoinedOutput, String>> {
+        let whole = !dag.graph.is_per_item(task, from);
         whole.then(|| self.joined.get(&from)?.get(key)).flatten()
     }
 
-    /// Whether that is DONE of which an item sees what it has put out.
-    fn is_done(&self, dag: &Dag, (task, item): (u32, u32), from: u32) -> bool {
-        if dag.graph.is_one_by_one(task, from) {
+    /// Whether the source of the outputs that an item sees is DONE.
+    fn is_source_done(&self, dag: &Dag, (task, item): (u32, u32), from: u32) -> bool {
+        if dag.graph.is_per_item(task, from) {
             return self.state(from, item) == Some(ItemState::Done);
         }
         self.tally(from).of(ItemState::Done) > 0
     }
 
-    fn output_of(&self, task: u32, item: u32, key: &str) -> Option<Value> {
+    fn item_output(&self, task: u32, item: u32, key: &str) -> Option<Value> {
         let text = self.outputs.get(&(task, item))?;
         let mut value: Map<String, Value> = serde_json::from_str(text).ok()?;
         value.remove(key)
     }
 
-    /// All of a task is over: puts together what it has put out.
-    pub(super) fn join(&mut self, dag: &Dag, task: u32) {
-        for key in dag.graph.joined(task) {
-            let joined = self.put_together(dag, task, key);
+    /// Joins the outputs of a task whose items are all settled.
+    pub(super) fn join_outputs(&mut self, dag: &Dag, task: u32) {
+        for key in dag.graph.joined_keys(task) {
+            let joined = self.join_output(dag, task, key);
             let of_task = self.joined.entry(task).or_default();
             of_task.insert(key.clone(), joined);
         }
     }
 
-    /// Of items, one value for each that is DONE; null where it has put out nothing of that name.
-    fn put_together(&self, dag: &Dag, task: u32, key: &str) -> Result<Joined, String> {
+    /// For a task with items: one value for each that is DONE, null if it has no such output.
+    fn join_output(&self, dag: &Dag, task: u32, key: &str) -> Result<JoinedOutput, String> {
         let PlanTask { name, items, .. } = &dag.plan.tasks[task as usize];
         if *items == Items::One {
-            let value = self.output_of(task, 0, key);
-            let value = value.ok_or_else(|| format!("`{name}` has not put out `{key}`"))?;
-            return Ok(Joined::new(value));
+            let value = self.item_output(task, 0, key);
+            let value = value.ok_or_else(|| format!("`{name}` has no output `{key}`"))?;
+            return Ok(JoinedOutput::new(value));
         }
-        let done =
-            (0..self.length(task)).filter(|item| self.state(task, *item) == Some(ItemState::Done));
+        let done = (0..self.item_count(task))
+            .filter(|item| self.state(task, *item) == Some(ItemState::Done));
         let (mut list, mut bytes, mut found) = (Vec::new(), 2, false);
         for item in done {
-            let value = self.output_of(task, item, key);
+            let value = self.item_output(task, item, key);
             found |= value.is_some();
             let value = value.unwrap_or_default();
             bytes += value.to_string().len() + 1;
             if bytes > JOINED_BYTES_MAX {
                 return Err(format!(
-                    "`{name}` has put out more of `{key}` than fits into an argument; \
-                     let its items write files, and name those"
+                    "the joined output `{key}` of `{name}` is longer than {JOINED_BYTES_MAX} bytes \
+                     and does not fit into an argument; let its items write files, and output \
+                     their names"
                 ));
             }
             list.push(value);
         }
         if !found && !list.is_empty() {
-            return Err(format!("`{name}` has not put out `{key}`"));
+            return Err(format!("`{name}` has no output `{key}`"));
         }
-        Ok(Joined::new(Value::Array(list)))
+        Ok(JoinedOutput::new(Value::Array(list)))
     }
 
-    /// Bytes that the texts of each item of this task grow by, of what others have put out.
+    /// Bytes that joined outputs add to the rendered texts of each item of this task.
     pub(super) fn filled_bytes(&self, dag: &Dag, task: u32) -> usize {
-        let needs = dag.graph.needs(task).iter();
+        let needs = dag.graph.required_outputs(task).iter();
         let joined = needs.filter_map(|(from, key)| {
             let joined = self.joined(dag, task, *from, key)?;
             joined.as_ref().ok().map(|it| it.text.len())
@@ -200,36 +202,42 @@ impl Progress {
         joined.sum()
     }
 
-    /// The list that a task has put out for another to have its items of. Of many items it has
-    /// what each of them has put out: the elements of a list, or a value by itself.
-    pub(super) fn listed(&self, dag: &Dag, task: u32, key: &str) -> Result<Vec<Value>, String> {
+    /// The list output from which another task makes its items. If the source task has items
+    /// itself, their outputs are concatenated: the elements of a list, or a single value.
+    pub(super) fn output_list(
+        &self,
+        dag: &Dag,
+        task: u32,
+        key: &str,
+    ) -> Result<Vec<Value>, String> {
         let many = dag.plan.tasks[task as usize].items != Items::One;
         let range = self.outputs.range((task, 0)..=(task, u32::MAX));
         let mut list = Vec::new();
         let mut found = false;
         for ((_, item), _) in range {
-            match self.output_of(task, *item, key) {
+            match self.item_output(task, *item, key) {
                 Some(Value::Array(values)) => list.extend(values),
                 Some(value) if many => list.push(value),
                 Some(other) => {
                     return Err(format!(
-                        "its items shall be the output `{key}`, and that is no list: {other}"
+                        "its items come from the output `{key}`, which is not a list: {other}"
                     ));
                 }
                 None => continue,
             }
             found = true;
         }
-        match found {
-            true => Ok(list),
-            false => Err(format!(
-                "its items shall be the output `{key}`, and nothing has put that out"
-            )),
+        if found {
+            Ok(list)
+        } else {
+            Err(format!(
+                "its items come from the output `{key}`, which does not exist"
+            ))
         }
     }
 
-    /// Keeps of what was put out what somebody wants to know.
-    pub(super) fn note(&mut self, dag: &Dag, ended: &ItemResult) {
+    /// Keeps those outputs of a result that a task refers to.
+    pub(super) fn keep_outputs(&mut self, dag: &Dag, ended: &ItemResult) {
         let Some(outputs) = &ended.outputs else {
             return;
         };
@@ -237,15 +245,15 @@ impl Progress {
         if !known || ended.end != ItemEnd::Done {
             return;
         }
-        let wanted = dag.graph.wanted(ended.task);
-        if wanted.is_empty() {
+        let referenced = dag.graph.referenced_keys(ended.task);
+        if referenced.is_empty() {
             return;
         }
         let Ok(mut values) = serde_json::from_str::<Map<String, Value>>(outputs) else {
             return;
         };
         let all = values.len();
-        values.retain(|key, _| wanted.contains(key));
+        values.retain(|key, _| referenced.contains(key));
         let kept = match values.len() {
             kept if kept == all => Arc::clone(outputs),
             _ => Arc::from(Value::Object(values).to_string()),

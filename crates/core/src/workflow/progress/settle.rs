@@ -1,56 +1,56 @@
-//! What follows from an end: who may begin now, and who never can.
+//! Settling an item: which downstream items become ready, and which never can.
 
 use baton_model::limits::{RUN_ITEMS_MAX, TASK_FILLED_BYTES_MAX};
 use baton_model::workflow::{Edges, Items, PlanTask};
 use serde_json::Value;
 
-use super::bars::{Bar, Bars, bars, gate};
+use super::block::{BlockReason, EdgeOutcomes, edge_outcome, task_outcome};
 use super::{ItemState, Progress, Tally};
-use crate::workflow::graph::DownEdges;
+use crate::workflow::graph::DownstreamEdges;
 use crate::workflow::{Dag, items};
 
-/// Items that are named with why they could not begin; more are only counted.
+/// Items whose failure to start is recorded with its reason; further ones are only counted.
 const PROBLEMS_MAX: usize = 100;
 
-/// Instances of a task that may be on their way at once, however much their texts have grown.
-const FILLED_MIN: usize = 16;
+/// Instances of a task that may always be in flight at once, however large their rendered texts are.
+const IN_FLIGHT_MIN: usize = 16;
 
 /// One task of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct TaskProgress {
-    /// Its items are known. Until then it has one that stands for all of them.
+    /// Its items are known. Until then it has one placeholder item.
     pub(super) mapped: bool,
     pub(super) states: Vec<ItemState>,
-    /// Edges item by item that are not settled; empty if it has none.
-    open: Vec<u32>,
-    bars: Vec<Bars>,
-    /// Edges from whole tasks that are not settled.
-    gates: u32,
-    own: Bars,
+    /// Unsettled item-level edges of each item; empty if the task has no such edges.
+    in_degrees: Vec<u32>,
+    outcomes: Vec<EdgeOutcomes>,
+    /// Task-level edges whose upstream task is not settled.
+    unsettled_upstream: u32,
+    outcome: EdgeOutcomes,
     pub(super) tally: Tally,
 }
 
-/// Ends that have to be settled.
-pub(super) type Work = Vec<(u32, u32, ItemState)>;
+/// Items to settle, as (task, item, final state).
+pub(super) type Worklist = Vec<(u32, u32, ItemState)>;
 
 impl Progress {
-    /// Lets those begin that come after nothing.
-    pub(super) fn begin(&mut self, dag: &Dag) {
+    /// Starts the tasks without task-level upstream edges.
+    pub(super) fn start_roots(&mut self, dag: &Dag) {
         let tasks = self.tasks.iter().zip(0_u32..);
         let first: Vec<_> = tasks
-            .filter(|(own, _)| own.gates == 0)
+            .filter(|(own, _)| own.unsettled_upstream == 0)
             .map(|(_, at)| at)
             .collect();
-        let mut work = Work::new();
+        let mut work = Worklist::new();
         for task in first {
-            self.enter(dag, task, &mut work);
+            self.unblock_task(dag, task, &mut work);
         }
         self.settle(dag, work, false);
     }
 
-    /// Settles ends, and whatever follows from them; with `closes`, also from the first
-    /// failure of a run that shall fail fast.
-    pub(super) fn settle(&mut self, dag: &Dag, mut work: Work, closes: bool) {
+    /// Settles items and everything that follows downstream. With `apply_fail_fast`, the first
+    /// failure of a run with `fail_fast` also blocks what is ready.
+    pub(super) fn settle(&mut self, dag: &Dag, mut work: Worklist, apply_fail_fast: bool) {
         while let Some((task, item, state)) = work.pop() {
             let Some(before) = self.state(task, item) else {
                 continue;
@@ -61,118 +61,137 @@ impl Progress {
             if before == ItemState::Live {
                 self.live.remove(&(task, item));
             }
-            self.set(dag, task, item, state);
-            self.release(dag, task, item, state, &mut work);
+            self.set_state(dag, task, item, state);
+            self.settle_downstream(dag, task, item, state, &mut work);
             let own = &self.tasks[task as usize];
             if own.tally.settled() == own.tally.all() {
-                self.complete(dag, task, &mut work);
+                self.settle_task(dag, task, &mut work);
             }
-            if closes && work.is_empty() {
-                work = self.closing(dag);
+            if apply_fail_fast && work.is_empty() {
+                work = self.fail_fast(dag);
             }
         }
     }
 
-    /// Tells those that wait for this item.
-    fn release(&mut self, dag: &Dag, task: u32, item: u32, state: ItemState, work: &mut Work) {
+    /// Settles the item-level edges to the items that wait for this one.
+    fn settle_downstream(
+        &mut self,
+        dag: &Dag,
+        task: u32,
+        item: u32,
+        state: ItemState,
+        work: &mut Worklist,
+    ) {
         for down in dag.graph.downstream(task) {
-            let bars = bars(down, state);
+            let outcome = edge_outcome(down, state);
             match &down.edges {
-                DownEdges::All => {}
-                DownEdges::Same => self.edge(dag, down.task, item, bars, work),
-                DownEdges::Lists(lists) => {
+                DownstreamEdges::All => {}
+                DownstreamEdges::Same => self.settle_edge(dag, down.task, item, outcome, work),
+                DownstreamEdges::Lists(lists) => {
                     for waiting in lists.of(item) {
-                        self.edge(dag, down.task, *waiting, bars, work);
+                        self.settle_edge(dag, down.task, *waiting, outcome, work);
                     }
                 }
             }
         }
     }
 
-    /// One edge of an item is settled.
-    fn edge(&mut self, dag: &Dag, task: u32, item: u32, bars: Bars, work: &mut Work) {
+    /// Settles one item-level edge; the last one resolves the item.
+    fn settle_edge(
+        &mut self,
+        dag: &Dag,
+        task: u32,
+        item: u32,
+        outcome: EdgeOutcomes,
+        work: &mut Worklist,
+    ) {
         let own = &mut self.tasks[task as usize];
         let at = item as usize;
-        own.open[at] -= 1;
-        own.bars[at] = own.bars[at].and(bars);
-        if own.open[at] == 0 && own.gates == 0 {
-            self.arrive(dag, task, item, work);
+        own.in_degrees[at] -= 1;
+        own.outcomes[at] = own.outcomes[at].with(outcome);
+        if own.in_degrees[at] == 0 && own.unsettled_upstream == 0 {
+            self.resolve_item(dag, task, item, work);
         }
     }
 
-    /// All items of a task are over: tells those that wait for all of them.
-    fn complete(&mut self, dag: &Dag, task: u32, work: &mut Work) {
-        self.join(dag, task);
+    /// Settles the task-level edges downstream of a task whose items are all settled.
+    fn settle_task(&mut self, dag: &Dag, task: u32, work: &mut Worklist) {
+        self.join_outputs(dag, task);
         let own = &self.tasks[task as usize];
-        let (tally, bar) = (own.tally, own.own.bar());
+        let (tally, reason) = (own.tally, own.outcome.reason());
         for down in dag.graph.downstream(task) {
-            if down.edges != DownEdges::All {
+            if down.edges != DownstreamEdges::All {
                 continue;
             }
             let own = &mut self.tasks[down.task as usize];
-            own.gates -= 1;
-            own.own = own.own.and(gate(down, &tally, bar));
-            if own.gates == 0 {
-                self.enter(dag, down.task, work);
+            own.unsettled_upstream -= 1;
+            own.outcome = own.outcome.with(task_outcome(down, &tally, reason));
+            if own.unsettled_upstream == 0 {
+                self.unblock_task(dag, down.task, work);
             }
         }
     }
 
-    /// Nothing bars or keeps the task as a whole any more: looks at each item.
-    fn enter(&mut self, dag: &Dag, task: u32, work: &mut Work) {
-        if !self.tasks[task as usize].mapped && !self.map(dag, task, work) {
+    /// All task-level edges are settled: expands the task's items and resolves those whose
+    /// in-degree is 0.
+    fn unblock_task(&mut self, dag: &Dag, task: u32, work: &mut Worklist) {
+        if !self.tasks[task as usize].mapped && !self.expand(dag, task, work) {
             return;
         }
         if let Some(limit) = TASK_FILLED_BYTES_MAX.checked_div(self.filled_bytes(dag, task)) {
-            let limit = u32::try_from(limit.max(FILLED_MIN)).unwrap_or(u32::MAX);
-            self.lanes.narrow(task, limit);
+            let limit = u32::try_from(limit.max(IN_FLIGHT_MIN)).unwrap_or(u32::MAX);
+            self.queue.cap(task, limit);
         }
         let own = &self.tasks[task as usize];
         if own.states.is_empty() {
-            self.complete(dag, task, work);
+            self.settle_task(dag, task, work);
             return;
         }
-        let free: Vec<u32> = (0..u32::try_from(own.states.len()).unwrap_or(u32::MAX))
-            .filter(|item| own.open.get(*item as usize).is_none_or(|open| *open == 0))
+        let unblocked: Vec<u32> = (0..u32::try_from(own.states.len()).unwrap_or(u32::MAX))
+            .filter(|item| {
+                own.in_degrees
+                    .get(*item as usize)
+                    .is_none_or(|degree| *degree == 0)
+            })
             .collect();
-        for item in free {
-            self.arrive(dag, task, item, work);
+        for item in unblocked {
+            self.resolve_item(dag, task, item, work);
         }
     }
 
-    /// Finds out which items a task has. False if it cannot have any.
-    fn map(&mut self, dag: &Dag, task: u32, work: &mut Work) -> bool {
+    /// Determines the items of a task. False if it cannot have any.
+    fn expand(&mut self, dag: &Dag, task: u32, work: &mut Worklist) -> bool {
         let own = &dag.plan.tasks[task as usize];
         let Items::Output { task: from, key } = &own.items else {
             return true;
         };
-        if self.tasks[task as usize].own.bar() != Bar::None {
-            self.arrive(dag, task, 0, work);
+        if self.tasks[task as usize].outcome.reason() != BlockReason::None {
+            self.resolve_item(dag, task, 0, work);
             return false;
         }
-        match self.assign(dag, task, *from, key) {
+        match self.assign_items(dag, task, *from, key) {
             Ok(()) => true,
             Err(why) => {
-                self.fail(task, 0, why, work);
+                self.fail_item(task, 0, why, work);
                 false
             }
         }
     }
 
-    /// Gives a task the items that another has put out. How many there may be does not depend on
-    /// what else has been put out by then: a leader that takes over may learn it in another order.
-    pub(super) fn assign(
+    /// Makes the items of a task from an output of another task. The limit on their number does
+    /// not depend on other outputs: a leader that takes over may see them in another order.
+    pub(super) fn assign_items(
         &mut self,
         dag: &Dag,
         task: u32,
         from: u32,
         key: &str,
     ) -> Result<(), String> {
-        let list = self.listed(dag, from, key)?;
+        let list = self.output_list(dag, from, key)?;
         let count = u32::try_from(list.len()).ok();
         let count = count.filter(|it| u64::from(*it) <= RUN_ITEMS_MAX);
         let count =
-            count.ok_or_else(|| format!("it would have more than {RUN_ITEMS_MAX} items"))?;
+            count.ok_or_else(|| format!("the task would have more than {RUN_ITEMS_MAX} items"))?;
         let texts = list.iter().map(Value::to_string);
         self.lists.insert(task, texts.collect());
         let progress = &mut self.tasks[task as usize];
@@ -185,41 +204,43 @@ impl Progress {
         Ok(())
     }
 
-    /// Nothing keeps the item any more: it becomes ready, or is settled.
-    fn arrive(&mut self, dag: &Dag, task: u32, item: u32, work: &mut Work) {
+    /// All edges of the item are settled: makes it ready, or settles it as skipped, blocked or
+    /// failed.
+    fn resolve_item(&mut self, dag: &Dag, task: u32, item: u32, work: &mut Worklist) {
         let own = &self.tasks[task as usize];
         if own.states[item as usize] != ItemState::Waiting {
             return;
         }
-        let bars = own.bars.get(item as usize).copied().unwrap_or_default();
-        match bars.and(own.own).bar() {
-            Bar::Block => work.push((task, item, ItemState::Blocked)),
-            Bar::Skip => work.push((task, item, ItemState::Skipped)),
-            // What it is does not depend on whether the failure or this came first: it may be
-            // learned either way.
-            Bar::None => match self.wanted(dag, task, item) {
-                Ok(true) if self.failing && !dag.is_handler(task) => {
+        let outcome = own.outcomes.get(item as usize).copied().unwrap_or_default();
+        match outcome.with(own.outcome).reason() {
+            BlockReason::UpstreamFailed => work.push((task, item, ItemState::Blocked)),
+            BlockReason::NotNeeded => work.push((task, item, ItemState::Skipped)),
+            // The condition is evaluated even if the run is failing fast: the item's state must
+            // not depend on whether the failure or this was seen first.
+            BlockReason::None => match self.should_run(dag, task, item) {
+                Ok(true) if self.failing_fast && !dag.is_handler(task) => {
                     work.push((task, item, ItemState::Blocked));
                 }
-                Ok(true) => self.set(dag, task, item, ItemState::Ready),
+                Ok(true) => self.set_state(dag, task, item, ItemState::Ready),
                 Ok(false) => work.push((task, item, ItemState::Skipped)),
-                Err(why) => self.fail(task, item, why, work),
+                Err(why) => self.fail_item(task, item, why, work),
             },
         }
     }
 
-    /// Whether an item shall run, and can.
-    fn wanted(&self, dag: &Dag, task: u32, item: u32) -> Result<bool, String> {
+    /// Evaluates `when`, and checks that the item's references can be resolved.
+    fn should_run(&self, dag: &Dag, task: u32, item: u32) -> Result<bool, String> {
         if let Some(when) = dag.graph.when(task) {
-            let holds = when.holds(&mut |reference| self.asked(dag, (task, item), reference));
-            if !holds.map_err(|why| format!("its `when` cannot be answered: {why}"))? {
+            let holds =
+                when.holds(&mut |reference| self.condition_value(dag, (task, item), reference));
+            if !holds.map_err(|why| format!("its `when` cannot be evaluated: {why}"))? {
                 return Ok(false);
             }
         }
-        for (from, key) in dag.graph.needs(task) {
-            self.output(dag, (task, item), *from, key)?;
+        for (from, key) in dag.graph.required_outputs(task) {
+            self.visible_output(dag, (task, item), *from, key)?;
         }
-        // Values that stand in a file were looked at when it was read.
+        // Values from a file were checked when it was read.
         let keys = dag.graph.item_keys(task);
         let own = &dag.plan.tasks[task as usize];
         if !keys.is_empty() && matches!(own.items, Items::Output { .. }) {
@@ -231,20 +252,24 @@ impl Progress {
         Ok(true)
     }
 
-    fn fail(&mut self, task: u32, item: u32, why: String, work: &mut Work) {
+    fn fail_item(&mut self, task: u32, item: u32, why: String, work: &mut Worklist) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.insert((task, item), why);
         }
         work.push((task, item, ItemState::Failed));
     }
 
-    /// With `fail_fast`, the first failure settles what is ready.
-    pub(super) fn closing(&mut self, dag: &Dag) -> Work {
-        if self.failing || !dag.plan.fail_fast || self.total.bad() == 0 {
-            return Work::new();
+    /// On the first failure of a run with `fail_fast`, returns the ready items to block. Failure
+    /// handlers stay ready.
+    pub(super) fn fail_fast(&mut self, dag: &Dag) -> Worklist {
+        if self.failing_fast || !dag.plan.fail_fast || self.total.unsuccessful() == 0 {
+            return Worklist::new();
         }
-        self.failing = true;
-        let tasks = self.lanes.all().filter(|(task, _)| !dag.is_handler(*task));
+        self.failing_fast = true;
+        let tasks = self
+            .queue
+            .ready_items()
+            .filter(|(task, _)| !dag.is_handler(*task));
         tasks
             .flat_map(|(task, items)| {
                 items
@@ -254,20 +279,20 @@ impl Progress {
             .collect()
     }
 
-    pub(super) fn set(&mut self, dag: &Dag, task: u32, item: u32, state: ItemState) {
+    pub(super) fn set_state(&mut self, dag: &Dag, task: u32, item: u32, state: ItemState) {
         let own = &mut self.tasks[task as usize];
         let before = std::mem::replace(&mut own.states[item as usize], state);
-        own.tally.moved(before, state);
-        self.total.moved(before, state);
+        own.tally.transfer(before, state);
+        self.total.transfer(before, state);
         let plan = &dag.plan;
         match before {
-            ItemState::Ready => self.lanes.unready(plan, task, item),
-            ItemState::Live => self.lanes.count(plan, task, false),
+            ItemState::Ready => self.queue.remove(plan, task, item),
+            ItemState::Live => self.queue.count_in_flight(plan, task, false),
             _ => {}
         }
         match state {
-            ItemState::Ready => self.lanes.ready(plan, task, item),
-            ItemState::Live => self.lanes.count(plan, task, true),
+            ItemState::Ready => self.queue.insert(plan, task, item),
+            ItemState::Live => self.queue.count_in_flight(plan, task, true),
             _ => {}
         }
     }
@@ -278,19 +303,19 @@ impl TaskProgress {
         let count = items::count(&task.items);
         let length = usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX);
         let by_item = task.after.iter().any(|after| after.edges != Edges::All);
-        let gates = task
+        let unsettled_upstream = task
             .after
             .iter()
             .filter(|after| after.edges == Edges::All)
             .count();
-        let mut open = vec![0; if by_item { length } else { 0 }];
+        let mut in_degrees = vec![0; if by_item { length } else { 0 }];
         for after in &task.after {
             match &after.edges {
                 Edges::All => {}
-                Edges::Same => open.iter_mut().for_each(|open| *open += 1),
+                Edges::Same => in_degrees.iter_mut().for_each(|degree| *degree += 1),
                 Edges::Lists(lists) => {
-                    for (open, item) in open.iter_mut().zip(0..) {
-                        *open += u32::try_from(lists.of(item).len()).unwrap_or(u32::MAX);
+                    for (degree, item) in in_degrees.iter_mut().zip(0..) {
+                        *degree += u32::try_from(lists.of(item).len()).unwrap_or(u32::MAX);
                     }
                 }
             }
@@ -303,10 +328,10 @@ impl TaskProgress {
         Self {
             mapped: count.is_some(),
             states: vec![ItemState::Waiting; length],
-            bars: vec![Bars::default(); open.len()],
-            open,
-            gates: u32::try_from(gates).unwrap_or(u32::MAX),
-            own: Bars::default(),
+            outcomes: vec![EdgeOutcomes::default(); in_degrees.len()],
+            in_degrees,
+            unsettled_upstream: u32::try_from(unsettled_upstream).unwrap_or(u32::MAX),
+            outcome: EdgeOutcomes::default(),
             tally,
         }
     }

@@ -1,37 +1,37 @@
-//! Where items stand, and how many are where.
+//! Item states, and the number of items in each.
 
 use baton_model::workflow::ItemEnd;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ItemState {
-    /// It waits for what it comes after.
+    /// An upstream item is not settled.
     #[default]
     Waiting,
-    /// It could begin.
+    /// It can start as soon as a limit permits.
     Ready,
-    /// Its instance is on its way.
+    /// Its instance is in flight.
     Live,
     /// Its instance is DONE.
     Done,
-    /// Its instance has FAILED, or it could not have one.
+    /// Its instance is FAILED, or could not be made.
     Failed,
-    /// Its instance was stopped.
+    /// Its instance was halted.
     Halted,
-    /// It is not wanted.
+    /// It is not needed.
     Skipped,
-    /// It cannot begin, because something before it has failed.
+    /// It cannot start because an upstream item failed.
     Blocked,
 }
 
 impl ItemState {
-    /// True if nothing more happens to it in this generation.
+    /// True if the state is final within this generation.
     #[must_use]
     pub const fn is_settled(self) -> bool {
         !matches!(self, Self::Waiting | Self::Ready | Self::Live)
     }
 
-    pub(super) const fn is_bad(self) -> bool {
+    pub(super) const fn is_unsuccessful(self) -> bool {
         matches!(self, Self::Failed | Self::Halted | Self::Blocked)
     }
 }
@@ -46,12 +46,11 @@ impl From<ItemEnd> for ItemState {
     }
 }
 
-/// How many items are in which state.
+/// Number of items by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tally([u32; 8]);
 
 impl Tally {
-    /// How many are in this one.
     #[must_use]
     pub const fn of(&self, state: ItemState) -> u32 {
         self.0[state as usize]
@@ -67,7 +66,7 @@ impl Tally {
         self.0[ItemState::Done as usize..].iter().sum()
     }
 
-    pub(super) fn bad(&self) -> u32 {
+    pub(super) fn unsuccessful(&self) -> u32 {
         self.of(ItemState::Failed) + self.of(ItemState::Halted) + self.of(ItemState::Blocked)
     }
 
@@ -75,12 +74,11 @@ impl Tally {
         self.0[state as usize] += count;
     }
 
-    /// One is no more.
     pub(super) const fn remove(&mut self, state: ItemState) {
         self.0[state as usize] -= 1;
     }
 
-    pub(super) const fn moved(&mut self, from: ItemState, to: ItemState) {
+    pub(super) const fn transfer(&mut self, from: ItemState, to: ItemState) {
         self.0[from as usize] -= 1;
         self.0[to as usize] += 1;
     }

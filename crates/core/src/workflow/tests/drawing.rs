@@ -98,13 +98,13 @@ fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
         let bad = dice.below(3) == 0;
         for _generation in 0..4 {
             carry_out(&mut run, &mut dice, bad, seed);
-            if run.progress.is_good() {
+            if run.progress.is_successful() {
                 break;
             }
             failed += 1;
             undone += run.resume();
         }
-        good += usize::from(run.progress.is_good());
+        good += usize::from(run.progress.is_successful());
     }
     assert!(
         good > 300 && failed > 100 && undone > 50,
@@ -138,12 +138,12 @@ fn carry_out(run: &mut Trial, dice: &mut Dice, bad: bool, seed: u64) {
         run.release();
     }
     assert!(run.progress.is_over(), "seed {seed}");
-    assert!(run.progress.is_still(), "seed {seed}");
+    assert!(run.progress.is_idle(), "seed {seed}");
 }
 
 fn waits_for_nothing(run: &Trial, task: u32, item: u32) {
     for after in &run.dag.plan.tasks[task as usize].after {
-        let all = 0..run.progress.length(after.task);
+        let all = 0..run.progress.item_count(after.task);
         let awaited: Vec<u32> = match &after.edges {
             Edges::All => all.collect(),
             Edges::Same => vec![item],

@@ -32,7 +32,7 @@ fn what_answers_to_an_end_is_done_again_with_that_and_so_is_what_comes_after_it(
     assert_eq!(run.state("alarm", 0), ItemState::Skipped);
     assert_eq!(run.done("tidy", 0), ["told"]);
     run.done("told", 0);
-    assert!(run.progress.is_over() && run.progress.is_good());
+    assert!(run.progress.is_over() && run.progress.is_successful());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn items_of_a_map_stay_done_when_something_else_before_them_is_done_again() {
     assert_eq!(run.release(), ["other", "join"]);
     assert!(run.done("other", 0).is_empty());
     assert!(run.done("join", 0).is_empty());
-    assert!(run.progress.is_over() && run.progress.is_good());
+    assert!(run.progress.is_over() && run.progress.is_successful());
     // With a list that is made anew, its items are not what they were.
     run.ended.retain(|it| it.task != 0);
     assert_eq!(run.resume(), 2);
@@ -101,7 +101,7 @@ fn items_of_a_map_are_made_anew_when_what_puts_them_out_goes_on() {
     run.fails("map", 1);
     run.done("map", 0);
     run.done("map", 2);
-    assert!(!run.progress.is_good());
+    assert!(!run.progress.is_successful());
     assert_eq!(run.resume(), 0);
     assert_eq!(run.release(), ["map1"]);
 }

@@ -123,7 +123,7 @@ pub(in super::super) async fn list(
 }
 
 fn task(dag: &Dag, name: &str) -> Answer<u32> {
-    dag.place(name).ok_or_else(|| {
+    dag.index_of(name).ok_or_else(|| {
         let name: String = name.chars().take(60).collect();
         Fault::bad_request(format!("the run has no task {name:?}"))
     })

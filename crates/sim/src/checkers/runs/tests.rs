@@ -65,9 +65,9 @@ fn carry_out(rng: &mut Rng, dag: &Dag, row: &mut Row, compared: &mut u64) {
         let live: Vec<_> = progress.live().collect();
         let rebuilt = Progress::new(dag, live.clone(), ended(&row.ends));
         assert_eq!(rebuilt, progress, "{}", row.told());
-        if let Some((task, item)) = progress.next(dag) {
+        if let Some((task, item)) = progress.next_ready(dag) {
             let id = InstanceId(1 + u64::from(task) * 100 + u64::from(item));
-            assert!(progress.began(dag, task, item, id));
+            assert!(progress.start_item(dag, task, item, id));
             row.live.insert((task, item), id);
             continue;
         }
@@ -90,7 +90,7 @@ fn carry_out(rng: &mut Rng, dag: &Dag, row: &mut Row, compared: &mut u64) {
             end,
             outputs,
         };
-        progress.ended(dag, &it);
+        progress.end_item(dag, &it);
     }
 }
 
