@@ -46,7 +46,7 @@ pub(crate) fn all_items(run: &Run) -> Vec<ItemSpan> {
         .collect()
 }
 
-/// [`Bug::WallBackRepeats`]: due times begin anew at the wall clock instead of after the last
+/// [`Bug::WallBackRepeats`]: due times restart at the wall clock instead of after the last
 /// recorded one.
 pub(crate) fn follow_wall_clock(timetable: &mut Timetable, cx: &Cx<'_>) {
     if !cx.config.bugs.has(Bug::WallBackRepeats) {
@@ -54,7 +54,7 @@ pub(crate) fn follow_wall_clock(timetable: &mut Timetable, cx: &Cx<'_>) {
     }
     let now = cx.now.wall;
     for task in cx.ledger.library().tasks().filter(|it| it.accounted > now) {
-        // The schedule was read before.
-        let _ = timetable.enter_from(task, now);
+        // The schedule was valid before.
+        let _ = timetable.insert_from(task, now);
     }
 }

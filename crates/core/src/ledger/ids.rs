@@ -1,18 +1,18 @@
-//! Sets of instances as ranges: a million ids in a row cost as much as one.
+//! Sets of instance ids as ranges: a million consecutive ids cost as much as one.
 
 use std::collections::BTreeMap;
 
 use baton_model::ids::InstanceId;
 
-/// A set of ids, kept as the fewest ranges that cover it.
+/// A set of ids, stored as the fewest ranges that cover it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct IdSet(BTreeMap<InstanceId, InstanceId>);
 
 impl IdSet {
-    /// Adds `first` to `last`; what is there already stays.
+    /// Adds `first` to `last`.
     pub fn insert(&mut self, first: InstanceId, last: InstanceId) {
         let (mut from, mut to) = (first, last);
-        // Whatever touches the new range becomes part of it.
+        // Merges every range that touches the new one.
         while let Some((start, end)) = self.touching(from, to) {
             self.0.remove(&start);
             (from, to) = (from.min(start), to.max(end));
@@ -20,7 +20,6 @@ impl IdSet {
         self.0.insert(from, to);
     }
 
-    /// True if the id is in it.
     #[must_use]
     pub fn contains(&self, id: InstanceId) -> bool {
         self.overlap(id, id).is_some()

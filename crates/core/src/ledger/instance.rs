@@ -1,4 +1,4 @@
-//! One instance and its one lease.
+//! An instance and its lease.
 
 use std::sync::Arc;
 
@@ -13,35 +13,33 @@ use super::{LedgerError, verdict_event};
 use crate::fsm::{Transition, Universal, UniversalEvent, transition};
 use crate::triage::{self, Charge};
 
-/// The right of one incarnation to one attempt, as long as it is open.
+/// An open lease: the right of one incarnation to one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// Which attempt, granted by which epoch.
+    /// The attempt, and the epoch that granted the lease.
     pub id: LeaseId,
-    /// To whom it was granted.
     pub holder: Holder,
-    /// Whether the worker has said that it holds the attempt.
+    /// Whether the worker has confirmed that it holds the attempt.
     pub confirmed: bool,
 }
 
 /// One requested execution of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Instance {
-    /// Its id.
     pub id: InstanceId,
     pub spec: Arc<InstanceSpec>,
     pub state: UniversalState,
     /// Its open lease; boxed, since most instances have none.
     pub lease: Option<Box<Lease>>,
-    /// How many attempts were leased so far.
+    /// Number of attempts leased so far.
     pub attempts: AttemptNo,
-    /// How many of them failed.
+    /// Number of failed attempts.
     pub failures: u32,
-    /// How many of them were lost.
+    /// Number of lost attempts.
     pub losses: u32,
-    /// Whether somebody wants it stopped.
+    /// A stop was requested.
     pub stop_requested: bool,
-    /// What is different for its next attempts; nothing until one was.
+    /// Backoff and allowance of its next attempt, if a failed attempt changed them.
     pub next_attempt: Option<Box<NextAttempt>>,
 }
 
@@ -60,15 +58,15 @@ impl Instance {
         }
     }
 
-    /// An instance that was accepted, and that nothing has happened to.
+    /// An instance without a fact after its submission.
     pub(super) const fn queued(id: InstanceId, spec: Arc<InstanceSpec>) -> Self {
         let mut instance = Self::new(id, spec);
-        // The row of the table that every submission takes; a test holds them together.
+        // The transition that every submission takes; a test checks it against the table.
         instance.state = UniversalState::Queued;
         instance
     }
 
-    /// What its next attempt, or the one that runs, may use.
+    /// The allowance of its running or next attempt.
     #[must_use]
     pub fn allowance(&self) -> Allowance {
         let scaled = self
@@ -83,7 +81,7 @@ impl Instance {
         self.next_attempt.as_ref()?.not_before
     }
 
-    /// What follows for this instance if its attempt ends like this.
+    /// The verdict if its attempt ends like this.
     #[must_use]
     pub fn verdict(&self, end: AttemptEnd) -> Verdict {
         triage::decide(
@@ -95,8 +93,7 @@ impl Instance {
         )
     }
 
-    /// What is different for the next attempt, if this one ends like this and another
-    /// follows.
+    /// Backoff and allowance of the next attempt, if this one ends like this and another follows.
     #[must_use]
     pub fn next_attempt(&self, now: Wall, end: AttemptEnd) -> Option<NextAttempt> {
         triage::next_attempt(end, self.failures, &self.spec.retry, &self.allowance(), now)
@@ -171,17 +168,17 @@ impl Instance {
         self.step(verdict_event(verdict))
     }
 
-    /// Stops it where it waits. A lease is closed by the end of its attempt alone.
+    /// Halts a waiting instance. Only the end of its attempt closes a lease.
     pub(super) fn halt(&mut self) -> Result<(), LedgerError> {
         if self.lease.is_some() {
-            let why = "is leased, and only the end of its attempt can stop it";
+            let why = "is leased; only the end of its attempt can stop it";
             return Err(LedgerError::Impossible(self.id, why));
         }
         self.step(UniversalEvent::Stopped)
     }
 
-    /// Back to the bullpen by hand, with fresh budgets. Attempts go on being counted,
-    /// so that no two ever have the same number.
+    /// Requeues it on request, with fresh budgets. Attempts are numbered on, so that no two ever
+    /// have the same number.
     pub(super) fn retry(&mut self) -> Result<(), LedgerError> {
         let event = match self.state {
             UniversalState::Halted => UniversalEvent::Resumed,
@@ -201,7 +198,7 @@ impl Instance {
                 self.state = state;
                 Ok(())
             }
-            // A late event is decided before a fact is made of it; here it cannot be.
+            // Late events are sorted out before they become facts.
             Ok(Transition::Late(_)) => Err(LedgerError::Illegal(
                 self.id,
                 crate::fsm::IllegalTransition {

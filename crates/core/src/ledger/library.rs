@@ -1,9 +1,8 @@
-//! The tasks of the library as a leader knows them: what starts them, how far their schedules
-//! are accounted for, how many of their instances are on their way, and which requests have
-//! triggered them.
+//! The tasks of the library: their triggers, how far their schedules are accounted for, their
+//! numbers of active instances, and the idempotency keys of trigger requests.
 //!
-//! A task that was removed stays, without a definition: its number and the count of its
-//! revisions are never used again. What an instance of it asks for is kept packed.
+//! A removed task stays, without a definition, so that its number and revisions are never reused.
+//! Specs are stored packed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,30 +15,29 @@ use baton_model::time::Wall;
 
 use super::LedgerError;
 
-/// One task.
+/// A task of the library.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Task {
-    /// Its number.
     pub number: TaskNo,
     pub name: TaskName,
-    /// The last revision that it had.
+    /// Its latest revision.
     pub revision: Revision,
-    /// Every due time up to this has its record.
+    /// Every due time up to this one has a record.
     pub accounted: Wall,
-    /// What it is now; nothing if it was removed.
-    defined: Option<Defined>,
+    /// None if it was removed.
+    definition: Option<PackedDefinition>,
 }
 
-/// A definition, in little room.
+/// A definition with its spec packed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Defined {
+struct PackedDefinition {
     trigger: Box<Trigger>,
     file: Option<Box<str>>,
     spec: Option<Box<[u8]>>,
     source: Arc<str>,
 }
 
-impl Defined {
+impl PackedDefinition {
     fn new(definition: &Definition) -> Self {
         let pack = |spec: &Arc<InstanceSpec>| {
             let packed = postcard::to_stdvec(&**spec);
@@ -55,7 +53,6 @@ impl Defined {
 }
 
 impl Task {
-    /// A task as it was kept.
     #[must_use]
     pub fn new(
         number: TaskNo,
@@ -69,102 +66,100 @@ impl Task {
             name,
             revision,
             accounted,
-            defined: definition.map(Defined::new),
+            definition: definition.map(PackedDefinition::new),
         }
     }
 
-    /// True if it is in the library.
+    /// False if it was removed.
     #[must_use]
     pub const fn is_defined(&self) -> bool {
-        self.defined.is_some()
+        self.definition.is_some()
     }
 
-    /// What starts it, if it is in the library.
     #[must_use]
     pub fn trigger(&self) -> Option<&Trigger> {
-        Some(&self.defined.as_ref()?.trigger)
+        Some(&self.definition.as_ref()?.trigger)
     }
 
-    /// The file that it comes from.
+    /// The library file that defines it.
     #[must_use]
     pub fn file(&self) -> Option<&str> {
-        self.defined.as_ref()?.file.as_deref()
+        self.definition.as_ref()?.file.as_deref()
     }
 
-    /// What an instance asks for where nobody says otherwise; nothing if a parameter must be
-    /// given.
+    /// The spec of an instance with default parameters; none if a parameter has no default.
     #[must_use]
     pub fn spec(&self) -> Option<InstanceSpec> {
-        let packed = self.defined.as_ref()?.spec.as_deref()?;
+        let packed = self.definition.as_ref()?.spec.as_deref()?;
         let spec = postcard::from_bytes(packed);
-        Some(spec.expect("only `Defined::new` packs, and what it packs can be read"))
+        Some(spec.expect("only `PackedDefinition::new` packs, and what it packs can be read"))
     }
 
-    /// Whether a definition says what the task says already.
+    /// Whether a definition equals the current one.
     #[must_use]
-    pub fn says(&self, definition: &Definition) -> bool {
-        self.defined.as_ref() == Some(&Defined::new(definition))
+    pub fn matches(&self, definition: &Definition) -> bool {
+        self.definition.as_ref() == Some(&PackedDefinition::new(definition))
     }
 }
 
-/// All of them.
+/// All tasks of the library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Library {
     tasks: BTreeMap<TaskNo, Task>,
     names: BTreeMap<TaskName, TaskNo>,
-    /// Instances that are QUEUED or further, and not at an end.
+    /// Number of instances that are QUEUED or later, and not terminal.
     active: BTreeMap<TaskNo, u64>,
     keys: BTreeMap<(TaskNo, (u64, u64)), TriggerRecord>,
-    /// The keys in the order in which they came.
+    /// The keys, oldest first.
     recent: VecDeque<(TaskNo, (u64, u64))>,
 }
 
 impl Library {
-    /// The task of that number, removed ones included.
+    /// The task of that number, including removed ones.
     #[must_use]
     pub fn task(&self, number: TaskNo) -> Option<&Task> {
         self.tasks.get(&number)
     }
 
-    /// The task of that name, removed ones included.
+    /// The task of that name, including removed ones.
     #[must_use]
     pub fn find(&self, name: &TaskName) -> Option<&Task> {
         self.tasks.get(self.names.get(name)?)
     }
 
-    /// Every task, removed ones included.
+    /// Every task, including removed ones.
     pub fn tasks(&self) -> impl Iterator<Item = &Task> + '_ {
         self.tasks.values()
     }
 
-    /// The number of the next new task; nothing if there are too many.
+    /// The number of the next new task; none if the library is full.
     #[must_use]
     pub fn next_number(&self) -> Option<TaskNo> {
         let last = self.tasks.last_key_value().map(|(number, _)| *number);
         (self.tasks.len() < TASKS_MAX).then(|| last.unwrap_or_default().next())
     }
 
-    /// How many of its instances are on their way.
+    /// Number of its instances in flight.
     #[must_use]
     pub fn active(&self, task: TaskNo) -> u64 {
         self.active.get(&task).copied().unwrap_or(0)
     }
 
-    /// What a key has brought about.
+    /// The request that used an idempotency key, and the instance it launched.
     #[must_use]
     pub fn triggered(&self, task: TaskNo, key: &IdempotencyKey) -> Option<TriggerRecord> {
         self.keys.get(&(task, key.key)).copied()
     }
 
-    /// Takes in a task as it was kept.
+    /// Adds or replaces a task.
     pub fn admit(&mut self, task: Task) {
         self.names.insert(task.name.clone(), task.number);
         self.tasks.insert(task.number, task);
     }
 
-    /// Remembers what a request has brought about. The oldest are forgotten when there are
-    /// too many.
-    pub fn remember(&mut self, task: TaskNo, key: &IdempotencyKey, instance: InstanceId) {
+    /// Records the instance that a request with an idempotency key launched. Beyond
+    /// [`IDEMPOTENCY_KEYS_MAX`] keys the oldest are dropped.
+    pub fn record_key(&mut self, task: TaskNo, key: &IdempotencyKey, instance: InstanceId) {
         let request = key.request;
         let key = (task, key.key);
         if self
@@ -181,8 +176,8 @@ impl Library {
         }
     }
 
-    /// So many more instances of a spec are on their way, or so many fewer.
-    pub(super) fn count(&mut self, spec: &InstanceSpec, by: i64) {
+    /// Adds `by` to the number of active instances of a spec's task.
+    pub(super) fn count_active(&mut self, spec: &InstanceSpec, by: i64) {
         let Some(origin) = spec.origin else { return };
         let active = self.active.entry(origin.task).or_default();
         *active = active.saturating_add_signed(by);
@@ -191,7 +186,7 @@ impl Library {
         }
     }
 
-    pub(super) fn defined(
+    pub(super) fn define(
         &mut self,
         number: TaskNo,
         name: &TaskName,
@@ -218,25 +213,31 @@ impl Library {
         Ok(())
     }
 
-    pub(super) fn removed(&mut self, number: TaskNo) -> Result<(), LedgerError> {
+    pub(super) fn remove(&mut self, number: TaskNo) -> Result<(), LedgerError> {
         match self.tasks.get_mut(&number) {
             Some(task) if task.is_defined() => {
-                task.defined = None;
+                task.definition = None;
                 Ok(())
             }
-            _ => Err(LedgerError::Library(number, "is not there to be removed")),
+            _ => Err(LedgerError::Library(
+                number,
+                "does not exist and cannot be removed",
+            )),
         }
     }
 
-    /// A record of due times: none of them may have one already.
-    pub(super) fn ticked(
+    /// Accounts for due times, none of which may have a record already.
+    pub(super) fn record_tick(
         &mut self,
         number: TaskNo,
         first: Wall,
         last: Wall,
     ) -> Result<(), LedgerError> {
         let Some(task) = self.tasks.get_mut(&number) else {
-            return Err(LedgerError::Library(number, "is not there to be due"));
+            return Err(LedgerError::Library(
+                number,
+                "does not exist and cannot be due",
+            ));
         };
         if first > last || first <= task.accounted {
             return Err(LedgerError::Library(

@@ -1,18 +1,17 @@
-//! The durable state: what the facts add up to.
+//! The durable state: the result of applying all facts.
 //!
-//! [`Ledger::apply`] is the only way to change it, live and in replay, so that a
-//! restarted leader stands exactly where the facts left the one before it. It
-//! knows instances, their one lease, the tasks of the library, and the lives of workers
-//! that were given up for ever. What is *not* here (sessions, health, sequence numbers, timers)
-//! belongs to one leader's life and is rebuilt by talking to the workers.
+//! [`Ledger::apply`] is the only way to change it, live and in replay, so a restarted leader
+//! arrives at exactly the state of the one before it. It holds instances, their single lease, the
+//! tasks of the library, runs, and condemned incarnations of workers. Sessions, health, sequence
+//! numbers and timers are *not* here: they belong to one leader, and the next one rebuilds them
+//! from messages of the workers.
 //!
 //! Invariants, checked on every fact:
 //! * an instance has at most one open lease, and a lease once closed stays closed;
 //! * every change of state is a row of the universal machine's table.
 //!
-//! A store that keeps rows instead of all facts puts a ledger, or a part of one,
-//! together again with [`Ledger::restore`], which checks what the facts would have
-//! ensured.
+//! A store that keeps rows instead of facts rebuilds a ledger, or a part of one, with
+//! [`Ledger::restore`], which checks the same invariants.
 
 mod ids;
 mod instance;
@@ -40,28 +39,28 @@ use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 pub use ids::IdSet;
 pub use instance::{Instance, Lease};
 pub use library::{Library, Task};
-pub use restore::Parts;
+pub use restore::LedgerParts;
 pub use runs::{Run, RunHead, Runs, Stops, StoredRun};
 pub use waiting::Range;
 
 use waiting::Waiting;
 
-/// A fact that does not fit the facts before it: a corrupt store, or a bug.
+/// A fact that contradicts the facts before it: a corrupt store, or a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerError {
     /// The universal machine has no such row.
     Illegal(InstanceId, IllegalTransition<Universal>),
-    /// The fact speaks of an instance that was never submitted.
+    /// The fact is about an instance that was never submitted.
     UnknownInstance(InstanceId),
     /// The instance was submitted before.
     AlreadySubmitted(InstanceId),
-    /// The fact speaks of a lease that is not the open one.
+    /// The fact is about a lease that is not the open one.
     NotTheOpenLease(LeaseId, Option<LeaseId>),
-    /// No sequence of facts leaves an instance like this, or would.
+    /// No sequence of facts leads to this state of an instance.
     Impossible(InstanceId, &'static str),
-    /// The same about a task of the library.
+    /// The same for a task of the library.
     Library(TaskNo, &'static str),
-    /// The same about a run.
+    /// The same for a run.
     Run(RunId, String),
 }
 
@@ -90,14 +89,14 @@ impl fmt::Display for LedgerError {
 
 impl std::error::Error for LedgerError {}
 
-/// Everything that survives a leader.
+/// All state that survives a leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ledger {
-    /// Those that something has happened to.
+    /// Instances with at least one fact after their submission.
     instances: BTreeMap<InstanceId, Instance>,
-    /// The others.
+    /// All other instances.
     waiting: Waiting,
-    /// Every id that was ever submitted, also those that were dropped since.
+    /// Every id ever submitted, including those of dropped instances.
     known: IdSet,
     queued: BTreeSet<InstanceId>,
     leased: BTreeSet<InstanceId>,
@@ -109,21 +108,20 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Takes one fact in.
+    /// Applies one fact.
     ///
     /// # Errors
-    /// [`LedgerError`] if the fact contradicts the ones before it; the ledger is
-    /// then unchanged.
+    /// [`LedgerError`] if the fact contradicts the ones before it; the ledger is then unchanged.
     pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         match fact {
-            Fact::InstancesSubmitted { first, last, spec } => self.submitted(*first, *last, spec),
-            Fact::LeaseGranted { lease, holder } => self.granted(*lease, holder),
+            Fact::InstancesSubmitted { first, last, spec } => self.submit(*first, *last, spec),
+            Fact::LeaseGranted { lease, holder } => self.grant(*lease, holder),
             Fact::AttemptAdopted {
                 lease,
                 holder,
                 spec,
-            } => self.adopted(*lease, holder, spec),
-            Fact::AttemptConfirmed { lease } => self.confirmed(*lease),
+            } => self.adopt(*lease, holder, spec),
+            Fact::AttemptConfirmed { lease } => self.confirm(*lease),
             Fact::AttemptEnded {
                 lease,
                 end,
@@ -136,7 +134,7 @@ impl Ledger {
                 if let (Verdict::Done, Some(stats)) = (verdict, stats)
                     && let Some(instance) = self.instances.get(&id)
                 {
-                    self.runs.took(&instance.spec, stats.elapsed);
+                    self.runs.record_duration(&instance.spec, stats.elapsed);
                 }
                 self.change_with(id, outputs.as_ref(), |instance| {
                     instance.close(*lease, *end, *verdict, next.as_deref())
@@ -146,7 +144,7 @@ impl Ledger {
                 instance.stop_requested = true;
                 Ok(())
             }),
-            Fact::InstancesHalted { first, last } => self.halted(*first, *last),
+            Fact::InstancesHalted { first, last } => self.halt(*first, *last),
             Fact::InstanceRetried { instance } => self.change(*instance, Instance::retry),
             Fact::LeaseTimeSet { lease } => {
                 self.lease_time = *lease;
@@ -167,7 +165,7 @@ impl Ledger {
             Fact::TaskDefined { .. }
             | Fact::TaskRemoved { .. }
             | Fact::TickRecorded { .. }
-            | Fact::InstanceTriggered { .. } => self.learned(fact),
+            | Fact::InstanceTriggered { .. } => self.apply_library(fact),
             Fact::RunRegistered { .. }
             | Fact::RunExtended { .. }
             | Fact::RunDefined { .. }
@@ -178,8 +176,8 @@ impl Ledger {
         }
     }
 
-    /// Takes one fact about the library in.
-    fn learned(&mut self, fact: &Fact) -> Result<(), LedgerError> {
+    /// Applies one fact about the library.
+    fn apply_library(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         match fact {
             Fact::TaskDefined {
                 task,
@@ -189,35 +187,35 @@ impl Ledger {
                 definition,
             } => self
                 .library
-                .defined(*task, name, *revision, *from, definition),
-            Fact::TaskRemoved { task, .. } => self.library.removed(*task),
+                .define(*task, name, *revision, *from, definition),
+            Fact::TaskRemoved { task, .. } => self.library.remove(*task),
             Fact::TickRecorded {
                 task,
                 first,
                 last,
                 after: None,
                 ..
-            } => self.library.ticked(*task, *first, *last),
+            } => self.library.record_tick(*task, *first, *last),
             Fact::InstanceTriggered {
                 instance,
                 task,
                 key: Some(key),
                 ..
             } => {
-                self.library.remember(*task, key, *instance);
+                self.library.record_key(*task, key, *instance);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// The instance of that id, if something has happened to it.
+    /// The instance of that id, if it has a fact after its submission.
     #[must_use]
     pub fn instance(&self, id: InstanceId) -> Option<&Instance> {
         self.instances.get(&id)
     }
 
-    /// The instance of that id, also if it only waits.
+    /// The instance of that id, including one that only waits.
     #[must_use]
     pub fn find(&self, id: InstanceId) -> Option<Instance> {
         let fresh = || {
@@ -227,17 +225,17 @@ impl Ledger {
         self.instances.get(&id).cloned().or_else(fresh)
     }
 
-    /// Every instance that something has happened to, by id.
+    /// Every instance with a fact after its submission, by id.
     pub fn instances(&self) -> impl Iterator<Item = (InstanceId, &Instance)> + '_ {
         self.instances.iter().map(|(id, instance)| (*id, instance))
     }
 
-    /// Those that nothing has happened to, as ranges.
+    /// Instances without a fact after their submission, as ranges.
     pub fn waiting(&self) -> impl Iterator<Item = Range> + '_ {
         self.waiting.iter()
     }
 
-    /// Those of `first` to `last` that nothing has happened to, as ranges.
+    /// The same, within `first` to `last`.
     pub fn waiting_within(
         &self,
         first: InstanceId,
@@ -246,13 +244,13 @@ impl Ledger {
         self.waiting.within(first, last)
     }
 
-    /// The ids that were ever submitted.
+    /// The ids ever submitted.
     #[must_use]
     pub const fn known(&self) -> &IdSet {
         &self.known
     }
 
-    /// Those of `first` to `last` that are QUEUED again after an attempt.
+    /// Instances within `first` to `last` that are QUEUED again after an attempt.
     pub fn requeued(
         &self,
         first: InstanceId,
@@ -262,7 +260,7 @@ impl Ledger {
         ids.filter_map(|id| self.instances.get(id))
     }
 
-    /// Those of `first` to `last` that have a lease.
+    /// Instances within `first` to `last` that have a lease.
     pub fn leased(
         &self,
         first: InstanceId,
@@ -290,7 +288,7 @@ impl Ledger {
             .filter_map(|id| self.instances[id].lease.as_deref())
     }
 
-    /// The lease that a grant of the leader of `epoch` would have.
+    /// The id of the next lease that the leader of `epoch` grants for an instance.
     #[must_use]
     pub fn next_lease(&self, instance: InstanceId, epoch: Epoch) -> LeaseId {
         let last = self
@@ -306,13 +304,13 @@ impl Ledger {
         }
     }
 
-    /// The longest that any open lease may have been extended by at a time.
+    /// The longest time by which any open lease may have been extended at once.
     #[must_use]
     pub const fn lease_time(&self) -> Millis {
         self.lease_time
     }
 
-    /// True if that life was given up for ever.
+    /// True if the incarnation is condemned.
     #[must_use]
     pub fn is_condemned(&self, incarnation: Incarnation) -> bool {
         self.condemned
@@ -320,37 +318,35 @@ impl Ledger {
             .is_some_and(|life| *life >= incarnation.number)
     }
 
-    /// The tasks of the library.
     #[must_use]
     pub const fn library(&self) -> &Library {
         &self.library
     }
 
-    /// The runs of workflows.
     #[must_use]
     pub const fn runs(&self) -> &Runs {
         &self.runs
     }
 
-    /// The same, for whoever looks after them: what facts say is not changed by it.
+    /// Mutable access for the controller of runs, which changes transient state only.
     pub const fn runs_mut(&mut self) -> &mut Runs {
         &mut self.runs
     }
 
-    /// The workers that get no more work.
+    /// Workers that get no more work.
     #[must_use]
     pub const fn drained(&self) -> &BTreeSet<WorkerName> {
         &self.drained
     }
 
-    /// True if every instance has reached a state where nothing more happens.
+    /// True if every instance is in a terminal state.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.waiting.is_empty() && self.queued.is_empty() && self.leased.is_empty()
     }
 
-    /// Drops an instance in a terminal state: its record is the store's. Its id stays
-    /// known, so that it is not accepted a second time.
+    /// Drops an instance in a terminal state: the store has its record. Its id stays known, so
+    /// that it is not accepted a second time.
     pub fn drop_ended(&mut self, id: InstanceId) {
         let ended = self.instances.get(&id);
         if ended.is_some_and(|instance| instance.state.is_terminal()) {
@@ -358,29 +354,26 @@ impl Ledger {
         }
     }
 
-    /// Drops everything in a terminal state.
+    /// Drops all instances in a terminal state.
     pub fn drop_all_ended(&mut self) {
         self.instances
             .retain(|_, instance| !instance.state.is_terminal());
     }
 
-    fn submitted(
+    fn submit(
         &mut self,
         first: InstanceId,
         last: InstanceId,
         spec: &Arc<InstanceSpec>,
     ) -> Result<(), LedgerError> {
         if first > last {
-            return Err(LedgerError::Impossible(
-                first,
-                "is the first of no instances",
-            ));
+            return Err(LedgerError::Impossible(first, "starts an empty range"));
         }
         if let Some((known, _)) = self.known.overlap(first, last) {
             return Err(LedgerError::AlreadySubmitted(known.max(first)));
         }
         self.known.insert(first, last);
-        self.waits(Range {
+        self.enqueue(Range {
             first,
             last,
             spec: Arc::clone(spec),
@@ -388,13 +381,13 @@ impl Ledger {
         Ok(())
     }
 
-    fn granted(&mut self, lease: LeaseId, holder: &Holder) -> Result<(), LedgerError> {
+    fn grant(&mut self, lease: LeaseId, holder: &Holder) -> Result<(), LedgerError> {
         self.change(lease.attempt.instance, |instance| {
             instance.open(lease, holder.clone())
         })
     }
 
-    fn adopted(
+    fn adopt(
         &mut self,
         lease: LeaseId,
         holder: &Holder,
@@ -402,19 +395,19 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let id = lease.attempt.instance;
         if !self.known.contains(id) {
-            self.submitted(id, id, spec)?;
+            self.submit(id, id, spec)?;
         }
-        self.granted(lease, holder)?;
-        self.confirmed(lease)
+        self.grant(lease, holder)?;
+        self.confirm(lease)
     }
 
-    fn confirmed(&mut self, lease: LeaseId) -> Result<(), LedgerError> {
+    fn confirm(&mut self, lease: LeaseId) -> Result<(), LedgerError> {
         self.change(lease.attempt.instance, |instance| instance.confirm(lease))
     }
 
-    /// Stops whatever waits. Of a range that nothing had happened to nothing stays here
-    /// but that its ids are known: its story is one line, and the store has it.
-    fn halted(&mut self, first: InstanceId, last: InstanceId) -> Result<(), LedgerError> {
+    /// Halts the waiting instances of a range. Of those without other facts only the ids are kept:
+    /// the store has their history.
+    fn halt(&mut self, first: InstanceId, last: InstanceId) -> Result<(), LedgerError> {
         if first == last {
             return self.change(first, Instance::halt);
         }
@@ -423,20 +416,21 @@ impl Ledger {
             self.change(id, Instance::halt)?;
         }
         while let Some(range) = self.waiting.take(first, last) {
-            self.library.count(&range.spec, -length(&range));
-            self.runs.left(&range.spec, UniversalState::Halted, None);
+            self.library.count_active(&range.spec, -range_len(&range));
+            self.runs
+                .end_item(&range.spec, UniversalState::Halted, None);
         }
         Ok(())
     }
 
-    /// Instances wait that did not live before.
-    fn waits(&mut self, range: Range) {
-        self.library.count(&range.spec, length(&range));
-        self.runs.began(&range.spec, range.first);
+    /// Adds waiting instances.
+    fn enqueue(&mut self, range: Range) {
+        self.library.count_active(&range.spec, range_len(&range));
+        self.runs.start_item(&range.spec, range.first);
         self.waiting.insert(range);
     }
 
-    /// Runs `edit` on a copy and files the result, so that an error changes nothing.
+    /// Runs `edit` on a copy and stores the result, so that an error changes nothing.
     fn change(
         &mut self,
         id: InstanceId,
@@ -445,7 +439,7 @@ impl Ledger {
         self.change_with(id, None, edit)
     }
 
-    /// The same, with what the instance has put out.
+    /// The same, with the outputs of the instance.
     fn change_with(
         &mut self,
         id: InstanceId,
@@ -457,32 +451,32 @@ impl Ledger {
         let leased = instance.lease.is_some();
         edit(&mut instance)?;
         if instance.lease.is_some() != leased {
-            self.runs.leased(&instance.spec, !leased);
+            self.runs.count_lease(&instance.spec, !leased);
         }
         let lives = !instance.state.is_terminal();
         let by = i64::from(lives) - i64::from(lived);
         if by != 0 {
-            self.library.count(&instance.spec, by);
+            self.library.count_active(&instance.spec, by);
         }
         match (lived, lives) {
-            (true, false) => self.runs.left(&instance.spec, instance.state, outputs),
-            (false, true) => self.runs.began(&instance.spec, id),
-            _ => self.runs.moved(&instance.spec, id, instance.state),
+            (true, false) => self.runs.end_item(&instance.spec, instance.state, outputs),
+            (false, true) => self.runs.start_item(&instance.spec, id),
+            _ => self.runs.update_item(&instance.spec, id, instance.state),
         }
         self.waiting.take(id, id);
-        self.put(instance);
+        self.index(instance);
         Ok(())
     }
 
-    /// Files an instance under its state.
-    fn put(&mut self, instance: Instance) {
+    /// Stores an instance, and indexes it by state.
+    fn index(&mut self, instance: Instance) {
         let id = instance.id;
-        file(
+        set_member(
             &mut self.queued,
             id,
             instance.state == UniversalState::Queued,
         );
-        file(&mut self.leased, id, instance.lease.is_some());
+        set_member(&mut self.leased, id, instance.lease.is_some());
         self.instances.insert(id, instance);
     }
 
@@ -498,12 +492,12 @@ impl Ledger {
     }
 }
 
-fn length(range: &Range) -> i64 {
+fn range_len(range: &Range) -> i64 {
     let distance = range.last.0 - range.first.0;
     i64::try_from(distance).map_or(i64::MAX, |it| it.saturating_add(1))
 }
 
-/// What an instance's verdict means to the universal machine.
+/// The event of the universal machine for an instance's verdict.
 const fn verdict_event(verdict: Verdict) -> UniversalEvent {
     match verdict {
         Verdict::Done => UniversalEvent::Succeeded,
@@ -513,8 +507,8 @@ const fn verdict_event(verdict: Verdict) -> UniversalEvent {
     }
 }
 
-fn file(index: &mut BTreeSet<InstanceId>, id: InstanceId, belongs: bool) {
-    if belongs {
+fn set_member(index: &mut BTreeSet<InstanceId>, id: InstanceId, is_member: bool) {
+    if is_member {
         index.insert(id);
     } else {
         index.remove(&id);

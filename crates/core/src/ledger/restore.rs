@@ -1,8 +1,8 @@
-//! A ledger put together from its parts, as a store kept them.
+//! Restoring a ledger from the rows of a store.
 //!
-//! Between two facts an instance rests in few states only, and its lease follows
-//! from them. A part that says otherwise was damaged or written by something else,
-//! and a leader that took it in would act on it; so it is refused.
+//! Between two facts an instance is in one of a few states, which determine whether it has a
+//! lease. A row that contradicts this is damaged or was written by another program; it is refused,
+//! since a leader would act on it.
 
 use baton_model::ids::{Incarnation, InstanceId, RunId, TaskNo, WorkerName};
 use baton_model::library::IdempotencyKey;
@@ -11,39 +11,39 @@ use baton_model::time::Millis;
 
 use super::{Instance, Ledger, LedgerError, Range, RunHead, StoredRun, Task};
 
-/// A ledger taken apart.
+/// The contents of a ledger as a store has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
-    /// Instances that something has happened to; those in a terminal state may be missing.
+pub struct LedgerParts {
+    /// Instances with a fact after their submission; those in a terminal state may be missing.
     pub instances: Vec<Instance>,
-    /// The others, as ranges.
+    /// All other instances, as ranges.
     pub waiting: Vec<Range>,
-    /// Every id that was ever submitted, as ranges.
+    /// Every id ever submitted, as ranges.
     pub known: Vec<(InstanceId, InstanceId)>,
-    /// The last condemned life of each lineage.
+    /// The last condemned incarnation of each lineage.
     pub condemned: Vec<Incarnation>,
     /// Workers that get no more work.
     pub drained: Vec<WorkerName>,
-    /// The longest that a lease was extended by at a time.
+    /// The longest time by which a lease was extended at once.
     pub lease_time: Millis,
-    /// The tasks of the library, removed ones included.
+    /// The tasks of the library, including removed ones.
     pub tasks: Vec<Task>,
-    /// What requests have brought about, the oldest first.
+    /// Used idempotency keys with the instances they launched, oldest first.
     pub keys: Vec<(TaskNo, IdempotencyKey, InstanceId)>,
-    /// Runs that are not over, with their plans and what has ended of them.
+    /// Runs that are not over, with their plans and item results.
     pub runs: Vec<StoredRun>,
-    /// Those that are over, without.
+    /// Runs that are over, without.
     pub ended_runs: Vec<RunHead>,
-    /// The last run that there ever was.
+    /// The highest run id ever used.
     pub last_run: RunId,
 }
 
 impl Ledger {
-    /// A ledger of these parts.
+    /// Restores a ledger.
     ///
     /// # Errors
-    /// [`LedgerError`] naming the first instance that no facts could have left so.
-    pub fn restore(parts: Parts) -> Result<Self, LedgerError> {
+    /// [`LedgerError`] naming the first instance whose state no sequence of facts leads to.
+    pub fn restore(parts: LedgerParts) -> Result<Self, LedgerError> {
         let mut ledger = Self {
             lease_time: parts.lease_time,
             drained: parts.drained.into_iter().collect(),
@@ -68,28 +68,25 @@ impl Ledger {
             ledger.library.admit(task);
         }
         for (task, key, instance) in parts.keys {
-            ledger.library.remember(task, &key, instance);
+            ledger.library.record_key(task, &key, instance);
         }
         Ok(ledger)
     }
 
-    /// Works out how far runs are. To be called when everything was taken in, that is, also
-    /// what did not come with [`Parts`].
+    /// Computes the progress of runs. To be called when everything is restored, including what
+    /// did not come with [`LedgerParts`].
     pub fn settle(&mut self) {
         self.runs.settle();
     }
 
-    /// Takes in a range of instances as it was kept.
+    /// Restores a range of waiting instances.
     ///
     /// # Errors
-    /// [`LedgerError`] if one of them is there already; the ledger is then unchanged.
+    /// [`LedgerError`] if one of them exists already; the ledger is then unchanged.
     pub fn admit_range(&mut self, range: Range) -> Result<(), LedgerError> {
         let Range { first, last, .. } = range;
         if first > last {
-            return Err(LedgerError::Impossible(
-                first,
-                "is the first of no instances",
-            ));
+            return Err(LedgerError::Impossible(first, "starts an empty range"));
         }
         if let Some((id, _)) = self.instances.range(first..=last).next() {
             return Err(LedgerError::AlreadySubmitted(*id));
@@ -98,15 +95,15 @@ impl Ledger {
             return Err(LedgerError::AlreadySubmitted(id));
         }
         self.known.insert(first, last);
-        self.waits(range);
+        self.enqueue(range);
         Ok(())
     }
 
-    /// Takes in one instance as it was kept.
+    /// Restores one instance.
     ///
     /// # Errors
-    /// [`LedgerError`] if it is there already, or no facts could have left it so;
-    /// the ledger is then unchanged.
+    /// [`LedgerError`] if it exists already, or no sequence of facts leads to its state; the ledger
+    /// is then unchanged.
     pub fn admit(&mut self, instance: Instance) -> Result<(), LedgerError> {
         let waits = self.waiting.contains(instance.id);
         if waits || self.instances.contains_key(&instance.id) {
@@ -117,29 +114,29 @@ impl Ledger {
             None => {
                 self.known.insert(instance.id, instance.id);
                 if !instance.state.is_terminal() {
-                    self.library.count(&instance.spec, 1);
-                    self.runs.began(&instance.spec, instance.id);
+                    self.library.count_active(&instance.spec, 1);
+                    self.runs.start_item(&instance.spec, instance.id);
                 }
                 if instance.lease.is_some() {
-                    self.runs.leased(&instance.spec, true);
+                    self.runs.count_lease(&instance.spec, true);
                 }
-                self.put(instance);
+                self.index(instance);
                 Ok(())
             }
         }
     }
 
-    /// Takes in one task of the library as it was kept.
+    /// Restores one task of the library.
     pub fn admit_task(&mut self, task: Task) {
         self.library.admit(task);
     }
 
-    /// Takes in one condemned life as it was kept.
+    /// Restores one condemned incarnation.
     pub fn admit_condemned(&mut self, incarnation: Incarnation) {
         self.condemn(incarnation);
     }
 
-    /// The last condemned life of each lineage that is remembered.
+    /// The last condemned incarnation of each lineage.
     pub fn condemned(&self) -> impl Iterator<Item = Incarnation> + '_ {
         self.condemned.iter().map(|(lineage, life)| Incarnation {
             lineage: *lineage,
@@ -148,16 +145,16 @@ impl Ledger {
     }
 }
 
-/// Why no facts could have left an instance like this, if so.
+/// Why no sequence of facts leads to this state of an instance, if so.
 fn flaw(instance: &Instance) -> Option<&'static str> {
     use UniversalState as S;
     match (instance.state, &instance.lease) {
         (S::Registering | S::Instantiating | S::Triaging, _) => {
-            Some("is kept in a state in which nothing rests")
+            Some("is stored in a transitional state")
         }
         (S::Launched | S::Running, None) => Some("is leased, but its lease is missing"),
         (S::Queued | S::Done | S::Failed | S::Halted | S::Aborted, Some(_)) => {
-            Some("has a lease, but its state says that it has none")
+            Some("has a lease, but is in a state without one")
         }
         (S::Launched | S::Running, Some(lease)) => {
             if lease.id.attempt.instance != instance.id {

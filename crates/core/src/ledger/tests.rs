@@ -60,8 +60,8 @@ fn state(ledger: &Ledger, id: u64) -> Option<UniversalState> {
     ledger.find(InstanceId(id)).map(|it| it.state)
 }
 
-fn parts(ledger: &Ledger) -> Parts {
-    Parts {
+fn parts(ledger: &Ledger) -> LedgerParts {
+    LedgerParts {
         instances: ledger.instances().map(|(_, it)| it.clone()).collect(),
         waiting: ledger.waiting().collect(),
         known: ledger.known().ranges().collect(),
@@ -70,7 +70,7 @@ fn parts(ledger: &Ledger) -> Parts {
         lease_time: ledger.lease_time(),
         tasks: ledger.library().tasks().cloned().collect(),
         keys: Vec::new(),
-        ..Parts::default()
+        ..LedgerParts::default()
     }
 }
 

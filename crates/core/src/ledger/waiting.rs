@@ -1,9 +1,8 @@
-//! Instances that were accepted and have no story of their own yet: ranges of ids that
-//! share one spec, and that differ in nothing but their number. An instance leaves its
-//! range with the first fact about it.
+//! Waiting instances without a fact after their submission: ranges of ids that share one spec.
+//! An instance leaves its range with the first fact about it.
 //!
-//! A leader may have a million of them, each submitted by itself. What a single one asks for
-//! is kept packed, in a fifth of the room, until somebody wants to know it.
+//! A leader may have a million ranges of one instance each. The spec of a single instance is
+//! stored packed, in a fifth of the memory, and unpacked when needed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,26 +12,26 @@ use baton_model::spec::InstanceSpec;
 
 /// One range, without its last id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Rest {
+struct RangeEntry {
     first: InstanceId,
-    spec: Kept,
+    spec: RangeSpec,
 }
 
-/// What the instances of a range ask for.
+/// The spec of the instances of a range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Kept {
-    /// Of a range of several: each shares it when it leaves.
+enum RangeSpec {
+    /// Of several instances: each keeps sharing it when it leaves the range.
     Shared(Arc<InstanceSpec>),
-    /// Of a single one.
+    /// Of a single instance.
     Packed(Box<[u8]>),
 }
 
-impl Kept {
+impl RangeSpec {
     fn new(range: Range) -> Self {
         if range.first < range.last {
             return Self::Shared(range.spec);
         }
-        // What cannot be packed can be kept as it is.
+        // A spec that cannot be packed is stored as it is.
         match postcard::to_stdvec(&*range.spec) {
             Ok(packed) => Self::Packed(packed.into()),
             Err(_) => Self::Shared(range.spec),
@@ -50,14 +49,12 @@ impl Kept {
     }
 }
 
-/// A range of QUEUED instances that nothing has happened to.
+/// A range of QUEUED instances without a fact after their submission.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
-    /// The first.
     pub first: InstanceId,
-    /// The last.
     pub last: InstanceId,
-    /// What each of them asks for.
+    /// The spec of each of them.
     pub spec: Arc<InstanceSpec>,
 }
 
@@ -73,46 +70,45 @@ impl Range {
     }
 }
 
-/// All of them; no two overlap.
+/// All waiting ranges; no two overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Waiting(BTreeMap<InstanceId, Rest>);
+pub(super) struct Waiting(BTreeMap<InstanceId, RangeEntry>);
 
 impl Waiting {
     pub(super) fn insert(&mut self, range: Range) {
         let Range { first, last, .. } = range;
-        let spec = Kept::new(range);
-        self.0.insert(last, Rest { first, spec });
+        let spec = RangeSpec::new(range);
+        self.0.insert(last, RangeEntry { first, spec });
     }
 
-    /// True if this one waits.
     pub(super) fn contains(&self, id: InstanceId) -> bool {
         self.overlap(id, id).is_some()
     }
 
     /// The spec of an id that waits.
     pub(super) fn spec(&self, id: InstanceId) -> Option<Arc<InstanceSpec>> {
-        let (_, rest) = self.0.range(id..).next()?;
-        (rest.first <= id).then(|| rest.spec.spec())
+        let (_, entry) = self.0.range(id..).next()?;
+        (entry.first <= id).then(|| entry.spec.spec())
     }
 
     /// An id of `first` to `last` that waits.
     pub(super) fn overlap(&self, first: InstanceId, last: InstanceId) -> Option<InstanceId> {
-        let (_, rest) = self.0.range(first..).next()?;
-        (rest.first <= last).then_some(rest.first.max(first))
+        let (_, entry) = self.0.range(first..).next()?;
+        (entry.first <= last).then_some(entry.first.max(first))
     }
 
-    /// Takes the part of one range that lies within `first` to `last` out; call again
-    /// until there is none.
+    /// Removes the part of one range that lies within `first` to `last`; to be called until there
+    /// is none.
     pub(super) fn take(&mut self, first: InstanceId, last: InstanceId) -> Option<Range> {
-        let (end, rest) = self.0.range(first..).next()?;
-        if rest.first > last {
+        let (end, entry) = self.0.range(first..).next()?;
+        if entry.first > last {
             return None;
         }
-        let (end, before) = (*end, rest.first);
+        let (end, before) = (*end, entry.first);
         let taken = Range {
             first: before.max(first),
             last: end.min(last),
-            spec: rest.spec.spec(),
+            spec: entry.spec.spec(),
         };
         self.0.remove(&end);
         if end > taken.last {
@@ -135,19 +131,19 @@ impl Waiting {
         last: InstanceId,
     ) -> impl Iterator<Item = Range> + '_ {
         let from = self.0.range(first..);
-        from.take_while(move |(_, rest)| rest.first <= last)
-            .map(move |(end, rest)| Range {
-                first: rest.first.max(first),
+        from.take_while(move |(_, entry)| entry.first <= last)
+            .map(move |(end, entry)| Range {
+                first: entry.first.max(first),
                 last: (*end).min(last),
-                spec: rest.spec.spec(),
+                spec: entry.spec.spec(),
             })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
-        self.0.iter().map(|(last, rest)| Range {
-            first: rest.first,
+        self.0.iter().map(|(last, entry)| Range {
+            first: entry.first,
             last: *last,
-            spec: rest.spec.spec(),
+            spec: entry.spec.spec(),
         })
     }
 
@@ -177,14 +173,14 @@ mod tests {
     #[test]
     fn taking_from_the_front_the_back_and_the_middle_leaves_the_rest() {
         let mut waiting = waiting();
-        for (id, rest) in [
+        for (id, entry) in [
             (10, vec![(11, 19)]),
             (19, vec![(11, 18)]),
             (15, vec![(11, 14), (16, 18)]),
         ] {
             let taken = waiting.take(InstanceId(id), InstanceId(id)).expect("waits");
             assert_eq!((taken.first.0, taken.last.0), (id, id));
-            assert_eq!(left(&waiting), rest);
+            assert_eq!(left(&waiting), entry);
             assert!(!waiting.contains(InstanceId(id)));
         }
         assert!(waiting.contains(InstanceId(14)));

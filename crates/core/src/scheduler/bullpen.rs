@@ -1,8 +1,7 @@
-//! What may start, and what rests until it may: the ledger's waiting instances as
-//! placement knows them.
+//! The bullpen: the ledger's waiting instances, in placement or in backoff.
 //!
-//! Placement's contract is kept in here: each instance that waits is in it once, each
-//! lease is charged to its worker from its grant to its end.
+//! It keeps placement's contract: each waiting instance is in it once, and each lease is charged to
+//! its worker from its grant to its end.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -16,19 +15,19 @@ use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::placement::{Arrival, Decision, Placement, PlacementError, WaitReason};
 use crate::timers::Timers;
 
-/// Everything that waits for a worker.
+/// All instances that wait for a worker.
 ///
-/// What waits, rests and is charged follows from the ledger, the seats and the time; what
-/// does not (whose turn it is, how long a class takes) decides who goes first and never
-/// who may. So two leaders that differ in nothing else count as the same, or a model
-/// checker would tell states apart by how often something was placed before.
+/// Which instances wait, are in backoff or are charged follows from the ledger, the seats and the
+/// time. The rest (fair-share turns, mean durations of classes) affects only the order. So all
+/// bullpens are equal: otherwise a model checker would distinguish states by how often something
+/// was placed before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bullpen {
     placement: Placement,
     backoffs: Timers<InstanceId>,
     backoff_until: BTreeMap<InstanceId, Mono>,
-    /// What placement would not take, which only its limits can cause. They are offered
-    /// again as others leave.
+    /// Ranges that placement refused because of its size limits. They are offered again as others
+    /// leave.
     overflow: BTreeMap<InstanceId, InstanceId>,
 }
 
@@ -71,20 +70,20 @@ impl Bullpen {
         bullpen
     }
 
-    /// Instances that were just accepted.
+    /// Adds instances that were just accepted.
     pub(crate) fn fresh(&mut self, range: &Range) {
         self.offer_range(range.first, range.last, &range.spec, &range.spec.request);
     }
 
-    /// An instance is to be tried again, after its rest if it has one.
+    /// Adds an instance that is tried again, after its backoff if it has one.
     pub(crate) fn requeue(&mut self, instance: &Instance, now: Now) {
         match instance.not_before() {
             Some(at) if at > now.wall => {
-                let rest = Millis(at.0.saturating_sub(now.wall.0));
-                // The clock may have been set back since, or be another machine's: nobody
-                // rests for longer than was ever meant.
-                let rest = rest.min(instance.spec.retry.backoff.max);
-                let until = now.mono + rest;
+                let backoff = Millis(at.0.saturating_sub(now.wall.0));
+                // The wall clock may have been set back since, or be another machine's: no backoff
+                // exceeds the configured maximum.
+                let backoff = backoff.min(instance.spec.retry.backoff.max);
+                let until = now.mono + backoff;
                 self.backoffs.arm(instance.id, until);
                 self.backoff_until.insert(instance.id, until);
             }
@@ -92,7 +91,7 @@ impl Bullpen {
         }
     }
 
-    /// Lets those start whose rest is over.
+    /// Moves instances whose backoff has ended into placement.
     pub(crate) fn end_backoffs(&mut self, ledger: &Ledger, now: Mono) {
         while let Some(id) = self.backoffs.pop_due(now) {
             self.backoff_until.remove(&id);
@@ -102,17 +101,16 @@ impl Bullpen {
         }
     }
 
-    /// When the next rest is over.
+    /// When the next backoff ends.
     pub(crate) fn next_due(&self) -> Option<Mono> {
         self.backoffs.next()
     }
 
-    /// Until when an instance rests.
     pub(crate) fn backoff_until(&self, id: InstanceId) -> Option<Mono> {
         self.backoff_until.get(&id).copied()
     }
 
-    /// These shall not start.
+    /// Removes a range.
     pub(crate) fn withdraw(&mut self, first: InstanceId, last: InstanceId) {
         self.placement.withdraw(first, last);
         let waiting: Vec<_> = self
@@ -126,23 +124,23 @@ impl Bullpen {
         }
     }
 
-    /// Who goes where next, if anybody can go anywhere.
+    /// The next placement decision, if there is one.
     pub(crate) fn next(&mut self) -> Option<Decision> {
         self.placement
             .next()
             .or_else(|| self.placement.next_ahead())
     }
 
-    /// A lease may be in force already.
+    /// Charges a lease that was granted before.
     pub(crate) fn adopt(&mut self, lease: &Lease, instance: &Instance) {
         let ask = ask(&instance.spec, &instance.allowance());
         let id = lease.id.attempt.instance;
-        // PlacementError only if it is placed already, or beyond the number of workers that
-        // placement can count; the lease itself stands either way.
+        // Refused only if it is placed already, or beyond the maximum number of workers; the
+        // lease is valid either way.
         let _ = self.placement.adopt(&lease.holder.worker, id, &ask);
     }
 
-    /// A lease is over.
+    /// Releases the charge of a closed lease.
     pub(crate) fn released(&mut self, worker: &WorkerName, id: InstanceId, ran: Option<Millis>) {
         if let Some(ran) = ran
             && let Some(class) = self.placement.class_of(id)
@@ -152,18 +150,17 @@ impl Bullpen {
         self.placement.release(worker, id);
     }
 
-    /// A worker takes this, or for now nothing.
+    /// Sets the offer of a worker; it gets no work unless `open`.
     pub(crate) fn offer(&mut self, worker: &WorkerName, offer: &Offer, open: bool) {
         let offer = Offer {
             open,
             ..offer.clone()
         };
-        // PlacementError beyond the number of workers that placement can count; such a worker
-        // gets no work.
+        // Refused beyond the maximum number of workers; such a worker gets no work.
         let _ = self.placement.set_offer(worker, offer);
     }
 
-    /// A worker is gone from its seat.
+    /// Removes the offer of a worker that left its seat.
     pub(crate) fn left(&mut self, worker: &WorkerName) {
         self.placement.remove_worker(worker);
     }
@@ -191,8 +188,7 @@ impl Bullpen {
             request: ask,
             owner: &spec.owner,
             priority: spec.priority,
-            // One for a whole array, so that an element that is tried again does not go
-            // behind all the others.
+            // One for a whole array, so that a retried element does not go behind all others.
             sequence: spec.array.map_or(first, |array| array.first).0,
         };
         match self.placement.enqueue(arrival) {
@@ -206,7 +202,7 @@ impl Bullpen {
         }
     }
 
-    /// Offers again what placement would not take before.
+    /// Offers the overflow to placement again.
     pub(crate) fn retry_overflow(&mut self, ledger: &Ledger) {
         if self.overflow.is_empty() {
             return;
@@ -221,8 +217,8 @@ impl Bullpen {
     }
 }
 
-/// What placement knows of an instance's wishes: what it asked for, with the memory it
-/// has grown to, and where it has fallen back to.
+/// The resource request of an instance, with the memory and the fallback constraints of its
+/// allowance.
 fn ask(spec: &InstanceSpec, allowance: &Allowance) -> ResourceRequest {
     let constraints = allowance.constraints.as_ref();
     let mut ask = ResourceRequest {

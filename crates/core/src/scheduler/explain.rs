@@ -1,4 +1,4 @@
-//! Why an instance is where it is: the one thing that it waits for.
+//! Explaining the state of an instance: the one thing it waits for.
 
 use baton_model::ids::{InstanceId, LeaseId, WorkerName};
 use baton_model::state::{UniversalState, WorkerState};
@@ -10,41 +10,40 @@ use crate::placement::WaitReason;
 /// What an instance waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It rests after a failure.
+    /// It is in backoff after a failure.
     Backoff {
-        /// For so long still.
+        /// Remaining time.
         left: Millis,
     },
-    /// This scheduler remembers nothing and waits for the workers of the one before.
+    /// This scheduler has no store, and waits for the workers of the one before.
     InitialWait,
     /// It waits for a worker.
     Placement(WaitReason),
-    /// It was given to a worker that has not confirmed it.
+    /// It is leased to a worker that has not confirmed it.
     Confirmation { worker: WorkerName },
     /// It may or may not be running.
     Unsure(Unsure),
     /// It runs.
     Running {
         worker: WorkerName,
-        /// Under which lease.
         lease: LeaseId,
-        /// Somebody wants it stopped.
+        /// A stop was requested.
         stopping: bool,
     },
 }
 
-/// A lease of which nobody can say whether it is at work.
+/// A lease of which it is not known whether its attempt runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsure {
     pub worker: WorkerName,
-    /// In which health that worker is; nothing if it has not come back at all.
+    /// Health of that worker; none if it has not come back.
     pub health: Option<WorkerState>,
-    /// When the lease runs out; nothing if only a proof can end it.
+    /// Remaining time of the lease; none if only a proof can end it.
     pub left: Option<Millis>,
 }
 
 impl Scheduler {
-    /// What an instance waits for; none if it is over, or not known.
+    /// What an instance waits for; none if it is over or unknown.
     #[must_use]
     pub fn explain(&self, id: InstanceId, now: Now) -> Option<Reason> {
         let instance = self.ledger.find(id)?;

@@ -1,4 +1,4 @@
-//! What people want of the library: tasks defined and removed, and triggered.
+//! Commands about the library: define, remove and trigger tasks.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::bugs::Bug;
 use crate::ledger::{Library, Task};
 use crate::protocol::scheduler::context::{Cx, Effect, StoreMode, SubmitError};
 
-/// What must be so for a definition to be taken.
+/// Precondition of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precondition {
     Anything,
@@ -26,59 +26,52 @@ pub enum Precondition {
     Revision(Revision),
 }
 
-/// A task to be kept.
+/// A command to define a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefineCommand {
     pub name: TaskName,
     pub definition: Arc<Definition>,
     pub expected: Precondition,
-    /// Whoever keeps the directory of the library says it, and not somebody else.
+    /// It comes from a file in the directory of the library, not from a client.
     pub by_file: bool,
-    /// Only say what would come of it.
+    /// Only report the result, change nothing.
     pub dry: bool,
 }
 
-/// What came of a definition, or would.
+/// Result of a definition, also of a dry one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DefineReply {
-    /// The revision that the task has now.
     pub revision: Revision,
     pub change: Change,
 }
 
-/// What a definition did to a task.
+/// The effect of a definition on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// It is new.
     Created,
-    /// It has another revision.
+    /// The task has a new revision.
     Replaced,
-    /// It was that already.
     Unchanged,
 }
 
-/// Why the library was not changed.
+/// Why a command about the library is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LibraryError {
-    /// There is no such task.
     Unknown,
-    /// There is one already.
     Exists(Revision),
-    /// It has another revision than was expected.
+    /// It has another revision than expected.
     Revised(Revision),
-    /// It comes from this file, and is changed there.
+    /// It is defined by this file and can only be changed there.
     FromFile(String),
-    /// It would come after itself, by way of these.
+    /// Its `after` would form this cycle.
     Cycle(Vec<TaskName>),
-    /// It comes after too many.
     TooManyAfter,
-    /// Its schedule cannot be read.
+    /// Its schedule is invalid.
     Schedule(String),
-    /// Something starts it by itself, but a parameter has no default.
+    /// It has a schedule or `after`, but a parameter without a default.
     NeedsDefaults,
-    /// Without a store nothing but time separates two executions.
+    /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
-    /// There are too many tasks.
     Full,
 }
 
@@ -86,82 +79,78 @@ impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("there is no such task in the library"),
-            Self::Exists(revision) => write!(f, "the task is there already, as revision {}", revision.0),
+            Self::Exists(revision) => write!(f, "the task already exists, at revision {}", revision.0),
             Self::Revised(revision) => write!(f, "the task is at revision {} now", revision.0),
-            Self::FromFile(file) => write!(f, "the task comes from {file} in the directory of the library; change it there"),
+            Self::FromFile(file) => write!(f, "the task is defined by {file} in the directory of the library; change it there"),
             Self::Cycle(path) => {
-                f.write_str("the task would come after itself: ")?;
+                f.write_str("`after` would form a cycle: ")?;
                 for (at, name) in path.iter().enumerate() {
                     write!(f, "{}{name}", if at == 0 { "" } else { " after " })?;
                 }
                 Ok(())
             }
-            Self::TooManyAfter => write!(f, "a task comes after at most {AFTER_MAX} others"),
+            Self::TooManyAfter => write!(f, "a task may come after at most {AFTER_MAX} others"),
             Self::Schedule(message) => f.write_str(message),
             Self::NeedsDefaults => f.write_str(
-                "a task that starts by itself needs a default for every parameter; give them in `params`",
+                "a task with a schedule or `after` needs a default for every parameter; set them in `params`",
             ),
             Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
-            Self::Full => write!(f, "a library has at most {TASKS_MAX} tasks"),
+            Self::Full => write!(f, "the library is full: it has at most {TASKS_MAX} tasks"),
         }
     }
 }
 
 impl std::error::Error for LibraryError {}
 
-/// A wish to launch a task of the library.
+/// A command to launch a task of the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerCommand {
     pub name: TaskName,
-    /// What an instance asks for, where parameters were given, and of which revision.
+    /// The spec with bound parameters, and the revision it was bound to; none for the defaults.
     pub bound: Option<(Revision, Box<InstanceSpec>)>,
     pub by: TriggerSource,
-    /// How well that is known.
+    /// How far the caller is authenticated.
     pub trust: Trust,
-    /// The SHA-256, in hexadecimal, of the secret that was shown.
+    /// SHA-256, in hexadecimal, of the secret that the caller presented.
     pub secret_sha256: Option<String>,
-    /// What the request is called.
     pub key: Option<IdempotencyKey>,
 }
 
-/// How well somebody is known who wants a task launched over its trigger URL.
+/// How far a caller of a trigger URL is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// By a credential: no secret is asked for.
-    Known,
-    /// Whoever reaches the server may use it: a secret is asked for where the task has one.
+    /// By a credential: no secret is required.
+    Authenticated,
+    /// The server does not authenticate: the secret is required if the task has one.
     Open,
-    /// Not at all: only the secret of the task opens it, and one without opens to nobody.
-    Stranger,
+    /// Not at all: only the secret of the task authorizes it, and a task without one is refused.
+    Unauthenticated,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerReply {
-    /// The instance.
     pub instance: InstanceId,
-    /// An earlier request of the same key has launched it.
+    /// An earlier request with the same idempotency key launched it.
     pub repeated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerError {
-    /// There is no such task.
     Unknown,
-    /// It is not to be triggered over HTTP.
+    /// Its trigger does not allow HTTP.
     NotRemote,
-    /// Its secret was not shown.
+    /// The secret is missing or wrong.
     Secret,
-    /// A parameter has no default, and was not given.
+    /// A parameter without a default has no value.
     NeedsParameters,
-    /// The parameters were bound to a revision that it no longer has.
+    /// The parameters were bound to an older revision.
     Revised(Revision),
-    /// So many are on their way.
+    /// This many instances are in flight.
     MaxInstances(u32),
-    /// Its launch rate is used up.
     LaunchRate,
-    /// The key belongs to another request.
+    /// The idempotency key belongs to another request.
     KeyUsed(InstanceId),
-    /// Without a store nothing but time separates two executions.
+    /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
 }
 
@@ -170,16 +159,18 @@ impl fmt::Display for TriggerError {
         match self {
             Self::Unknown => f.write_str("there is no such task in the library"),
             Self::NotRemote => f.write_str(
-                "the task is not to be triggered over HTTP; say `remote: true` in its trigger",
+                "the task cannot be triggered over HTTP; set `remote: true` in its trigger",
             ),
-            Self::Secret => f.write_str("the task wants its secret to be shown"),
-            Self::NeedsParameters => f.write_str("a parameter without a default was not given"),
+            Self::Secret => f.write_str("the secret of the task is missing or wrong"),
+            Self::NeedsParameters => f.write_str("a parameter without a default has no value"),
             Self::Revised(revision) => write!(f, "the task is at revision {} now", revision.0),
             Self::MaxInstances(limit) => write!(
                 f,
-                "{limit} instances of the task are on their way, which is its max_instances"
+                "max_instances of the task is reached ({limit} instances are in flight)"
             ),
-            Self::LaunchRate => f.write_str("the launch_rate of the task is used up for now"),
+            Self::LaunchRate => {
+                f.write_str("the launch_rate of the task is used up; try again later")
+            }
             Self::KeyUsed(instance) => write!(
                 f,
                 "the Idempotency-Key was used for another request, which launched {instance}"
@@ -223,7 +214,7 @@ fn try_define(
         return Err(LibraryError::FromFile(file.to_owned()));
     }
     if let Some(task) = live
-        && task.says(&command.definition)
+        && task.matches(&command.definition)
     {
         return Ok(DefineReply {
             revision: task.revision,
@@ -242,7 +233,7 @@ fn try_define(
     };
     if !command.dry {
         table.due(cx);
-        let from = timetable::begins(
+        let from = timetable::accounted_from(
             cx.ledger.library().task(number),
             &command.definition,
             cx.now,
@@ -257,7 +248,7 @@ fn try_define(
             from,
             definition: command.definition,
         });
-        enter(cx, table, number)?;
+        update_timetable(cx, table, number)?;
     }
     Ok(DefineReply { revision, change })
 }
@@ -288,7 +279,7 @@ fn check(cx: &Cx<'_>, command: &DefineCommand) -> Result<(), LibraryError> {
     }
 }
 
-/// How a task would come after itself, if it would.
+/// The cycle that `after` would form, if any.
 fn cycle(library: &Library, name: &TaskName, after: &[TaskName]) -> Option<Vec<TaskName>> {
     let mut seen = BTreeSet::new();
     let mut paths: Vec<Vec<TaskName>> = after
@@ -313,21 +304,25 @@ fn cycle(library: &Library, name: &TaskName, after: &[TaskName]) -> Option<Vec<T
     None
 }
 
-/// Lets the timetable know of a task as it is now.
-fn enter(cx: &Cx<'_>, table: &mut Timetable, number: TaskNo) -> Result<(), LibraryError> {
+/// Updates a task in the timetable.
+fn update_timetable(
+    cx: &Cx<'_>,
+    table: &mut Timetable,
+    number: TaskNo,
+) -> Result<(), LibraryError> {
     match cx.ledger.library().task(number) {
         Some(task) => table
-            .enter(task)
+            .insert(task)
             .map_err(|error| LibraryError::Schedule(error.message)),
         None => Ok(()),
     }
 }
 
-/// A task to be removed.
+/// A command to remove a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoveCommand {
     pub name: TaskName,
-    /// The revision that it must have, if it matters.
+    /// The revision that it must have.
     pub expected: Option<Revision>,
     /// See [`DefineCommand::by_file`].
     pub by_file: bool,
@@ -369,7 +364,7 @@ fn try_remove(
         task: number,
         revision,
     });
-    enter(cx, table, number)?;
+    update_timetable(cx, table, number)?;
     Ok(revision)
 }
 
@@ -379,11 +374,11 @@ pub(super) fn trigger(
     request: RequestId,
     command: TriggerCommand,
 ) {
-    let stranger = command.trust == Trust::Stranger;
+    let unauthenticated = command.trust == Trust::Unauthenticated;
     let answer = try_trigger(cx, table, command);
-    // Nor are strangers told which tasks there are.
+    // Unauthenticated callers must not learn which tasks exist.
     let answer = answer.map_err(|error| match error {
-        TriggerError::Unknown | TriggerError::NotRemote if stranger => TriggerError::Secret,
+        TriggerError::Unknown | TriggerError::NotRemote if unauthenticated => TriggerError::Secret,
         error => error,
     });
     cx.step.emit(Effect::Triggered(request, answer));
@@ -404,25 +399,26 @@ fn try_trigger(
             return Err(TriggerError::NotRemote);
         }
         let secret = trigger.secret_sha256.as_ref();
-        let shown = secret == command.secret_sha256.as_ref();
-        let opens = match command.trust {
-            Trust::Known => true,
-            Trust::Open => secret.is_none() || shown,
-            Trust::Stranger => secret.is_some() && shown,
+        let matches = secret == command.secret_sha256.as_ref();
+        let authorized = match command.trust {
+            Trust::Authenticated => true,
+            Trust::Open => secret.is_none() || matches,
+            Trust::Unauthenticated => secret.is_some() && matches,
         };
-        if !opens {
+        if !authorized {
             return Err(TriggerError::Secret);
         }
     }
     if let Some(key) = &command.key
         && let Some(before) = library.triggered(number, key)
     {
-        return match before.request == key.request {
-            true => Ok(TriggerReply {
+        return if before.request == key.request {
+            Ok(TriggerReply {
                 instance: before.instance,
                 repeated: true,
-            }),
-            false => Err(TriggerError::KeyUsed(before.instance)),
+            })
+        } else {
+            Err(TriggerError::KeyUsed(before.instance))
         };
     }
     let mut spec = match command.bound {
@@ -430,7 +426,7 @@ fn try_trigger(
         Some((_, spec)) => *spec,
         None => task.spec().ok_or(TriggerError::NeedsParameters)?,
     };
-    // A definition whose parameters were open could not be asked.
+    // A definition with unbound parameters could not be checked.
     if cx.config.store == StoreMode::Memory && spec.exclusive == Exclusive::Strict {
         return Err(TriggerError::StrictNeedsStore);
     }

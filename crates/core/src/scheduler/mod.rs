@@ -6,12 +6,12 @@
 //!    *after* the epoch was taken.
 //! 2. [`Scheduler::handle`] for every input, with times that never go back.
 //!    Inputs that have already arrived come before [`Input::Tick`]: a scheduler
-//!    that was stopped for a minute must read its mail before it looks at the
-//!    clock, or it would take everyone for dead.
+//!    that was stopped for a minute must read its messages before it looks at the
+//!    clock, or it would take every worker for dead.
 //! 3. Each [`Step`] goes through one [`crate::step::Outbox`] of the same epoch.
-//! 4. [`Scheduler::next_due`] and [`Scheduler::next_tick`] say when the next
-//!    [`Input::Tick`] is wanted.
-//! 5. When a commit fails, drop the scheduler: it is ahead of its store. Begin
+//! 4. [`Scheduler::next_due`] and [`Scheduler::next_tick`] return when the next
+//!    [`Input::Tick`] is due.
+//! 5. When a commit fails, drop the scheduler: it is ahead of its store. Start
 //!    again at 1 with a new epoch.
 
 pub(crate) mod bullpen;
@@ -52,70 +52,68 @@ pub use library::{
 pub use run_view::{RunView, TaskView};
 pub use runs::{Resume, RunCommand, RunError};
 
-/// What can happen to a leader.
+/// An input of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Time has passed.
     Tick,
-    /// A worker says something.
+    /// A message of a worker.
     Message(ToScheduler),
     /// The connection to a worker broke.
     Disconnected(WorkerAddress),
-    /// A client defines instances, under ids of its choosing: submitting the same
-    /// id again changes nothing and is acknowledged again.
+    /// A client submits instances under ids of its choosing. Idempotent: submitting the same ids
+    /// again changes nothing and is acknowledged again.
     Submit {
         request: RequestId,
-        /// What to run: all of it is accepted, or nothing.
+        /// All of them are accepted, or none.
         ranges: Vec<Range>,
     },
-    /// A person wants instances stopped: all of a range that are not over.
+    /// Stops all instances of a range that are not over.
     Cancel {
         request: RequestId,
-        /// The first.
         first: InstanceId,
-        /// The last.
         last: InstanceId,
     },
-    /// A person wants an instance tried again.
+    /// Retries an instance that has ended.
     Retry {
         request: RequestId,
-        /// The instance as the store has it, since an ended one is not in memory.
+        /// The instance as the store has it, since ended ones are not in memory.
         instance: Box<Instance>,
     },
-    /// An operator wants a worker to get no more work, or to get some again.
+    /// Drains a worker, which then gets no more work, or ends that.
     Drain {
         request: RequestId,
         worker: WorkerName,
-        /// Whether it shall get none.
         drained: bool,
     },
-    /// Somebody wants to know when everything is durable that was decided before.
-    Sync { request: RequestId },
-    /// An operator vouches that the worker of this state directory is gone, with
-    /// every life that was seen of it.
+    /// Asks for a reply once everything decided before is durable.
+    Sync {
+        request: RequestId,
+    },
+    /// An operator vouches that the worker of this state directory is gone, with every incarnation
+    /// seen of it.
     Forget(Lineage),
-    /// Somebody wants to read a log that a worker has.
+    /// Reads a log from a worker.
     ReadLogs {
         request: RequestId,
         worker: WorkerName,
         query: LogQuery,
     },
-    /// A person wants a task in the library.
+    /// Defines a task of the library.
     Define {
         request: RequestId,
         command: Box<DefineCommand>,
     },
-    /// A person wants a task out of the library.
+    /// Removes a task from the library.
     Remove {
         request: RequestId,
         command: RemoveCommand,
     },
-    /// Somebody triggers a task of the library.
+    /// Triggers a task of the library.
     Trigger {
         request: RequestId,
         command: TriggerCommand,
     },
-    /// Somebody wants something of a run.
+    /// Registers, changes, halts or resumes a run.
     Run {
         request: RequestId,
         command: Box<RunCommand>,
@@ -136,13 +134,13 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Takes up leadership under `epoch`, with what the facts add up to.
+    /// A leader under `epoch`, with the ledger that the store holds.
     #[must_use]
     pub fn new(config: Config, epoch: Epoch, ledger: Ledger, now: Now) -> Self {
         Self::with_limits(config, &[], epoch, ledger, now)
     }
 
-    /// The same, with limits on what the whole cluster may use of something.
+    /// The same, with cluster-wide limits on resources.
     #[must_use]
     pub fn with_limits(
         config: Config,
@@ -182,7 +180,7 @@ impl Scheduler {
         }
     }
 
-    /// Decides about one input.
+    /// Handles one input.
     pub fn handle(&mut self, now: Now, input: Input) -> Step<Fact, Effect> {
         let mut step = Step::default();
         let mut done = Vec::new();
@@ -245,17 +243,17 @@ impl Scheduler {
             Input::Run { request, command } => runs::execute(&mut cx, deadlines, request, *command),
         }
         for (instance, origin) in std::mem::take(cx.done) {
-            table.follow(&mut cx, instance, origin);
+            table.launch_followers(&mut cx, instance, origin);
         }
         while let Some(run) = cx.ledger.runs_mut().next_dirty() {
-            runs::look_after(&mut cx, protocol, deadlines, run);
+            runs::reconcile(&mut cx, protocol, deadlines, run);
         }
         protocol.end_initial_wait_if_safe(&cx);
         protocol.place_ready(&mut cx);
         step
     }
 
-    /// When [`Input::Tick`] is wanted next.
+    /// When [`Input::Tick`] is due next.
     #[must_use]
     pub fn next_due(&self) -> Option<Mono> {
         let backoff = self.bullpen.next_due();
@@ -264,8 +262,8 @@ impl Scheduler {
         backoff.into_iter().chain(protocol).chain(runs).min()
     }
 
-    /// When [`Input::Tick`] is wanted because of a schedule. By the wall clock, which may be
-    /// set: look again before it has come.
+    /// When [`Input::Tick`] is due because of a schedule. By the wall clock, which may be set: ask
+    /// again before that time.
     #[must_use]
     pub fn next_tick(&self) -> Option<Wall> {
         self.timetable.next_due()
@@ -283,20 +281,18 @@ impl Scheduler {
         timetable::next_id(&self.ledger, self.config.store, self.epoch)
     }
 
-    /// The term of this leader.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// True if some worker has work ahead: nobody idles if what was decided takes a moment to
-    /// become durable.
+    /// True if a worker has instances placed ahead: it does not idle while decisions become durable.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         self.bullpen.is_ahead()
     }
 
-    /// What the facts so far add up to, those on their way to the store included.
+    /// The ledger, including facts that are still being committed.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -314,21 +310,21 @@ impl Scheduler {
         self.protocol.is_waiting()
     }
 
-    /// What was noticed and left alone.
+    /// Counts of events that were noticed and ignored.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The open leases, as the scheduler's list of what may be running.
+    /// The open leases: all attempts that may be running.
     pub fn running(&self) -> impl Iterator<Item = LeaseId> + '_ {
         self.ledger.open_leases().map(|lease| lease.id)
     }
 
-    /// Checks what must hold between any two inputs.
+    /// Checks the invariants that hold between any two inputs.
     ///
     /// # Panics
-    /// With the offending state, if something does not.
+    /// With the offending state, if one is violated.
     pub fn assert_invariants(&self) {
         self.protocol.assert_invariants(&self.ledger);
     }

@@ -1,4 +1,4 @@
-//! What people want of a leader: submissions, stops, retries, drains.
+//! Requests of clients about instances and workers: submit, cancel, retry, drain.
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, LeaseId, RequestId, WorkerName};
@@ -11,7 +11,7 @@ use crate::protocol::scheduler::context::{
     CancelCounts, Cx, Effect, RetryError, StoreMode, SubmitError,
 };
 
-/// All or nothing: a refused submission leaves no fact.
+/// Accepts all ranges or none: a refused submission leaves no fact.
 pub(super) fn submit(cx: &mut Cx<'_>, request: RequestId, ranges: Vec<Range>) {
     if let Some(error) = refusal(cx, &ranges) {
         cx.step.emit(Effect::SubmitRefused(request, error));
@@ -45,7 +45,7 @@ fn refusal(cx: &Cx<'_>, ranges: &[Range]) -> Option<SubmitError> {
     taken.then_some(SubmitError::IdsTaken)
 }
 
-/// Stops a range: what waits at once, what may be running by a kill.
+/// Stops a range: halts waiting instances at once, and kills those that may be running.
 pub(super) fn cancel(
     cx: &mut Cx<'_>,
     protocol: &mut Protocol,
@@ -57,7 +57,7 @@ pub(super) fn cancel(
     cx.step.emit(Effect::Cancelled(request, stopped));
 }
 
-/// The same, whoever wants it.
+/// The same, without a reply.
 pub(super) fn stop(
     cx: &mut Cx<'_>,
     protocol: &mut Protocol,
@@ -86,8 +86,8 @@ pub(super) fn stop(
         .leased(first, last)
         .filter_map(|it| Some((it.id, it.lease.as_ref()?.id, it.stop_requested)))
         .collect();
-    for (instance, lease, asked_before) in &leased {
-        if !asked_before {
+    for (instance, lease, stop_requested) in &leased {
+        if !stop_requested {
             cx.commit(Fact::StopRequested {
                 instance: *instance,
             });
@@ -101,8 +101,8 @@ pub(super) fn stop(
     CancelCounts { halted, stopping }
 }
 
-/// Puts an ended instance into the bullpen again. It comes as the store has it; that it
-/// has not been put there since, the ledger knows.
+/// Requeues an ended instance, which comes as the store has it. The ledger knows whether it was
+/// requeued since it was read.
 pub(super) fn retry(cx: &mut Cx<'_>, request: RequestId, instance: Instance) {
     let id = instance.id;
     let live = cx.ledger.find(id).map(|live| live.state);
@@ -118,7 +118,7 @@ pub(super) fn retry(cx: &mut Cx<'_>, request: RequestId, instance: Instance) {
         cx.step.emit(Effect::Retried(request, refused));
         return;
     }
-    // What a store returns has been checked by it; what does not fit is not taken.
+    // The store checks what it returns; the ledger refuses what contradicts it.
     if cx.ledger.admit(instance).is_err() {
         let refused = Err(RetryError::NotEnded(state));
         cx.step.emit(Effect::Retried(request, refused));
@@ -131,7 +131,7 @@ pub(super) fn retry(cx: &mut Cx<'_>, request: RequestId, instance: Instance) {
     cx.step.emit(Effect::Retried(request, Ok(())));
 }
 
-/// Lets a worker go without work, or again with.
+/// Drains a worker, or ends that.
 pub(super) fn drain(cx: &mut Cx<'_>, request: RequestId, worker: &WorkerName, drained: bool) {
     if cx.ledger.drained().contains(worker) != drained {
         cx.commit(Fact::WorkerDrained {

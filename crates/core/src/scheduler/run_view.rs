@@ -1,4 +1,4 @@
-//! How a run stands, for people to see.
+//! Views of runs for display.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,53 +11,53 @@ use super::explain::Reason;
 use crate::ledger::RunHead;
 use crate::workflow::{Dag, Progress, Tally};
 
-/// Instances of a task that are looked at for one that waits.
+/// Instances of a task among which one that waits is searched.
 const LOOKED_AT_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunView {
     pub head: RunHead,
     pub dag: Arc<Dag>,
-    /// Where all its items stand.
+    /// Number of all items by state.
     pub total: Tally,
-    /// How many instances have a lease.
+    /// Number of leased instances.
     pub leased: u32,
-    /// Items that could not begin, and why.
+    /// Items that failed to start, with the reason.
     pub problems: Vec<(u32, u32, String)>,
-    /// Those of its tasks that were asked for.
+    /// The requested page of its tasks.
     pub tasks: Vec<TaskView>,
 }
 
-/// How a task of a run stands.
+/// View of a task of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskView {
-    /// Its place in the plan.
+    /// Index into the plan's tasks.
     pub task: u32,
     pub tally: Tally,
-    /// How many instances have a lease.
+    /// Number of leased instances.
     pub leased: u32,
     /// Whether its items are known.
     pub mapped: bool,
-    /// One of those that have an instance and no lease, and what it waits for.
+    /// One of its instances without a lease, and what it waits for.
     pub reason: Option<(InstanceId, Reason)>,
-    /// The first task that it comes after and that is not over.
+    /// The first upstream task that is not settled.
     pub waits_for: Option<u32>,
-    /// How long instances took on average.
+    /// Mean duration of its instances.
     pub mean: Option<Millis>,
 }
 
-/// The first task that a task comes after and that is not over.
+/// The first upstream task of a task that is not settled.
 fn waits_for(dag: &Dag, progress: &Progress, task: u32) -> Option<u32> {
     let after = &dag.plan.tasks.get(task as usize)?.after;
-    let open = |task: &u32| {
+    let is_unsettled = |task: &u32| {
         let tally = progress.tally(*task);
         tally.settled() < tally.all()
     };
-    after.iter().map(|it| it.task).find(open)
+    after.iter().map(|it| it.task).find(is_unsettled)
 }
 
 impl Scheduler {
-    /// How a run stands that is not over, with `limit` tasks from `from` on.
+    /// View of a run that is not over, with `limit` tasks from `from` on.
     #[must_use]
     pub fn run_view(&self, id: RunId, from: u32, limit: usize, now: Now) -> Option<RunView> {
         let run = self.ledger.runs().run(id)?;
@@ -77,7 +77,7 @@ impl Scheduler {
                 })
                 .and_then(|id| Some((id, self.explain(id, now)?))),
             waits_for: waits_for(&run.dag, progress, task),
-            mean: run.mean(task),
+            mean: run.mean_duration(task),
         });
         let problems = progress.problems();
         Some(RunView {
@@ -92,7 +92,7 @@ impl Scheduler {
         })
     }
 
-    /// What of a run is on its way, by task and item, from behind `after` on.
+    /// Instances of a run in flight, by task and item, after the position `after`.
     pub fn run_live(
         &self,
         id: RunId,

@@ -1,9 +1,9 @@
-//! What starts by itself: due times, and tasks that come after others.
+//! Automatic launches: schedules, and tasks that come after others.
 //!
-//! Follows from the ledger's library and is rebuilt from it; only how much of a launch rate is
-//! used up begins anew with each leader. What is due becomes a record and, if it is launched, an
-//! instance, in one step: both are kept, or neither. So a restart repeats nothing and forgets
-//! nothing, because the record says up to when a schedule is accounted for.
+//! The timetable is rebuilt from the ledger's library; only the state of launch rates starts
+//! afresh with each leader. A due time becomes a record and, if it is launched, an instance, in one
+//! step: both are durable, or neither. The record also tells up to when a schedule is accounted
+//! for, so a restart repeats nothing and forgets nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -23,28 +23,28 @@ use crate::clock::{
 use crate::ledger::{Ledger, Range, Task};
 use crate::protocol::scheduler::context::{Cx, StoreMode};
 
-/// In which a task that a schedule has launched finds the time it was due.
+/// Environment variable with the due time, for tasks launched by a schedule.
 const NOMINAL_TIME: &str = "BATON_NOMINAL_TIME";
 
-/// In which a task that came after another finds the instance whose end it was.
+/// Environment variable with the upstream instance, for tasks launched by `after`.
 const AFTER: &str = "BATON_AFTER";
 
-/// Ids that leaders without a store may give out, each.
+/// Instance ids that each leader without a store may use.
 const IDS_PER_EPOCH: u64 = 1_000_000_000;
 
-/// Every schedule, rate and chain of the library.
+/// Schedules, launch rates and `after` edges of the library.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timetable {
     clock: Clock,
     schedules: Schedules,
     rates: BTreeMap<TaskNo, LaunchRate>,
     followers: BTreeMap<TaskName, BTreeSet<TaskNo>>,
-    /// What each follower comes after.
+    /// Upstream tasks of each follower.
     after: BTreeMap<TaskNo, Vec<TaskName>>,
 }
 
-/// It follows from the ledger, but for what is left of launch rates: see `Bullpen` for why two
-/// leaders that differ in nothing else are the same.
+/// All timetables are equal: they follow from the ledger, except for the state of launch rates. See
+/// `Bullpen` for the reason.
 impl PartialEq for Timetable {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -58,7 +58,7 @@ impl Hash for Timetable {
 }
 
 impl Timetable {
-    /// The timetable of a leader that takes this ledger over.
+    /// The timetable of a leader that takes over this ledger.
     pub(crate) fn restore(ledger: &Ledger, bugs: Bugs, now: Now) -> Self {
         let mut timetable = Self::default();
         for task in ledger.library().tasks() {
@@ -67,42 +67,46 @@ impl Timetable {
                 at if bugs.has(Bug::CatchUpRepeats) => Wall(at.0.saturating_sub(3_600_000)),
                 at => at,
             };
-            // It was read when the task was defined. Rules of zones change from version to
-            // version, and a zone may go: such a task is due no more, and its list of due
+            // The schedule was valid when the task was defined. Its time zone may have been removed
+            // by another version of Baton: then the task is no longer due, and its list of due
             // times is empty.
-            let _ = timetable.enter_from(task, from);
+            let _ = timetable.insert_from(task, from);
         }
         timetable
     }
 
-    /// When [`due`](Self::due) has something to do again.
+    /// When [`due`](Self::due) is to be called next.
     pub(crate) fn next_due(&self) -> Option<Wall> {
         self.clock.next_due()
     }
 
-    /// The next time a task is due.
+    /// The next due time of a task.
     pub(crate) fn next_of(&self, task: TaskNo) -> Option<Wall> {
         self.clock.next_of(Key(task.0))
     }
 
-    /// Records what is due, and launches what shall be.
+    /// Records due times, and launches instances.
     pub(crate) fn due(&mut self, cx: &mut Cx<'_>) {
         #[cfg(feature = "seeded-bugs")]
         crate::bugs::scheduler::follow_wall_clock(self, cx);
         let mut ticks = Vec::new();
         self.clock.due(cx.now.wall, &mut |tick| ticks.push(tick));
         for tick in ticks {
-            self.tick(cx, &tick);
+            self.record_tick(cx, &tick);
         }
     }
 
-    /// Takes a task in as it is defined now.
-    pub(crate) fn enter(&mut self, task: &Task) -> Result<(), ScheduleError> {
-        self.enter_from(task, task.accounted)
+    /// Adds or replaces a task.
+    pub(crate) fn insert(&mut self, task: &Task) -> Result<(), ScheduleError> {
+        self.insert_from(task, task.accounted)
     }
 
-    pub(crate) fn enter_from(&mut self, task: &Task, accounted: Wall) -> Result<(), ScheduleError> {
-        self.leave(task.number);
+    pub(crate) fn insert_from(
+        &mut self,
+        task: &Task,
+        accounted: Wall,
+    ) -> Result<(), ScheduleError> {
+        self.remove(task.number);
         let Some(trigger) = task.trigger() else {
             return Ok(());
         };
@@ -127,8 +131,8 @@ impl Timetable {
         Ok(())
     }
 
-    /// Forgets a task, or what it was before.
-    fn leave(&mut self, task: TaskNo) {
+    /// Removes a task.
+    fn remove(&mut self, task: TaskNo) {
         self.clock.remove(Key(task.0));
         self.rates.remove(&task);
         for name in self.after.remove(&task).unwrap_or_default() {
@@ -141,17 +145,17 @@ impl Timetable {
         }
     }
 
-    /// Gives everything that is due of a task, and is launched no more, its record.
+    /// Records due times of a task that will not be launched any more.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>, task: TaskNo) {
         let mut ticks = Vec::new();
         let sink = &mut |tick| ticks.push(tick);
         self.clock.close(Key(task.0), cx.now.wall, sink);
         for tick in ticks {
-            self.tick(cx, &tick);
+            self.record_tick(cx, &tick);
         }
     }
 
-    fn tick(&mut self, cx: &mut Cx<'_>, tick: &Tick) {
+    fn record_tick(&mut self, cx: &mut Cx<'_>, tick: &Tick) {
         let number = TaskNo(tick.key.0);
         let Some(task) = cx.ledger.library().task(number).cloned() else {
             return;
@@ -183,9 +187,10 @@ impl Timetable {
             task: number,
             revision: task.revision,
             first: tick.first,
-            last: match bugs.has(Bug::AccountedNotAdvanced) {
-                true => tick.first,
-                false => tick.last,
+            last: if bugs.has(Bug::AccountedNotAdvanced) {
+                tick.first
+            } else {
+                tick.last
             },
             count: tick.count,
             verdict,
@@ -200,8 +205,8 @@ impl Timetable {
         }
     }
 
-    /// An instance of a task is DONE: those that come after it are launched.
-    pub(crate) fn follow(&mut self, cx: &mut Cx<'_>, done: InstanceId, origin: Origin) {
+    /// Launches the followers of a task of which an instance is DONE.
+    pub(crate) fn launch_followers(&mut self, cx: &mut Cx<'_>, done: InstanceId, origin: Origin) {
         let Some(task) = cx.ledger.library().task(origin.task) else {
             return;
         };
@@ -237,7 +242,7 @@ impl Timetable {
         }
     }
 
-    /// Holds a launch against the limits of its task.
+    /// Checks a launch against `max_instances` and the launch rate of its task.
     pub(crate) fn admit(
         &mut self,
         cx: &Cx<'_>,
@@ -260,8 +265,8 @@ pub(super) const fn origin_of(task: TaskNo, revision: Revision) -> Origin {
     }
 }
 
-/// An id that nobody has had. Without a store workers may still hold instances of a leader
-/// before, which nobody remembers: the ids of two leaders must never meet.
+/// An unused instance id. Without a store, workers may still hold instances of an earlier leader
+/// that this one does not know: the id ranges of two leaders must not overlap.
 pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
     next_id(cx.ledger, cx.config.store, cx.epoch)
 }
@@ -280,7 +285,7 @@ pub(super) fn next_id(
     known.max(InstanceId(floor)).next()
 }
 
-/// Accepts one instance that the leader itself has defined.
+/// Submits one instance on behalf of the leader.
 pub(super) fn submit(cx: &mut Cx<'_>, id: InstanceId, spec: InstanceSpec) {
     let range = Range::one(id, Arc::new(spec));
     cx.commit(Fact::InstancesSubmitted {
@@ -299,7 +304,7 @@ fn policy(schedule: &library::Schedule) -> Policy {
     }
 }
 
-/// Checks what only a clock can know of a definition.
+/// Validates the schedule of a definition.
 pub(super) fn check(definition: &Definition) -> Result<(), ScheduleError> {
     let Some(schedule) = &definition.trigger.schedule else {
         return Ok(());
@@ -308,9 +313,9 @@ pub(super) fn check(definition: &Definition) -> Result<(), ScheduleError> {
     Schedule::parse(&schedule.text, &zone, schedule.dst).map(drop)
 }
 
-/// From when on due times are a new revision's business: where the schedule stays what it was,
-/// from where the one before has left off.
-pub(super) fn begins(before: Option<&Task>, definition: &Definition, now: Now) -> Wall {
+/// Up to when due times are accounted for under a new revision: an unchanged schedule continues
+/// where the revision before has stopped.
+pub(super) fn accounted_from(before: Option<&Task>, definition: &Definition, now: Now) -> Wall {
     let schedule = definition.trigger.schedule.as_ref();
     let same = before.and_then(|task| {
         let was = task.trigger()?.schedule.as_ref();
@@ -348,8 +353,11 @@ mod tests {
             wall: Wall(9),
             ..Now::default()
         };
-        assert_eq!(begins(Some(&task), &daily, now), Wall(5));
-        assert_eq!(begins(Some(&task), &definition("@hourly"), now), Wall(9));
-        assert_eq!(begins(None, &daily, now), Wall(9));
+        assert_eq!(accounted_from(Some(&task), &daily, now), Wall(5));
+        assert_eq!(
+            accounted_from(Some(&task), &definition("@hourly"), now),
+            Wall(9)
+        );
+        assert_eq!(accounted_from(None, &daily, now), Wall(9));
     }
 }

@@ -1,7 +1,7 @@
 //! What a store that keeps rows would put together again, held against what the facts add up
 //! to: a leader that takes over must stand where the one before it stood.
 
-use baton_core::ledger::{Ledger, Parts};
+use baton_core::ledger::{Ledger, LedgerParts};
 
 use super::World;
 
@@ -31,7 +31,7 @@ impl World {
         ledger
     }
 
-    fn parts(&self, straight: &Ledger) -> Parts {
+    fn parts(&self, straight: &Ledger) -> LedgerParts {
         let (mut runs, mut ended_runs) = (Vec::new(), Vec::new());
         for (id, row) in self.checkers.runs.rows.iter() {
             let Some(head) = straight.runs().head(id).cloned() else {
@@ -42,7 +42,7 @@ impl World {
                 Some(_) => ended_runs.push(head),
             }
         }
-        Parts {
+        LedgerParts {
             instances: straight.instances().map(|(_, it)| it.clone()).collect(),
             waiting: straight.waiting().collect(),
             known: straight.known().ranges().collect(),
@@ -52,7 +52,7 @@ impl World {
             runs,
             ended_runs,
             last_run: straight.runs().last(),
-            ..Parts::default()
+            ..LedgerParts::default()
         }
     }
 

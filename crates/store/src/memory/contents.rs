@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use baton_core::leader::Row as Leadership;
-use baton_core::ledger::{IdSet, Ledger, Parts, Range, RunHead};
+use baton_core::ledger::{IdSet, Ledger, LedgerParts, Range, RunHead};
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
 use baton_model::ids::{
@@ -100,7 +100,7 @@ impl Contents {
         let living = living.filter(|instance| !instance.state.is_terminal());
         let waiting = self.spans.values().filter(|span| is_queued(span));
         let (runs, ended_runs, last_run) = self.runs.all();
-        let mut ledger = Ledger::restore(Parts {
+        let mut ledger = Ledger::restore(LedgerParts {
             instances: living.cloned().collect(),
             waiting: waiting
                 .map(|span| Range {

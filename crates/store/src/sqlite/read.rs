@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use baton_core::ledger::{Ledger, LedgerError, Parts, Range};
+use baton_core::ledger::{Ledger, LedgerError, LedgerParts, Range};
 use baton_model::ids::{Epoch, InstanceId, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
@@ -76,7 +76,7 @@ pub(super) fn ledger(
         Ok(Millis(unsigned(row, 0)?))
     })?;
     let (runs, ended_runs, last_run) = runs::all(db)?;
-    let restored = Ledger::restore(Parts {
+    let restored = Ledger::restore(LedgerParts {
         known: known(db)?,
         condemned: rows::condemned(db)?,
         drained: drained(db)?,
@@ -86,7 +86,7 @@ pub(super) fn ledger(
         runs,
         ended_runs,
         last_run,
-        ..Parts::default()
+        ..LedgerParts::default()
     });
     let admitted = restored
         .map_err(RestoreError::Ledger)

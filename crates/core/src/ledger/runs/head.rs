@@ -1,5 +1,5 @@
-//! What is known of every run: where it stands, and which fact may follow which. A store that
-//! keeps rows changes them by the same rules.
+//! The head of a run: its state, and which facts may follow. A store that keeps rows changes them
+//! by the same rules.
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RunId};
@@ -10,31 +10,30 @@ use baton_model::workflow::{HaltCause, HaltMode};
 use crate::fsm::{Transition, Universal, UniversalEvent, transition};
 use crate::ledger::LedgerError;
 
-/// What is known of every run, also of those that are over.
+/// State of a run that is kept even after it is over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RunHead {
-    /// Its id.
     pub id: RunId,
-    /// The workflow.
+    /// Name of the workflow.
     pub name: String,
     pub owner: String,
     pub state: UniversalState,
-    /// How often it was begun.
+    /// Current generation: 1 plus the number of resumes.
     pub generation: Generation,
-    /// Which generation brought the plan that is in force.
+    /// The generation that introduced the current plan.
     pub plan: Generation,
-    /// How it is being stopped, and why.
+    /// How it is being halted, and why.
     pub halting: Option<(HaltMode, HaltCause)>,
     pub submitted: Wall,
-    /// When its present generation began, or the last part of its plan came.
+    /// Start of the current generation, or arrival of the last part of its plan.
     pub begun: Wall,
 }
 
 impl RunHead {
-    /// The head of a run that was just accepted, if the fact says that one was.
+    /// The head of a new run, if the fact is [`Fact::RunRegistered`].
     ///
     /// # Errors
-    /// If it cannot have been.
+    /// If the state machine does not allow it.
     pub fn registered(fact: &Fact) -> Option<Result<Self, LedgerError>> {
         let Fact::RunRegistered {
             run,
@@ -56,17 +55,18 @@ impl RunHead {
             submitted: *at,
             begun: *at,
         };
-        let defined = match open {
-            true => Ok(()),
-            false => head.step(UniversalEvent::Defined),
+        let defined = if *open {
+            Ok(())
+        } else {
+            head.step(UniversalEvent::Defined)
         };
         Some(defined.map(|()| head))
     }
 
-    /// Takes in one of the later facts about the run.
+    /// Applies a later fact about the run.
     ///
     /// # Errors
-    /// If it does not fit.
+    /// If it contradicts the facts before it.
     pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         use UniversalEvent as E;
         match fact {
@@ -85,7 +85,7 @@ impl RunHead {
                     self.step(E::LeaseGranted)
                 }
                 UniversalState::Running => self.step(E::Confirmed),
-                _ => Err(self.wrong("goes to a state that it does not pass by itself")),
+                _ => Err(self.wrong("cannot advance to that state")),
             },
             Fact::RunHalting { mode, cause, .. } if !self.state.is_terminal() => {
                 self.halting = Some((*mode, *cause));
@@ -112,18 +112,18 @@ impl RunHead {
                 }
                 Ok(())
             }
-            _ => Err(self.wrong("cannot have had that happen to it where it stands")),
+            _ => Err(self.wrong("cannot take that fact in its state")),
         }
     }
 
-    /// Goes to an end, through the states between.
+    /// Moves to a terminal state, through the states between.
     fn end(&mut self, state: UniversalState) -> Result<(), LedgerError> {
         use UniversalEvent as E;
         match state {
             UniversalState::Aborted => return self.step(E::DefinitionAbandoned),
             UniversalState::Halted => return self.step(E::Stopped),
             UniversalState::Done | UniversalState::Failed => {}
-            _ => return Err(self.wrong("ends in a state that is no end")),
+            _ => return Err(self.wrong("ends in a state that is not terminal")),
         }
         if self.state == UniversalState::Queued {
             self.step(E::Claimed)?;
@@ -146,7 +146,7 @@ impl RunHead {
                 Ok(())
             }
             _ => Err(self.wrong(&format!(
-                "is {}, where {event:?} cannot be",
+                "is {}, where {event:?} is not allowed",
                 self.state.word()
             ))),
         }

@@ -1,15 +1,15 @@
-//! Runs of workflows: where each stands, and what of it is on its way.
+//! Runs of workflows: their state and progress.
 //!
-//! A run follows its instances: what their facts say is taken in where the ledger takes it in.
-//! So a run has few facts of its own, and how it stands never disagrees with its instances.
+//! A run follows its instances: the ledger passes facts about instances on to their run. So a run
+//! has few facts of its own, and its progress never disagrees with its instances.
 //!
-//! Invariant: a run that is over has nothing on its way. Therefore only one generation of it
-//! ever lives: the next begins where the one before has ended.
+//! Invariant: a run that is over has no instance in flight. Therefore only one generation of it
+//! is ever active: the next one starts after the one before has ended.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `head` | where a run stands, and what may follow |
-//! | `transient` | what a leader has to do, and what it has seen |
+//! | `head` | the state of a run, and which facts may follow |
+//! | `transient` | state of one leader: pending work and statistics |
 
 mod head;
 mod transient;
@@ -30,50 +30,49 @@ use crate::workflow::{Dag, ItemResult, Progress, compare, invalidate};
 pub use head::RunHead;
 pub use transient::Stops;
 
-use transient::{DirtyRuns, Times};
+use transient::{DirtyRuns, Durations};
 
-/// A run as a store keeps it.
+/// A run as a store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRun {
     pub head: RunHead,
-    /// What it carries out, or what has come of it.
+    /// Its plan, or the part received so far.
     pub plan: Arc<Plan>,
-    /// What has ended of it.
     pub ended: Vec<ItemResult>,
 }
 
-/// A run that is not over, or is to go on.
+/// A run that is not over, or is being resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     pub head: RunHead,
     pub dag: Arc<Dag>,
     pub progress: Progress,
-    /// One of its instances runs, which nobody has said of the run yet.
+    /// An instance is running, and the run is not recorded as RUNNING yet.
     pub has_begun: bool,
-    /// What is DONE, where the run was kept and is to go on: with all that was put out, also
-    /// what only another plan wants to know.
+    /// Results of DONE items, if the run is being resumed: with all outputs, including those that
+    /// only another plan refers to.
     done: Option<Vec<ItemResult>>,
-    /// What has to be stopped, which nobody has done yet.
+    /// Instances still to be stopped.
     stops: Stops,
-    /// How many of each task's instances have a lease.
+    /// Number of leased instances by task.
     leased: BTreeMap<u32, u32>,
-    /// How long instances took that are DONE, as far as this leader has seen it.
-    times: Times,
+    /// Durations of DONE instances that ended under this leader.
+    durations: Durations,
 }
 
-/// All of them.
+/// All runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Runs {
     heads: BTreeMap<RunId, RunHead>,
     runs: BTreeMap<RunId, Run>,
     last: RunId,
-    /// What was kept, until everything is there that its progress follows from.
-    kept: Kept,
+    /// Restored results and instances, until the progress can be computed from them.
+    pending: PendingRestore,
     dirty: DirtyRuns,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Kept {
+struct PendingRestore {
     ended: BTreeMap<RunId, Vec<ItemResult>>,
     live: Vec<(Part, InstanceId)>,
 }
@@ -90,41 +89,41 @@ impl Runs {
         self.runs.values()
     }
 
-    /// Where a run stands, over or not.
+    /// The head of a run, whether it is over or not.
     #[must_use]
     pub fn head(&self, id: RunId) -> Option<&RunHead> {
         self.heads.get(&id)
     }
 
-    /// The last run that there ever was.
+    /// The highest run id ever used.
     #[must_use]
     pub const fn last(&self) -> RunId {
         self.last
     }
 
-    /// Takes a run that has to be looked after.
+    /// Removes and returns a run that changed since it was last processed.
     pub fn next_dirty(&mut self) -> Option<RunId> {
         self.dirty.0.pop_first()
     }
 
-    /// Takes what of a run has to be stopped.
+    /// Removes and returns the pending stops of a run.
     pub fn take_stops(&mut self, id: RunId) -> Stops {
         let run = self.runs.get_mut(&id);
         run.map(|run| std::mem::take(&mut run.stops))
             .unwrap_or_default()
     }
 
-    /// A run has been looked after.
+    /// Records that a run was processed.
     pub fn mark_clean(&mut self, id: RunId) {
         self.dirty.0.remove(&id);
     }
 
-    /// Every run has to be looked after: a new leader has them.
+    /// Marks all runs for processing, under a new leader.
     pub fn mark_all_dirty(&mut self) {
         self.dirty.0.extend(self.runs.keys());
     }
 
-    /// Drops a run that is over: its record is the store's.
+    /// Drops a run that is over: the store has its record.
     pub fn drop_ended(&mut self, id: RunId) {
         if self
             .runs
@@ -136,40 +135,43 @@ impl Runs {
         }
     }
 
-    /// The same for all of them.
+    /// Drops all runs that are over.
     pub fn drop_all_ended(&mut self) {
         self.runs.retain(|_, run| !run.head.state.is_terminal());
     }
 
-    /// Takes in a run as it was kept, so that it can go on.
+    /// Restores a run that is over, so that it can be resumed.
     ///
     /// # Errors
-    /// If it is there, or is not over, or has gone on since.
-    pub fn admit(&mut self, kept: StoredRun) -> Result<(), LedgerError> {
-        let id = kept.head.id;
+    /// If it is in the ledger already, is not over, or was resumed since it was read.
+    pub fn admit(&mut self, stored: StoredRun) -> Result<(), LedgerError> {
+        let id = stored.head.id;
         let known = self.heads.get(&id);
-        if known != Some(&kept.head) || self.runs.contains_key(&id) {
-            return Err(LedgerError::Run(id, "has gone on since".to_owned()));
+        if known != Some(&stored.head) || self.runs.contains_key(&id) {
+            return Err(LedgerError::Run(
+                id,
+                "was resumed since it was read".to_owned(),
+            ));
         }
-        let dag = Arc::new(Dag::new(kept.plan));
-        let done = kept.ended.iter().filter(|it| it.end == ItemEnd::Done);
+        let dag = Arc::new(Dag::new(stored.plan));
+        let done = stored.ended.iter().filter(|it| it.end == ItemEnd::Done);
         let done = Some(done.cloned().collect());
-        let progress = Progress::new(&dag, [], kept.ended);
+        let progress = Progress::new(&dag, [], stored.ended);
         let run = Run {
-            head: kept.head,
+            head: stored.head,
             dag,
             progress,
             has_begun: false,
             done,
             stops: Stops::default(),
             leased: BTreeMap::new(),
-            times: Times::default(),
+            durations: Durations::default(),
         };
         self.runs.insert(id, run);
         Ok(())
     }
 
-    /// Takes in runs as they were kept; [`Runs::settle`] follows when the instances are there.
+    /// Restores runs; [`Runs::settle`] follows when their instances are restored.
     pub(super) fn restore(
         &mut self,
         runs: Vec<StoredRun>,
@@ -181,38 +183,38 @@ impl Runs {
             self.last = self.last.max(head.id);
             self.heads.insert(head.id, head);
         }
-        for kept in runs {
-            let id = kept.head.id;
-            if kept.head.state.is_terminal() {
+        for stored in runs {
+            let id = stored.head.id;
+            if stored.head.state.is_terminal() {
                 return Err(LedgerError::Run(
                     id,
-                    "is over, and kept as if it were not".to_owned(),
+                    "is over, but stored as if it were not".to_owned(),
                 ));
             }
             self.last = self.last.max(id);
-            self.heads.insert(id, kept.head.clone());
-            self.kept.ended.insert(id, kept.ended);
+            self.heads.insert(id, stored.head.clone());
+            self.pending.ended.insert(id, stored.ended);
             let run = Run {
-                head: kept.head,
-                dag: Arc::new(Dag::new(kept.plan)),
+                head: stored.head,
+                dag: Arc::new(Dag::new(stored.plan)),
                 progress: Progress::default(),
                 has_begun: false,
                 done: None,
                 stops: Stops::default(),
                 leased: BTreeMap::new(),
-                times: Times::default(),
+                durations: Durations::default(),
             };
             self.runs.insert(id, run);
         }
         Ok(())
     }
 
-    /// Works out how far the runs are that were restored.
+    /// Computes the progress of the restored runs.
     pub(super) fn settle(&mut self) {
-        let Kept { mut ended, live } = std::mem::take(&mut self.kept);
+        let PendingRestore { mut ended, live } = std::mem::take(&mut self.pending);
         let mut by_run: BTreeMap<RunId, Vec<(u32, u32, InstanceId)>> = BTreeMap::new();
         for (part, instance) in live {
-            // One of an earlier generation that a person wants tried again is not the run's.
+            // An instance of an earlier generation, retried on request, is not the run's.
             let generation = self.runs.get(&part.run).map(|run| run.head.generation);
             if generation != Some(part.generation) {
                 continue;
@@ -230,8 +232,8 @@ impl Runs {
         }
     }
 
-    /// An instance has a lease that had none, or the other way round.
-    pub(super) fn leased(&mut self, spec: &InstanceSpec, more: bool) {
+    /// Counts an instance that gained or lost its lease.
+    pub(super) fn count_lease(&mut self, spec: &InstanceSpec, more: bool) {
         let Some(part) = spec.part else {
             return;
         };
@@ -248,41 +250,46 @@ impl Runs {
         }
     }
 
-    /// An instance is DONE that took so long.
-    pub(super) fn took(&mut self, spec: &InstanceSpec, elapsed: Millis) {
+    /// Records the duration of a DONE instance.
+    pub(super) fn record_duration(&mut self, spec: &InstanceSpec, elapsed: Millis) {
         if let Some(part) = spec.part
             && let Some(run) = self.runs.get_mut(&part.run)
         {
-            let (count, sum) = run.times.0.entry(part.task).or_default();
+            let (count, sum) = run.durations.0.entry(part.task).or_default();
             *count += 1;
             sum.0 = sum.0.saturating_add(elapsed.0);
         }
     }
 
-    /// An instance is on its way that was not before.
-    pub(super) fn began(&mut self, spec: &InstanceSpec, id: InstanceId) {
+    /// Records an instance that is in flight now.
+    pub(super) fn start_item(&mut self, spec: &InstanceSpec, id: InstanceId) {
         let Some(part) = spec.part else {
             return;
         };
-        if self.kept.ended.contains_key(&part.run) {
-            self.kept.live.push((part, id));
+        if self.pending.ended.contains_key(&part.run) {
+            self.pending.live.push((part, id));
             return;
         }
-        if let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) {
+        if let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.owns(part)) {
             run.progress.start_item(&run.dag, part.task, part.item, id);
             self.dirty.0.insert(part.run);
         }
     }
 
-    /// An instance has come further, or is to be tried again.
-    pub(super) fn moved(&mut self, spec: &InstanceSpec, id: InstanceId, state: UniversalState) {
+    /// Records a state change of an instance that stays in flight.
+    pub(super) fn update_item(
+        &mut self,
+        spec: &InstanceSpec,
+        id: InstanceId,
+        state: UniversalState,
+    ) {
         let Some(part) = spec.part else {
             return;
         };
-        let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) else {
+        let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.owns(part)) else {
             return;
         };
-        // What is there for a failure is not stopped by it, also where it is tried again.
+        // A failure handler is not stopped by the failure, nor is its retry.
         let failed = run.progress.is_failing_fast() && !run.dag.is_handler(part.task);
         let closed = run.head.halting.is_some() || failed;
         if state == UniversalState::Running && run.head.state == UniversalState::Launched {
@@ -295,8 +302,8 @@ impl Runs {
         self.dirty.0.insert(part.run);
     }
 
-    /// An instance is on its way no more.
-    pub(super) fn left(
+    /// Records an instance that is no longer in flight.
+    pub(super) fn end_item(
         &mut self,
         spec: &InstanceSpec,
         state: UniversalState,
@@ -305,7 +312,7 @@ impl Runs {
         let Some(part) = spec.part else {
             return;
         };
-        let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.is(part)) else {
+        let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.owns(part)) else {
             return;
         };
         let ended = ItemResult {
@@ -327,15 +334,15 @@ impl Runs {
         self.dirty.0.insert(part.run);
     }
 
-    /// Takes one fact about a run in.
+    /// Applies one fact about a run.
     pub(super) fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         if let Some(head) = RunHead::registered(fact) {
-            return self.registered(head?, fact);
+            return self.register(head?, fact);
         }
         let Some(id) = fact.run() else {
             return Ok(());
         };
-        let unknown = || LedgerError::Run(id, "is not there".to_owned());
+        let unknown = || LedgerError::Run(id, "does not exist".to_owned());
         let run = self.runs.get_mut(&id).ok_or_else(unknown)?;
         let mut head = run.head.clone();
         head.apply(fact)?;
@@ -354,7 +361,7 @@ impl Runs {
             Fact::RunEnded { .. } if !run.progress.is_idle() => {
                 return Err(LedgerError::Run(
                     id,
-                    "ends while something is on its way".to_owned(),
+                    "ends while an instance is in flight".to_owned(),
                 ));
             }
             Fact::RunEnded { .. } => run.has_begun = false,
@@ -372,12 +379,12 @@ impl Runs {
         Ok(())
     }
 
-    fn registered(&mut self, head: RunHead, fact: &Fact) -> Result<(), LedgerError> {
+    fn register(&mut self, head: RunHead, fact: &Fact) -> Result<(), LedgerError> {
         let (id, Fact::RunRegistered { plan, .. }) = (head.id, fact) else {
             return Ok(());
         };
         if self.heads.contains_key(&id) || id <= self.last {
-            return Err(LedgerError::Run(id, "is there already".to_owned()));
+            return Err(LedgerError::Run(id, "exists already".to_owned()));
         }
         let dag = Arc::new(Dag::new(Arc::clone(plan)));
         let progress = match head.state {
@@ -394,7 +401,7 @@ impl Runs {
             done: None,
             stops: Stops::default(),
             leased: BTreeMap::new(),
-            times: Times::default(),
+            durations: Durations::default(),
         };
         self.runs.insert(id, run);
         self.dirty.0.insert(id);
@@ -403,42 +410,43 @@ impl Runs {
 }
 
 impl Run {
-    /// How many instances of a task have a lease.
+    /// Number of leased instances of a task.
     #[must_use]
     pub fn leased(&self, task: u32) -> u32 {
         self.leased.get(&task).copied().unwrap_or_default()
     }
 
-    /// How many have, of all tasks.
+    /// Number of leased instances of all tasks.
     #[must_use]
     pub fn all_leased(&self) -> u32 {
         self.leased.values().sum()
     }
 
-    /// How long instances of a task took on average, as far as this leader has seen it.
+    /// Mean duration of a task's DONE instances that ended under this leader.
     #[must_use]
-    pub fn mean(&self, task: u32) -> Option<Millis> {
-        let (count, sum) = self.times.0.get(&task)?;
+    pub fn mean_duration(&self, task: u32) -> Option<Millis> {
+        let (count, sum) = self.durations.0.get(&task)?;
         sum.0.checked_div(*count).map(Millis)
     }
 
-    /// Whether the part is one of the generation that lives.
-    fn is(&self, part: Part) -> bool {
+    /// Whether the part belongs to the current generation.
+    fn owns(&self, part: Part) -> bool {
         part.generation == self.head.generation
             && self.progress.state(part.task, part.item).is_some()
     }
 
+    /// Results of DONE items.
     #[must_use]
     pub fn done(&self) -> Vec<ItemResult> {
-        let kept = self.done.clone();
-        kept.unwrap_or_else(|| self.progress.done().collect())
+        let done = self.done.clone();
+        done.unwrap_or_else(|| self.progress.done().collect())
     }
 
-    /// Begins again with what stays DONE.
+    /// Starts the next generation with the items that stay DONE.
     fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[CarriedItems], again: &[ItemSpan]) {
-        // There may be a million of them, and they are needed no more.
-        let kept = self.done.take();
-        let done = kept.unwrap_or_else(|| self.progress.done().collect());
+        // Taken, not cloned: there may be a million results, and they are not needed any more.
+        let done = self.done.take();
+        let done = done.unwrap_or_else(|| self.progress.done().collect());
         let done = invalidate::without(done, again);
         let done = match plan {
             None => done,
@@ -448,7 +456,7 @@ impl Run {
             }
         };
         self.progress = Progress::new(&self.dag, [], done);
-        self.times = Times::default();
+        self.durations = Durations::default();
         self.has_begun = false;
     }
 }

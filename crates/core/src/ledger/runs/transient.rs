@@ -1,5 +1,5 @@
-//! What a leader has to do about runs, and what it has seen of them. What facts add up to does
-//! not depend on it, so two ledgers that differ in nothing else are the same.
+//! Transient state of runs: pending work and statistics of one leader. It is not part of the
+//! durable state, so equality and hashing of ledgers ignore it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -8,20 +8,20 @@ use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::Millis;
 use baton_model::workflow::HaltMode;
 
-/// By task how many instances are DONE, and how long they took together: for show.
+/// Number of DONE instances and their total duration by task, for display.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Times(pub(super) BTreeMap<u32, (u64, Millis)>);
+pub(super) struct Durations(pub(super) BTreeMap<u32, (u64, Millis)>);
 
-/// Instances of a run that have to be stopped, in the step in which that was decided.
+/// Instances of a run to stop, in the same step in which that was decided.
 #[derive(Clone, Debug, Default)]
 pub struct Stops {
-    /// Everything that is on its way, or what of it has no worker.
+    /// With `Kill` every instance in flight, with `Drain` those without a lease.
     pub sweep: Option<HaltMode>,
-    /// These, which are to be tried again.
+    /// Instances that were requeued although nothing more may start.
     pub retried: BTreeSet<InstanceId>,
 }
 
-/// Runs that something has happened to since they were looked after.
+/// Runs that changed since they were last processed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirtyRuns(pub(super) BTreeSet<RunId>);
 
@@ -41,4 +41,4 @@ macro_rules! ignored_in_equality {
     )*};
 }
 
-ignored_in_equality!(Times Stops DirtyRuns);
+ignored_in_equality!(Durations Stops DirtyRuns);

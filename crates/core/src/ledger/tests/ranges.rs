@@ -178,9 +178,9 @@ fn parts_that_overlap_are_refused() {
     both.instances.push(one.clone());
     let mut twice = good.clone();
     twice.waiting.push(range(5, 10));
-    let instances = Parts {
+    let instances = LedgerParts {
         instances: vec![one.clone(), one],
-        ..Parts::default()
+        ..LedgerParts::default()
     };
     let taken = |id| Err(LedgerError::AlreadySubmitted(InstanceId(id)));
     assert_eq!(Ledger::restore(both), taken(15));

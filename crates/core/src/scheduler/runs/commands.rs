@@ -1,4 +1,4 @@
-//! What people want of runs, and why they do not get it.
+//! Commands about runs, and why they are refused.
 
 use std::sync::Arc;
 
@@ -14,65 +14,62 @@ use crate::protocol::scheduler::context::{Cx, Effect, StoreMode};
 use crate::workflow::compare::{self, Comparison};
 use crate::workflow::{Dag, check, invalidate};
 
-/// Ids that leaders without a store may give out, each.
+/// Run ids that each leader without a store may use.
 const RUNS_PER_EPOCH: u64 = 1_000_000;
 
-/// What somebody wants of a run.
+/// A command about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunCommand {
-    /// That it be carried out.
+    /// Creates a run.
     Register {
         plan: Arc<Plan>,
-        /// More of it is to come.
+        /// More of the plan follows.
         open: bool,
     },
-    /// That this be a part of it.
+    /// Adds a part to the plan of an open run.
     Extend {
         run: RunId,
-        /// The tasks that stand behind those before.
+        /// The tasks to append.
         plan: Arc<Plan>,
     },
-    /// That it begin: nothing more is to come.
+    /// Starts an open run: its plan is complete.
     Start(RunId),
-    /// That it stop.
     Halt {
         run: RunId,
-        /// What becomes of what has begun.
+        /// What happens to running instances.
         how: HaltMode,
-        /// Only if this generation is the live one.
+        /// Only if this is the current generation.
         generation: Option<Generation>,
     },
-    /// That it go on.
     Resume(Resume),
 }
 
-/// That a run go on.
+/// A command to resume a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume {
-    /// The run as the store has it, since one that is over is not in memory.
+    /// The run as the store has it, since runs that are over are not in memory.
     pub run: StoredRun,
-    /// Another plan.
+    /// A changed plan.
     pub plan: Option<Arc<Plan>>,
-    /// A task that is done again, also if it is DONE; and whether whatever comes after it is.
+    /// A task to run again although it may be DONE, and whether everything downstream of it runs
+    /// again, too.
     pub rerun: Option<(String, bool)>,
-    /// Only if this generation is the last one.
+    /// Only if this is the current generation.
     pub generation: Option<Generation>,
 }
 
-/// Why a wish about a run is not carried out.
+/// Why a command about a run is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RunError {
-    /// There is no such run.
     Unknown(RunId),
-    /// It is not where that could be done.
+    /// Its state does not allow it; with a hint.
     State(RunId, UniversalState, &'static str),
-    /// Another generation lives.
+    /// It has another generation than expected.
     Generation(RunId, Generation),
-    /// The plan is none, for this reason.
+    /// The plan is invalid.
     Plan(String),
-    /// It has no such task.
     NoTask(RunId, String),
-    /// Without a store nothing but time separates two executions.
+    /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
 }
 
@@ -81,7 +78,7 @@ impl std::fmt::Display for RunError {
         match self {
             Self::Unknown(run) => write!(f, "there is no run {run}"),
             Self::State(run, state, what) => {
-                // A command that people are told is one that they can type.
+                // The hint shows a command that can be typed as it is.
                 let what = what.replace("RUN", &run.to_string());
                 write!(f, "{run} is {}; {what}", state.word())
             }
@@ -89,7 +86,7 @@ impl std::fmt::Display for RunError {
                 let generation = generation.0;
                 write!(
                     f,
-                    "{run} is at generation {generation} by now; see what became of it first: \
+                    "{run} is at generation {generation} now; check its state first: \
                      `baton show {run}`"
                 )
             }
@@ -105,7 +102,7 @@ impl std::fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Carries a wish out, or says why not.
+/// Carries out a command and replies.
 pub(in crate::scheduler) fn execute(
     cx: &mut Cx<'_>,
     deadlines: &mut Deadlines,
@@ -131,13 +128,13 @@ pub(in crate::scheduler) fn execute(
     cx.step.emit(Effect::Run(request, done));
 }
 
-type Answer = Result<(RunId, Generation), RunError>;
+type Reply = Result<(RunId, Generation), RunError>;
 
-fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool) -> Answer {
-    admissible(cx, &plan)?;
+fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool) -> Reply {
+    check_plan(cx, &plan)?;
     let floor = match cx.config.store {
         StoreMode::Durable => 0,
-        // Workers may still hold instances of runs that nobody remembers.
+        // Workers may still hold instances of runs of an earlier leader.
         StoreMode::Memory => cx.epoch.0.saturating_mul(RUNS_PER_EPOCH),
     };
     let run = cx.ledger.runs().last().max(RunId(floor)).next();
@@ -150,12 +147,12 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool) -> Answer {
     Ok((run, Generation(1)))
 }
 
-fn extend(cx: &mut Cx<'_>, run: RunId, plan: Arc<Plan>) -> Answer {
-    let head = registering(cx, run)?;
-    let mut whole = (*registered(cx, run)?.plan).clone();
+fn extend(cx: &mut Cx<'_>, run: RunId, plan: Arc<Plan>) -> Reply {
+    let head = find_open_run(cx, run)?;
+    let mut whole = (*find_dag(cx, run)?.plan).clone();
     whole.tasks.extend_from_slice(&plan.tasks);
     whole.pools.extend_from_slice(&plan.pools);
-    admissible(cx, &whole)?;
+    check_plan(cx, &whole)?;
     cx.commit(Fact::RunExtended {
         run,
         at: cx.now.wall,
@@ -164,8 +161,8 @@ fn extend(cx: &mut Cx<'_>, run: RunId, plan: Arc<Plan>) -> Answer {
     Ok((run, head.generation))
 }
 
-fn start(cx: &mut Cx<'_>, run: RunId) -> Answer {
-    let head = registering(cx, run)?;
+fn start(cx: &mut Cx<'_>, run: RunId) -> Reply {
+    let head = find_open_run(cx, run)?;
     cx.commit(Fact::RunDefined {
         run,
         at: cx.now.wall,
@@ -173,8 +170,8 @@ fn start(cx: &mut Cx<'_>, run: RunId) -> Answer {
     Ok((run, head.generation))
 }
 
-fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generation>) -> Answer {
-    let head = known(cx, run, generation)?;
+fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generation>) -> Reply {
+    let head = find_run(cx, run, generation)?;
     match head.state {
         UniversalState::Registering => {
             cx.commit(Fact::RunEnded {
@@ -186,7 +183,7 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
         state if state.is_terminal() => {
             return Err(RunError::State(run, state, "there is nothing to halt"));
         }
-        // Once it is told to kill, it is not told to drain.
+        // A kill is not weakened to a drain.
         _ if matches!(head.halting, Some((HaltMode::Kill, _)))
             || head.halting.map(|it| it.0) == Some(how) => {}
         _ => cx.commit(Fact::RunHalting {
@@ -198,30 +195,30 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
     Ok((run, head.generation))
 }
 
-fn resume(cx: &mut Cx<'_>, command: Resume) -> Answer {
+fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
     #[cfg(feature = "seeded-bugs")]
-    let command = crate::bugs::scheduler::accept_stale(cx, command);
-    let run = command.run.head.id;
-    let head = known(cx, run, command.generation)?;
+    let resume = crate::bugs::scheduler::accept_stale(cx, resume);
+    let run = resume.run.head.id;
+    let head = find_run(cx, run, resume.generation)?;
     if !matches!(head.state, UniversalState::Halted | UniversalState::Failed) {
         let hint = match head.state {
-            UniversalState::Done | UniversalState::Aborted => "submit it anew",
+            UniversalState::Done | UniversalState::Aborted => "submit it again",
             _ if head.halting.is_some() => {
-                "it is being halted; wait until it is: `baton watch RUN`, or `baton halt RUN --kill`"
+                "it is being halted; wait for that with `baton watch RUN`, or use `baton halt RUN --kill`"
             }
             _ => "halt it first: `baton halt RUN`",
         };
         return Err(RunError::State(run, head.state, hint));
     }
-    if let Some(plan) = &command.plan {
-        admissible(cx, plan)?;
+    if let Some(plan) = &resume.plan {
+        check_plan(cx, plan)?;
     }
-    // It was read from the store before: somebody may have been faster.
-    if cx.ledger.runs_mut().admit(command.run).is_err() {
+    // It was read from the store before: another resume may have been faster.
+    if cx.ledger.runs_mut().admit(resume.run).is_err() {
         return Err(RunError::Generation(run, head.generation));
     }
-    let changes = changes(cx, run, command.plan.as_ref(), command.rerun.as_ref());
-    let (comparison, again) = match changes {
+    let changes = changes(cx, run, resume.plan.as_ref(), resume.rerun.as_ref());
+    let (comparison, rerun) = match changes {
         Ok(changes) => changes,
         Err(error) => {
             cx.ledger.runs_mut().drop_ended(run);
@@ -233,32 +230,32 @@ fn resume(cx: &mut Cx<'_>, command: Resume) -> Answer {
         run,
         generation,
         at: cx.now.wall,
-        plan: command.plan,
+        plan: resume.plan,
         carried: comparison.carried,
-        rerun: again,
+        rerun,
     });
     Ok((run, generation))
 }
 
-/// What a resume means to what is DONE.
+/// What a resume carries over to a changed plan, and which items it runs again.
 fn changes(
     cx: &Cx<'_>,
     run: RunId,
     plan: Option<&Arc<Plan>>,
-    wanted: Option<&(String, bool)>,
+    rerun: Option<&(String, bool)>,
 ) -> Result<(Comparison, Vec<ItemSpan>), RunError> {
     let live = cx.ledger.runs().run(run).ok_or(RunError::Unknown(run))?;
     let item_counts = |task| live.progress.item_count(task);
-    let mut spans = match wanted {
+    let mut spans = match rerun {
         #[cfg(feature = "seeded-bugs")]
         None if cx.config.bugs.has(crate::bugs::Bug::ResumeKeepsNothing) => {
             crate::bugs::scheduler::all_items(live)
         }
         None => Vec::new(),
         Some((task, downstream)) => {
-            let place = live.dag.index_of(task);
-            let place = place.ok_or_else(|| RunError::NoTask(run, task.clone()))?;
-            invalidate::requested_spans(&live.dag, place, *downstream, item_counts)
+            let index = live.dag.index_of(task);
+            let index = index.ok_or_else(|| RunError::NoTask(run, task.clone()))?;
+            invalidate::requested_spans(&live.dag, index, *downstream, item_counts)
         }
     };
     let done = invalidate::without(live.done(), &spans);
@@ -268,40 +265,41 @@ fn changes(
     };
     let after = Dag::new(Arc::clone(plan));
     let mut comparison = compare::compare(&live.dag, &after, item_counts);
-    let undone = invalidate::stale_spans(&after, &compare::carry_over(done, &comparison.carried));
-    comparison.carried = invalidate::carried_without(comparison.carried, &undone);
+    let stale = invalidate::stale_spans(&after, &compare::carry_over(done, &comparison.carried));
+    comparison.carried = invalidate::carried_without(comparison.carried, &stale);
     Ok((comparison, spans))
 }
 
-fn admissible(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
+fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
     check::check(plan).map_err(RunError::Plan)?;
     let mut tasks = plan.tasks.iter();
     let strict = tasks.any(|task| task.spec.exclusive == Exclusive::Strict);
-    match strict && cx.config.store == StoreMode::Memory {
-        true => Err(RunError::StrictNeedsStore),
-        false => Ok(()),
+    if strict && cx.config.store == StoreMode::Memory {
+        Err(RunError::StrictNeedsStore)
+    } else {
+        Ok(())
     }
 }
 
-fn known(cx: &Cx<'_>, run: RunId, generation: Option<Generation>) -> Result<RunHead, RunError> {
+fn find_run(cx: &Cx<'_>, run: RunId, generation: Option<Generation>) -> Result<RunHead, RunError> {
     let head = cx.ledger.runs().head(run).ok_or(RunError::Unknown(run))?;
     match generation {
-        Some(wanted) if wanted != head.generation => {
+        Some(expected) if expected != head.generation => {
             Err(RunError::Generation(run, head.generation))
         }
         _ => Ok(head.clone()),
     }
 }
 
-fn registering(cx: &Cx<'_>, run: RunId) -> Result<RunHead, RunError> {
-    let head = known(cx, run, None)?;
+fn find_open_run(cx: &Cx<'_>, run: RunId) -> Result<RunHead, RunError> {
+    let head = find_run(cx, run, None)?;
     match head.state {
         UniversalState::Registering => Ok(head),
-        state => Err(RunError::State(run, state, "its plan is complete")),
+        state => Err(RunError::State(run, state, "its plan is already complete")),
     }
 }
 
-fn registered<'a>(cx: &'a Cx<'_>, run: RunId) -> Result<&'a Dag, RunError> {
+fn find_dag<'a>(cx: &'a Cx<'_>, run: RunId) -> Result<&'a Dag, RunError> {
     let found = cx.ledger.runs().run(run);
     found.map(|run| &*run.dag).ok_or(RunError::Unknown(run))
 }

@@ -1,4 +1,4 @@
-//! When runs have taken too long, and when a plan has waited too long for its next part.
+//! Deadlines of runs, and of plans that wait for their next part.
 
 use baton_model::fact::Fact;
 use baton_model::ids::RunId;
@@ -11,7 +11,7 @@ use crate::ledger::{Ledger, RunHead};
 use crate::protocol::scheduler::context::Cx;
 use crate::timers::Timers;
 
-/// When runs have taken too long.
+/// Deadlines by run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Deadlines(Timers<RunId>);
 
@@ -24,7 +24,7 @@ impl Deadlines {
         deadlines
     }
 
-    /// The run is over.
+    /// Removes the deadline of a run.
     pub(super) fn clear(&mut self, id: RunId) {
         self.0.disarm(&id);
     }
@@ -49,7 +49,7 @@ impl Deadlines {
         self.0.next()
     }
 
-    /// Stops what has taken too long.
+    /// Halts the runs whose deadline has passed.
     pub(in crate::scheduler) fn due(&mut self, cx: &mut Cx<'_>) {
         while let Some(id) = self.0.pop_due(cx.now.mono) {
             let Some(run) = cx.ledger.runs().run(id) else {
@@ -63,7 +63,7 @@ impl Deadlines {
                     state: UniversalState::Aborted,
                 });
             } else {
-                // Who has asked for its halt is not told that it took too long.
+                // A halt by request keeps its cause.
                 let cause = run.head.halting.map_or(HaltCause::TimedOut, |it| it.1);
                 cx.commit(Fact::RunHalting {
                     run: id,

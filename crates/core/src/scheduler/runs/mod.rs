@@ -1,13 +1,12 @@
-//! The controller of runs: what people want of them, what of them may begin, and when they are
-//! over.
+//! The controller of runs: commands, starting ready items, and ending runs.
 //!
-//! A run is looked after in the same step in which something has happened to it. So the end of
-//! an instance and the beginning of what comes after it are one commit: a hop costs no poll.
+//! A run is processed in the same step that changed it. So the end of an instance and the start of
+//! its downstream instances are one commit: a hop costs no poll.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `commands` | what people want of runs |
-//! | `deadlines` | what has taken too long |
+//! | `commands` | commands of clients |
+//! | `deadlines` | timeouts |
 
 mod commands;
 mod deadlines;
@@ -28,8 +27,8 @@ pub(super) use commands::execute;
 pub use commands::{Resume, RunCommand, RunError};
 pub(crate) use deadlines::Deadlines;
 
-/// Lets begin what may, stops what must, and ends the run if nothing is left.
-pub(super) fn look_after(
+/// Processes a run that changed: stops and starts instances, and ends the run if nothing is left.
+pub(super) fn reconcile(
     cx: &mut Cx<'_>,
     protocol: &mut Protocol,
     deadlines: &mut Deadlines,
@@ -58,7 +57,7 @@ pub(super) fn look_after(
         });
         forget(cx, deadlines, id);
     }
-    // What was done here is looked after.
+    // The facts committed here have marked it dirty again.
     cx.ledger.runs_mut().mark_clean(id);
 }
 
@@ -67,7 +66,7 @@ fn forget(cx: &mut Cx<'_>, deadlines: &mut Deadlines, id: RunId) {
     cx.ledger.runs_mut().drop_ended(id);
 }
 
-/// Makes instances of what is ready, as many as the limits allow.
+/// Submits instances of ready items, as many as the limits allow.
 fn release(cx: &mut Cx<'_>, id: RunId) {
     loop {
         let Some(run) = cx.ledger.runs().run(id) else {
@@ -91,7 +90,7 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
     }
 }
 
-/// Says how far the run itself has come.
+/// Records that the run is LAUNCHED or RUNNING.
 fn advance(cx: &mut Cx<'_>, id: RunId) {
     let Some(run) = cx.ledger.runs().run(id) else {
         return;
@@ -105,19 +104,21 @@ fn advance(cx: &mut Cx<'_>, id: RunId) {
     cx.commit(Fact::RunAdvanced { run: id, to });
 }
 
-/// How the run ends, if it does.
+/// The final state of the run, if it ends now.
 fn end(cx: &Cx<'_>, id: RunId) -> Option<(Generation, UniversalState)> {
     let run = cx.ledger.runs().run(id)?;
     let early = cx.config.bugs.has(Bug::RunEndsEarly) && !run.progress.is_successful();
     let state = match run.head.halting {
         None if early => UniversalState::Failed,
-        _ if run.progress.is_over() => match run.progress.is_successful() {
-            true => UniversalState::Done,
-            false if matches!(run.head.halting, Some((_, HaltCause::Requested))) => {
+        _ if run.progress.is_over() => {
+            if run.progress.is_successful() {
+                UniversalState::Done
+            } else if matches!(run.head.halting, Some((_, HaltCause::Requested))) {
                 UniversalState::Halted
+            } else {
+                UniversalState::Failed
             }
-            false => UniversalState::Failed,
-        },
+        }
         Some((_, cause)) if run.progress.is_idle() => match cause {
             HaltCause::Requested => UniversalState::Halted,
             HaltCause::TimedOut => UniversalState::Failed,
@@ -127,7 +128,7 @@ fn end(cx: &Cx<'_>, id: RunId) -> Option<(Generation, UniversalState)> {
     Some((run.head.generation, state))
 }
 
-/// Stops what has to be stopped, range by range.
+/// Carries out the pending stops of a run, range by range.
 fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
     let stops = cx.ledger.runs_mut().take_stops(id);
     let Some(run) = cx.ledger.runs().run(id) else {
@@ -137,8 +138,7 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
         None => Vec::new(),
         Some(HaltMode::Kill) => run.progress.live().map(|(_, _, it)| it).collect(),
         Some(HaltMode::Drain) => {
-            // Where nobody wants it halted, something has failed, and what is there for that
-            // goes on.
+            // If no halt was requested, an item has failed, and failure handlers continue.
             let failed = run.head.halting.is_none();
             let live = run.progress.live();
             let live = live.filter(|(task, ..)| !(failed && run.dag.is_handler(*task)));

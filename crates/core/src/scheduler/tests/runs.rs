@@ -7,7 +7,7 @@ use baton_model::spec::Work;
 use baton_model::workflow::{Condition, Edges, HaltMode, Items, Plan, PlanTask, Upstream};
 
 use super::*;
-use crate::ledger::{Parts, StoredRun};
+use crate::ledger::{LedgerParts, StoredRun};
 use crate::workflow::ItemResult;
 
 const R1: RunId = RunId(1);
@@ -175,7 +175,7 @@ impl Team {
             }
         }
         let live = |it: &&Instance| !it.state.is_terminal();
-        let parts = Parts {
+        let parts = LedgerParts {
             instances: kept
                 .instances()
                 .map(|(_, it)| it)
@@ -187,7 +187,7 @@ impl Team {
             lease_time: kept.lease_time(),
             runs,
             ended_runs: ended,
-            ..Parts::default()
+            ..LedgerParts::default()
         };
         let mut ledger = Ledger::restore(parts).expect("what was kept fits");
         ledger.settle();

@@ -76,11 +76,11 @@ pub(in super::super) async fn remote(
             let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
             match roles::authorize(caller, Some(Role::Operator)) {
                 Ok(caller) => match caller.owner.filter(|its| **its != *owner) {
-                    None => Trust::Known,
-                    Some(_) if shown.is_some() => Trust::Stranger,
+                    None => Trust::Authenticated,
+                    Some(_) if shown.is_some() => Trust::Unauthenticated,
                     Some(its) => return Err(owners::wrong_owner(&its)),
                 },
-                Err(_) if shown.is_some() => Trust::Stranger,
+                Err(_) if shown.is_some() => Trust::Unauthenticated,
                 Err(fault) => return Err(fault),
             }
         }
@@ -129,7 +129,7 @@ pub(in super::super) async fn by_hand(
         &app,
         name,
         TriggerSource::Manual,
-        Trust::Known,
+        Trust::Authenticated,
         None,
         request,
     )

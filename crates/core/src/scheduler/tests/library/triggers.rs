@@ -240,18 +240,24 @@ fn a_stranger_needs_a_secret_and_whoever_is_known_needs_none() {
         ..by_remote(secret)
     };
     let closed = Err(TriggerError::Secret);
-    assert_eq!(leader.trigger(by(Trust::Stranger, None)), closed);
-    assert_eq!(leader.trigger(by(Trust::Stranger, Some("ab"))), closed);
+    assert_eq!(leader.trigger(by(Trust::Unauthenticated, None)), closed);
+    assert_eq!(
+        leader.trigger(by(Trust::Unauthenticated, Some("ab"))),
+        closed
+    );
     let unknown = TriggerCommand {
         name: named("none"),
-        ..by(Trust::Stranger, Some("ab"))
+        ..by(Trust::Unauthenticated, Some("ab"))
     };
     assert_eq!(leader.trigger(unknown), closed, "nor is told what there is");
     remote.trigger.secret_sha256 = Some("ab".to_owned());
     leader.define("a", remote).expect("taken");
-    assert_eq!(leader.trigger(by(Trust::Stranger, None)), closed);
-    assert_eq!(leader.trigger(by(Trust::Stranger, Some("ab"))), new(1));
-    assert_eq!(leader.trigger(by(Trust::Known, None)), new(2));
+    assert_eq!(leader.trigger(by(Trust::Unauthenticated, None)), closed);
+    assert_eq!(
+        leader.trigger(by(Trust::Unauthenticated, Some("ab"))),
+        new(1)
+    );
+    assert_eq!(leader.trigger(by(Trust::Authenticated, None)), new(2));
 }
 
 #[test]
