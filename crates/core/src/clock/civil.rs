@@ -1,9 +1,7 @@
-//! The clock on the wall of a place, without the place: a [`Pattern`] is a set of civil
-//! times, to the second.
+//! Civil times (local times without a zone): a [`Pattern`] is a set of them, to the second.
 //!
-//! A pattern answers three questions exactly and without walking: the first time at or
-//! after one, whether one belongs to it, and how many lie between two. Which instants
-//! they are is the business of `search`, with the zone.
+//! A pattern computes exactly and without iterating over times: the first time at or after another,
+//! membership, and the number of times in a range. `search` maps civil times to instants.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, date};
@@ -11,10 +9,10 @@ use jiff::tz::Offset;
 
 use super::limits::{CYCLE_YEARS, YEAR_MAX};
 
-/// Seconds of a day on a clock that is not changed.
+/// Seconds of a day without a change of offset.
 pub(super) const DAY: i64 = 86_400;
 
-/// A reading of a clock on a wall, in seconds since it showed the beginning of 1970.
+/// A civil time, in seconds since the civil start of 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Civil(pub(super) i64);
 
@@ -24,7 +22,7 @@ impl Civil {
         Some(Self(at.as_second()))
     }
 
-    /// The date, if the calendar has it.
+    /// The date, if the calendar covers it.
     pub(super) fn date(self) -> Option<Date> {
         let at = Timestamp::from_second(self.0).ok()?;
         Some(Offset::UTC.to_datetime(at).date())
@@ -41,16 +39,16 @@ impl Civil {
     }
 }
 
-/// Days of the calendar. Bit `n` of a set stands for the number `n`.
+/// A set of days. Bit `n` of a set represents the number `n`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Days {
     /// 1 to 12.
     pub(super) months: u16,
-    /// Days of the month, 1 to 31; `None` if they do not matter.
+    /// Days of the month, 1 to 31; `None` for any.
     pub(super) numbers: Option<Numbers>,
-    /// Days of the week; `None` if they do not matter.
+    /// Days of the week; `None` for any.
     pub(super) weekdays: Option<Weekdays>,
-    /// Only every so many days, counted from the first of 1970; 1 for all.
+    /// Every n-th day, counted from 1970-01-01; 1 for all.
     pub(super) every: u32,
 }
 
@@ -98,7 +96,7 @@ impl Days {
             (None, None) => all,
             (Some(numbers), None) => numbers.of_month(first, length) & all,
             (None, Some(weekdays)) => weekdays.of_month(first, length),
-            // As Vixie's cron has it: either will do.
+            // As in Vixie cron: either may match.
             (Some(numbers), Some(weekdays)) => {
                 numbers.of_month(first, length) & all | weekdays.of_month(first, length)
             }
@@ -164,19 +162,18 @@ fn working(first: Date, length: u32, day: u32) -> u32 {
 /// Times of a day.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Times {
-    /// Each of these seconds of each of these minutes of each of these hours; none of
-    /// the sets is empty.
+    /// The product of hours, minutes and seconds; none of the sets is empty.
     Fields {
         hours: u32,
         minutes: u64,
         seconds: u64,
     },
-    /// Seconds since midnight, in order; for times that are no such product.
+    /// Seconds since midnight, in order; for times that are not such a product.
     List(Box<[u32]>),
 }
 
 impl Times {
-    /// These seconds since midnight; there must be one at least.
+    /// From seconds since midnight, at least one.
     pub(super) fn of_list(mut list: Vec<u32>) -> Self {
         list.sort_unstable();
         list.dedup();
@@ -187,18 +184,19 @@ impl Times {
             seconds |= 1 << (time % 60);
         }
         let product = hours.count_ones() * minutes.count_ones() * seconds.count_ones();
-        // One form for equal sets, so that they are equal; and the smaller one.
-        match usize::try_from(product) == Ok(list.len()) {
-            true => Self::Fields {
+        // A canonical form, so that equal sets compare equal.
+        if usize::try_from(product) == Ok(list.len()) {
+            Self::Fields {
                 hours,
                 minutes,
                 seconds,
-            },
-            false => Self::List(list.into()),
+            }
+        } else {
+            Self::List(list.into())
         }
     }
 
-    /// Every hour of the day has some.
+    /// Whether every hour of the day has a time.
     pub(super) fn every_hour(&self) -> bool {
         matches!(self, Self::Fields { hours, .. } if *hours == ALL_HOURS)
     }
@@ -227,7 +225,7 @@ impl Times {
         Some(hour * 3_600 + minutes.trailing_zeros() * 60 + seconds.trailing_zeros())
     }
 
-    /// How many lie before a time, which may be the end of the day.
+    /// Number of times before `time`, which may be the end of the day.
     fn before(&self, time: u32) -> u64 {
         let (hours, minutes, seconds) = match self {
             Self::Fields {
@@ -247,7 +245,7 @@ impl Times {
     }
 }
 
-/// The lowest member of a set from a number on.
+/// The lowest member of a set that is at least `from`.
 fn next_bit(set: u64, from: u32) -> Option<u32> {
     let left = set & u64::MAX.checked_shl(from)?;
     (left != 0).then(|| left.trailing_zeros())
@@ -281,7 +279,7 @@ impl Pattern {
         self.at_or_after(at) == Some(at)
     }
 
-    /// How many times lie in `from..to`.
+    /// Number of times in `from..to`.
     pub(super) fn count(&self, from: Civil, to: Civil) -> u64 {
         let (Some(first), Some(last)) = (from.date(), to.date()) else {
             return 0;
@@ -304,7 +302,7 @@ impl Pattern {
         times - self.on_the_day(first, from)
     }
 
-    /// Whether it ever comes.
+    /// Whether it has any time at all.
     pub(super) fn happens(&self) -> bool {
         self.day_from(date(1970, 1, 1)).is_some()
     }
@@ -325,13 +323,13 @@ impl Pattern {
         Some(Civil(month.0 + i64::from(days.trailing_zeros() - 1) * DAY))
     }
 
-    /// How many days of its month come before a date.
+    /// Number of matching days in the month before a date.
     fn earlier(&self, date: Date) -> u64 {
         let month = self.days.of_month(date.first_of_month());
         u64::from((month & !(u32::MAX << day_number(date))).count_ones())
     }
 
-    /// How many times of its day come before one.
+    /// Number of matching times of the day before one.
     fn on_the_day(&self, date: Date, at: Civil) -> u64 {
         let month = self.days.of_month(date.first_of_month());
         u64::from(month >> day_number(date) & 1) * self.times.before(at.time())

@@ -1,13 +1,13 @@
 //! Cron expressions: five fields, or six with seconds first.
 //!
-//! The text comes in lower case. Beside numbers, lists, ranges and steps a field may hold
-//! names, `?`, and for days `L`, `LW`, `15W`, `5L` and `5#2`.
+//! The text is in lower case. Beside numbers, lists, ranges and steps a field may contain names, `?`,
+//! and for days `L`, `LW`, `15W`, `5L` and `5#2`.
 
 use super::civil::{ALL_HOURS, ALL_MONTHS, Days, Numbers, Pattern, Times, Weekdays};
-use super::english::words::{MONTHS, WEEKDAYS, by_name};
+use super::english::tokens::{MONTHS, WEEKDAYS, by_name};
 use super::error::{ScheduleError, quote};
 
-/// Short for five fields.
+/// Abbreviations of five fields.
 const MACROS: &[(&str, &str)] = &[
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
@@ -18,13 +18,13 @@ const MACROS: &[(&str, &str)] = &[
     ("@hourly", "0 * * * *"),
 ];
 
-/// What a field may hold.
+/// The allowed values of a field.
 struct Field {
     name: &'static str,
     min: u32,
     max: u32,
     names: &'static [&'static str],
-    /// DstEffect to say an interval that the field cannot.
+    /// Unit of the English interval that a hint suggests if a step is too large.
     unit: &'static str,
 }
 
@@ -36,14 +36,14 @@ const MONTH: Field = Field {
     names: MONTHS,
     ..Field::numbers("month", 1, 12, "")
 };
-/// 7 is Sunday too.
+/// Both 0 and 7 are Sunday.
 const WEEKDAY: Field = Field {
     names: WEEKDAYS,
     ..Field::numbers("day of week", 0, 7, "")
 };
 
-/// Whether a text means to be cron. The first two fields have no letters in any cron
-/// expression, and in English they do.
+/// Whether a text is meant as cron. In cron the first two fields have no letters, in English they
+/// do.
 pub(super) fn is_cron(text: &str) -> bool {
     let cronlike = |word: &str| {
         word.chars()
@@ -57,7 +57,7 @@ pub(super) fn is_cron(text: &str) -> bool {
     }
 }
 
-/// Reads five or six fields, or one word for them.
+/// Parses five or six fields, or an abbreviation.
 pub(super) fn parse(text: &str) -> Result<Pattern, ScheduleError> {
     let text = match text.trim() {
         word if word.starts_with('@') => unabbreviate(word)?,
@@ -103,7 +103,7 @@ fn unabbreviate(word: &str) -> Result<&'static str, ScheduleError> {
     })
 }
 
-/// Days of the month, with their letters; `None` if all.
+/// Parses days of the month, including `L` and `W`; `None` if all.
 fn numbers(text: &str) -> Result<Option<Numbers>, ScheduleError> {
     if is_any(text) {
         return Ok(None);
@@ -120,7 +120,7 @@ fn numbers(text: &str) -> Result<Option<Numbers>, ScheduleError> {
     Ok(Some(days))
 }
 
-/// Days of the week, with their letters; `None` if all.
+/// Parses days of the week, including `L` and `#`; `None` if all.
 fn weekdays(text: &str) -> Result<Option<Weekdays>, ScheduleError> {
     if is_any(text) {
         return Ok(None);
@@ -131,7 +131,7 @@ fn weekdays(text: &str) -> Result<Option<Weekdays>, ScheduleError> {
             let nth = nth.parse().ok().filter(|nth| (1..=5).contains(nth));
             let nth: usize = nth.ok_or_else(|| {
                 WEEKDAY.error(
-                    format!("{} names no week of a month", quote(item)),
+                    format!("{} is not a week of a month", quote(item)),
                     "write a number from 1 to 5 after the `#`",
                 )
             })?;
@@ -167,10 +167,10 @@ impl Field {
         ScheduleError::new(format!("{}: {}", self.name, message.as_ref()), hint)
     }
 
-    /// A list.
+    /// Parses a list.
     fn set(&self, text: &str) -> Result<u64, ScheduleError> {
         if text.contains('?') {
-            return Err(self.error("`?` stands for days only", "write `*`"));
+            return Err(self.error("`?` is allowed for days only", "write `*`"));
         }
         let mut set = 0;
         for item in text.split(',') {
@@ -179,7 +179,7 @@ impl Field {
         Ok(set)
     }
 
-    /// A number, a range, or all, each with or without a step.
+    /// Parses a number, a range, or `*`, each with or without a step.
     fn item(&self, item: &str) -> Result<u64, ScheduleError> {
         let (base, step) = match item.split_once('/') {
             Some((base, step)) => (base, Some(self.step(step)?)),
@@ -201,11 +201,11 @@ impl Field {
         }
         if self.names.is_empty() {
             return Err(self.error(
-                format!("{} runs backwards", quote(base)),
+                format!("{} is in descending order", quote(base)),
                 format!("write `{from}-{},{}-{to}`", self.max, self.min),
             ));
         }
-        // Over the end of a week or a year, and on with the same step.
+        // Wraps around the end of the week or the year, with the same step.
         let round = last + 1 - self.min;
         let set = steps(from, to + round, step);
         let low = (1 << (last + 1)) - 1;
@@ -216,19 +216,19 @@ impl Field {
         let range = self.max - self.min;
         match text.parse() {
             Ok(step) if (1..=range).contains(&step) => Ok(step),
-            Ok(0) => Err(self.error("a step of 0 goes nowhere", "write at least 1")),
+            Ok(0) => Err(self.error("a step of 0 is not possible", "write at least 1")),
             Ok(step) if !self.unit.is_empty() => Err(self.error(
                 format!("a step of {step} is more than {range}"),
                 format!("write `every {step} {}`", self.unit),
             )),
             _ => Err(self.error(
-                format!("{} is no step", quote(text)),
+                format!("{} is not a step", quote(text)),
                 format!("write a number from 1 to {range}"),
             )),
         }
     }
 
-    /// A number or a name.
+    /// Parses a number or a name.
     fn number(&self, text: &str) -> Result<u32, ScheduleError> {
         let (min, max) = (self.min, self.max);
         let hint = || match self.names.first() {
@@ -251,7 +251,7 @@ impl Field {
     }
 }
 
-/// A field that leaves everything open. Only so: a longer step restricts it.
+/// Whether a field matches everything. `*/2` is a restriction.
 fn is_any(text: &str) -> bool {
     matches!(text, "*" | "?" | "*/1")
 }

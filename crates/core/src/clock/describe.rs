@@ -1,13 +1,13 @@
-//! A schedule in words, so that people see how theirs was understood.
+//! Descriptions of schedules, so that users see how theirs is interpreted.
 
 use baton_model::time::Wall;
 
 use super::civil::{ALL_60, ALL_MONTHS, Days, Numbers, Times, Weekdays};
-use super::english::words::{MONTHS, WEEKDAYS};
+use super::english::tokens::{MONTHS, WEEKDAYS};
 use super::period::Period;
 use super::{Rule, Zone};
 
-/// Up to so many times of a day are listed.
+/// Maximum number of times of a day that are listed.
 const LISTED_MAX: usize = 8;
 
 pub(super) fn rule(rule: &Rule, zone: &Zone) -> String {
@@ -58,9 +58,10 @@ fn times(times: &Times) -> String {
     if let Some(listed) = listed.filter(|_| !times.every_hour()) {
         return format!("at {listed}");
     }
-    let hours = match times.every_hour() {
-        true => String::new(),
-        false => format!(" of the hours {}", numbers(u64::from(*hours))),
+    let hours = if times.every_hour() {
+        String::new()
+    } else {
+        format!(" of the hours {}", numbers(u64::from(*hours)))
     };
     let within = match (*seconds, *minutes) {
         (ALL_60, ALL_60) => "every second".to_owned(),
@@ -79,7 +80,7 @@ fn times(times: &Times) -> String {
     within + &hours
 }
 
-/// Every time by itself, if they are few.
+/// The list of all times, if they are few.
 fn listed(times: &Times) -> Option<String> {
     let mut list = Vec::new();
     let mut from = 0;
@@ -101,7 +102,7 @@ fn listed(times: &Times) -> Option<String> {
     Some(and(&list))
 }
 
-/// `every 5 minutes`, or which ones.
+/// `every 5 minutes`, or a list.
 fn every_nth(unit: &str, set: u64) -> String {
     match step(set) {
         Some(step) => format!("every {step} {unit}s"),
@@ -123,7 +124,7 @@ fn counted(unit: &str, set: u64) -> String {
     format!("{unit}{plural} {}", numbers(set))
 }
 
-/// Members of a set, with spans of three and more drawn together.
+/// Members of a set, with three or more consecutive ones as a span.
 fn numbers(set: u64) -> String {
     spans(set, &|number| number.to_string())
 }

@@ -1,13 +1,12 @@
-//! Why a text is no schedule.
+//! Errors of schedule expressions.
 
 use std::fmt;
 
-/// What is wrong with an expression or a zone, and what to write instead.
+/// An invalid expression or time zone, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduleError {
     /// What is wrong, beginning with the field if there is one: `minute: 75 is more than 59`.
     pub message: String,
-    /// What to do about it.
     pub hint: String,
 }
 
@@ -28,14 +27,15 @@ impl fmt::Display for ScheduleError {
 
 impl std::error::Error for ScheduleError {}
 
-/// Somebody's text between backquotes: short, and harmless to a terminal.
+/// User text in backquotes: shortened, with control characters escaped.
 pub(super) fn quote(text: &str) -> String {
     const SHOWN_MAX: usize = 60;
     let mut quoted = String::from("`");
     for c in text.chars().take(SHOWN_MAX) {
-        match c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() {
-            true => quoted.push(c),
-            false => quoted.extend(c.escape_default()),
+        if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() {
+            quoted.push(c);
+        } else {
+            quoted.extend(c.escape_default());
         }
     }
     if text.chars().nth(SHOWN_MAX).is_some() {
@@ -45,12 +45,12 @@ pub(super) fn quote(text: &str) -> String {
     quoted
 }
 
-/// The candidate that was most likely meant, if any is near enough.
+/// The candidate with the smallest edit distance, if it is small enough.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A longer word is no slip of the keys, and its distance costs the square.
+    // A longer word is not a typing error, and its distance costs the square.
     const CHARS_MAX: usize = 40;
     if word.chars().count() > CHARS_MAX {
         return None;

@@ -1,30 +1,29 @@
-//! One copy of equal schedules, and of the rules of each zone.
+//! Interning: one copy of equal schedules, and of the rules of each zone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Dst, Schedule, ScheduleError, Zone};
 
-/// Below this many schedules nobody looks for unused ones.
+/// Below this number of schedules unused ones are not searched for.
 const SWEEP_MIN: usize = 1_024;
 
-/// Schedules by what they mean. A thousand tasks that run at midnight share one.
+/// Interned schedules. A thousand tasks that run at midnight share one.
 #[derive(Clone, Debug, Default)]
 pub struct Schedules {
     zones: BTreeMap<Box<str>, Zone>,
     known: BTreeSet<Arc<Schedule>>,
-    /// How many there were after unused ones were last forgotten.
+    /// Their number after unused ones were last dropped.
     swept: usize,
 }
 
 impl Schedules {
-    /// None yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads an expression in a zone, and shares what is known already.
+    /// Parses an expression in a zone, and returns the shared copy.
     ///
     /// # Errors
     /// As [`Schedule::parse`] and [`Zone::named`].
@@ -39,7 +38,7 @@ impl Schedules {
         if let Some(known) = self.known.get(&schedule) {
             return Ok(Arc::clone(known));
         }
-        // Each look at everything is paid for by as many new ones.
+        // Amortised: each scan of all schedules follows as many insertions.
         if self.known.len() >= SWEEP_MIN.max(2 * self.swept) {
             self.known.retain(|known| Arc::strong_count(known) > 1);
             self.swept = self.known.len();
@@ -49,13 +48,11 @@ impl Schedules {
         Ok(schedule)
     }
 
-    /// How many different ones are kept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
@@ -66,7 +63,7 @@ impl Schedules {
             return Ok(zone.clone());
         }
         let zone = Zone::named(name)?;
-        // By the name in the database, so that spellings cannot pile up.
+        // By the name in the database, so that different spellings share an entry.
         let known = self.zones.entry(zone.name().into()).or_insert(zone);
         Ok(known.clone())
     }
@@ -91,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_that_nobody_uses_are_forgotten() {
+    fn unused_schedules_are_dropped() {
         let mut schedules = Schedules::new();
         let kept = schedules.parse("0 0 * * *", "UTC", Dst::default());
         for seconds in 1..10_000 {

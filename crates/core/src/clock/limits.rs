@@ -1,25 +1,25 @@
-//! What bounds a schedule and the work it may cause.
+//! Limits of schedules and of the work they may cause.
 
 use baton_model::time::Millis;
 
 /// Bytes of an expression. The longest sensible one lists sixty numbers.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
 
-/// Nothing is due after the end of this year. The calendar that we compute with ends
-/// with 9999, and needs some room for offsets.
+/// Nothing is due after the end of this year. The calendar library ends with 9999, and offsets
+/// need some room.
 pub(super) const YEAR_MAX: i16 = 9_998;
 
 /// The first second after [`YEAR_MAX`], as UTC.
 pub(super) const END_SECONDS: i64 = 253_370_764_800;
 
-/// Years after which the calendar, and the rules of every zone, repeat. What has not
-/// come in so many years never comes.
+/// Years after which the calendar, and the rules of every zone, repeat: an expression that is not
+/// due within them never is.
 pub(super) const CYCLE_YEARS: i16 = 400;
 
 /// [`CYCLE_YEARS`] in seconds, with a year to spare.
 pub(super) const CYCLE_SECONDS: i64 = 401 * 366 * 86_400;
 
-/// Seconds of a period. Longer ones are dates.
+/// Seconds of a period. Longer ones must be written as dates.
 pub(super) const PERIOD_SECONDS_MAX: u64 = 10 * 366 * 86_400;
 
 /// Days of `every N days`: a year.
@@ -28,14 +28,12 @@ pub(super) const EVERY_DAYS_MAX: u32 = 366;
 /// Times of a day in an English schedule.
 pub(super) const TIMES_MAX: usize = 96;
 
-/// Ticks that one call hands out. What is left comes with the next call, so that the
-/// caller commits in batches that it can bear.
+/// Ticks that one call yields. The next call yields the rest, so that the caller commits in batches
+/// of limited size.
 pub(super) const TICKS_PER_CALL: usize = 1_000;
 
-/// Ticks of one schedule in a row, so that a long queue of one does not keep the others
-/// waiting.
+/// Consecutive ticks of one schedule, so that a long backlog of one does not delay the others.
 pub(super) const TICKS_PER_TURN: usize = 100;
 
-/// A tick that is handed out within this time is on time: drivers sleep, and wake a
-/// little late.
+/// A tick that is yielded within this time is on time: drivers sleep, and wake up slightly late.
 pub(super) const PUNCTUAL: Millis = Millis(1_000);

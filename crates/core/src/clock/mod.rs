@@ -1,27 +1,27 @@
-//! When something is due: schedules, and the accounts of many of them.
+//! Schedules: when tasks are due, and the accounting of due times.
 //!
 //! A [`Schedule`] is an expression with a time zone and a policy for the days on which
-//! clocks are changed. It answers one question, [`Schedule::after`]: the first due time
-//! strictly after an instant. A [`Clock`] keeps many schedules and says which ticks are
-//! due, late or skipped, so that every due time falls into exactly one record.
+//! clocks are changed. [`Schedule::after`] is the first due time strictly after an instant. A
+//! [`Clock`] holds many schedules and yields which ticks are due, late or skipped; every due time
+//! falls into exactly one record.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `cron` | five or six fields |
 //! | `english` | `every monday at 12:00`, by a strict grammar |
 //! | `period`, `moment` | fixed periods; single instants |
-//! | `civil` | sets of times on a clock without a zone |
-//! | `zone` | offsets, and when they change; the rules are compiled in |
+//! | `civil` | sets of civil times (without a zone) |
+//! | `zone` | time zones; the rules are compiled in |
 //! | `search` | from civil times to instants: gaps and folds |
-//! | `describe` | a schedule in words |
+//! | `describe` | description of a schedule |
 //! | `intern` | one copy of equal schedules |
-//! | `ticks`, `verdict` | the [`Clock`], and what it makes of a due time |
-//! | `rate` | how many launches in how long |
+//! | `ticks`, `verdict` | the [`Clock`], and its verdicts on due times |
+//! | `rate` | launch rate limit |
 //!
 //! Invariants. Due times are whole seconds, from 1970 to the end of 9998. `after` is
-//! strictly increasing and its cost is bounded, also for what never comes. Nothing here
-//! reads a clock, a file or the environment. `docs/schedules.md` tells users what each
-//! expression means; what a tick launches, and that it is durable, is the scheduler's.
+//! strictly increasing and its cost is bounded, even for expressions that are never due. Nothing
+//! here reads a clock, a file or the environment. `docs/schedules.md` explains the expressions to
+//! users. Launching and durability are the scheduler's business.
 
 mod civil;
 mod cron;
@@ -59,17 +59,16 @@ use period::Period;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occurrence {
     pub at: Wall,
-    /// What a change of clocks has to do with it.
     pub effect: DstEffect,
 }
 
-/// What a change of clocks has to do with a due time.
+/// Effect of a daylight saving change on a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DstEffect {
     None,
-    /// The time was jumped over, and this one stands for it.
+    /// The local time was skipped, and this one replaces it.
     Shifted,
-    /// The clocks show the time again.
+    /// The local time occurs for the second time.
     Repeated,
 }
 
@@ -89,10 +88,10 @@ enum Rule {
 }
 
 impl Schedule {
-    /// Reads an expression: cron, English, a fixed period or a single time.
+    /// Parses an expression: cron, English, a fixed period or a single time.
     ///
     /// # Errors
-    /// What is not understood, or never happens, with its hint.
+    /// If it is invalid or never due.
     pub fn parse(text: &str, zone: &Zone, dst: Dst) -> Result<Self, ScheduleError> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(ScheduleError::new(
@@ -101,9 +100,10 @@ impl Schedule {
             ));
         }
         let plain = text.to_ascii_lowercase();
-        let rule = match cron::is_cron(&plain) {
-            true => Rule::Pattern(cron::parse(&plain)?),
-            false => english::parse(&plain, zone, dst)?,
+        let rule = if cron::is_cron(&plain) {
+            Rule::Pattern(cron::parse(&plain)?)
+        } else {
+            english::parse(&plain, zone, dst)?
         };
         if let Rule::Pattern(pattern) = &rule
             && !pattern.happens()
@@ -139,8 +139,8 @@ impl Schedule {
         }
     }
 
-    /// How many times are due after one instant, up to and with another. It costs the
-    /// months between the two, not the times.
+    /// Number of due times in `(after, until]`. The cost depends on the number of months between
+    /// the two, not on the number of due times.
     #[must_use]
     pub fn count(&self, after: Wall, until: Wall) -> u64 {
         let last = END_SECONDS.unsigned_abs() - 1;
@@ -159,7 +159,7 @@ impl Schedule {
         }
     }
 
-    /// The last due time after one instant, up to and with another.
+    /// The last due time in `(after, until]`.
     #[must_use]
     pub fn last(&self, after: Wall, until: Wall) -> Option<Wall> {
         let next = |second: u64| {
@@ -170,8 +170,8 @@ impl Schedule {
         if next(first).is_none() {
             return Some(Wall(first * 1_000));
         }
-        // `after(low)` is not beyond the end, `after(high)` is. The last one is mostly
-        // near the end: look there first, in growing steps.
+        // `after(low)` is not beyond the end, `after(high)` is. The last one is mostly near the end:
+        // search there first, in growing steps, then by bisection.
         let mut low = first;
         let mut high = (until.0 / 1_000).min(END_SECONDS.unsigned_abs());
         let mut step = 1;
@@ -195,13 +195,12 @@ impl Schedule {
         Some(Wall(high * 1_000))
     }
 
-    /// The zone whose clocks it goes by.
     #[must_use]
     pub const fn zone(&self) -> &Zone {
         &self.zone
     }
 
-    /// How it was understood, in English: `at 12:00 on Monday`.
+    /// Its meaning in English: `at 12:00 on Monday`.
     #[must_use]
     pub fn describe(&self) -> String {
         describe::rule(&self.rule, &self.zone)

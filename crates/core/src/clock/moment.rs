@@ -1,5 +1,5 @@
-//! One instant, as people write it: `2026-11-14 06:00`, in the zone of the schedule or
-//! with an offset of its own.
+//! Parsing of instants: `2026-11-14 06:00`, in the zone of the schedule or with an explicit
+//! offset.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -9,7 +9,7 @@ use super::limits::END_SECONDS;
 use super::zone::Zone;
 use super::{Dst, Gap};
 
-/// Seconds since the epoch. A time that the zone shows twice is the first of the two.
+/// Parses an instant as seconds since the epoch. Of a local time that occurs twice it is the first.
 pub(super) fn parse(text: &str, zone: &Zone, dst: Dst) -> Result<u64, ScheduleError> {
     let bad = |why: &str| {
         ScheduleError::new(
@@ -20,13 +20,13 @@ pub(super) fn parse(text: &str, zone: &Zone, dst: Dst) -> Result<u64, ScheduleEr
     let known = |c: char| c.is_ascii_digit() || "-:+ tzTZ".contains(c);
     let time = text.get(10..).filter(|time| time.contains(':'));
     let time = time.filter(|_| text.chars().all(known));
-    let time = time.ok_or_else(|| bad("is no date with a time"))?;
+    let time = time.ok_or_else(|| bad("is not a date with a time"))?;
     let has_offset = time.contains(['+', '-', 'z', 'Z']);
     let seconds = if has_offset {
-        let at: Timestamp = text.parse().map_err(|_| bad("is no date with a time"))?;
+        let at: Timestamp = text.parse().map_err(|_| bad("is not a date with a time"))?;
         at.as_second()
     } else {
-        let at: DateTime = text.parse().map_err(|_| bad("is no date with a time"))?;
+        let at: DateTime = text.parse().map_err(|_| bad("is not a date with a time"))?;
         in_zone(at, zone, dst)?
     };
     match u64::try_from(seconds) {
@@ -35,19 +35,19 @@ pub(super) fn parse(text: &str, zone: &Zone, dst: Dst) -> Result<u64, ScheduleEr
     }
 }
 
-/// The instant at which the clocks of a zone show a time.
+/// The instant of a local time in a zone.
 fn in_zone(at: DateTime, zone: &Zone, dst: Dst) -> Result<i64, ScheduleError> {
     let never = || {
         ScheduleError::new(
-            format!("the clocks of {} never show {at}", zone.name()),
-            "they are set forward there: write another time",
+            format!("{at} does not exist in {}", zone.name()),
+            "clocks are set forward there: write another time",
         )
     };
     let utc = jiff::tz::Offset::UTC
         .to_timestamp(at)
         .map_err(|_| never())?;
     let civil = super::civil::Civil(utc.as_second());
-    // No zone is further from UTC than 26 hours: what shows this time begins no earlier.
+    // No zone is further from UTC than 26 hours: the segment with this time starts no earlier.
     let mut segment = zone.segment(civil.0 - 26 * 3_600);
     loop {
         let instant = segment.instant(civil);

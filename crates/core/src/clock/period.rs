@@ -1,5 +1,5 @@
-//! Fixed periods: so long from one due time to the next, counted from an anchor. They
-//! are spans of elapsed time, so no zone and no change of clocks touches them.
+//! Fixed periods between due times, counted from an anchor. They are elapsed time, so time zones and
+//! daylight saving do not affect them.
 
 use super::error::{ScheduleError, quote};
 use super::limits::PERIOD_SECONDS_MAX;
@@ -18,7 +18,7 @@ impl Period {
     pub(super) fn new(seconds: u64) -> Result<Self, ScheduleError> {
         match seconds {
             0 => Err(ScheduleError::new(
-                "a period of nothing has no end",
+                "a period of 0 is not possible",
                 "write at least `every 1s`",
             )),
             1..=PERIOD_SECONDS_MAX => Ok(Self {
@@ -48,7 +48,7 @@ impl Period {
         self.anchor
     }
 
-    /// The first due second after one.
+    /// The first due second after `after`.
     pub(super) fn next(&self, after: u64) -> Option<u64> {
         match after.checked_sub(self.anchor) {
             None => Some(self.anchor),
@@ -58,7 +58,7 @@ impl Period {
         }
     }
 
-    /// How many seconds of `from..to` are due.
+    /// Number of due seconds in `from..to`.
     pub(super) fn count(&self, from: u64, to: u64) -> u64 {
         let before = |at: u64| at.saturating_sub(self.anchor).div_ceil(self.every);
         before(to).saturating_sub(before(from))
@@ -67,7 +67,7 @@ impl Period {
 
 const UNITS: &[(char, u64)] = &[('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
-/// Seconds of a duration such as `90s`, `1h30m` or `2d`.
+/// Parses a duration such as `90s`, `1h30m` or `2d` as seconds.
 pub(super) fn duration(text: &str) -> Result<u64, ScheduleError> {
     let bad = |why: &str| {
         ScheduleError::new(
@@ -80,12 +80,15 @@ pub(super) fn duration(text: &str) -> Result<u64, ScheduleError> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit());
         let digits = digits.ok_or_else(|| bad("has a number without a unit"))?;
-        let number: u64 = rest[..digits].parse().map_err(|_| bad("is no duration"))?;
+        let number: u64 = rest[..digits]
+            .parse()
+            .map_err(|_| bad("is not a duration"))?;
         let unit = rest[digits..].chars().next().unwrap_or_default();
         let Some((_, length)) = units.find(|(name, _)| *name == unit) else {
-            return Err(match UNITS.iter().any(|(name, _)| *name == unit) {
-                true => bad("has its units out of order"),
-                false => bad("is no duration"),
+            return Err(if UNITS.iter().any(|(name, _)| *name == unit) {
+                bad("has its units out of order")
+            } else {
+                bad("is not a duration")
             });
         };
         seconds = seconds.saturating_add(number.saturating_mul(*length));

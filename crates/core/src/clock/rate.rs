@@ -1,9 +1,9 @@
-//! How many launches in how long: a token bucket without a clock of its own.
+//! Launch rate limiting: a token bucket without a clock of its own.
 
 use baton_model::time::{Millis, Mono};
 
-/// So many launches in so long, at once or spread. Exact in whole numbers: it never
-/// drifts, and a reading from before the last one changes nothing.
+/// A token bucket of `count` launches per span. Exact integer arithmetic: it never drifts, and a
+/// clock reading before the last one changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchRate {
     count: u64,
@@ -13,8 +13,8 @@ pub struct LaunchRate {
 }
 
 impl LaunchRate {
-    /// A full bucket of `count` launches that fills up in `per`. A count or a span of
-    /// zero is taken for 1: a limit that nothing passes is no rate.
+    /// A full bucket of `count` launches that refills in `per`. A count or a span of 0 counts as 1,
+    /// since a rate of 0 would launch nothing.
     #[must_use]
     pub fn new(count: u32, per: Millis) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl LaunchRate {
         }
     }
 
-    /// Whether a launch is allowed now; if so, it is counted.
+    /// Takes a token. False if there is none.
     pub fn take(&mut self, now: Mono) -> bool {
         let now = u128::from(now.0) * u128::from(self.count);
         let capacity = u128::from(self.per) * u128::from(self.count);

@@ -1,11 +1,11 @@
-//! From civil times to instants: gaps, folds, and the order of what comes of them.
+//! From civil times to instants, with gaps and folds.
 //!
-//! A segment of a zone holds the due instants of a pattern in up to two rows: what its
-//! clocks show, and, after a gap, what the gap has moved here. Each row is ordered; the
-//! next instant is the lesser head. Instants are seconds since the epoch.
+//! A segment of a zone has up to two ordered sequences of due instants: the regular ones and, after
+//! a gap, those that the gap has shifted. The next instant is the smaller head. Instants are seconds
+//! since the epoch.
 //!
-//! It is assumed that no segment is shorter than the gap or the fold that it begins
-//! with; a test goes through the whole database.
+//! Assumption: no segment is shorter than the gap or the fold at its start. A test checks the whole
+//! database.
 
 use baton_model::time::Wall;
 
@@ -34,7 +34,7 @@ pub(super) fn next(pattern: &Pattern, zone: &Zone, dst: Dst, after: i64) -> Opti
     }
 }
 
-/// How many instants are due in `from..to`.
+/// Number of due instants in `from..to`.
 pub(super) fn count(pattern: &Pattern, zone: &Zone, dst: Dst, from: i64, to: i64) -> u64 {
     let dst = effective(pattern, dst);
     let to = to.min(END_SECONDS);
@@ -55,20 +55,21 @@ pub(super) fn count(pattern: &Pattern, zone: &Zone, dst: Dst, from: i64, to: i64
     count
 }
 
-/// Something for every hour is an interval: it goes by what the clocks show, each time
-/// they show it, and has no use for a policy.
+/// A pattern with times in every hour is an interval: it follows the local time whenever it occurs,
+/// regardless of the policy.
 fn effective(pattern: &Pattern, dst: Dst) -> Dst {
-    match pattern.times.every_hour() {
-        true => Dst {
+    if pattern.times.every_hour() {
+        Dst {
             gap: Gap::Skip,
             fold: Fold::Twice,
-        },
-        false => dst,
+        }
+    } else {
+        dst
     }
 }
 
-/// The first due instant of a segment at or after `from`, which may lie before the
-/// segment if that is the first one looked at.
+/// The first due instant of a segment at or after `from`, which may lie before the segment if that
+/// is the first one searched.
 fn in_segment(
     pattern: &Pattern,
     segment: &Segment,
@@ -86,12 +87,12 @@ fn in_segment(
         (segment.instant(civil), effect)
     });
     let moved = moved(pattern, segment, dst, from).map(|at| (at, DstEffect::Shifted));
-    // Plain comes first in the order of `DstEffect`: a moved time that meets a plain one is
-    // nothing special.
+    // `DstEffect::None` is the least: a shifted time that coincides with a regular one counts as
+    // regular.
     shown.into_iter().chain(moved).min()
 }
 
-/// From when on the clocks of a segment count.
+/// The first civil time of a segment to consider.
 fn shown_from(segment: &Segment, dst: Dst, from: i64) -> Civil {
     let shown = segment.civil(from);
     match (segment.fold_end(), dst.fold) {
@@ -100,8 +101,7 @@ fn shown_from(segment: &Segment, dst: Dst, from: i64) -> Civil {
     }
 }
 
-/// The first instant at or after `from` to which the gap before a segment has moved a
-/// time.
+/// The first instant at or after `from` to which the gap before a segment has shifted a time.
 fn moved(pattern: &Pattern, segment: &Segment, dst: Dst, from: i64) -> Option<i64> {
     let (begin, end) = segment.gap()?;
     let first_from = |civil| pattern.at_or_after(civil).filter(|civil| *civil < end);
@@ -116,8 +116,8 @@ fn moved(pattern: &Pattern, segment: &Segment, dst: Dst, from: i64) -> Option<i6
     }
 }
 
-/// How many instants of `from..to` are due only because the gap before the segment has
-/// moved a time there.
+/// Number of instants in `from..to` that are due only because the gap before the segment has shifted
+/// a time there.
 fn moved_count(pattern: &Pattern, segment: &Segment, dst: Dst, from: i64, to: i64) -> u64 {
     let (mut from, mut count) = (from, 0);
     while let Some(at) = moved(pattern, segment, dst, from).filter(|at| *at < to) {

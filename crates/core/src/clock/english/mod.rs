@@ -1,5 +1,5 @@
-//! Schedules in plain English, by a strict grammar: every word is understood, or the
-//! whole is refused with a suggestion. The text comes in lower case.
+//! Schedules in plain English, by a strict grammar: an unknown word is an error with a suggestion.
+//! The text is in lower case.
 //!
 //! ```text
 //! schedule = once | interval | days times | "noon" | "midnight" | "hourly" minutes
@@ -18,9 +18,9 @@
 
 mod days;
 mod times;
-pub(super) mod words;
+pub(super) mod tokens;
 
-use words::{MONTHS, Words, by_name};
+use tokens::{MONTHS, Tokens, by_name};
 
 use super::civil::{ALL_60, ALL_HOURS, Days, Pattern, Times};
 use super::error::{ScheduleError, quote};
@@ -29,114 +29,119 @@ use super::period::{Period, duration};
 use super::zone::Zone;
 use super::{Dst, Rule, moment};
 
-/// What instants need: the zone that they are read in.
-struct Place<'a> {
+/// Context for parsing instants.
+struct InstantContext<'a> {
     zone: &'a Zone,
     dst: Dst,
 }
 
-/// Reads a whole schedule.
+/// Parses a schedule.
 pub(super) fn parse(text: &str, zone: &Zone, dst: Dst) -> Result<Rule, ScheduleError> {
-    let mut words = Words::new(text);
-    let rule = rule(&mut words, &Place { zone, dst })?;
-    words.end()?;
+    let mut tokens = Tokens::new(text);
+    let rule = rule(&mut tokens, &InstantContext { zone, dst })?;
+    tokens.expect_end()?;
     Ok(rule)
 }
 
-fn rule(words: &mut Words<'_>, place: &Place<'_>) -> Result<Rule, ScheduleError> {
-    match words.peek() {
+fn rule(tokens: &mut Tokens<'_>, context: &InstantContext<'_>) -> Result<Rule, ScheduleError> {
+    match tokens.peek() {
         None => Err(ScheduleError::new(
             "the schedule is empty",
             "write one such as `every day at 9:00` or `0 9 * * *`",
         )),
         Some("once") => {
-            words.take();
-            match words.eat_any(&["at", "on"]) {
-                true => once(words, place),
-                false => Err(words.lost("write `once at 2026-11-14 06:00`")),
+            tokens.take();
+            if tokens.eat_any(&["at", "on"]) {
+                once(tokens, context)
+            } else {
+                Err(tokens.unexpected("write `once at 2026-11-14 06:00`"))
             }
         }
-        Some("at") if words.peek_second().is_some_and(|word| word.contains('-')) => {
-            words.take();
-            once(words, place)
+        Some("at") if tokens.peek_second().is_some_and(|word| word.contains('-')) => {
+            tokens.take();
+            once(tokens, context)
         }
         Some("at") => Err(ScheduleError::new(
-            format!("{} does not say on which days", quote(&words.rest())),
+            format!("{} has no days", quote(&tokens.take_rest())),
             "write the days first: `every day at 9:00`",
         )),
         Some("noon" | "midnight") => {
-            let noon = words.take() == Some("noon");
+            let noon = tokens.take() == Some("noon");
             let time = if noon { 12 * 3_600 } else { 0 };
             Ok(pattern(Days::ALL, Times::of_list(vec![time])))
         }
         Some("hourly") => {
-            words.take();
-            interval(words, place, 1, "hour")
+            tokens.take();
+            interval(tokens, context, 1, "hour")
         }
-        Some(word @ ("weekly" | "monthly" | "yearly" | "annually")) => Err(doubtful(word)),
+        Some(word @ ("weekly" | "monthly" | "yearly" | "annually")) => Err(ambiguous(word)),
         Some("every" | "each") => {
-            words.take();
-            every(words, place)
+            tokens.take();
+            every(tokens, context)
         }
-        Some(_) => dated(words, days::days),
+        Some(_) => with_times(tokens, days::days),
     }
 }
 
-fn every(words: &mut Words<'_>, place: &Place<'_>) -> Result<Rule, ScheduleError> {
-    let Some(word) = words.peek() else {
-        return Err(words.lost("write `every day at 9:00` or `every 5 minutes`"));
+fn every(tokens: &mut Tokens<'_>, context: &InstantContext<'_>) -> Result<Rule, ScheduleError> {
+    let Some(word) = tokens.peek() else {
+        return Err(tokens.unexpected("write `every day at 9:00` or `every 5 minutes`"));
     };
-    let next = words.peek_second();
+    let next = tokens.peek_second();
     let is_date = next.is_some_and(|word| by_name(MONTHS, word).is_some());
     if word.bytes().all(|b| b.is_ascii_digit()) && !is_date {
-        words.take();
+        tokens.take();
         let number = word.parse().unwrap_or(u64::MAX);
-        return counted(words, place, number);
+        return every_n(tokens, context, number);
     }
     if word.starts_with(|c: char| c.is_ascii_digit()) && !is_date && days::ordinal(word).is_none() {
-        words.take();
+        tokens.take();
         let period = Period::new(duration(word)?)?;
-        return anchored(words, place, period);
+        return with_anchor(tokens, context, period);
     }
     match word {
         // `every second monday of the month` counts Mondays.
         "second" if next.is_none_or(|next| next == "from") => {
-            words.take();
-            interval(words, place, 1, "second")
+            tokens.take();
+            interval(tokens, context, 1, "second")
         }
         "minute" | "hour" => {
-            words.take();
-            interval(words, place, 1, word)
+            tokens.take();
+            interval(tokens, context, 1, word)
         }
         "day" => {
-            words.take();
-            dated(words, |_| Ok(Days::ALL))
+            tokens.take();
+            with_times(tokens, |_| Ok(Days::ALL))
         }
         "month" => {
-            words.take();
-            dated(words, days::monthly)
+            tokens.take();
+            with_times(tokens, days::monthly)
         }
         "year" => {
-            words.take();
-            dated(words, days::yearly)
+            tokens.take();
+            with_times(tokens, days::yearly)
         }
-        "week" => Err(doubtful("every week")),
-        "other" => Err(words.lost("write `every 2 days at 9:00`")),
-        _ => dated(words, days::days),
+        "week" => Err(ambiguous("every week")),
+        "other" => Err(tokens.unexpected("write `every 2 days at 9:00`")),
+        _ => with_times(tokens, days::days),
     }
 }
 
-/// `every 5 minutes`, with the number taken.
-fn counted(words: &mut Words<'_>, place: &Place<'_>, n: u64) -> Result<Rule, ScheduleError> {
-    let unit = words.read(|word| {
+/// `every 5 minutes`, after the number.
+fn every_n(
+    tokens: &mut Tokens<'_>,
+    context: &InstantContext<'_>,
+    n: u64,
+) -> Result<Rule, ScheduleError> {
+    let unit = tokens.read(|word| {
         let units = ["second", "minute", "hour", "day", "week", "month", "year"];
         let singular = word.strip_suffix('s').unwrap_or(word);
         units.into_iter().find(|unit| *unit == singular)
     });
     match unit {
-        None => Err(words.lost("say of what: `every 5 minutes`, `every 2 hours`")),
+        None => Err(tokens.unexpected("name the unit: `every 5 minutes`, `every 2 hours`")),
         Some(_) if n == 0 => Err(ScheduleError::new(
-            format!("{} never comes", quote(&words.understood())),
+            format!("{} never comes", quote(&tokens.parsed())),
             "write at least 1",
         )),
         Some("day") => {
@@ -147,25 +152,25 @@ fn counted(words: &mut Words<'_>, place: &Place<'_>, n: u64) -> Result<Rule, Sch
                     "write a date: `january 1st at 9:00`",
                 )
             })?;
-            dated(words, |_| Ok(Days { every, ..Days::ALL }))
+            with_times(tokens, |_| Ok(Days { every, ..Days::ALL }))
         }
         Some("week") => Err(ScheduleError::new(
-            format!("{} does not say on which day", quote(&words.understood())),
+            format!("{} does not name the day", quote(&tokens.parsed())),
             format!("write `every {} days at 9:00`", n.saturating_mul(7)),
         )),
         Some("month" | "year") => Err(ScheduleError::new(
-            format!("{} does not say on which day", quote(&words.understood())),
+            format!("{} does not name the day", quote(&tokens.parsed())),
             "write months: `on the 1st of january and july at 9:00`",
         )),
-        Some(unit) => interval(words, place, n, unit),
+        Some(unit) => interval(tokens, context, n, unit),
     }
 }
 
-/// So many seconds, minutes or hours: steps of the clock where they divide the next
-/// unit, so that they fall on round times, and a fixed period where they do not.
+/// An interval of n seconds, minutes or hours: aligned to the clock if n divides the next unit, so
+/// that due times are round, or else a fixed period.
 fn interval(
-    words: &mut Words<'_>,
-    place: &Place<'_>,
+    tokens: &mut Tokens<'_>,
+    context: &InstantContext<'_>,
     n: u64,
     unit: &str,
 ) -> Result<Rule, ScheduleError> {
@@ -175,8 +180,8 @@ fn interval(
         _ => (3_600, 24),
     };
     let period = || Period::new(n.saturating_mul(length));
-    if words.peek() == Some("from") {
-        return anchored(words, place, period()?);
+    if tokens.peek() == Some("from") {
+        return with_anchor(tokens, context, period()?);
     }
     let divides = n < whole && whole % n == 0;
     if !divides {
@@ -187,7 +192,7 @@ fn interval(
     let times = match unit {
         "second" => (ALL_HOURS, ALL_60, steps),
         "minute" => (ALL_HOURS, steps, 1),
-        _ => (steps as u32, times::minutes(words)?, 1),
+        _ => (steps as u32, times::minutes(tokens)?, 1),
     };
     let (hours, minutes, seconds) = times;
     Ok(pattern(
@@ -200,45 +205,44 @@ fn interval(
     ))
 }
 
-/// A period, with where it is counted from.
-fn anchored(
-    words: &mut Words<'_>,
-    place: &Place<'_>,
+/// A period with its optional anchor.
+fn with_anchor(
+    tokens: &mut Tokens<'_>,
+    context: &InstantContext<'_>,
     period: Period,
 ) -> Result<Rule, ScheduleError> {
-    match words.eat("from") {
-        true => {
-            let anchor = moment::parse(&words.rest(), place.zone, place.dst)?;
-            Ok(Rule::Period(period.from(anchor)))
-        }
-        false => Ok(Rule::Period(period)),
+    if tokens.eat("from") {
+        let anchor = moment::parse(&tokens.take_rest(), context.zone, context.dst)?;
+        Ok(Rule::Period(period.from(anchor)))
+    } else {
+        Ok(Rule::Period(period))
     }
 }
 
-fn once(words: &mut Words<'_>, place: &Place<'_>) -> Result<Rule, ScheduleError> {
-    let at = moment::parse(&words.rest(), place.zone, place.dst)?;
+fn once(tokens: &mut Tokens<'_>, context: &InstantContext<'_>) -> Result<Rule, ScheduleError> {
+    let at = moment::parse(&tokens.take_rest(), context.zone, context.dst)?;
     Ok(Rule::Once(at))
 }
 
-/// Days, and then times.
-fn dated<'a>(
-    words: &mut Words<'a>,
-    days: impl FnOnce(&mut Words<'a>) -> Result<Days, ScheduleError>,
+/// Days followed by times.
+fn with_times<'a>(
+    tokens: &mut Tokens<'a>,
+    days: impl FnOnce(&mut Tokens<'a>) -> Result<Days, ScheduleError>,
 ) -> Result<Rule, ScheduleError> {
-    let days = days(words)?;
-    Ok(pattern(days, times::times(words)?))
+    let days = days(tokens)?;
+    Ok(pattern(days, times::times(tokens)?))
 }
 
 const fn pattern(days: Days, times: Times) -> Rule {
     Rule::Pattern(Pattern { days, times })
 }
 
-/// Words that leave open what everybody would fill in differently.
-fn doubtful(word: &str) -> ScheduleError {
+/// The error for ambiguous words, with a hint.
+fn ambiguous(word: &str) -> ScheduleError {
     let hint = match word {
         "weekly" | "every week" => "write `every monday at 9:00`",
         "monthly" => "write `on the 1st of every month at 9:00`",
         _ => "write `january 1st at 9:00`",
     };
-    ScheduleError::new(format!("{} does not say on which day", quote(word)), hint)
+    ScheduleError::new(format!("{} does not name the day", quote(word)), hint)
 }

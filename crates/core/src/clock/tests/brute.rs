@@ -66,9 +66,12 @@ impl Plain {
             &self.months,
             &self.weekdays,
         ];
-        let field = |set: &BTreeSet<i8>| match set.is_empty() {
-            true => "*".to_owned(),
-            false => set.iter().map(i8::to_string).collect::<Vec<_>>().join(","),
+        let field = |set: &BTreeSet<i8>| {
+            if set.is_empty() {
+                "*".to_owned()
+            } else {
+                set.iter().map(i8::to_string).collect::<Vec<_>>().join(",")
+            }
         };
         fields.map(field).join(" ")
     }
@@ -91,14 +94,15 @@ impl Plain {
             && day
     }
 
-    /// Every due instant that comes of a civil window.
+    /// Every due instant of a civil window.
     fn walk(&self, tz: &TimeZone, dst: Dst, from: DateTime, minutes: i64) -> BTreeSet<i64> {
-        let dst = match self.hours.is_empty() {
-            true => Dst {
+        let dst = if self.hours.is_empty() {
+            Dst {
                 gap: Gap::Skip,
                 fold: Fold::Twice,
-            },
-            false => dst,
+            }
+        } else {
+            dst
         };
         let mut due = BTreeSet::new();
         for minute in 0..minutes {

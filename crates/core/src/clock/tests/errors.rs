@@ -47,17 +47,20 @@ const CRON: &[(&str, &str)] = &[
     ),
     (
         "*/0 * * * *",
-        "minute: a step of 0 goes nowhere; write at least 1",
+        "minute: a step of 0 is not possible; write at least 1",
     ),
     (
         "*/x * * * *",
-        "minute: `x` is no step; write a number from 1 to 59",
+        "minute: `x` is not a step; write a number from 1 to 59",
     ),
     (
         "* 22-4 * * *",
-        "hour: `22-4` runs backwards; write `22-23,0-4`",
+        "hour: `22-4` is in descending order; write `22-23,0-4`",
     ),
-    ("? * * * *", "minute: `?` stands for days only; write `*`"),
+    (
+        "? * * * *",
+        "minute: `?` is allowed for days only; write `*`",
+    ),
     (
         "1,,2 * * * *",
         "minute: `` is not understood; write a number from 0 to 59",
@@ -72,7 +75,7 @@ const CRON: &[(&str, &str)] = &[
     ),
     (
         "* * * * 5#6",
-        "day of week: `5#6` names no week of a month; write a number from 1 to 5 after the `#`",
+        "day of week: `5#6` is not a week of a month; write a number from 1 to 5 after the `#`",
     ),
     (
         "* * * * L",
@@ -122,15 +125,15 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every monday",
-        "`every monday` does not say at what time; add one: `every monday at 9:00`",
+        "`every monday` has no time of day; add one: `every monday at 9:00`",
     ),
     (
         "every 3 days",
-        "`every 3 days` does not say at what time; add one: `every 3 days at 9:00`",
+        "`every 3 days` has no time of day; add one: `every 3 days at 9:00`",
     ),
     (
         "every month on the 1st",
-        "`every month on the 1st` does not say at what time; add one: `every month on the 1st at 9:00`",
+        "`every month on the 1st` has no time of day; add one: `every month on the 1st at 9:00`",
     ),
     (
         "every mnday at 9:00",
@@ -146,19 +149,19 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every day at 9:00 UTC",
-        "`utc` is not understood after `every day at 9:00`; say the time zone beside the schedule, not in it",
+        "`utc` is not understood after `every day at 9:00`; set the time zone in its own field, not in the schedule",
     ),
     (
         "every day at 9:00 Europe/Berlin",
-        "`europe/berlin` is not understood after `every day at 9:00`; say the time zone beside the schedule, not in it",
+        "`europe/berlin` is not understood after `every day at 9:00`; set the time zone in its own field, not in the schedule",
     ),
     (
         "every day at 25:00",
-        "`25:00` is no time; write a time such as 9:00, 17:30 or 6pm",
+        "`25:00` is not a time; write a time such as 9:00, 17:30 or 6pm",
     ),
     (
         "every day at 9:5",
-        "`9:5` is no time; write a time such as 9:00, 17:30 or 6pm",
+        "`9:5` is not a time; write a time such as 9:00, 17:30 or 6pm",
     ),
     (
         "every day at 24:00",
@@ -166,11 +169,11 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every day at 13pm",
-        "`13pm` is no time; write it without am and pm, or from 1 to 12",
+        "`13pm` is not a time; write it without am and pm, or from 1 to 12",
     ),
     (
         "every day at 13 pm",
-        "`13 pm` is no time; write it without am and pm, or from 1 to 12",
+        "`13 pm` is not a time; write it without am and pm, or from 1 to 12",
     ),
     (
         "every day at",
@@ -182,27 +185,27 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "at 9:00 every day",
-        "`at 9:00 every day` does not say on which days; write the days first: `every day at 9:00`",
+        "`at 9:00 every day` has no days; write the days first: `every day at 9:00`",
     ),
     (
         "weekly",
-        "`weekly` does not say on which day; write `every monday at 9:00`",
+        "`weekly` does not name the day; write `every monday at 9:00`",
     ),
     (
         "monthly",
-        "`monthly` does not say on which day; write `on the 1st of every month at 9:00`",
+        "`monthly` does not name the day; write `on the 1st of every month at 9:00`",
     ),
     (
         "every week",
-        "`every week` does not say on which day; write `every monday at 9:00`",
+        "`every week` does not name the day; write `every monday at 9:00`",
     ),
     (
         "every 2 weeks",
-        "`every 2 weeks` does not say on which day; write `every 14 days at 9:00`",
+        "`every 2 weeks` does not name the day; write `every 14 days at 9:00`",
     ),
     (
         "every 3 months",
-        "`every 3 months` does not say on which day; write months: `on the 1st of january and july at 9:00`",
+        "`every 3 months` does not name the day; write months: `on the 1st of january and july at 9:00`",
     ),
     (
         "every other day at 9:00",
@@ -214,7 +217,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every 0s",
-        "a period of nothing has no end; write at least `every 1s`",
+        "a period of 0 is not possible; write at least `every 1s`",
     ),
     (
         "every 20000d",
@@ -226,7 +229,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every 5x",
-        "`5x` is no duration; write a duration such as 90s, 15m, 1h30m or 2d",
+        "`5x` is not a duration; write a duration such as 90s, 15m, 1h30m or 2d",
     ),
     (
         "every 30m1h",
@@ -238,7 +241,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every 5",
-        "`every 5` is not complete; say of what: `every 5 minutes`, `every 2 hours`",
+        "`every 5` is not complete; name the unit: `every 5 minutes`, `every 2 hours`",
     ),
     (
         "every 15th at 8:00",
@@ -250,7 +253,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "6th monday of the month at 8:00",
-        "`6th monday`: no month has so many; write first to fifth, or last",
+        "`6th monday`: no month has that many; write first to fifth, or last",
     ),
     (
         "second weekday of the month at 8:00",
@@ -258,7 +261,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "last of the month at 8:00",
-        "`of` is not understood after `last`; say the last of what: `last day of the month`",
+        "`of` is not understood after `last`; name what is counted: `last day of the month`",
     ),
     (
         "february 30th at 8:00",
@@ -274,11 +277,11 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "once at 2026-11-14",
-        "`2026-11-14` is no date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
+        "`2026-11-14` is not a date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
     ),
     (
         "once at 2026-02-30 06:00",
-        "`2026-02-30 06:00` is no date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
+        "`2026-02-30 06:00` is not a date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
     ),
     (
         "once at 1960-01-01 06:00",
@@ -286,11 +289,11 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "at 2026-11-14 06:00 and so on",
-        "`2026-11-14 06:00 and so on` is no date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
+        "`2026-11-14 06:00 and so on` is not a date with a time; write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
     ),
     (
         "every year on mondays at 9:00",
-        "`every year on mondays` does not say in which month; write `every year on january 1st at 9:00`",
+        "`every year on mondays` does not name the month; write `every year on january 1st at 9:00`",
     ),
     (
         "every hour at 15",
@@ -318,7 +321,7 @@ fn a_single_time_that_clocks_never_show_is_refused_where_it_would_be_skipped() {
     let refused = Schedule::parse("at 2026-03-29 02:30", &zone("Europe/Berlin"), dst);
     assert_eq!(
         refused.expect_err("it never comes").to_string(),
-        "the clocks of Europe/Berlin never show 2026-03-29T02:30:00; they are set forward there: \
+        "2026-03-29T02:30:00 does not exist in Europe/Berlin; clocks are set forward there: \
          write another time"
     );
 }
@@ -332,7 +335,7 @@ fn an_unknown_zone_gets_the_nearest_one() {
         ("Mars/Olympus_Mons", "Europe/Berlin or UTC"),
     ] {
         let error = Zone::named(name).expect_err("no such zone");
-        assert_eq!(error.message, format!("there is no time zone `{name}`"));
+        assert_eq!(error.message, format!("there is not a time zone `{name}`"));
         assert_eq!(
             error.hint,
             format!("write a name of the IANA database, such as {meant}")

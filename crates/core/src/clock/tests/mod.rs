@@ -3,11 +3,11 @@
 mod accounts;
 mod brute;
 mod cron;
+mod descriptions;
 mod dst;
 mod english;
 mod errors;
 mod policies;
-mod words;
 
 use super::{Dst, Schedule, Wall, Zone};
 

@@ -236,7 +236,7 @@ fn jitter_delays_by_the_same_part_for_ever_and_keeps_the_nominal_time() {
         (60..140).contains(&early),
         "{early} of 200 in the first half"
     );
-    // Written down: another build must not move anybody's launches.
+    // Fixed: another build must not change the delay of a launch.
     assert_eq!(delays[..3], [27_244, 46_517, 4_612]);
 }
 
@@ -274,7 +274,7 @@ fn closing_gives_everything_that_is_due_one_record_and_the_rest_goes_on() {
     assert_eq!(clock.next_due(), Some(utc("2026-01-01 12:20")));
     let ticks = due(&mut clock, utc("2026-01-01 12:20"));
     assert_eq!(told(&ticks), [(20, 20, 1, TickVerdict::Launch)]);
-    // Back before what has a record, or of a schedule that nobody knows: nothing.
+    // Nothing before the last record, and nothing for an unknown schedule.
     assert_eq!(closed(&mut clock, utc("2026-01-01 11:00")), []);
     clock.remove(KEY);
     assert_eq!(closed(&mut clock, utc("2027-01-01 12:00")), []);

@@ -1,8 +1,8 @@
-//! Plans, ends and resumes as they are drawn: whatever they are, the rules hold.
+//! Random plans, results and resumes: the invariants hold for all of them.
 
 use super::*;
 
-/// A small source of numbers, the same in every run.
+/// A small deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -86,9 +86,9 @@ fn drawn(dice: &mut Dice) -> Plan {
     plan
 }
 
-/// Any plan, with ends in any order, and resumed where it failed: it always comes to an end, no
-/// item runs twice, none before what it waits for, and a restart at any moment changes nothing
-/// (see [`Trial::restart`]).
+/// Any plan, with results in any order, and resumed after failures: it always ends, no item runs
+/// twice, none before its upstream items, and a restart at any time changes nothing (see
+/// [`Trial::restart`]).
 #[test]
 fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
     let (mut failed, mut good, mut undone) = (0, 0, 0);
@@ -112,7 +112,7 @@ fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
     );
 }
 
-/// One generation, to its end.
+/// Runs one generation to its end.
 fn carry_out(run: &mut Trial, dice: &mut Dice, bad: bool, seed: u64) {
     run.release();
     for _ in 0..1_000 {

@@ -1,4 +1,4 @@
-//! What items see of what was put out before them.
+//! Upstream outputs as items see them.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn words(run: &Trial, task: u32, item: u32) -> Vec<String> {
 }
 
 #[test]
-fn an_item_that_follows_one_by_one_sees_what_its_own_has_put_out() {
+fn an_item_connected_item_by_item_sees_the_outputs_of_its_own_upstream_item() {
     let mut plan = plan(&[("up", 3, &[]), ("down", 3, &["up="]), ("all", 1, &["up"])]);
     command(&mut plan, 1, &["{{ tasks.up.outputs.x }}"]);
     command(&mut plan, 2, &["{{ tasks.up.outputs.x }}"]);
@@ -45,7 +45,7 @@ fn an_item_that_follows_one_by_one_sees_what_its_own_has_put_out() {
 }
 
 #[test]
-fn what_nobody_has_put_out_is_an_error_and_null_of_what_is_not_done() {
+fn a_missing_output_is_an_error_and_null_if_its_task_is_not_done() {
     let mut plan = plan(&[("up", 2, &[]), ("all", 1, &["up"]), ("tidy", 1, &["up!"])]);
     command(&mut plan, 1, &["{{ tasks.up.outputs.misspelt }}"]);
     plan.tasks[2].when = Some("tasks.up.outputs.x == null or true".to_owned());
@@ -80,7 +80,7 @@ fn an_item_without_what_its_task_refers_to_fails_and_never_runs() {
 }
 
 #[test]
-fn items_of_items_are_lists_put_together_and_values_by_themselves() {
+fn items_of_items_are_concatenated_lists_and_single_values() {
     let mut plan = plan(&[("fork", 3, &[]), ("map", 1, &["fork"])]);
     plan.tasks[1].items = Items::Output {
         task: 0,
@@ -97,7 +97,7 @@ fn items_of_items_are_lists_put_together_and_values_by_themselves() {
     assert_eq!(value(2), Some(serde_json::json!(3)));
 }
 
-/// What it needs was skipped, and no other branch can make up for that.
+/// Its source was skipped, and no other branch can make up for that.
 #[test]
 fn what_refers_to_the_outputs_of_something_skipped_is_skipped() {
     let mut plan = plan(&[
@@ -115,7 +115,7 @@ fn what_refers_to_the_outputs_of_something_skipped_is_skipped() {
 
 /// Otherwise ten thousand instances would hold ten thousand copies of one long list.
 #[test]
-fn few_instances_are_on_their_way_whose_texts_have_grown_long() {
+fn few_instances_with_long_texts_are_in_flight_at_once() {
     let mut plan = plan(&[("up", 2, &[]), ("down", 9_000, &["up"])]);
     command(&mut plan, 1, &["{{ tasks.up.outputs.x }}"]);
     let mut run = Trial::new(plan);

@@ -1,4 +1,4 @@
-//! What stays DONE when a run goes on, and what does not.
+//! Which items stay DONE when a run is resumed.
 
 use baton_model::workflow::{CarriedItems, ItemSpan};
 
@@ -12,7 +12,7 @@ fn mapped(plan: &mut Plan, task: usize, from: u32) {
 }
 
 #[test]
-fn what_answers_to_an_end_is_done_again_with_that_and_so_is_what_comes_after_it() {
+fn a_handler_reruns_with_its_upstream_task_and_so_does_everything_downstream() {
     let mut run = Trial::new(plan(&[
         ("a", 1, &[]),
         ("tidy", 1, &["a!"]),
@@ -36,7 +36,7 @@ fn what_answers_to_an_end_is_done_again_with_that_and_so_is_what_comes_after_it(
 }
 
 #[test]
-fn what_answers_item_by_item_is_done_again_for_those_that_are() {
+fn a_handler_connected_item_by_item_reruns_for_the_items_that_rerun() {
     let mut run = Trial::new(plan(&[("a", 3, &[]), ("tidy", 3, &["a!="])]));
     run.release();
     run.done("a", 0);
@@ -50,9 +50,9 @@ fn what_answers_item_by_item_is_done_again_for_those_that_are() {
     assert_eq!(run.done("a", 1), ["tidy1"]);
 }
 
-/// `retry --task other` without what comes after it.
+/// `retry --task other` without the downstream tasks.
 #[test]
-fn items_of_a_map_stay_done_when_something_else_before_them_is_done_again() {
+fn items_of_a_map_stay_done_when_another_upstream_task_reruns() {
     let mut plan = plan(&[
         ("list", 2, &[]),
         ("other", 1, &[]),
@@ -74,16 +74,16 @@ fn items_of_a_map_stay_done_when_something_else_before_them_is_done_again() {
     assert!(run.done("other", 0).is_empty());
     assert!(run.done("join", 0).is_empty());
     assert!(run.progress.is_over() && run.progress.is_successful());
-    // With a list that is made anew, its items are not what they were.
+    // If the list is produced again, its items may be different ones.
     run.ended.retain(|it| it.task != 0);
     assert_eq!(run.resume(), 2);
     assert_eq!(run.release(), ["list0"]);
     assert!(!run.progress.is_mapped(2));
 }
 
-/// What the second generation puts out makes other items of the same places.
+/// Outputs of the second generation make other items of the same indices.
 #[test]
-fn items_of_a_map_are_made_anew_when_what_puts_them_out_goes_on() {
+fn items_of_a_map_are_replaced_when_their_source_reruns() {
     let mut plan = plan(&[("list", 3, &[]), ("map", 1, &["list!"])]);
     mapped(&mut plan, 1, 0);
     let mut run = Trial::new(plan);
@@ -106,7 +106,7 @@ fn items_of_a_map_are_made_anew_when_what_puts_them_out_goes_on() {
     assert_eq!(run.release(), ["map1"]);
 }
 
-/// What another leader finds on record has its place, also where only a failure made room for it.
+/// Another leader restores stored items, even if only a failure made them ready.
 #[test]
 fn a_map_for_failures_has_its_items_also_after_a_takeover() {
     let mut plan = plan(&[("list", 4, &[]), ("map", 1, &["list!"])]);
@@ -125,7 +125,7 @@ fn a_map_for_failures_has_its_items_also_after_a_takeover() {
 }
 
 #[test]
-fn what_is_carried_to_another_plan_leaves_out_what_is_done_again() {
+fn items_that_rerun_are_not_carried_to_another_plan() {
     let span = |task, first, last| ItemSpan { task, first, last };
     let carried = vec![CarriedItems {
         from: span(0, 0, 9),

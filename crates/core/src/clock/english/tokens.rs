@@ -1,4 +1,4 @@
-//! The words of a schedule, one after the other.
+//! Tokens of an English schedule.
 
 use crate::clock::error::{ScheduleError, nearest, quote};
 
@@ -29,28 +29,28 @@ pub(in crate::clock) const MONTHS: &[&str] = &[
     "december",
 ];
 
-/// Words of the grammar beside names of days and months, for suggestions.
+/// Keywords besides names of days and months, for suggestions.
 const KNOWN: &[&str] = &[
     "every", "day", "daily", "weekday", "weekdays", "weekend", "weekends", "first", "second",
     "third", "fourth", "fifth", "last", "month", "year", "hour", "hourly", "minute", "minutes",
     "hours", "seconds", "days", "noon", "midnight", "once", "from", "the", "of", "on", "at", "and",
 ];
 
-/// The place of a name, whole or by its first three letters.
+/// Index of a name, given in full or by its first three letters.
 pub(in crate::clock) fn by_name(names: &[&str], word: &str) -> Option<u32> {
-    let place = names
+    let index = names
         .iter()
         .position(|name| *name == word || (word.len() == 3 && name.starts_with(word)))?;
-    u32::try_from(place).ok()
+    u32::try_from(index).ok()
 }
 
-/// A cursor over words. A comma is a word of its own.
-pub(super) struct Words<'a> {
+/// A cursor over tokens: words and commas.
+pub(super) struct Tokens<'a> {
     all: Vec<&'a str>,
     at: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> Tokens<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let mut all = Vec::new();
         for mut word in text.split_whitespace() {
@@ -67,38 +67,37 @@ impl<'a> Words<'a> {
         self.all.get(self.at).copied()
     }
 
-    /// The word after the next.
     pub(super) fn peek_second(&self) -> Option<&'a str> {
         self.all.get(self.at + 1).copied()
     }
 
-    /// Takes the next word, whatever it is.
+    /// Consumes the next word.
     pub(super) fn take(&mut self) -> Option<&'a str> {
         let word = self.peek()?;
         self.at += 1;
         Some(word)
     }
 
-    /// Takes the next word if it is this one.
+    /// Consumes the next word if it is `word`.
     pub(super) fn eat(&mut self, word: &str) -> bool {
         self.eat_any(&[word])
     }
 
-    /// Takes the next word if it is one of these.
+    /// Consumes the next word if it is one of `words`.
     pub(super) fn eat_any(&mut self, words: &[&str]) -> bool {
         self.read(|word| words.contains(&word).then_some(()))
             .is_some()
     }
 
-    /// Takes the next word if it means something.
+    /// Consumes the next word if `meaning` accepts it.
     pub(super) fn read<T>(&mut self, meaning: impl FnOnce(&'a str) -> Option<T>) -> Option<T> {
         let meant = meaning(self.peek()?)?;
         self.at += 1;
         Some(meant)
     }
 
-    /// Takes `and`, a comma, or both, if such a word follows.
-    pub(super) fn joins(&mut self, follows: impl FnOnce(&'a str) -> bool) -> bool {
+    /// Consumes `and`, a comma, or both, if a word follows that `follows` accepts.
+    pub(super) fn eat_separator(&mut self, follows: impl FnOnce(&'a str) -> bool) -> bool {
         let before = self.at;
         let comma = self.eat(",");
         let and = self.eat("and");
@@ -109,46 +108,51 @@ impl<'a> Words<'a> {
         joins
     }
 
-    /// The next of a list, if there is one.
-    pub(super) fn joined<T>(&mut self, meaning: impl Fn(&'a str) -> Option<T>) -> Option<T> {
-        match self.joins(|word| meaning(word).is_some()) {
-            true => self.read(meaning),
-            false => None,
+    /// Consumes the next element of a list, if there is one.
+    pub(super) fn next_in_list<T>(&mut self, meaning: impl Fn(&'a str) -> Option<T>) -> Option<T> {
+        if self.eat_separator(|word| meaning(word).is_some()) {
+            self.read(meaning)
+        } else {
+            None
         }
     }
 
-    /// Everything that is left, as one text.
-    pub(super) fn rest(&mut self) -> String {
+    /// Consumes all remaining words, as one text.
+    pub(super) fn take_rest(&mut self) -> String {
         let rest = self.all[self.at..].join(" ");
         self.at = self.all.len();
         rest
     }
 
-    /// What has been understood so far.
-    pub(super) fn understood(&self) -> String {
+    /// The text parsed so far.
+    pub(super) fn parsed(&self) -> String {
         self.all[..self.at].join(" ").replace(" ,", ",")
     }
 
-    /// An error if anything is left.
-    pub(super) fn end(&self) -> Result<(), ScheduleError> {
+    /// Fails if a word is left.
+    pub(super) fn expect_end(&self) -> Result<(), ScheduleError> {
         match self.peek() {
             None => Ok(()),
-            Some(_) => Err(self.lost("leave it out")),
+            Some(_) => Err(self.unexpected("leave it out")),
         }
     }
 
-    /// The error for a next word that does not fit here.
-    pub(super) fn lost(&self, hint: &str) -> ScheduleError {
-        let so_far = self.understood();
+    /// The error for an unexpected next word, or for a missing one.
+    pub(super) fn unexpected(&self, hint: &str) -> ScheduleError {
+        let so_far = self.parsed();
         let Some(word) = self.peek() else {
             return ScheduleError::new(format!("{} is not complete", quote(&so_far)), hint);
         };
-        let message = match so_far.is_empty() {
-            true => format!("{} is not understood", quote(word)),
-            false => format!("{} is not understood after {}", quote(word), quote(&so_far)),
+        let message = if so_far.is_empty() {
+            format!("{} is not understood", quote(word))
+        } else {
+            format!("{} is not understood after {}", quote(word), quote(&so_far))
         };
         if word == "utc" || word == "gmt" || (word.contains('/') && !word.starts_with('/')) {
-            return ScheduleError::new(message, "say the time zone beside the schedule, not in it");
+            return ScheduleError::new(
+                message,
+                "set the time zone in its own field, not in the schedule",
+            );
         }
         let known = WEEKDAYS.iter().chain(MONTHS).chain(KNOWN).copied();
         match nearest(word, known.filter(|known| *known != word)) {
@@ -160,7 +164,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A word that is spelt right; it stands in the wrong place.
+/// Whether a word is spelled correctly, and only misplaced.
 fn is_known(word: &str) -> bool {
     by_name(WEEKDAYS, word).is_some()
         || by_name(MONTHS, word).is_some()

@@ -1,9 +1,9 @@
-//! Schedules in words.
+//! Descriptions of schedules.
 
 use super::schedule;
 use crate::clock::Dst;
 
-const WORDS: &[(&str, &str)] = &[
+const DESCRIPTIONS: &[(&str, &str)] = &[
     ("0 12 * * 1", "at 12:00 on Monday"),
     (
         "every day at 9:00 and 17:30",
@@ -71,8 +71,8 @@ const WORDS: &[(&str, &str)] = &[
 
 #[test]
 fn a_schedule_says_how_it_was_understood() {
-    for (text, words) in WORDS {
+    for (text, description) in DESCRIPTIONS {
         let schedule = schedule(text, "Europe/Berlin", Dst::default());
-        assert_eq!(schedule.describe(), *words, "{text}");
+        assert_eq!(schedule.describe(), *description, "{text}");
     }
 }
