@@ -1,4 +1,4 @@
-//! The ledger takes facts that fit and refuses those that do not, unchanged.
+//! The ledger applies facts that fit, and refuses others without a change.
 
 use baton_model::fact::Condemnation;
 use baton_model::ids::{BootId, HostId, WorkerName};
@@ -257,7 +257,7 @@ fn a_ledger_restored_from_its_parts_is_the_same_ledger() {
 }
 
 #[test]
-fn an_instance_that_no_facts_could_have_left_so_is_refused() {
+fn an_instance_in_an_impossible_state_is_refused() {
     let (ledger, _) = leased();
     let good = ledger.instance(I1).expect("is there").clone();
     let spoilt: [fn(&mut Instance); 6] = [

@@ -133,11 +133,11 @@ impl Bullpen {
 
     /// Charges a lease that was granted before.
     pub(crate) fn adopt(&mut self, lease: &Lease, instance: &Instance) {
-        let ask = ask(&instance.spec, &instance.allowance());
+        let request = resource_request(&instance.spec, &instance.allowance());
         let id = lease.id.attempt.instance;
         // Refused only if it is placed already, or beyond the maximum number of workers; the
         // lease is valid either way.
-        let _ = self.placement.adopt(&lease.holder.worker, id, &ask);
+        let _ = self.placement.adopt(&lease.holder.worker, id, &request);
     }
 
     /// Releases the charge of a closed lease.
@@ -171,8 +171,8 @@ impl Bullpen {
     }
 
     fn ready(&mut self, instance: &Instance) {
-        let ask = ask(&instance.spec, &instance.allowance());
-        self.offer_range(instance.id, instance.id, &instance.spec, &ask);
+        let request = resource_request(&instance.spec, &instance.allowance());
+        self.offer_range(instance.id, instance.id, &instance.spec, &request);
     }
 
     fn offer_range(
@@ -219,13 +219,13 @@ impl Bullpen {
 
 /// The resource request of an instance, with the memory and the fallback constraints of its
 /// allowance.
-fn ask(spec: &InstanceSpec, allowance: &Allowance) -> ResourceRequest {
+fn resource_request(spec: &InstanceSpec, allowance: &Allowance) -> ResourceRequest {
     let constraints = allowance.constraints.as_ref();
-    let mut ask = ResourceRequest {
+    let mut request = ResourceRequest {
         resources: spec.request.resources.clone(),
         constraints: constraints.unwrap_or(&spec.request.constraints).clone(),
     };
-    ask.resources.memory_min = allowance.memory_min;
-    ask.resources.memory_max = allowance.memory_max;
-    ask
+    request.resources.memory_min = allowance.memory_min;
+    request.resources.memory_max = allowance.memory_max;
+    request
 }

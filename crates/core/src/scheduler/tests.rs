@@ -1,4 +1,4 @@
-//! Single rules of the leader that a whole conversation would hide.
+//! Single rules of the leader that a golden conversation would hide.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::step::Outbox;
 struct Leader {
     core: Scheduler,
     outbox: Outbox<Effect>,
-    /// What a store would keep: also what has ended.
+    /// The ledger of a store, including ended instances.
     kept: Ledger,
     /// Every fact of its term, in order.
     facts: Vec<Fact>,
     now: Mono,
-    /// What the wall clock shows when the other one shows nothing.
+    /// Wall clock reading at monotonic time 0.
     wall_at_zero: u64,
 }
 
@@ -439,12 +439,12 @@ fn a_worker_cannot_close_the_lease_of_another() {
 }
 
 #[test]
-fn mail_is_read_before_the_clock() {
+fn messages_are_read_before_the_clock() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     let mut w = Remote::new("w", 7, 1);
     leader.welcome(&mut w, &[]);
     leader.submit(1, Exclusive::Timed);
-    // Stopped for longer than a lease, with the result waiting in the mailbox.
+    // Stopped for longer than a lease, with the result waiting in the queue.
     leader.now += lease_time() + lease_time();
     let statuses = vec![(
         leader.lease(1),

@@ -478,19 +478,19 @@ fn an_item_that_needs_a_missing_output_fails_with_its_reason() {
 }
 
 /// New index of each carried item by its old one.
-type Moved = BTreeMap<(u32, u32), (u32, u32)>;
+type CarriedMap = BTreeMap<(u32, u32), (u32, u32)>;
 
-fn fates(before: &Plan, after: &Plan) -> (Vec<TaskChange>, Moved) {
+fn compare_plans(before: &Plan, after: &Plan) -> (Vec<TaskChange>, CarriedMap) {
     let before = Dag::new(Arc::new(before.clone()));
     let after = Dag::new(Arc::new(after.clone()));
-    let lengths = |task: u32| {
+    let item_counts = |task: u32| {
         let items = &before.plan.tasks[task as usize].items;
         u32::try_from(items::count(items).expect("known")).expect("few")
     };
-    let comparison = compare::compare(&before, &after, lengths);
-    let moves = compare::CarriedIndex::new(&comparison.carried);
+    let comparison = compare::compare(&before, &after, item_counts);
+    let index = compare::CarriedIndex::new(&comparison.carried);
     let all = (0..8).flat_map(|task| (0..8).map(move |item| (task, item)));
-    let moved = all.filter_map(|(task, item)| Some(((task, item), moves.of(task, item)?)));
+    let moved = all.filter_map(|(task, item)| Some(((task, item), index.of(task, item)?)));
     (comparison.changes, moved.collect())
 }
 
@@ -523,9 +523,9 @@ fn what_changed_runs_again_with_all_that_comes_after_it_and_nothing_else() {
     changed.work = Work::Command(vec!["other".to_owned()]);
     // Placement and retries are not contents.
     Arc::make_mut(&mut after.tasks[0].spec).priority = 9;
-    let (fates, moved) = fates(&before, &after);
+    let (changes, carried) = compare_plans(&before, &after);
     assert_eq!(
-        fates,
+        changes,
         [
             TaskChange::Unchanged,
             TaskChange::Unchanged,
@@ -533,7 +533,10 @@ fn what_changed_runs_again_with_all_that_comes_after_it_and_nothing_else() {
             TaskChange::Downstream
         ]
     );
-    assert_eq!(moved, BTreeMap::from([((0, 0), (0, 0)), ((3, 0), (1, 0))]));
+    assert_eq!(
+        carried,
+        BTreeMap::from([((0, 0), (0, 0)), ((3, 0), (1, 0))])
+    );
 }
 
 #[test]
@@ -544,18 +547,21 @@ fn items_are_matched_by_their_values() {
     before.tasks[0].items = values(&["eu", "us", "apac"]);
     let mut after = before.clone();
     after.tasks[0].items = values(&["us", "apac", "new"]);
-    let (fates, moved) = fates(&before, &after);
-    assert_eq!(fates, [TaskChange::Changed]);
-    assert_eq!(moved, BTreeMap::from([((0, 1), (0, 0)), ((0, 2), (0, 1))]));
+    let (changes, carried) = compare_plans(&before, &after);
+    assert_eq!(changes, [TaskChange::Changed]);
+    assert_eq!(
+        carried,
+        BTreeMap::from([((0, 1), (0, 0)), ((0, 2), (0, 1))])
+    );
 }
 
 #[test]
 fn a_rerun_includes_downstream_tasks_only_if_requested() {
     let plan = plan(&[("a", 2, &[]), ("b", 1, &["a"]), ("c", 1, &["b"])]);
     let dag = Dag::new(Arc::new(plan));
-    let lengths = |task| if task == 0 { 2 } else { 1 };
+    let item_counts = |task| if task == 0 { 2 } else { 1 };
     let tasks = |downstream| {
-        let spans = invalidate::requested_spans(&dag, 0, downstream, lengths);
+        let spans = invalidate::requested_spans(&dag, 0, downstream, item_counts);
         spans
             .iter()
             .map(|it| (it.task, it.last))

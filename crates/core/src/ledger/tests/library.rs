@@ -160,7 +160,7 @@ fn only_so_many_keys_are_remembered_and_the_oldest_go() {
 }
 
 #[test]
-fn a_ledger_restored_from_its_parts_counts_what_is_on_its_way() {
+fn a_ledger_restored_from_its_parts_counts_instances_in_flight() {
     let of_task = Arc::new(InstanceSpec {
         origin: Some(Origin {
             task: K1,

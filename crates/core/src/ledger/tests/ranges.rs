@@ -22,14 +22,14 @@ fn an_instance_leaves_its_range_with_its_first_fact() {
 }
 
 #[test]
-fn whoever_waits_is_as_the_table_leaves_a_submission() {
+fn a_waiting_instance_is_in_the_state_that_the_table_gives_a_submission() {
     let mut fresh = Instance::new(I1, Arc::default());
     fresh.step(UniversalEvent::Defined).expect("a row");
     assert_eq!(submitted().find(I1), Some(fresh));
 }
 
 #[test]
-fn ids_are_submitted_once_whatever_became_of_them() {
+fn ids_are_submitted_once_whatever_their_outcome() {
     let mut ledger = of(&[submit(10, 19), halt(10, 12)]);
     let before = ledger.clone();
     for (fact, id) in [
@@ -65,10 +65,10 @@ fn halting_a_range_stops_what_waits_and_nothing_else() {
     assert_eq!(waiting(&ledger), [(7, 9)]);
     assert_eq!(state(&ledger, 4), Some(UniversalState::Halted));
     assert!(ledger.open_lease(lease).is_some());
-    // Those that nothing had happened to are the store's alone from now on.
+    // Instances without other facts are in the store only from now on.
     assert_eq!(state(&ledger, 5), None);
     assert!(ledger.known().contains(InstanceId(5)));
-    ledger.apply(&halt(0, 6)).expect("nobody waits any more");
+    ledger.apply(&halt(0, 6)).expect("nothing waits any more");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn one_of_a_halted_range_can_be_retried_when_its_record_is_brought_back() {
 }
 
 #[test]
-fn what_is_different_for_the_next_attempt_is_kept_until_it_starts() {
+fn the_settings_of_the_next_attempt_are_kept_until_it_starts() {
     let (mut ledger, lease) = leased();
     let fact = Fact::AttemptEnded {
         lease,

@@ -1,5 +1,4 @@
-//! The library as a leader keeps it: what is due, what may be launched, and what people do
-//! to it. Here is what its tests share.
+//! The library of a leader: due times, launch limits and commands. Helpers of its tests are here.
 
 use baton_model::ids::Revision;
 use baton_model::library::{Definition, Schedule, TaskName, Trigger};
@@ -27,7 +26,7 @@ fn named(name: &str) -> TaskName {
     }
 }
 
-/// Something that anybody may start.
+/// A definition without a trigger.
 fn plain() -> Definition {
     Definition {
         source: "{}".into(),
@@ -106,7 +105,7 @@ fn ticks(facts: &[Fact]) -> Vec<Tick> {
     facts.iter().filter_map(tick).collect()
 }
 
-/// What became of a leader's due times, in words.
+/// Verdicts on a leader's due times.
 fn verdicts(facts: &[Fact]) -> Vec<TickVerdict> {
     ticks(facts).iter().map(|tick| tick.verdict).collect()
 }
@@ -127,7 +126,7 @@ impl Leader {
         self.wall_at_zero = to - self.now.0;
     }
 
-    /// Sets the wall clock and lets the leader look at it; gives the facts that came of it.
+    /// Sets the wall clock and ticks the leader; returns the resulting facts.
     fn at(&mut self, wall: u64) -> Vec<Fact> {
         self.set_wall(wall);
         self.facts_of(|leader| {
@@ -183,7 +182,7 @@ impl Leader {
         self.core.ledger().library().active(TaskNo(task))
     }
 
-    /// The leader after it, that begins with what is durable.
+    /// The next leader, which starts from what is durable.
     fn successor(&self) -> Self {
         let epoch = self.core.epoch().next();
         Self {

@@ -1,5 +1,4 @@
-//! What people ask for, and who gets it when: ranges, room, rests, retries, drains, and
-//! what is told to whoever asks why.
+//! Placement by the leader: ranges, resources, backoff, retries, drains, and explanations.
 
 use baton_model::fact::NextAttempt;
 use baton_model::message::{LaunchRefusal, LaunchVerdict, Status};
@@ -174,7 +173,7 @@ fn cancelling_a_range_halts_what_waits_and_kills_what_runs() {
 }
 
 #[test]
-fn a_failure_rests_and_then_goes_before_what_came_later() {
+fn a_failed_instance_backs_off_and_then_goes_before_later_ones() {
     let (mut leader, worker) = rig();
     leader.submit_range(1, 1, &spec(4, 0));
     leader.submit_range(2, 9, &spec(4, 0));
@@ -195,7 +194,7 @@ fn a_failure_rests_and_then_goes_before_what_came_later() {
 }
 
 #[test]
-fn a_rest_survives_the_leader_but_not_a_clock_that_was_set_back() {
+fn a_backoff_survives_the_leader_but_not_a_clock_that_was_set_back() {
     let (mut leader, worker) = rig();
     leader.submit_range(1, 1, &spec(1, 0));
     leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
@@ -286,7 +285,7 @@ fn what_fails_goes_to_the_workers_of_its_fallback_and_begins_anew_by_hand() {
 }
 
 #[test]
-fn what_an_attempt_has_put_out_is_kept_if_it_is_done_and_not_too_much() {
+fn outputs_of_an_attempt_are_stored_if_it_is_done_and_they_are_not_too_large() {
     let (mut leader, worker) = rig();
     leader.submit_range(1, 3, &spec(1, 0));
     let mut end = |id: u64, outcome, outputs: &str| {
@@ -364,11 +363,7 @@ fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
 fn short_instances_are_placed_ahead_and_given_back_without_a_charge() {
     let (mut leader, worker) = rig();
     leader.submit_range(1, 1_000, &spec(1, 0));
-    assert_eq!(
-        leader.leased().len(),
-        4,
-        "nobody knows yet how short they are"
-    );
+    assert_eq!(leader.leased().len(), 4, "their duration is not known yet");
     leader.ends(&worker, &[1], Outcome::Exited(0), 10);
     assert_eq!(
         leader.leased().len(),

@@ -1,4 +1,4 @@
-//! Runs as a leader carries them out, on a worker that does what it is told.
+//! Runs of a leader with one cooperative worker.
 
 use baton_model::ids::{Generation, RunId};
 use baton_model::message::Status;
@@ -100,7 +100,7 @@ impl Team {
     }
 
     /// The run as a store would have it.
-    fn kept(&self) -> StoredRun {
+    fn stored(&self) -> StoredRun {
         let run = self.leader.kept.runs().run(R1).expect("was registered");
         StoredRun {
             head: run.head.clone(),
@@ -111,7 +111,7 @@ impl Team {
 
     fn resume(&mut self, plan: Option<Plan>) -> Result<(RunId, Generation), RunError> {
         let command = Resume {
-            run: self.kept(),
+            run: self.stored(),
             plan: plan.map(Arc::new),
             rerun: None,
             generation: None,
@@ -132,7 +132,7 @@ impl Team {
         self.running().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The worker says how an instance ended.
+    /// The worker reports how an instance ended.
     fn end(&mut self, name: &str, outcome: Outcome) {
         let running = self.running();
         let (_, id) = running.iter().find(|it| it.0 == name).expect("it runs");
@@ -159,19 +159,20 @@ impl Team {
         (head.state, head.generation.0)
     }
 
-    /// Another leader takes over from what a store would have kept.
+    /// Another leader takes over from what a store would have.
     fn takeover(&mut self) {
         let kept = &self.leader.kept;
         let mut ended = Vec::new();
         let mut runs = Vec::new();
         for run in kept.runs().iter() {
-            match run.head.state.is_terminal() {
-                true => ended.push(run.head.clone()),
-                false => runs.push(StoredRun {
+            if run.head.state.is_terminal() {
+                ended.push(run.head.clone());
+            } else {
+                runs.push(StoredRun {
                     head: run.head.clone(),
                     plan: Arc::clone(&run.dag.plan),
                     ended: all_ended(run),
-                }),
+                });
             }
         }
         let live = |it: &&Instance| !it.state.is_terminal();
@@ -345,7 +346,7 @@ fn of_two_resumes_one_is_carried_out() {
     team.register(fork());
     team.fails("a");
     assert_eq!(team.state(), (UniversalState::Failed, 1));
-    let (first, second) = (team.kept(), team.kept());
+    let (first, second) = (team.stored(), team.stored());
     let command = |run| {
         RunCommand::Resume(Resume {
             run,
@@ -370,7 +371,7 @@ fn of_two_resumes_one_is_carried_out() {
 }
 
 #[test]
-fn whoever_speaks_of_a_generation_that_is_over_changes_nothing() {
+fn a_command_for_a_generation_that_is_over_changes_nothing() {
     let mut team = Team::new();
     team.register(fork());
     team.fails("a");
@@ -383,7 +384,7 @@ fn whoever_speaks_of_a_generation_that_is_over_changes_nothing() {
     assert_eq!(stale, Err(RunError::Generation(R1, Generation(2))));
     assert_eq!(team.names(), ["a"]);
     let mut again = Resume {
-        run: team.kept(),
+        run: team.stored(),
         plan: None,
         rerun: None,
         generation: Some(Generation(1)),
@@ -394,7 +395,7 @@ fn whoever_speaks_of_a_generation_that_is_over_changes_nothing() {
 }
 
 #[test]
-fn another_plan_runs_what_changed_and_what_comes_after_it() {
+fn another_plan_reruns_what_changed_and_everything_downstream() {
     let mut team = Team::new();
     let mut first = fork();
     first.tasks.push(task("d", &[0]));
@@ -423,7 +424,7 @@ fn another_plan_runs_what_changed_and_what_comes_after_it() {
 }
 
 #[test]
-fn a_task_is_done_again_by_name_and_a_name_that_is_none_changes_nothing() {
+fn a_task_is_rerun_by_name_and_an_unknown_name_changes_nothing() {
     let mut team = Team::new();
     team.register(fork());
     team.done("a");
@@ -433,7 +434,7 @@ fn a_task_is_done_again_by_name_and_a_name_that_is_none_changes_nothing() {
     team.fails("c");
     let command = |team: &Team, name: &str, downstream| {
         RunCommand::Resume(Resume {
-            run: team.kept(),
+            run: team.stored(),
             plan: None,
             rerun: Some((name.to_owned(), downstream)),
             generation: None,
@@ -481,7 +482,7 @@ fn the_first_failure_stops_what_waits_and_spares_what_runs() {
 }
 
 #[test]
-fn what_is_there_for_a_failure_is_tried_again_also_where_the_first_stops_the_rest() {
+fn a_failure_handler_is_retried_even_if_the_run_fails_fast() {
     let mut team = Team::new();
     let mut plan = plan(vec![task("a", &[]), task("tidy", &[0])]);
     plan.fail_fast = true;

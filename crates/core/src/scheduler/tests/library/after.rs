@@ -27,7 +27,7 @@ fn with_followers(followers: &[(&str, Definition)]) -> (Leader, Remote) {
     (leader, worker)
 }
 
-/// Whose launches and skips were recorded, and the end of which instance they followed.
+/// Recorded launches and skips: the task, the instance that it followed, and the verdict.
 fn followed(facts: &[Fact]) -> Vec<(u64, Option<u64>, TickVerdict)> {
     let one = |fact: &Fact| match fact {
         Fact::TickRecorded {
@@ -109,13 +109,13 @@ fn a_follower_that_is_full_has_a_record_and_no_instance() {
 }
 
 #[test]
-fn the_next_leader_knows_who_follows_whom_and_repeats_nothing() {
+fn the_next_leader_knows_the_followers_and_repeats_nothing() {
     let (mut leader, worker) = with_followers(&[("b", after(&["a"]))]);
     leader.at(NEW_YEAR + HOUR);
     let before = leader.successor();
     leader.ends(&worker, &[1], Outcome::Exited(0), 1);
     assert_eq!(leader.successor().at(NEW_YEAR + HOUR + 1), []);
-    // The end was lost with the leader: its worker says it again.
+    // The end was lost with the leader: its worker reports it again.
     let mut next = before;
     let mut worker = Remote {
         association: None,
@@ -149,7 +149,7 @@ fn a_follower_with_a_schedule_of_its_own_keeps_its_times() {
 }
 
 #[test]
-fn whoever_is_redefined_follows_others() {
+fn a_redefined_task_follows_its_new_upstream_tasks() {
     let (mut leader, worker) = with_followers(&[("b", after(&["a"])), ("b", plain())]);
     leader.at(NEW_YEAR + HOUR);
     let facts = leader.facts_of(|leader| leader.ends(&worker, &[1], Outcome::Exited(0), 1));

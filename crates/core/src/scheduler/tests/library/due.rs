@@ -1,5 +1,5 @@
-//! Due times: one record each, with an instance if it is launched, whoever leads and whatever
-//! the wall clock does.
+//! Due times: one record each, with an instance if it is launched, across leaders and changes of
+//! the wall clock.
 
 use baton_model::spec::{Due, Origin};
 
@@ -70,7 +70,7 @@ fn what_is_late_says_by_how_much_and_what_is_too_late_is_skipped() {
     assert_eq!(facts.len(), 1, "nothing is launched: {facts:?}");
 }
 
-/// Hours go by; now and then the leader dies, with what it has just decided or without.
+/// Hours pass; at times the leader dies, with or without committing its last decision.
 #[test]
 fn a_leader_that_takes_over_repeats_nothing_and_forgets_nothing() {
     for policy in [CatchUp::None, CatchUp::Last, CatchUp::All] {
@@ -90,13 +90,13 @@ fn takes_over(policy: CatchUp, pattern: u64) {
         match fate {
             // All is well.
             0 => durable.extend(leader.at(NEW_YEAR + hour * HOUR)),
-            // It decides, but nothing of it becomes durable.
+            // It decides, but the decision does not become durable.
             1 => {
                 let before = leader.successor();
                 leader.at(NEW_YEAR + hour * HOUR);
                 leader = before;
             }
-            // What it has decided is durable, and it dies before it says so.
+            // Its decision is durable, and it dies before it sends the effects.
             _ => {
                 durable.extend(leader.at(NEW_YEAR + hour * HOUR));
                 leader = leader.successor();
@@ -208,7 +208,7 @@ fn jitter_puts_a_launch_off_by_the_same_for_every_leader() {
 }
 
 #[test]
-fn a_zone_that_is_gone_is_due_no_more_and_disturbs_nobody() {
+fn a_task_whose_zone_is_gone_is_no_longer_due_and_affects_no_other() {
     let mut leader = Leader::of_2026();
     leader.define("a", scheduled("every hour")).expect("taken");
     leader.define("b", scheduled("every hour")).expect("taken");
@@ -216,7 +216,7 @@ fn a_zone_that_is_gone_is_due_no_more_and_disturbs_nobody() {
     if let Some(schedule) = &mut gone.trigger.schedule {
         schedule.zone = "Mars/Olympus".to_owned();
     }
-    // As another version had kept it.
+    // As another version had stored it.
     let fact = Fact::TaskDefined {
         task: TaskNo(1),
         name: named("a"),

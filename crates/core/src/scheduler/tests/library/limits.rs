@@ -1,4 +1,4 @@
-//! How many may be on their way, and how many may be launched in how long.
+//! `max_instances` and launch rates.
 
 use baton_model::library::Rate;
 use baton_model::outcome::{KillCause, Outcome};
@@ -48,7 +48,7 @@ fn what_is_queued_counts_and_so_it_does_for_the_next_leader() {
 }
 
 #[test]
-fn a_retry_counts_as_on_its_way_until_it_has_failed_for_good() {
+fn a_retry_counts_as_in_flight_until_it_has_failed_for_good() {
     let (mut leader, worker) = with_worker();
     leader.at(NEW_YEAR + HOUR);
     leader.ends(&worker, &[1], Outcome::Exited(1), 1);
@@ -91,7 +91,7 @@ fn every_kind_of_end_makes_room() {
         (
             |leader, worker| {
                 leader.ends(worker, &[1], Outcome::Exited(1), 1);
-                // Another attempt is on its way; it is stopped as well.
+                // Another attempt is in flight; it is stopped as well.
                 leader.cancel_range(0, 9);
                 leader.ends(worker, &[1], Outcome::Exited(1), 1);
             },
@@ -155,7 +155,7 @@ fn instances_of_others_do_not_count() {
 }
 
 #[test]
-fn a_launch_rate_skips_what_is_too_much_and_goes_by_the_other_clock() {
+fn a_launch_rate_skips_excess_launches_and_uses_the_monotonic_clock() {
     let mut leader = Leader::of_2026();
     let mut definition = catching_up("every 10s", HOUR, CatchUp::All);
     definition.trigger.launch_rate = Some(Rate {

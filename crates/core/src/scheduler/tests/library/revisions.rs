@@ -1,4 +1,4 @@
-//! Tasks that are defined, defined otherwise, and removed.
+//! Tasks that are defined, redefined and removed.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn with_the_wall_clock_set_back_nothing_is_recorded_twice_by_any_revision() {
 }
 
 #[test]
-fn removing_ends_it_and_says_what_was_still_due() {
+fn removing_a_task_records_what_was_still_due() {
     let mut leader = put_off();
     let facts = leader.facts_of(|leader| assert_eq!(leader.remove("a"), Ok(Revision(1))));
     assert_eq!(verdicts(&facts), [REPLACED]);
@@ -142,7 +142,7 @@ fn instances_of_a_removed_task_count_when_it_comes_back() {
 }
 
 #[test]
-fn what_is_expected_must_be_so_and_a_refusal_changes_nothing() {
+fn preconditions_are_checked_and_a_refusal_changes_nothing() {
     let mut leader = Leader::of_2026();
     leader.define("a", plain()).expect("taken");
     leader.define("b", scheduled("every hour")).expect("taken");

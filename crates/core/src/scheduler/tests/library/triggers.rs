@@ -1,4 +1,4 @@
-//! What starts a task because somebody says so.
+//! Triggering tasks by hand and over HTTP.
 
 use baton_model::library::{IdempotencyKey, Rate, TriggerSource};
 
@@ -60,7 +60,7 @@ impl Leader {
 }
 
 #[test]
-fn a_trigger_is_an_instance_of_the_revision_that_says_who_wanted_it() {
+fn a_trigger_launches_an_instance_of_the_revision_and_records_its_source() {
     let mut leader = with_task(plain());
     let facts = leader.facts_of(|leader| assert_eq!(leader.trigger(by_hand("a")), new(1)));
     let [
@@ -141,7 +141,7 @@ fn a_refused_request_does_not_use_its_key() {
 }
 
 #[test]
-fn over_http_it_must_be_allowed_and_the_secret_shown() {
+fn over_http_it_must_be_allowed_and_the_secret_must_match() {
     let mut leader = with_task(plain());
     assert_eq!(
         leader.trigger(by_remote(None)),
@@ -154,7 +154,7 @@ fn over_http_it_must_be_allowed_and_the_secret_shown() {
     assert_eq!(
         leader.trigger(by_remote(Some("00"))),
         new(2),
-        "nobody asks for one"
+        "no secret is required"
     );
     remote.trigger.secret_sha256 = Some("ab".to_owned());
     leader.define("a", remote).expect("taken");
@@ -231,7 +231,7 @@ fn triggers_count_against_the_limits_as_due_times_do() {
 }
 
 #[test]
-fn a_stranger_needs_a_secret_and_whoever_is_known_needs_none() {
+fn an_unauthenticated_caller_needs_a_secret_and_an_authenticated_one_needs_none() {
     let mut remote = plain();
     remote.trigger.remote = true;
     let mut leader = with_task(remote.clone());
