@@ -68,7 +68,7 @@ pub struct Credentials {
 /// A limit of the kernel, with the kernel's number of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// Which: `RLIMIT_…`.
+    /// The kernel's `RLIMIT_…` number.
     pub resource: u32,
     /// The soft limit; `u64::MAX` for none.
     pub soft: u64,

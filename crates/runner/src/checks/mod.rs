@@ -43,7 +43,7 @@ const IDS_PER_MILLI: u64 = 1 << 16;
 pub enum Purpose {
     /// Whether the run is ready.
     Ready,
-    /// Whether it is well.
+    /// Whether it is healthy.
     Health,
 }
 
@@ -105,8 +105,8 @@ struct State {
     /// The probe in flight.
     in_flight: Option<u64>,
     /// The number of equal results in a row, and the result.
-    row: u32,
-    well: bool,
+    streak: u32,
+    passed: bool,
 }
 
 impl Checks {
@@ -175,9 +175,9 @@ impl Checks {
 
     /// Takes the result of a probe. Results of probes that are not in flight are ignored: those
     /// given up, or whose run is over.
-    pub fn result(&mut self, now: Mono, id: u64, well: bool) -> Option<Verdict> {
+    pub fn result(&mut self, now: Mono, id: u64, passed: bool) -> Option<Verdict> {
         let key = *self.in_flight.get(&id)?;
-        self.count(now, key, well)
+        self.count(now, key, passed)
     }
 
     /// Drops the probes in flight: the coordinator that ran them is gone. They count neither way
@@ -211,16 +211,18 @@ impl Checks {
     }
 
     /// Ends the probe in flight, and returns the verdict.
-    fn count(&mut self, now: Mono, key: Key, well: bool) -> Option<Verdict> {
+    fn count(&mut self, now: Mono, key: Key, passed: bool) -> Option<Verdict> {
         let state = self.states.get_mut(&key)?;
         if let Some(id) = state.in_flight.take() {
             self.in_flight.remove(&id);
         }
-        state.count(well);
+        state.count(passed);
         let (run, purpose) = key;
         let verdict = match purpose {
-            Purpose::Ready if well && state.row >= state.check.successes_min => Verdict::Ready(run),
-            Purpose::Health if !well && state.row > state.check.failures_max => {
+            Purpose::Ready if passed && state.streak >= state.check.successes_min => {
+                Verdict::Ready(run)
+            }
+            Purpose::Health if !passed && state.streak > state.check.failures_max => {
                 Verdict::Unhealthy(run)
             }
             _ => {
@@ -267,17 +269,17 @@ impl State {
             first: started + check.delay,
             timer: None,
             in_flight: None,
-            row: 0,
-            well: false,
+            streak: 0,
+            passed: false,
         }
     }
 
-    fn count(&mut self, well: bool) {
-        if self.well != well {
-            self.row = 0;
+    fn count(&mut self, passed: bool) {
+        if self.passed != passed {
+            self.streak = 0;
         }
-        self.well = well;
-        self.row = self.row.saturating_add(1);
+        self.passed = passed;
+        self.streak = self.streak.saturating_add(1);
     }
 }
 

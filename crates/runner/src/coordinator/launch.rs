@@ -50,7 +50,7 @@ pub(super) struct Launcher {
     clock_matches_proc: Option<bool>,
 }
 
-/// What was started for one run.
+/// The processes and the group started for one run.
 struct StartedRun {
     pid: u32,
     /// The clock tick of the launch, if it began and ended in the same tick.
@@ -92,7 +92,7 @@ impl Launcher {
         matches!(populated, Some(Ok(true)))
     }
 
-    /// Starts a check. Its output goes nowhere.
+    /// Starts a check. Its output is discarded.
     pub(super) fn start_probe(&mut self, launch: &mut Launch) -> io::Result<u32> {
         self.set_outer_marks(&mut launch.env);
         let limits = self.limits(launch);

@@ -36,7 +36,7 @@ pub(super) struct ProcessRun {
     pub(super) signalled: Option<KillCause>,
     pub(super) ended: Option<RunEnd>,
     pub(super) tag: String,
-    /// What it occupies until it is over.
+    /// The capacity that it occupies until it is over.
     pub(super) claim: Vec<u64>,
     /// It is an attempt of a worker launched here: it ends when none of its processes is left.
     pub(super) awaits_descendants: bool,
@@ -165,7 +165,7 @@ pub(super) struct RunTable {
     due: BTreeSet<(Mono, Timer)>,
     /// The runs that were adopted and are not over.
     adopted: BTreeSet<RunKey>,
-    /// How many runs are not over.
+    /// The number of runs that are not over.
     live: usize,
 }
 

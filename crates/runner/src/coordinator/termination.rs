@@ -51,7 +51,7 @@ impl Coordinator {
                     reap::reap(pid)?;
                     self.handle_probe_exit(id, status);
                 }
-                // It ends by itself when its pipe closes.
+                // It only had to be reaped: it ends by itself when its pipe closes.
                 Some(Role::Rotator) => reap::reap(pid)?,
                 // An orphan of some run.
                 None => {

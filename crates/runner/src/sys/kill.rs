@@ -136,10 +136,10 @@ impl Sweep<'_> {
     fn scan(&self, reader: &mut Reader) -> io::Result<SweepScan> {
         let tree = Tree::new(reader.all()?);
         let mut known = HashSet::new();
-        let mut meant = Vec::new();
+        let mut selected = Vec::new();
         for root in self.roots {
             let more = tree.descendants(*root).into_iter();
-            meant.extend(more.filter(|pid| known.insert(*pid)));
+            selected.extend(more.filter(|pid| known.insert(*pid)));
         }
         if let Some(mark) = self.mark {
             for stat in tree.iter() {
@@ -148,13 +148,13 @@ impl Sweep<'_> {
                 }
                 if reader.has_mark(stat.pid, mark) {
                     let more = std::iter::once(stat.pid).chain(tree.descendants(stat.pid));
-                    meant.extend(more.filter(|pid| known.insert(*pid)));
+                    selected.extend(more.filter(|pid| known.insert(*pid)));
                 }
             }
         }
         let me = std::process::id();
         let mut found = SweepScan::default();
-        for pid in meant {
+        for pid in selected {
             let Some(stat) = tree.get(pid) else {
                 continue;
             };

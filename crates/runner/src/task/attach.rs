@@ -33,7 +33,7 @@ impl Task {
         let mut deaths = 0;
         let link = loop {
             match self.connect(watcher) {
-                // Its reports are committed, and the next one gets the rest.
+                // Its reports stay applied, and the next one gets the rest.
                 Err(TaskError::Io { error, .. }) if is_gone(&error) && deaths < DEATHS_MAX => {
                     deaths += 1;
                 }
@@ -120,14 +120,14 @@ impl Task {
     /// Marks runs as lost that were ordered from the dead coordinator and never reported.
     fn lose_unstarted_runs(&mut self) {
         let live = self.plan.live();
-        let unseen = live.filter(|(_, live)| live.started.is_none());
-        let unseen: Vec<RunKey> = unseen
+        let unstarted = live.filter(|(_, live)| live.started.is_none());
+        let unstarted: Vec<RunKey> = unstarted
             .map(|(process, live)| RunKey {
                 process,
                 run: live.run,
             })
             .collect();
-        for run in unseen {
+        for run in unstarted {
             self.end_unwatched_run(run, None);
         }
     }
