@@ -49,7 +49,7 @@ pub(crate) struct Agent {
     pub(crate) dir: StateDir,
     pub(crate) host: HostId,
     pub(crate) boot: BootId,
-    pub(crate) start: CoordinatorSpec,
+    pub(crate) coordinator: CoordinatorSpec,
     pub(crate) spawner: Spawner,
     /// Children that this process had before it became an agent: not the worker's.
     pub(crate) foreign_children: Vec<Identity>,
@@ -79,9 +79,9 @@ pub(crate) struct Agent {
     pub(crate) kill_order: KillOrder,
     /// The state machine has ended this incarnation.
     pub(crate) incarnation_over: bool,
-    pub(crate) leaving: bool,
+    pub(crate) shutting_down: bool,
     pub(crate) restart_backoff: RestartBackoff,
-    pub(crate) watch: MemoryWatch,
+    pub(crate) memory_watch: MemoryWatch,
     pub(crate) sweep: Sweep,
 }
 
@@ -103,7 +103,7 @@ impl Agent {
         // status.
         reap::become_subreaper().map_err(Error::io("become the subreaper"))?;
         let group = cgroup::create(&format!("baton-{}", dir.mark()));
-        let start = CoordinatorSpec {
+        let coordinator = CoordinatorSpec {
             binary: config.binary.clone(),
             checkpoint: dir.checkpoint(),
             sandbox: dir.path().to_owned(),
@@ -114,10 +114,10 @@ impl Agent {
         let host = state::host_id();
         let offer = Arc::new(config.offer.clone());
         let launcher = Launcher::new(dir.path(), &config.binary, &offer.capacity);
-        let worker = incarnation::machine(&config, &dir, host, boot, Vec::new(), now);
+        let worker = incarnation::new_machine(&config, &dir, host, boot, Vec::new(), now);
         let mut agent = Self {
             sweep: Sweep::new(dir.path(), config.keep, now),
-            watch: MemoryWatch::new(start.cgroup.clone(), now),
+            memory_watch: MemoryWatch::new(coordinator.cgroup.clone(), now),
             spawner: Spawner::new().map_err(Error::io("prepare to start a coordinator"))?,
             foreign_children: identity::children(boot),
             exits: Exits::default(),
@@ -137,14 +137,14 @@ impl Agent {
             dying: None,
             kill_order: KillOrder::default(),
             incarnation_over: false,
-            leaving: false,
+            shutting_down: false,
             restart_backoff: RestartBackoff::default(),
             config,
             offer,
             dir,
             host,
             boot,
-            start,
+            coordinator,
         };
         agent.start_or_resume()?;
         Ok(agent)
@@ -191,7 +191,7 @@ impl Agent {
     fn handle_signal(&mut self, signal: i32) -> Option<AgentExit> {
         match signal {
             libc::SIGCHLD => self.exits.take(self.boot),
-            libc::SIGINT if self.leaving => {
+            libc::SIGINT if self.shutting_down => {
                 tracing::warn!("exiting now; the remaining processes are being killed");
                 // Both signals may arrive in the same iteration: then the coordinator has no order
                 // yet.
@@ -203,7 +203,7 @@ impl Agent {
             }
             libc::SIGINT => {
                 tracing::info!("shutting down: killing everything; interrupt again to exit now");
-                self.leaving = true;
+                self.shutting_down = true;
                 self.inputs.push_back(Input::GuardFired);
             }
             _ => {
@@ -270,7 +270,7 @@ impl Agent {
             self.worker.next_due(),
             Some(self.connection.next_due()),
             self.waiting.front().map(|(at, _)| *at),
-            self.watch.next_due(&self.attempts),
+            self.memory_watch.next_due(&self.attempts),
             self.kill_order.next_due(),
             Some(self.sweep.next_due()),
         ];

@@ -99,7 +99,7 @@ impl RestartBackoff {
 }
 
 /// The state machine of the current incarnation.
-pub(crate) fn machine(
+pub(crate) fn new_machine(
     config: &Config,
     dir: &StateDir,
     host: HostId,
@@ -133,7 +133,7 @@ impl Agent {
         });
         let records = records.collect();
         let now = clock::now().mono;
-        self.worker = machine(&self.config, &self.dir, self.host, self.boot, records, now);
+        self.worker = new_machine(&self.config, &self.dir, self.host, self.boot, records, now);
         self.incarnation_over = false;
     }
 
@@ -208,7 +208,7 @@ impl Agent {
             // Fails only if it is already gone.
             let _ = link.send_all(&requests);
         }
-        if self.leaving {
+        if self.shutting_down {
             tracing::info!("the incarnation has ended; all processes are dead");
             return Ok(Some(AgentExit::Ended));
         }
@@ -226,7 +226,7 @@ impl Agent {
     /// A coordinator whose timer has fired launches nothing any more: starts another in its place.
     fn restart_coordinator(&mut self) -> Result<(), Error> {
         for _ in 0..EXIT_TRIES_MAX {
-            let found = self.start.discover();
+            let found = self.coordinator.discover();
             match found.map_err(Error::io("reach the coordinator"))? {
                 Discovery::Running(mut link, _) => {
                     // It exits, or is gone: the next iteration finds out.
@@ -234,7 +234,7 @@ impl Agent {
                     await_exit(link);
                 }
                 Discovery::Absent(permit) => {
-                    let begun = permit.start(&self.start, &mut self.spawner, false);
+                    let begun = permit.start(&self.coordinator, &mut self.spawner, false);
                     let (link, _) = begun.map_err(Error::io("start the coordinator"))?;
                     self.link = Some(link);
                     return Ok(());

@@ -55,7 +55,7 @@ impl Agent {
     /// Kills attempts that use more memory than allowed.
     pub(crate) fn watch_memory(&mut self, now: Mono) {
         if self
-            .watch
+            .memory_watch
             .next_due(&self.attempts)
             .is_none_or(|due| now < due)
         {
@@ -63,9 +63,9 @@ impl Agent {
         }
         let begun = clock::now();
         let roots = self.attempts.limited();
-        let enforced = self.watch.is_enforced_by_kernel();
-        let Some(sampler) = self.watch.sampler.as_mut().filter(|_| !enforced) else {
-            self.watch.sample_at = now + SAMPLE_EVERY;
+        let enforced = self.memory_watch.is_enforced_by_kernel();
+        let Some(sampler) = self.memory_watch.sampler.as_mut().filter(|_| !enforced) else {
+            self.memory_watch.sample_at = now + SAMPLE_EVERY;
             return;
         };
         match sampler.sample(begun.wall, &roots) {
@@ -85,6 +85,6 @@ impl Agent {
         }
         let ended = clock::now().mono;
         let took = ended.since(begun.mono);
-        self.watch.sample_at = ended + SAMPLE_EVERY.max(took.scaled(SAMPLE_COST_RATIO, 1));
+        self.memory_watch.sample_at = ended + SAMPLE_EVERY.max(took.scaled(SAMPLE_COST_RATIO, 1));
     }
 }

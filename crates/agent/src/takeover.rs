@@ -41,7 +41,7 @@ impl Agent {
         let handover = self.dir.handover();
         let same_boot = worker_state.life.0 > 0 && worker_state.boot == self.boot;
         self.dying = worker_state.dying.then_some(KillCause::Suicide);
-        let found = self.start.discover();
+        let found = self.coordinator.discover();
         match found.map_err(Error::io("reach the coordinator"))? {
             Discovery::Running(link, greeting) => {
                 self.link = Some(link);
@@ -63,9 +63,9 @@ impl Agent {
                 let guard = evidence.guard.or(handover.guard);
                 let now = clock::now().mono;
                 let leased = guard.is_some_and(|guard| now < guard.deadline);
-                let same_life = same_boot && readable && leased && !worker_state.dying;
+                let same_incarnation = same_boot && readable && leased && !worker_state.dying;
                 self.start_successor(permit, &known, guard, worker_state.life.0 > 0 || readable)?;
-                if !same_life {
+                if !same_incarnation {
                     if worker_state.life.0 > 0 || readable {
                         self.kill_leftovers()?;
                     }
@@ -106,7 +106,7 @@ impl Agent {
                 .map(AttemptRecord::to_snapshot)
                 .collect()
         });
-        let found = self.start.discover();
+        let found = self.coordinator.discover();
         let (known, owned) = match found.map_err(Error::io("reach the coordinator"))? {
             Discovery::Running(link, greeting) => {
                 self.link = Some(link);
@@ -142,7 +142,7 @@ impl Agent {
 
     /// The record of a dead coordinator; `None` if there was none, or its log cannot be read.
     fn evidence(&self, permit: &StartPermit) -> Option<Evidence> {
-        match permit.evidence(&self.start, &self.exits) {
+        match permit.evidence(&self.coordinator, &self.exits) {
             Ok(records) => records.map(Evidence::from_iter),
             Err(error) => {
                 tracing::error!("the log of the dead coordinator cannot be read: {error}");
@@ -161,7 +161,7 @@ impl Agent {
     ) -> Result<(), Error> {
         let attempts = known.to_vec();
         self.dir.set_handover(&Handover { guard, attempts })?;
-        let begun = permit.start(&self.start, &mut self.spawner, successor);
+        let begun = permit.start(&self.coordinator, &mut self.spawner, successor);
         let (link, _) = begun.map_err(Error::io("start the coordinator"))?;
         self.link = Some(link);
         Ok(())
@@ -247,15 +247,15 @@ impl Agent {
         let mut restarts = Vec::new();
         for snapshot in known {
             let mut attempt = snapshot.into_record();
-            let was = before.get(&attempt.lease);
-            attempt.reported = was.is_none_or(|was| was.reported);
-            attempt.cause = was.and_then(|was| was.cause);
+            let previous = before.get(&attempt.lease);
+            attempt.reported = previous.is_none_or(|it| it.reported);
+            attempt.cause = previous.and_then(|it| it.cause);
             let is_owned = owned.contains(&attempt.key);
-            attempt.in_handover = !is_owned || was.is_some_and(|was| was.in_handover);
+            attempt.in_handover = !is_owned || previous.is_some_and(|it| it.in_handover);
             if !attempt.is_over() && !is_owned {
                 self.adopt_or_end(&mut attempt);
             }
-            let was_over = was.is_some_and(AttemptRecord::is_over);
+            let was_over = previous.is_some_and(AttemptRecord::is_over);
             match &attempt.phase {
                 Phase::Ended(report) if self.restarts_runner(&attempt, report, was_over) => {
                     restarts.push(attempt.key);
@@ -294,9 +294,9 @@ impl Agent {
     /// The previous coordinator may not have carried out these stop requests.
     fn resend_stops(&mut self) {
         let live = self.attempts.iter().filter(|attempt| !attempt.is_over());
-        let asked = live.filter_map(|attempt| Some((attempt.key, attempt.cause?)));
+        let stopping = live.filter_map(|attempt| Some((attempt.key, attempt.cause?)));
         self.requests
-            .extend(asked.map(|(run, cause)| Request::Stop {
+            .extend(stopping.map(|(run, cause)| Request::Stop {
                 run,
                 signal: libc::SIGTERM,
                 grace: TIMEOUT_GRACE,

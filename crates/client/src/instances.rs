@@ -14,7 +14,7 @@ use crate::Client;
 use crate::error::ClientError;
 
 /// An empty request body.
-pub(crate) const NOTHING: Option<&()> = None;
+pub(crate) const NO_BODY: Option<&()> = None;
 
 /// Instances from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl Client {
             _ => span.to_string(),
         };
         let url = self.transport.at(&["instances", &which]);
-        self.transport.change(Method::DELETE, url, NOTHING).await
+        self.transport.change(Method::DELETE, url, NO_BODY).await
     }
 
     /// Retries an instance that ended without success.
@@ -184,7 +184,7 @@ impl Client {
     pub async fn retry(&self, id: InstanceId) -> Result<(), ClientError> {
         let url = self.of(id, "retry");
         self.transport
-            .send_change(Method::POST, url, NOTHING)
+            .send_change(Method::POST, url, NO_BODY)
             .await?;
         Ok(())
     }

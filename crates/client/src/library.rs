@@ -127,9 +127,9 @@ impl Client {
     /// See [`ClientError`].
     pub async fn remove(&self, name: &TaskName) -> Result<(), ClientError> {
         let url = self.task_at(name, &[]);
-        let nothing: Option<&()> = None;
+        let no_body: Option<&()> = None;
         self.transport
-            .send_change(Method::DELETE, url, nothing)
+            .send_change(Method::DELETE, url, no_body)
             .await?;
         Ok(())
     }

@@ -129,9 +129,9 @@ impl Client {
     /// See [`ClientError`].
     pub async fn forget(&self, name: &str) -> Result<(), ClientError> {
         let url = self.transport.at(&["workers", name, "forget"]);
-        let nothing: Option<&()> = None;
+        let no_body: Option<&()> = None;
         self.transport
-            .send_change(Method::POST, url, nothing)
+            .send_change(Method::POST, url, no_body)
             .await?;
         Ok(())
     }

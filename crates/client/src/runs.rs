@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::Client;
 use crate::error::ClientError;
-use crate::instances::NOTHING;
+use crate::instances::NO_BODY;
 
 /// Filter for runs.
 #[derive(Clone, Debug, Default)]
@@ -144,7 +144,7 @@ impl Client {
     /// See [`ClientError`].
     pub async fn kill_run(&self, run: RunId) -> Result<RunReply, ClientError> {
         let url = self.run_at(run, &[]);
-        self.transport.change(Method::DELETE, url, NOTHING).await
+        self.transport.change(Method::DELETE, url, NO_BODY).await
     }
 
     /// Continues a run.

@@ -32,7 +32,7 @@ impl Client {
     /// See [`ClientError`].
     pub async fn revoke_token(&self, id: &str) -> Result<Token, ClientError> {
         let url = self.transport.at(&["tokens", id]);
-        let nothing: Option<&()> = None;
-        self.transport.change(Method::DELETE, url, nothing).await
+        let no_body: Option<&()> = None;
+        self.transport.change(Method::DELETE, url, no_body).await
     }
 }

@@ -69,7 +69,7 @@ impl KnownIds {
         {
             return Ok(());
         }
-        let known = stored.known(from, to)?;
+        let known = stored.known_ranges(from, to)?;
         for (first, last) in known.ranges {
             self.ids.insert(first, last);
             self.stored.insert((first, last));

@@ -46,13 +46,14 @@ pub(crate) use runs::RunChange;
 pub(crate) use spans::{Lifecycle, Span, SpanChange, length, split_by_sign};
 pub(crate) use usage::UsageDeltas;
 
+/// The rows of a backend, as a change set fetches them.
 pub(crate) trait StoredRows {
     /// A backend's handle of a spec.
     type Spec: Clone + PartialEq;
 
     /// Adds the spec of `uses` instances that the fact `seq` carries; returns its handle and its
     /// bytes.
-    fn spec(
+    fn add_spec(
         &mut self,
         seq: Seq,
         spec: &Arc<InstanceSpec>,
@@ -65,19 +66,23 @@ pub(crate) trait StoredRows {
     /// The range that contains the id.
     fn span(&mut self, id: InstanceId) -> Result<Option<Span<Self::Spec>>, StoreError>;
     /// QUEUED ranges that overlap this one.
-    fn waiting(
+    fn queued_spans(
         &mut self,
         first: InstanceId,
         last: InstanceId,
     ) -> Result<Vec<Span<Self::Spec>>, StoreError>;
     /// QUEUED instances with rows of their own.
-    fn requeued(
+    fn queued_rows(
         &mut self,
         first: InstanceId,
         last: InstanceId,
     ) -> Result<Vec<Row<Self::Spec>>, StoreError>;
     /// Known ids that overlap this range.
-    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<KnownRanges, StoreError>;
+    fn known_ranges(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<KnownRanges, StoreError>;
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError>;
     /// A task of the library.
     fn task(&mut self, number: TaskNo) -> Result<Option<StoredTask>, StoreError>;
@@ -104,7 +109,8 @@ pub(crate) struct HistoryEntry<S> {
     pub(crate) seq: Seq,
     pub(crate) at: Wall,
     pub(crate) epoch: Epoch,
-    pub(crate) about: Option<Ids>,
+    /// The instances that it is about.
+    pub(crate) instances: Option<Ids>,
     /// The task of the library that it is about.
     pub(crate) task: Option<TaskNo>,
     pub(crate) spec: Option<S>,
@@ -116,7 +122,7 @@ pub(crate) struct HistoryEntry<S> {
 impl<S> HistoryEntry<S> {
     /// The instance, if it is about exactly one.
     pub(crate) fn single_instance(&self) -> Option<InstanceId> {
-        self.about
+        self.instances
             .and_then(|(first, last)| (first == last).then_some(first))
     }
 }
@@ -184,7 +190,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             seq: self.next,
             at,
             epoch,
-            about: fact.instances(),
+            instances: fact.instances(),
             task: fact.task(),
             spec,
             bytes: body.len() as u64 + spec_bytes.unwrap_or(0),
@@ -206,7 +212,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::InstancesSubmitted { first, last, spec } => {
                 self.ledger.apply(fact)?;
                 self.known.claim(stored, *first, *last)?;
-                let spec = stored.spec(self.next, spec, length(*first, *last))?;
+                let spec = stored.add_spec(self.next, spec, length(*first, *last))?;
                 let lifecycle = Lifecycle::submitted(spec.0.clone(), at, self.next);
                 self.spans.insert_submitted(*first, *last, &lifecycle);
                 return Ok(Some(spec));
@@ -316,7 +322,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             return Ok(None);
         }
         self.known.claim(stored, id, id)?;
-        let spec = stored.spec(self.next, spec, 1)?;
+        let spec = stored.add_spec(self.next, spec, 1)?;
         let touched = TouchedRow {
             before: None,
             lifecycle: Lifecycle::submitted(spec.0.clone(), at, self.next),
@@ -335,10 +341,10 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         first: InstanceId,
         last: InstanceId,
     ) -> Result<(), StoreError> {
-        for span in stored.waiting(first, last)? {
+        for span in stored.queued_spans(first, last)? {
             self.spans.insert_stored(span);
         }
-        for row in stored.requeued(first, last)? {
+        for row in stored.queued_rows(first, last)? {
             self.admit_row(row)?;
         }
         let requeued = self.ledger.requeued(first, last);

@@ -42,7 +42,7 @@ pub(super) type Span = change_set::Span<Spec>;
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) row: Leadership,
-    broken: Option<Epoch>,
+    broken_term: Option<Epoch>,
     pub(super) last: Seq,
     lease_time: Millis,
     known: IdSet,
@@ -69,7 +69,7 @@ impl Contents {
     pub(super) fn check(&self, epoch: Epoch) -> Result<(), StoreError> {
         if self.row.epoch != epoch {
             Err(StoreError::Overtaken)
-        } else if self.broken == Some(epoch) {
+        } else if self.broken_term == Some(epoch) {
             Err(StoreError::TermBroken)
         } else {
             Ok(())
@@ -188,7 +188,7 @@ impl Contents {
         let mut change_set = ChangeSet::new(Seq(self.last.0 + 1));
         for fact in batch.facts() {
             if let Err(error) = change_set.apply(self, epoch, wall, fact) {
-                self.broken = Some(epoch);
+                self.broken_term = Some(epoch);
                 return Err(error);
             }
         }
@@ -377,7 +377,7 @@ impl Contents {
 impl StoredRows for Contents {
     type Spec = Spec;
 
-    fn spec(
+    fn add_spec(
         &mut self,
         _seq: Seq,
         spec: &Arc<InstanceSpec>,
@@ -399,19 +399,27 @@ impl StoredRows for Contents {
         Ok(self.covering(id).cloned())
     }
 
-    fn waiting(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Span>, StoreError> {
+    fn queued_spans(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<Vec<Span>, StoreError> {
         let spans = self.spans.range(first..).map(|(_, span)| span);
         let spans = spans.take_while(|span| span.first <= last);
         Ok(spans.filter(|span| is_queued(span)).cloned().collect())
     }
 
-    fn requeued(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError> {
+    fn queued_rows(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError> {
         let rows = self.rows.range(first..=last).map(|(_, row)| row);
         let queued = rows.filter(|row| row.instance.state == UniversalState::Queued);
         Ok(queued.cloned().collect())
     }
 
-    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<KnownRanges, StoreError> {
+    fn known_ranges(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<KnownRanges, StoreError> {
         let mut ranges = Vec::new();
         let mut to = last;
         while let Some((start, end)) = self.known.overlap(first, to) {
@@ -454,7 +462,7 @@ fn is_queued(span: &Span) -> bool {
 
 pub(super) fn covers(entry: &HistoryEntry, id: InstanceId) -> bool {
     entry
-        .about
+        .instances
         .is_some_and(|(first, last)| first <= id && id <= last)
 }
 

@@ -112,7 +112,7 @@ impl Contents {
         *count = count.saturating_sub(expired.len());
         let about = self.wide.range(expired.submitted..).filter(|(_, entry)| {
             entry
-                .about
+                .instances
                 .is_some_and(|(first, last)| first <= expired.last && expired.first <= last)
         });
         wide.extend(about.map(|(seq, _)| *seq));
@@ -120,7 +120,7 @@ impl Contents {
 
     /// Removes a fact about a range of which no instance is left.
     fn release(&mut self, seq: Seq, step: &mut PruneReport) {
-        let Some((first, last)) = self.wide.get(&seq).and_then(|entry| entry.about) else {
+        let Some((first, last)) = self.wide.get(&seq).and_then(|entry| entry.instances) else {
             return;
         };
         let rows = self.rows.range(first..=last).next().is_some();
@@ -139,7 +139,7 @@ impl Contents {
         step: &mut PruneReport,
         is_expired: impl Fn(&HistoryEntry, u64) -> bool,
     ) {
-        let others = self.wide.values().filter(|entry| entry.about.is_none());
+        let others = self.wide.values().filter(|entry| entry.instances.is_none());
         let mut gone = Vec::new();
         for entry in others.take(PRUNE_STEP_FACTS) {
             if !is_expired(entry, step.bytes) {

@@ -64,7 +64,7 @@ impl TransactionRows<'_> {
 impl StoredRows for TransactionRows<'_> {
     type Spec = SpecId;
 
-    fn spec(
+    fn add_spec(
         &mut self,
         seq: Seq,
         spec: &Arc<InstanceSpec>,
@@ -99,7 +99,11 @@ impl StoredRows for TransactionRows<'_> {
         Ok(found.filter(|span| sql_id(span.first) <= sql_id(id)))
     }
 
-    fn waiting(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Span>, StoreError> {
+    fn queued_spans(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<Vec<Span>, StoreError> {
         self.query(|db| {
             let mut statement = db.prepare_cached(span!(
                 "WHERE state = 'QUEUED' AND rank = 0 AND last >= ?1 ORDER BY last"
@@ -119,7 +123,7 @@ impl StoredRows for TransactionRows<'_> {
         })
     }
 
-    fn requeued(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError> {
+    fn queued_rows(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError> {
         self.query(|db| {
             let mut statement = db.prepare_cached(instance!(
                 "WHERE state = 'QUEUED' AND rank = 0 AND id BETWEEN ?1 AND ?2"
@@ -137,7 +141,11 @@ impl StoredRows for TransactionRows<'_> {
         })
     }
 
-    fn known(&mut self, first: InstanceId, last: InstanceId) -> Result<KnownRanges, StoreError> {
+    fn known_ranges(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<KnownRanges, StoreError> {
         self.query(|db| {
             let mut ranges = Vec::new();
             let mut clear_to = last;

@@ -54,14 +54,14 @@ fn write_history(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), 
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     for entry in change_set.entries() {
-        let first = entry.about.map(|(first, _)| sql_id(first));
+        let first = entry.instances.map(|(first, _)| sql_id(first));
         let seq = entry.seq.0.cast_signed();
         let epoch = entry.epoch.0.cast_signed();
         let at = entry.at.0.cast_signed();
         if entry.single_instance().is_some() {
             own.execute(params![first, seq, epoch, at, entry.spec, entry.body])?;
         } else {
-            let last = entry.about.map(|(_, last)| sql_id(last));
+            let last = entry.instances.map(|(_, last)| sql_id(last));
             let task = entry.task.map(|task| task.0.cast_signed());
             wide.execute(params![
                 first, seq, epoch, at, entry.spec, entry.body, last, task

@@ -6,7 +6,7 @@
 //! commit, in order.
 //!
 //! When a transaction fails, every batch in it fails, and so does every later write of the same
-//! terms: `broken` holds the last such term. The connection is closed; the next operation reads the
+//! terms: `broken_term` holds the last such term. The connection is closed; the next operation reads the
 //! actual state of the file again.
 
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(super) struct Writer {
     path: PathBuf,
     db: Option<Connection>,
     specs: SpecWriter,
-    broken: Epoch,
+    broken_term: Epoch,
     groups: usize,
     facts: usize,
 }
@@ -55,7 +55,7 @@ impl Writer {
             path,
             db: Some(db),
             specs: SpecWriter::default(),
-            broken: Epoch(0),
+            broken_term: Epoch(0),
             groups: 0,
             facts: 0,
         }
@@ -75,14 +75,14 @@ impl Writer {
     fn commit_group(&mut self, group: Vec<Write>) {
         self.groups += 1;
         self.facts += group.iter().map(|write| write.facts().len()).sum::<usize>();
-        let before = self.broken;
-        let sound = group.iter().map(Write::epoch).filter(|it| *it > before);
-        let result = sound.max().map(|last| {
+        let before = self.broken_term;
+        let valid = group.iter().map(Write::epoch).filter(|it| *it > before);
+        let result = valid.max().map(|last| {
             // Put back only if every spec in its cache was committed.
             let mut specs = std::mem::take(&mut self.specs);
             self.transaction(|tx, path| write_group(tx, path, &group, before, &mut specs))
                 .inspect(|_| self.specs = specs)
-                .inspect_err(|_| self.broken = last)
+                .inspect_err(|_| self.broken_term = last)
         });
         for write in group {
             let outcome = match &result {

@@ -76,7 +76,7 @@ impl Leader {
 
     pub(crate) fn commit_at(&mut self, store: &dyn Store, at: Wall, facts: Vec<Fact>) {
         let batch = self.batch(facts);
-        let receipt = store.commit(batch, at).expect("the commit lands");
+        let receipt = store.commit(batch, at).expect("it commits");
         self.outbox.release(receipt);
     }
 
