@@ -111,7 +111,7 @@ pub(crate) fn new_machine(
         worker: config.name.clone(),
         incarnation: Incarnation {
             lineage: dir.lineage,
-            number: dir.worker_state.life,
+            number: dir.worker_state.number,
         },
         host,
         boot,
@@ -162,7 +162,7 @@ impl Agent {
         };
         self.dir.set_handover(&handover)?;
         let worker_state = WorkerState {
-            life: self.dir.worker_state.life.next(),
+            number: self.dir.worker_state.number.next(),
             boot: self.boot,
             epoch: self.dir.worker_state.epoch,
             dying: false,

@@ -39,7 +39,8 @@ pub(crate) const LOGS: &str = "logs";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerState {
     /// The counter of the last incarnation; 0 if there was none.
-    pub(crate) life: IncarnationNo,
+    #[serde(rename = "life")]
+    pub(crate) number: IncarnationNo,
     pub(crate) boot: BootId,
     /// The highest epoch ever obeyed.
     pub(crate) epoch: Epoch,
@@ -90,7 +91,7 @@ impl StateDir {
             }
         };
         let worker_state = load(&path, WORKER_STATE_FILE)?.unwrap_or(WorkerState {
-            life: IncarnationNo(0),
+            number: IncarnationNo(0),
             boot: BootId(0),
             epoch: Epoch(0),
             dying: false,
@@ -227,12 +228,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut first = StateDir::open(dir.path()).expect("opens");
         let worker_state = WorkerState {
-            life: IncarnationNo(3),
+            number: IncarnationNo(3),
             boot: BootId(7),
             epoch: Epoch(9),
             dying: true,
         };
-        assert_eq!(first.worker_state.life, IncarnationNo(0));
+        assert_eq!(first.worker_state.number, IncarnationNo(0));
         first.set_worker_state(worker_state).expect("writable");
         let lineage = first.lineage;
         drop(first);

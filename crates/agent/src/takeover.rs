@@ -39,7 +39,7 @@ impl Agent {
     pub(crate) fn start_or_resume(&mut self) -> Result<(), Error> {
         let worker_state = self.dir.worker_state;
         let handover = self.dir.handover();
-        let same_boot = worker_state.life.0 > 0 && worker_state.boot == self.boot;
+        let same_boot = worker_state.number.0 > 0 && worker_state.boot == self.boot;
         self.dying = worker_state.dying.then_some(KillCause::Suicide);
         let found = self.coordinator.discover();
         match found.map_err(Error::io("reach the coordinator"))? {
@@ -64,9 +64,9 @@ impl Agent {
                 let now = clock::now().mono;
                 let leased = guard.is_some_and(|guard| now < guard.deadline);
                 let same_incarnation = same_boot && readable && leased && !worker_state.dying;
-                self.start_successor(permit, &known, guard, worker_state.life.0 > 0 || readable)?;
+                self.start_successor(permit, &known, guard, worker_state.number.0 > 0 || readable)?;
                 if !same_incarnation {
-                    if worker_state.life.0 > 0 || readable {
+                    if worker_state.number.0 > 0 || readable {
                         self.kill_leftovers()?;
                     }
                     return self.start_incarnation(ended(known));

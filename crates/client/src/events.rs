@@ -33,7 +33,7 @@ pub enum EventMessage {
     /// An event.
     Event(Box<Event>),
     /// Some events are missing.
-    Lost(EventGap),
+    Gap(EventGap),
     /// No event, but the connection is alive.
     KeepAlive,
 }
@@ -107,9 +107,7 @@ impl EventStream {
         let read = |error: serde_json::Error| self.invalid(error.to_string());
         match (frame.name.as_str(), frame.data.as_str()) {
             (_, "") => Ok(EventMessage::KeepAlive),
-            ("lost", data) => Ok(EventMessage::Lost(
-                serde_json::from_str(data).map_err(read)?,
-            )),
+            ("lost", data) => Ok(EventMessage::Gap(serde_json::from_str(data).map_err(read)?)),
             (_, data) => Ok(EventMessage::Event(
                 serde_json::from_str(data).map_err(read)?,
             )),

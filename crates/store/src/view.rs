@@ -208,7 +208,7 @@ pub struct LastEnd {
     pub lease: LeaseId,
     pub worker: WorkerName,
     pub end: AttemptEnd,
-    pub ran: Option<AttemptStats>,
+    pub stats: Option<AttemptStats>,
 }
 
 /// An instance, or a range of instances without events of their own, with its submission and its

@@ -135,8 +135,8 @@ impl Printer {
                 let line = line(event, &self.out);
                 writeln!(self.out, "{line}")?;
             }
-            (EventMessage::Lost(lost), true) => self.object(&Gap { lost })?,
-            (EventMessage::Lost(lost), false) => note(&clean(&lost.text)),
+            (EventMessage::Gap(lost), true) => self.object(&Gap { lost })?,
+            (EventMessage::Gap(lost), false) => note(&clean(&lost.text)),
             // A closed output is noticed even if there is nothing to write.
             (EventMessage::KeepAlive, _) if is_closed() => return Err(Failure::Closed),
             (EventMessage::KeepAlive, _) => {}

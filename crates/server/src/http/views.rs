@@ -42,7 +42,7 @@ pub(super) fn instance(record: &Record) -> Instance {
     let last = record.span.unwrap_or(it.id);
     // While an attempt is open, how the one before it ended is not how it stands.
     let ended = record.last.as_ref().filter(|_| lease.is_none());
-    let ran = ended.and_then(|ended| ended.ran);
+    let ran = ended.and_then(|ended| ended.stats);
     let holder = lease.map(|lease| &lease.holder.worker);
     let worker = holder.or_else(|| ended.map(|ended| &ended.worker));
     let index = it.spec.array.filter(|_| record.span.is_none());

@@ -226,7 +226,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::AttemptEnded {
                 lease,
                 end,
-                stats: ran,
+                stats,
                 verdict,
                 outputs,
                 ..
@@ -242,7 +242,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
                     lease: *lease,
                     worker: open.holder.worker.clone(),
                     end: *end,
-                    ran: *ran,
+                    stats: *stats,
                 });
                 self.apply_to_one(at, fact, id)?;
                 if let Some(touched) = self.touched.get_mut(&id) {

@@ -98,17 +98,12 @@ impl RunChanges {
                 plan: Arc::clone(plan),
             });
         }
-        if let Fact::RunResumed {
-            carried,
-            rerun: again,
-            ..
-        } = fact
-        {
+        if let Fact::RunResumed { carried, rerun, .. } = fact {
             let from = before.map_or(head.plan, |before| before.plan);
             self.changes.push(RunChange::Invalidate {
                 run,
                 plan: from,
-                rerun: again.clone(),
+                rerun: rerun.clone(),
             });
             if plan.is_some() {
                 self.changes.push(RunChange::CarryOver {

@@ -69,7 +69,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         at: Wall,
         id: InstanceId,
         verdict: Verdict,
-        ran: Option<&AttemptStats>,
+        stats: Option<&AttemptStats>,
     ) -> Result<(), StoreError> {
         let Some(touched) = self.touched.get_mut(&id) else {
             return Ok(());
@@ -81,11 +81,11 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             .take()
             .unwrap_or(touched.lifecycle.changed_at);
         let spec = touched.lifecycle.spec.clone();
-        let again = self
+        let next_attempt = self
             .ledger
             .instance(id)
             .and_then(|it| it.next_attempt.as_ref());
-        let scaled = again.and_then(|again| again.allowance.as_ref());
+        let scaled = next_attempt.and_then(|next| next.allowance.as_ref());
         let memory = scaled.map(|allowance| allowance.memory_min);
         let held = stored.claim(&spec)?.held(between(leased_at, at), memory);
         let ended = |it: Verdict| u64::from(verdict == it);
@@ -94,7 +94,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             failed: ended(Verdict::GaveUp),
             halted: ended(Verdict::Stopped),
             attempts: 1,
-            cpu_used: ran.map_or(Millis(0), |ran| ran.cpu),
+            cpu_used: stats.map_or(Millis(0), |stats| stats.cpu),
             ..held
         };
         self.add(stored, at, &spec, &used)

@@ -254,19 +254,19 @@ type End = (
 /// Encodes the end of the last attempt. `runs` groups by its fourth element.
 pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
     let LeaseId { attempt, epoch } = last.lease;
-    to_json(&(attempt.number, epoch, &last.worker, last.end, last.ran))
+    to_json(&(attempt.number, epoch, &last.worker, last.end, last.stats))
 }
 
 fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, rusqlite::Error> {
     let end = json::<End>(row, 20)?;
-    Ok(end.map(|(number, epoch, worker, end, ran)| LastEnd {
+    Ok(end.map(|(number, epoch, worker, end, stats)| LastEnd {
         lease: LeaseId {
             attempt: AttemptId { instance, number },
             epoch,
         },
         worker,
         end,
-        ran,
+        stats,
     }))
 }
 

@@ -140,7 +140,7 @@ fn write_instance(
     let (instance, lifecycle) = (change.instance, change.lifecycle);
     let lease = instance.lease.as_ref();
     let holder = lease.map(|lease| &lease.holder);
-    let again = instance.next_attempt.as_ref().map(to_json).transpose()?;
+    let next_attempt = instance.next_attempt.as_ref().map(to_json).transpose()?;
     let last_end = change.last.map(end_body).transpose()?;
     statement.execute(params![
         sql_id(instance.id),
@@ -160,7 +160,7 @@ fn write_instance(
         holder.map(|it| it.incarnation.number.0.cast_signed()),
         holder.map(|it| it.host.0.cast_signed()),
         holder.map(|it| it.boot.0.cast_signed()),
-        again,
+        next_attempt,
         last_end,
         lifecycle.spec,
         lifecycle.submitted_at.0.cast_signed(),

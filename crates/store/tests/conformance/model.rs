@@ -75,10 +75,7 @@ impl Model {
             return;
         };
         if let Fact::AttemptEnded {
-            lease,
-            end,
-            stats: ran,
-            ..
+            lease, end, stats, ..
         } = fact
             && let Some(open) = self.ledger.open_lease(*lease)
         {
@@ -86,7 +83,7 @@ impl Model {
                 lease: *lease,
                 worker: open.holder.worker.clone(),
                 end: *end,
-                ran: *ran,
+                stats: *stats,
             };
             self.last.insert(first, last);
         }

@@ -344,7 +344,7 @@ impl App {
                 lease: last.lease,
                 worker: last.worker.clone(),
                 is_over: true,
-                has_run: last.ran.is_some(),
+                has_run: last.stats.is_some(),
             });
         }
         let id = record.instance.id;

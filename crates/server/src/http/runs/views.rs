@@ -144,7 +144,7 @@ fn row(
     // While an attempt is open, when the one before it ran is not how it stands.
     let open = record.is_some_and(|record| record.instance.lease.is_some());
     let last = record.and_then(|record| record.last.as_ref());
-    let ran = last.and_then(|last| last.ran).filter(|_| !open);
+    let ran = last.and_then(|last| last.stats).filter(|_| !open);
     let since = record.and_then(running_since);
     RunItem {
         task: named.map_or_else(String::new, |task| task.name.clone()),
