@@ -166,7 +166,7 @@ fn what_cannot_run_is_explained_and_cancelled_at_once() {
     let told = cluster.run(&["explain", "i1"]).good();
     assert_eq!(
         told,
-        "i1 QUEUED: it asks for 1000 cores, and no worker has as much: the largest, w1, has 4 \
+        "i1 QUEUED: it requests 1000 cores, more than any worker has: the largest, w1, has 4 \
          cores; start a larger worker, or submit it again with less\n"
     );
     let label = ["submit", "--label", "zone=us", "--", "/bin/true"];

@@ -1,5 +1,5 @@
-//! Counters of what was noticed and left alone: late events that lost a race,
-//! messages of a foreign association, replies that nobody waits for.
+//! Counters of ignored events: late events that lost a race, messages of a foreign association,
+//! replies to no open request.
 //!
 //! Counts are observations, not state: no decision reads them. They therefore
 //! compare as equal and hash to nothing, so that a model checker does not take
@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::fsm::{LateCounts, LateName, Machine};
 
-/// How often each thing was noticed.
+/// Counters by name.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     late: LateCounts,
@@ -23,12 +23,12 @@ impl Counts {
         self.late.record::<M>(name);
     }
 
-    /// Counts something that the protocol refused or ignored, by its name.
+    /// Counts something that the protocol refused or ignored.
     pub(crate) fn notice(&mut self, name: &'static str) {
         *self.noticed.entry(name).or_default() += 1;
     }
 
-    /// How often `name` was noticed.
+    /// The count of `name`.
     #[must_use]
     pub fn noticed(&self, name: &str) -> u64 {
         self.noticed.get(name).copied().unwrap_or_default()

@@ -1,23 +1,22 @@
-//! What workers hear while their leader cannot write.
+//! Lease keeper: extends the leases of workers while their leader cannot write.
 //!
-//! A leader whose store has failed is dropped: it is ahead of what is kept. The work of
-//! its workers is innocent of that, and would die with the lease some time later. Until
-//! the same process leads again, a lease_keeper answers heartbeats in the dropped leader's
-//! name, and nothing else: no launch, no order, no acknowledgement. Ends are told again
-//! by their workers until a leader has kept them.
+//! A leader whose store has failed is dropped, because its memory is ahead of the store. The
+//! attempts on its workers are not affected, but would be killed when their leases run out. Until
+//! the same process leads again, the lease keeper answers heartbeats in the name of the dropped
+//! leader, and does nothing else: no launch, no order, no acknowledgement. Workers repeat the ends
+//! of attempts until a leader has stored them.
 //!
-//! # Why a promise that no store has confirmed is safe here
+//! # Why an unconfirmed promise is safe here
 //!
-//! A heartbeat's answer extends a lease, so a leader fences it: another leader might have
-//! taken the row, counted the lease from its own beginning, and given the work away. A
-//! lease_keeper may therefore be used *only* where that cannot be: while this process holds
-//! the lock of the data directory, without which nobody leads. The next leader is then
-//! one of this process and begins after the lease_keeper's last answer; each open lease that
-//! it finds is good for a full lease time from its beginning, which is later than any
-//! deadline that was promised here.
+//! A heartbeat reply extends a lease, so a leader fences it: another leader might have taken the
+//! leadership row, counted the lease from its own start, and given the attempt to another worker.
+//! The lease keeper may therefore be used *only* where that is impossible: while this process holds
+//! the lock of the data directory, without which no process leads. The next leader then belongs to
+//! this process and starts after the last reply of the lease keeper; it treats each open lease as
+//! good for a full lease time from its start, which is later than any deadline promised here.
 //!
-//! Only an association that the leader had granted is answered, with the health that it
-//! last told: newcomers wait, and who was given up is not kept alive.
+//! Only an association that the leader had granted is answered, with the health that it was last
+//! sent: new workers wait, and a condemned worker is not kept alive.
 
 use std::collections::BTreeMap;
 
@@ -30,62 +29,62 @@ use baton_model::timeouts::{Timeouts, WorkerTimeouts};
 
 use crate::protocol::scheduler::seat::Seat;
 
-/// A worker as its leader left it.
+/// The last known state of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Charge {
+struct WorkerLease {
     worker: WorkerName,
     association: Association,
     told: WorkerState,
     stamp: Stamp,
 }
 
-/// Keeps the workers of a dropped leader alive.
+/// Answers heartbeats for a dropped leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseKeeper {
     timeouts: WorkerTimeouts,
-    charges: BTreeMap<Incarnation, Charge>,
+    leases: BTreeMap<Incarnation, WorkerLease>,
 }
 
 impl LeaseKeeper {
     /// Takes over from the leader of `epoch`, which had these seats and timeouts.
     #[must_use]
     pub fn new(epoch: Epoch, timeouts: &Timeouts, seats: &BTreeMap<WorkerName, Seat>) -> Self {
-        let charge = |(name, seat): (&WorkerName, &Seat)| {
-            let charge = Charge {
+        let lease = |(name, seat): (&WorkerName, &Seat)| {
+            let lease = WorkerLease {
                 worker: name.clone(),
                 association: seat.association(epoch),
                 told: seat.told,
                 stamp: seat.stamp(),
             };
-            (seat.holder.incarnation, charge)
+            (seat.holder.incarnation, lease)
         };
         let kept = |(_, seat): &(&WorkerName, &Seat)| {
             seat.state != WorkerState::MustDie && seat.told != WorkerState::MustDie
         };
         Self {
             timeouts: timeouts.for_worker(),
-            charges: seats.iter().filter(kept).map(charge).collect(),
+            leases: seats.iter().filter(kept).map(lease).collect(),
         }
     }
 
-    /// The answer to a message, if it gets one.
+    /// Replies to a heartbeat of a known association; ignores everything else.
     pub fn answer(&mut self, message: &ToScheduler) -> Option<(WorkerAddress, ToWorker)> {
         let ToScheduler::ProcessHeartbeat(heartbeat) = message else {
             return None;
         };
-        let charge = self.charges.get_mut(&heartbeat.worker.incarnation)?;
-        if !charge.may_be_answered(heartbeat) {
+        let lease = self.leases.get_mut(&heartbeat.worker.incarnation)?;
+        if !lease.may_be_answered(heartbeat) {
             return None;
         }
-        charge.stamp = heartbeat.stamp;
+        lease.stamp = heartbeat.stamp;
         let to = WorkerAddress {
-            worker: charge.worker.clone(),
+            worker: lease.worker.clone(),
             incarnation: heartbeat.worker.incarnation,
         };
         let reply = HeartbeatReply {
-            association: charge.association,
+            association: lease.association,
             stamp: heartbeat.stamp,
-            state: charge.told,
+            state: lease.told,
             timeouts: self.timeouts,
             worker_set: None,
         };
@@ -93,7 +92,7 @@ impl LeaseKeeper {
     }
 }
 
-impl Charge {
+impl WorkerLease {
     fn may_be_answered(&self, heartbeat: &Heartbeat) -> bool {
         heartbeat.version == PROTOCOL_VERSION
             && heartbeat.worker.worker == self.worker
@@ -159,7 +158,7 @@ mod tests {
         let message = ToScheduler::ProcessHeartbeat(heartbeat);
         match lease_keeper.answer(&message) {
             Some((_, ToWorker::HeartbeatReply(reply))) => Some(reply),
-            Some((_, other)) => panic!("a lease_keeper says nothing like {other:?}"),
+            Some((_, other)) => panic!("a lease keeper does not send {other:?}"),
             None => None,
         }
     }

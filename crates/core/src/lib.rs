@@ -1,4 +1,4 @@
-//! Every decision Baton takes, as pure and deterministic state machines.
+//! All decisions of Baton, as pure and deterministic state machines.
 //!
 //! No clock, randomness, IO, threads or hash order in here: time, ids and random
 //! numbers are inputs, and `clippy.toml` beside this crate's manifest bans the
@@ -7,20 +7,20 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`fsm`] | which state may follow which, as tables |
-//! | [`step`] | that nothing is said before it is durable |
-//! | [`ledger`] | what the facts add up to |
-//! | [`triage`] | what follows when an attempt has ended |
-//! | [`plan`] | which process of a task runs when, and how the task ends |
-//! | [`placement`] | which waiting instance goes to which worker |
-//! | [`clock`] | when a schedule is due, and what becomes of each due time |
-//! | [`workflow`] | what of a run may begin, and when it is over |
-//! | [`leader`] | who of several schedulers leads |
+//! | [`fsm`] | state transition tables |
+//! | [`step`] | that no effect leaves before its facts are durable |
+//! | [`ledger`] | the state that follows from the facts |
+//! | [`triage`] | retry, failure or success after the end of an attempt |
+//! | [`plan`] | when each process of a task runs, and how the task ends |
+//! | [`placement`] | which waiting instance runs on which worker |
+//! | [`clock`] | due times of schedules, and the verdict on each |
+//! | [`workflow`] | which items of a run may start, and when the run ends |
+//! | [`leader`] | leader election |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
-//! | [`scheduler`] | the leader, composed of the above |
-//! | [`lease_keeper`] | what workers hear while their leader cannot write |
-//! | [`counts`] | nothing: what was noticed and left alone |
-//! | [`bugs`] | nothing: mistakes to make on purpose, for the simulator |
+//! | [`scheduler`] | the leader: composes the above |
+//! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
+//! | [`counts`] | nothing: counters of ignored events |
+//! | [`bugs`] | nothing: seeded bugs for the simulator |
 //!
 //! It may import `baton-model` and nothing else of Baton.
 

@@ -1,4 +1,4 @@
-//! One table of deadlines: what is due costs what is due, not what exists.
+//! A table of deadlines; its cost depends on the number of due deadlines, not of all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ impl<K: Ord + Clone> Timers<K> {
         Some(key)
     }
 
-    /// When the next key is due.
+    /// The next deadline.
     pub(crate) fn next(&self) -> Option<Mono> {
         self.by_time.first().map(|(at, _)| *at)
     }

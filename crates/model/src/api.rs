@@ -1,4 +1,4 @@
-//! What travels over HTTP, as plain data: the server writes it, clients read it.
+//! The representations of the HTTP API, as plain data: the server writes them, clients read them.
 //!
 //! Names are camelCase, times are milliseconds since 1970 (`…At`) or seconds with a
 //! fraction (`…Seconds`), ids are written as people read them (`i12`). Every
@@ -31,8 +31,8 @@ pub use runs::{
 /// The media type of every representation.
 pub const MEDIA_TYPE: &str = "application/vnd.baton.v1+json";
 
-/// Links by relation. A relation that changes something says its method before the path,
-/// as in `DELETE /instances/i12`; one that only shows has the path alone.
+/// Links by relation. A relation that changes something has its method before the path, as in
+/// `DELETE /instances/i12`; one that only reads has the path alone.
 pub type Links = BTreeMap<String, String>;
 
 /// `GET /`.
@@ -42,7 +42,6 @@ pub type Links = BTreeMap<String, String>;
 pub struct Root {
     /// The product.
     pub name: String,
-    /// Its version.
     pub version: String,
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -63,7 +62,7 @@ pub struct Submit<F> {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub params: BTreeMap<String, String>,
-    /// One instance for each index, if it is an array.
+    /// For an array: one instance per index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Indices>,
 }
@@ -73,9 +72,7 @@ pub struct Submit<F> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Indices {
-    /// The first.
     pub from: u64,
-    /// The last.
     pub to: u64,
 }
 
@@ -86,7 +83,7 @@ pub struct Indices {
 pub struct SubmitReply {
     /// The first instance.
     pub first: String,
-    /// The last; the first again where it is one.
+    /// The last instance; equal to `first` for a single one.
     pub last: String,
     pub count: u64,
     /// `control`: the instance, or the whole range.
@@ -94,7 +91,7 @@ pub struct SubmitReply {
     pub links: Links,
 }
 
-/// An instance, or a range of instances that nothing has happened to but the same.
+/// An instance, or a range of instances with the same history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -111,30 +108,30 @@ pub struct Instance {
     /// Its index, where it is an element of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array_index: Option<u64>,
-    /// The run that it is a part of.
+    /// The run to which it belongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Attempts so far, the running one included.
+    /// Attempts so far, including the current one.
     pub attempts: u32,
-    /// Those that failed.
+    /// Failed attempts.
     pub failures: u32,
-    /// Those that were lost.
+    /// Lost attempts.
     pub losses: u32,
-    /// Whether somebody wants it stopped.
+    /// True if a stop was requested.
     pub stopping: bool,
-    /// Who holds it, or held it last.
+    /// The worker that holds it, or held it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// How its last attempt ended.
+    /// The end of its last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<AttemptEnd>,
-    /// The same in words.
+    /// `end` as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_text: Option<String>,
-    /// The time that it was due, if a schedule has launched it.
+    /// Its due time, if a schedule launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominal_at: Option<u64>,
-    /// Until when it was allowed to be launched.
+    /// The latest time at which it could be launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_until: Option<u64>,
     pub submitted_at: u64,
@@ -145,14 +142,14 @@ pub struct Instance {
     pub started_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
-    /// Time on processors.
+    /// CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,
-    /// The most memory that one of its processes had.
+    /// The largest resident memory of one of its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
     /// `self`, `task`, `run`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those
-    /// that make sense where it stands.
+    /// that apply in its state.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -164,11 +161,11 @@ pub struct Instance {
 pub struct RangeSummary {
     /// The first instance.
     pub first: String,
-    /// The last.
+    /// The last instance.
     pub last: String,
-    /// How many of the range are in which state; a state without any is missing.
+    /// Number of instances per state; states without instances are omitted.
     pub counts: BTreeMap<UniversalState, u64>,
-    /// `self`, and `cancel` while one of them is not over.
+    /// `self`, and `cancel` while one of them has not ended.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -179,7 +176,7 @@ pub struct RangeSummary {
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
     pub items: Vec<T>,
-    /// How many there are in all pages, where that is known cheaply.
+    /// The number of items in all pages, where it is known cheaply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// `self`, and `next` if there is more.
@@ -187,47 +184,47 @@ pub struct List<T> {
     pub links: Links,
 }
 
-/// One thing that happened to an instance.
+/// One event of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Its number in the whole history.
+    /// Its sequence number in the whole history.
     pub seq: u64,
     pub at: u64,
-    /// Under which leader.
+    /// The epoch of the leader that recorded it.
     pub epoch: u64,
     pub text: String,
     pub fact: Fact,
-    /// Where the event stands by itself: `instance`, if it is about one or a range of them, and
-    /// `run`, if it is about one or brings an instance of one.
+    /// For an event outside of a timeline: `instance`, if it is about one or a range of them, and
+    /// `run`, if it is about a run or creates an instance of one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// Says to whoever follows events that it does not get all of them.
+/// Reports to a follower of events that some of them are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EventGap {
-    /// The last event that it has.
+    /// The last event that was sent.
     pub after: u64,
-    /// Behind this one nothing is missing. What is left of those up to it follows all the same.
+    /// No event after this one is missing. Events up to it that still exist follow.
     pub through: u64,
-    /// The same in words.
+    /// The same as text.
     pub text: String,
 }
 
-/// What one owner used in one hour. Everything counts in the hour in which it was recorded: an
-/// attempt when it ended, a wait when a lease ended it.
+/// The resource usage of one owner in one hour. Each item counts in the hour in which it was
+/// recorded: an attempt when it ended, a wait when a lease ended it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     pub hour_at: u64,
     pub owner: String,
-    /// Instances that ended DONE. One that is tried again by hand ends again.
+    /// Instances that ended DONE. An instance that is retried by hand counts again.
     pub done: u64,
     /// Instances that ended FAILED.
     pub failed: u64,
@@ -235,39 +232,39 @@ pub struct Usage {
     pub halted: u64,
     /// Attempts that ended.
     pub attempts: u64,
-    /// Processors that were set aside for them, times how long.
+    /// Reserved CPU, multiplied by time.
     pub cpu_claimed_seconds: f64,
-    /// Time on processors, as their workers measured it.
+    /// CPU time, as the workers measured it.
     pub cpu_used_seconds: f64,
-    /// Memory that was set aside for them in MiB, times how long.
+    /// Reserved memory in MiB, multiplied by time.
     pub memory_claimed_mib_seconds: f64,
-    /// From being ready to a lease.
+    /// Queue time: from being ready to a lease.
     pub waited_seconds: f64,
 }
 
-/// Why an instance is where it is.
+/// The reason for which an instance is in its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     pub id: String,
     pub state: UniversalState,
-    /// A word for the reason that scripts can compare: `resting`, `initial-wait`,
+    /// The reason, as a stable word for scripts: `resting`, `initial-wait`,
     /// `no-worker`, `no-match`, `never-fits`, `room`, `limit`, `reserved`, `behind`, `next`,
     /// `confirmation`, `unsure`, `running`, `ended`.
     pub reason: String,
-    /// The one thing it waits for, in a sentence, and what to do about it.
+    /// The reason as text, with a hint.
     pub text: String,
-    /// The worker it is about, if any.
+    /// The worker that the reason is about, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The resource or limit it is about, if any.
+    /// The resource or limit that the reason is about, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// How much of that is missing.
+    /// The missing amount of that resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short: Option<u64>,
-    /// When waiting ends, if time alone ends it.
+    /// The end of the wait, if time alone ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
     /// `self`, `instance`.
@@ -275,23 +272,23 @@ pub struct Explanation {
     pub links: Links,
 }
 
-/// What came of a wish to stop.
+/// The result of a cancellation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelReply {
-    /// So many had waited, and are HALTED.
+    /// Instances that were waiting, and are HALTED now.
     pub halted: u64,
-    /// So many run: they are being killed.
+    /// Instances that are running: they are being killed.
     pub stopping: u64,
 }
 
-/// What was asked for is under way.
+/// The request was accepted and is being carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptReply {
-    /// Where to look what came of it.
+    /// Where to look for the result.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -303,21 +300,19 @@ pub struct AcceptReply {
 pub struct Worker {
     /// Its seat.
     pub name: String,
-    /// Its health.
     pub state: WorkerState,
-    /// It gets no more work.
+    /// True if no more work is placed on it.
     pub drained: bool,
-    /// Its state directory: what `forget` vouches for.
+    /// The identity of its state directory, which `forget` refers to.
     pub lineage: String,
     pub life: u64,
     /// Attempts that it may be running.
     pub attempts: u32,
-    /// How many it may hold.
+    /// Attempts that it may hold at once.
     pub slots: u32,
-    /// What it has in all.
     pub capacity: Capacity,
     pub labels: BTreeMap<String, String>,
-    /// How long ago it was heard.
+    /// Seconds since its last heartbeat.
     pub heard_seconds: f64,
     /// `self`, `drain`, `undrain`, `forget`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
@@ -329,7 +324,7 @@ pub struct Worker {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// Whether it shall get no more work.
+    /// True to place no more work on it.
     pub drained: bool,
 }
 
@@ -338,15 +333,14 @@ pub struct DrainRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewToken {
-    /// What its holder may do.
     pub role: Role,
-    /// Whose things it is for only; everybody's if nobody says. For viewers and operators.
+    /// Restricts it to the objects of this owner; unrestricted by default. For viewers and operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// What people call it; by its role if they do not say.
+    /// Its role by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// For how long it is valid; for ever if nobody says.
+    /// Unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_seconds: Option<u64>,
 }
@@ -359,16 +353,14 @@ pub struct Token {
     /// Such as `t7`.
     pub id: String,
     pub name: String,
-    /// What its holder may do.
     pub role: Role,
-    /// Whose things only, if not everybody's.
+    /// The owner to whose objects it is restricted, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     pub created_at: u64,
-    /// From when on it is worth nothing, if ever.
+    /// The end of its validity, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// Somebody has said that it is worth nothing any more.
     pub revoked: bool,
     /// `revoke`, if it is not revoked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -391,14 +383,13 @@ impl From<crate::token::Token> for Token {
     }
 }
 
-/// The answer to `POST /tokens/`: the only time that the secret is told.
+/// The answer to `POST /tokens/`: the only one that contains the secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedToken {
-    /// The token.
     #[serde(flatten)]
     pub token: Token,
-    /// What its holder has to show.
+    /// The secret to present as a bearer token.
     pub secret: String,
 }
 
@@ -407,7 +398,7 @@ pub struct CreatedToken {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Readiness {
-    /// Whether it leads and its store takes writes.
+    /// True if it leads and its store takes writes.
     pub ready: bool,
     /// Its epoch, if it leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -416,25 +407,25 @@ pub struct Readiness {
     pub reason: Option<String>,
 }
 
-/// An error, as RFC 9457 wants it (`application/problem+json`).
+/// An error, in the format of RFC 9457 (`application/problem+json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// A word that scripts can compare.
+    /// A stable word for scripts.
     #[serde(rename = "type")]
     pub kind: String,
     /// What is wrong, in a few words.
     pub title: String,
     /// The status code.
     pub status: u16,
-    /// What is wrong in this case, and what to do about it.
+    /// What is wrong in this case, with a hint.
     pub detail: String,
-    /// Each thing that is wrong with the input.
+    /// The errors in the input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
 }
 
-/// One thing that is wrong with the input.
+/// One error in the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FieldProblem {

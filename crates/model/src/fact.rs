@@ -1,5 +1,5 @@
-//! Facts: what the store keeps. Past tense, append-only, applied by one
-//! function both live and in replay (`baton-core`'s `ledger`).
+//! Facts: the records of the store. Past tense, append-only, applied by one function both live
+//! and in replay (`baton-core`'s `ledger`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,21 +18,19 @@ use crate::state::UniversalState;
 use crate::time::{Millis, Wall};
 use crate::workflow::{CarriedItems, HaltCause, HaltMode, ItemSpan, Plan};
 
-/// The worker that holds a lease, with everything that can later prove it gone.
+/// The worker that holds a lease, with all identities that can later prove it gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Holder {
     /// The seat.
     pub worker: WorkerName,
-    /// Its life.
     pub incarnation: Incarnation,
-    /// The machine it lives on.
     pub host: HostId,
-    /// Which boot of that machine.
+    /// The boot of the host.
     pub boot: BootId,
 }
 
-/// Where an instance goes after one of its attempts has ended.
+/// Triage's decision about an instance after one of its attempts has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -43,12 +41,12 @@ pub enum Verdict {
     Requeued,
     /// The budget is spent.
     GaveUp,
-    /// A person had asked to stop it.
+    /// A stop had been requested.
     Stopped,
 }
 
 impl Verdict {
-    /// The word for it in transcripts and history.
+    /// The spelling in transcripts and history.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -60,106 +58,97 @@ impl Verdict {
     }
 }
 
-/// What is different for the next attempt.
+/// Changes for the next attempt: its backoff and its allowance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NextAttempt {
-    /// It rests until then.
+    /// The end of its backoff.
     pub not_before: Option<Wall>,
-    /// What it may use, if not what it used before.
+    /// Its allowance, if that differs from the one before.
     pub allowance: Option<Allowance>,
 }
 
-/// Why an incarnation was given up for ever.
+/// The reason for which an incarnation was condemned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Condemnation {
-    /// It was unhealthy for too long.
+    /// UNHEALTHY for longer than `lose_after`.
     Unhealthy,
     /// Another worker has taken its seat.
     Displaced,
-    /// It asked for a seat that another worker holds.
+    /// It claimed a seat that another worker holds.
     SeatTaken,
-    /// An operator said that it is gone.
+    /// An operator vouched that it is gone (`baton workers forget`).
     Forgotten,
-    /// It has given itself up and said so.
+    /// It reported that it has given up.
     GaveItselfUp,
 }
 
-/// One thing that happened and must not be forgotten.
+/// One durable record of something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact {
-    /// Instances were accepted: one, or a range of ids that ask for the same.
+    /// Instances were accepted: one, or a range of ids with the same specification.
     InstancesSubmitted {
-        /// The first.
         first: InstanceId,
-        /// The last; the first again where it is one.
+        /// Equal to `first` for a single instance.
         last: InstanceId,
-        /// What each of them asks for.
         spec: Arc<InstanceSpec>,
     },
-    /// One incarnation received the right to one attempt.
+    /// A lease of one attempt was granted to one incarnation.
     LeaseGranted {
         /// The attempt and the granting epoch.
         lease: LeaseId,
         holder: Holder,
     },
-    /// Without a store only: a worker reported an attempt that it already held.
+    /// Without a store only: a worker reported an attempt that it held already.
     AttemptAdopted {
         /// The attempt and the epoch that once granted it.
         lease: LeaseId,
         holder: Holder,
-        /// What it runs, in the worker's words.
+        /// The specification as the worker reported it.
         spec: Arc<InstanceSpec>,
     },
     /// The worker confirmed that it holds the attempt.
     AttemptConfirmed { lease: LeaseId },
-    /// An attempt is over; its lease is closed.
+    /// An attempt has ended; its lease is closed.
     AttemptEnded {
         lease: LeaseId,
         end: AttemptEnd,
-        /// What follows for the instance.
         verdict: Verdict,
         #[serde(rename = "ran")]
         stats: Option<AttemptStats>,
-        /// Where another attempt follows, what is different for it.
+        /// Changes for the next attempt, where there is one.
         #[serde(rename = "again")]
         next: Option<Box<NextAttempt>>,
-        /// What it has put out, as the text of a JSON object.
+        /// Its outputs: the text of a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outputs: Option<Arc<str>>,
     },
-    /// A person asked to stop an instance that has a lease.
+    /// A client requested to stop an instance that has a lease.
     StopRequested { instance: InstanceId },
-    /// All instances of a range that waited were stopped.
-    InstancesHalted {
-        /// The first.
-        first: InstanceId,
-        /// The last.
-        last: InstanceId,
-    },
-    /// A person wants an instance tried again that had failed or was stopped; its
-    /// budgets begin anew.
+    /// All waiting instances of a range were stopped.
+    InstancesHalted { first: InstanceId, last: InstanceId },
+    /// A client requested a retry of a FAILED or HALTED instance; its retry budgets start anew.
     InstanceRetried { instance: InstanceId },
-    /// A worker gets no more work, or again does, whichever life it is in.
+    /// A worker was drained or undrained, in whichever incarnation.
     WorkerDrained {
         /// The seat.
         worker: WorkerName,
-        /// Whether it gets none.
+        /// True if no more work is placed on it.
         drained: bool,
     },
-    /// From now on leases may be extended by this much at a time. A later leader
-    /// with a shorter one must still wait for what this one promised.
+    /// The lease time in force from now on. A later leader with a shorter one must still wait for
+    /// the leases that were extended by this one.
     LeaseTimeSet {
-        /// How long after its last answered heartbeat a worker may still be at work.
+        /// For how long after its last answered heartbeat a worker may still be running attempts.
         lease: Millis,
     },
-    /// An incarnation was given up for ever.
+    /// An incarnation was condemned.
     WorkerCondemned {
-        /// The seat it held or asked for.
+        /// The seat that it held or claimed.
         worker: WorkerName,
         incarnation: Incarnation,
         #[serde(rename = "why")]
@@ -169,107 +158,102 @@ pub enum Fact {
     TaskDefined {
         task: TaskNo,
         name: TaskName,
-        /// The number of the revision.
         revision: Revision,
-        /// Due times up to and with this are not its business.
+        /// Due times up to and including this one do not count for it.
         from: Wall,
-        /// The revision.
         definition: Arc<Definition>,
     },
-    /// A task is no longer in the library.
+    /// A task was removed from the library.
     TaskRemoved {
         task: TaskNo,
-        /// The last revision that it had.
+        /// Its last revision.
         revision: Revision,
     },
-    /// What became of a due time, or of many that were skipped for the same reason; or of an
-    /// instance that a task comes after.
+    /// The verdict on a due time, or on many that were skipped for the same reason; or on the end
+    /// of an instance of an upstream task.
     TickRecorded {
         task: TaskNo,
-        /// Under which revision.
         revision: Revision,
         /// The nominal time, or the first of many.
         first: Wall,
-        /// The nominal time, or the last of many. Everything up to it is accounted for.
+        /// The nominal time, or the last of many. All due times up to it are accounted for.
         last: Wall,
-        /// How many due times it stands for.
+        /// The number of due times that it covers.
         count: u64,
         verdict: schedule::TickVerdict,
         /// The instance that was launched.
         instance: Option<InstanceId>,
-        /// The instance whose end it was, if it was not a schedule's time.
+        /// The upstream instance whose end it is about, if it is not about a due time.
         after: Option<InstanceId>,
     },
-    /// Somebody triggered a task.
+    /// A task was triggered by hand or over HTTP.
     InstanceTriggered {
         /// The instance that was launched.
         instance: InstanceId,
         task: TaskNo,
         #[serde(rename = "by")]
         source: TriggerSource,
-        /// What the request was called.
+        /// The idempotency key of the request.
         key: Option<IdempotencyKey>,
     },
-    /// A run was accepted, or the first part of its plan.
+    /// A run was accepted, with its plan or the first part of it.
     RunRegistered {
         run: RunId,
         at: Wall,
-        /// What it carries out, or the beginning of that.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         plan: Arc<Plan>,
-        /// More of the plan is to come.
+        /// True if more parts of the plan follow.
         open: bool,
     },
-    /// More of a plan has come: the tasks of this one stand behind those before.
+    /// A further part of a plan was accepted: its tasks are appended.
     RunExtended {
         run: RunId,
         at: Wall,
-        /// The tasks; the rest of it says nothing.
+        /// Only its tasks count.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         plan: Arc<Plan>,
     },
-    /// A plan that came in parts is complete.
+    /// A plan that was sent in parts is complete.
     RunDefined { run: RunId, at: Wall },
-    /// A run has come further: its first instance was made, or runs.
+    /// A run has advanced: its first instance was created, or runs.
     RunAdvanced {
         run: RunId,
         /// LAUNCHED or RUNNING.
         to: UniversalState,
     },
-    /// A run lets nothing more begin.
+    /// A run is being halted: no further items start.
     RunHalting {
         run: RunId,
-        /// What becomes of what has begun.
         #[serde(rename = "how")]
         mode: HaltMode,
         cause: HaltCause,
     },
-    /// Nothing more happens in this generation of a run.
+    /// The current generation of a run has ended.
     RunEnded {
         run: RunId,
         generation: Generation,
         /// DONE, FAILED, HALTED; ABORTED if its plan was never completed.
         state: UniversalState,
     },
-    /// A run goes on with what is not DONE.
+    /// A run was resumed: the next generation executes the items that are not DONE.
     RunResumed {
         run: RunId,
-        /// The generation that begins.
+        /// The new generation.
         generation: Generation,
         at: Wall,
-        /// The plan, if it is another than before.
+        /// The plan, if it was changed.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
         plan: Option<Arc<Plan>>,
-        /// With another plan: what is DONE and stays it.
+        /// With a changed plan: the DONE items that stay DONE.
         carried: Vec<CarriedItems>,
-        /// What was DONE and is to be done again.
+        /// DONE items that are invalidated and run again.
         #[serde(rename = "again")]
         rerun: Vec<ItemSpan>,
     },
 }
 
 impl Fact {
-    /// The run that the fact is about, if it is about one and not about an instance of it.
+    /// The run of a fact about a run; none for facts about its instances.
     #[must_use]
     pub const fn run(&self) -> Option<RunId> {
         match self {
@@ -284,8 +268,7 @@ impl Fact {
         }
     }
 
-    /// The task of the library that the fact is about, if it is about one and not about an
-    /// instance of it.
+    /// The library task of a fact about a task; none for facts about its instances.
     #[must_use]
     pub const fn task(&self) -> Option<TaskNo> {
         match self {
@@ -296,8 +279,7 @@ impl Fact {
         }
     }
 
-    /// The instances in whose timelines the fact belongs, first and last, if it is
-    /// about any.
+    /// The first and last instance whose timelines show the fact, if any.
     #[must_use]
     pub const fn instances(&self) -> Option<(InstanceId, InstanceId)> {
         match self {
@@ -430,7 +412,7 @@ impl fmt::Display for Fact {
     }
 }
 
-/// A range of instances as people read it.
+/// A range of instances; displays as `i1` or `i1..i9`.
 #[derive(Clone, Copy, Debug)]
 pub struct InstanceRange(pub InstanceId, pub InstanceId);
 

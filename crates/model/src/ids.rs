@@ -1,11 +1,11 @@
-//! Identities. Each is its own type, so that one can never stand for another.
+//! Ids. Each is a type of its own, so that they cannot be confused.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a number that names something, with the letter it is printed with.
+/// Declares a numeric id, with the letter that it is displayed with.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident, $inner:ty, $prefix:literal) => {
         $(#[$doc])*
@@ -23,7 +23,6 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The one after this.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0 + 1)
@@ -46,8 +45,8 @@ number! {
     Epoch, u64, "e"
 }
 number! {
-    /// Numbers the associations that one leader grants, so that whatever was
-    /// said in an earlier association of the same worker can be told apart.
+    /// Numbers the associations that one leader grants, so that messages of an earlier association
+    /// of the same worker can be recognised.
     SessionId, u64, "s"
 }
 number! {
@@ -55,11 +54,11 @@ number! {
     NotifySeq, u64, "n"
 }
 number! {
-    /// Names one health check.
+    /// One health check.
     CheckId, u64, "c"
 }
 number! {
-    /// Names one request of a client or of the HTTP layer, chosen by the driver.
+    /// One request of a client or of the HTTP layer; the driver chooses the id.
     RequestId, u64, "r"
 }
 number! {
@@ -67,31 +66,31 @@ number! {
     TokenId, u64, "t"
 }
 number! {
-    /// A task of the library, under whichever revision; never used again.
+    /// A task of the library, in all its revisions; never reused.
     TaskNo, u64, "k"
 }
 number! {
-    /// Counts the definitions of one task, from 1.
+    /// Counts the revisions of one task, from 1.
     Revision, u32, "r"
 }
 number! {
-    /// One execution of a workflow, in all its generations; never used again.
+    /// One execution of a workflow, in all its generations; never reused.
     RunId, u64, "r"
 }
 number! {
-    /// Counts how often a run was begun, from 1: a resume is the next.
+    /// Counts the generations of a run, from 1: each resume starts the next.
     Generation, u32, "g"
 }
 number! {
-    /// A worker's state directory, as a random number drawn when it was made.
+    /// The identity of a worker's state directory: a random number drawn when it was created.
     Lineage, u64, "l"
 }
 number! {
-    /// Counts the lives begun in one state directory, from 1.
+    /// Counts the incarnations of one state directory, from 1.
     IncarnationNo, u64, "."
 }
 number! {
-    /// A machine, as its stable machine id.
+    /// A machine, by its stable machine id.
     HostId, u64, "h"
 }
 number! {
@@ -99,12 +98,12 @@ number! {
     BootId, u64, "b"
 }
 
-/// One life of a worker.
+/// One incarnation of a worker.
 ///
-/// The life counter sits in the worker's state directory and grows before a new
-/// life begins, *after* every process of the earlier lives has been killed. So
-/// the order of two lives never depends on a clock, and the mere existence of
-/// life `n + 1` proves that nothing of life `n` runs, now or ever again.
+/// The counter is kept in the worker's state directory. It is raised before a new incarnation
+/// starts, *after* every process of the earlier ones has been killed. So the order of two
+/// incarnations never depends on a clock, and the mere existence of incarnation `n + 1` proves that
+/// no process of incarnation `n` runs, now or ever again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Incarnation {
@@ -114,7 +113,7 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// True if the existence of `self` proves that `other` is over.
+    /// True if the existence of `self` proves that `other` has ended.
     #[must_use]
     pub fn supersedes(self, other: Self) -> bool {
         self.lineage == other.lineage && self.number > other.number
@@ -127,13 +126,11 @@ impl fmt::Display for Incarnation {
     }
 }
 
-/// What ties a message to one leader, one life of a worker and one handshake
-/// between them. A message of any other association is refused.
+/// Ties a message to one leader, one incarnation of a worker and one handshake between them. A
+/// message of any other association is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Association {
-    /// The leader's term.
     pub epoch: Epoch,
-    /// The worker's life.
     pub incarnation: Incarnation,
     /// The handshake.
     pub session: SessionId,
@@ -176,7 +173,7 @@ impl fmt::Display for LeaseId {
     }
 }
 
-/// The name of a seat: what a worker is called across all its lives.
+/// The name of a seat: the name of a worker across all its incarnations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
@@ -184,7 +181,6 @@ impl fmt::Display for LeaseId {
 pub struct WorkerName(pub Arc<str>);
 
 impl WorkerName {
-    /// A seat's name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.into())

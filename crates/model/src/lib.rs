@@ -1,25 +1,26 @@
-//! Baton's vocabulary: plain data that every other crate speaks.
+//! Shared data types of Baton: plain data that every other crate uses.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`ids`] | newtypes for everything that has a name or a number |
+//! | [`ids`] | newtypes for every name and number |
 //! | [`time`] | monotonic and wall time, durations, heartbeat stamps |
-//! | [`state`] | the states of the five machines, as they stand on the wire |
-//! | [`spec`] | what an instance asks for |
+//! | [`state`] | the states of the five state machines, as spelled on the wire |
+//! | [`spec`] | the specification of an instance: work, resources, retry policy |
 //! | [`task`] | a task: processes in an order, with their policies |
 //! | [`library`] | tasks by owner and name, with their revisions and triggers |
-//! | [`schedule`] | what may be asked of a schedule, and what became of a due time |
-//! | [`workflow`] | the plan of a run, and which part of it an instance is |
-//! | [`placement`] | what an instance asks of a worker, and what a worker offers |
-//! | [`outcome`] | how an attempt ended, and how we know |
-//! | [`fact`] | what the store keeps: past-tense, append-only |
-//! | [`message`] | the scheduler-worker calls and their replies |
-//! | [`timeouts`] | the protocol's time budget and the proof that the worker gives up first |
-//! | [`token`] | credentials, and what whoever holds one may do |
+//! | [`schedule`] | schedule policies (catch-up, DST), and the verdict on a due time |
+//! | [`workflow`] | the specification of a workflow, and the item that an instance runs |
+//! | [`placement`] | resource requests of instances, and offers of workers |
+//! | [`outcome`] | the end of an attempt, and the evidence for it |
+//! | [`fact`] | the records of the store: past tense, append-only |
+//! | [`message`] | the calls between scheduler and worker, and their replies |
+//! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
+//! | [`token`] | credentials and roles |
 //! | [`limits`] | every bound on a queue, list or loop, with its reason |
+//! | [`worker_set`] | versions and hashes of the set of workers |
 //!
-//! Nothing here decides anything: decisions live in `baton-core`. This crate
-//! depends on serde and on nothing else, so that every other crate may use it.
+//! Nothing here decides anything: decisions are in `baton-core`. This crate depends on serde
+//! only, so that every other crate may use it.
 
 pub mod api;
 pub mod fact;

@@ -11,12 +11,12 @@ use crate::schedule::{CatchUp, Dst};
 use crate::spec::InstanceSpec;
 use crate::time::Millis;
 
-/// What a task of the library is called: `analytics/nightly-report`.
+/// The name of a task of the library: `analytics/nightly-report`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskName {
     pub owner: String,
-    /// Unique among those of its owner.
+    /// Unique among the tasks of its owner.
     pub name: String,
 }
 
@@ -42,58 +42,55 @@ impl FromStr for TaskName {
     }
 }
 
-/// One revision of a task. It is never changed, only followed by another.
+/// One revision of a task; immutable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Definition {
-    /// The task file, as JSON, with its templates open.
+    /// The task file, as JSON, with its templates unresolved.
     pub source: Arc<str>,
-    /// What an instance asks for where every parameter has its default; nothing if one has
-    /// none.
+    /// The specification of an instance with the default of every parameter; none if a parameter
+    /// has no default.
     pub spec: Option<Arc<InstanceSpec>>,
     pub trigger: Trigger,
-    /// The file of the library's directory that it comes from, and is changed in.
+    /// The file of the library directory that defines it.
     pub file: Option<String>,
 }
 
-/// What starts a task, beside somebody's hand, and how often.
+/// The automatic and remote triggers of a task, and their limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Trigger {
     pub schedule: Option<Schedule>,
-    /// Instances that may be on their way at once, QUEUED ones included.
+    /// Instances that may be in flight at once, QUEUED ones included.
     pub max_instances: Option<u32>,
-    /// How many may be launched in how long.
+    /// The rate limit of launches.
     pub launch_rate: Option<Rate>,
     /// It may be triggered over HTTP.
     pub remote: bool,
-    /// What the secret is known by that whoever triggers it over HTTP must show: its SHA-256,
-    /// in hexadecimal.
+    /// SHA-256 of the secret that a remote trigger must present, in hexadecimal.
     pub secret_sha256: Option<String>,
-    /// It is launched whenever an instance of one of these is DONE.
+    /// Upstream tasks: it is launched whenever an instance of one of them is DONE.
     pub after: Vec<TaskName>,
 }
 
-/// When a task is due, and what is done about time that has passed without it.
+/// The schedule of a task, and its policies for missed due times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedule {
     /// In English or as a cron pattern.
     pub text: String,
-    /// The zone whose clocks it goes by.
+    /// The IANA time zone.
     pub zone: String,
-    /// What to do when clocks are changed.
     pub dst: Dst,
     /// How late a due time may still be launched.
     pub slack: Millis,
-    /// Which of several that are late are launched.
     pub catch_up: CatchUp,
-    /// Each launch waits a part of this.
+    /// Each launch is delayed by a part of this.
     pub jitter: Millis,
 }
 
-/// So many launches in so long.
+/// A rate limit: `count` launches per period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rate {
@@ -103,19 +100,20 @@ pub struct Rate {
     pub per: Millis,
 }
 
+/// The origin of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TriggerSource {
-    /// A person, by hand.
+    /// An authenticated client (`baton run`).
     #[serde(rename = "hand")]
     Manual,
-    /// Somebody over the task's trigger URL.
+    /// The task's trigger URL.
     Remote,
 }
 
-/// What a client has called its request, so that it is carried out once however often it is
-/// sent; and what the request was.
+/// The idempotency key of a request and a digest of the request, so that it is carried out once
+/// however often it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IdempotencyKey {
@@ -125,7 +123,7 @@ pub struct IdempotencyKey {
     pub request: u64,
 }
 
-/// An instance that a key has brought about.
+/// The instance that a request with an idempotency key has launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TriggerRecord {
     pub instance: InstanceId,

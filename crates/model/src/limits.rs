@@ -14,8 +14,8 @@ pub const LAUNCHES_PER_MESSAGE_MAX: usize = 1_024;
 /// Statuses in one `updateStatus` message, for the same reason.
 pub const STATUSES_PER_MESSAGE_MAX: usize = 1_024;
 
-/// Bytes of outputs in one `updateStatus` message. A status more may be added to as many, so a
-/// frame holds them many times over; and whoever reads the message is not busy with it for long.
+/// Bytes of outputs in one `updateStatus` message. One more status may be added beyond this, so a
+/// frame holds them many times over, and reading one message does not take long.
 pub const STATUS_OUTPUTS_BYTES_MAX: usize = 4 << 20;
 
 /// Leases that a worker refused or forgot and must refuse again while a delayed
@@ -34,7 +34,7 @@ pub const LOG_CHUNK_BYTES_MAX: u32 = 256 * 1_024;
 /// arrive; older ones are asked again instead of remembered.
 pub const NOTIFIES_REMEMBERED_MAX: usize = 16;
 
-/// Lineages whose condemned lives are remembered after they left their seat.
+/// Lineages whose condemned incarnations are remembered after they left their seat.
 /// Forgetting one costs only a slower suicide: such a worker is refused by the
 /// rules for a taken seat, or killed by its own deadline.
 pub const CONDEMNED_MAX: usize = 10_000;
@@ -46,7 +46,7 @@ pub const CONDEMNED_MAX: usize = 10_000;
 /// time while thousands of others come, stay for a while and go.
 ///
 /// Beyond it the oldest is forgotten. That is safe: floors stay lower than they
-/// could be, and somebody waits for a direct echo.
+/// could be, and a worker waits for a direct echo.
 pub const REMOVED_MAX: usize = 4096;
 
 /// Health checks of one worker whose report may still come; older ones count as
@@ -56,7 +56,7 @@ pub const CHECKS_OPEN_MAX: usize = 8;
 /// Characters in the name of a token: a line that people read.
 pub const TOKEN_NAME_CHARS_MAX: usize = 100;
 
-/// Tasks that a library may ever have had, removed ones included: a leader has all of them in
+/// Tasks that a library may ever have had, removed ones included: a leader keeps all of them in
 /// memory.
 pub const TASKS_MAX: usize = 2_000_000;
 
@@ -64,7 +64,7 @@ pub const TASKS_MAX: usize = 2_000_000;
 /// minutes of two thousand in a second.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 250_000;
 
-/// Tasks that one task of the library may come after.
+/// Upstream tasks of one task of the library.
 pub const AFTER_MAX: usize = 100;
 
 /// Items that one run may have: twice what it is measured with.
@@ -76,23 +76,22 @@ pub const PLAN_TASKS_MAX: usize = 200_000;
 /// Edges item by item that one plan may have.
 pub const PLAN_EDGES_MAX: usize = 20_000_000;
 
-/// Instances of one task of a run that are on their way at once where nobody says otherwise.
-/// More than workers take at a time; the others are ready and need no room.
+/// Default limit of instances of one task of a run that are in flight at once. More than workers
+/// take at a time; the other items are ready and take no memory.
 pub const TASK_RELEASED_MAX: u32 = 10_000;
 
 /// The same for all tasks of a run together.
 pub const RUN_RELEASED_MAX: u32 = 200_000;
 
-/// Bytes that one attempt may put out, as it writes them and as text of JSON: values to go by,
-/// not data.
+/// Bytes of outputs of one attempt, as it writes them and as JSON text: small values, not data.
 pub const OUTPUTS_BYTES_MAX: usize = 64 * 1_024;
 
-/// How long a plan that comes in parts may wait for its next one.
+/// How long a plan that is sent in parts may wait for its next part.
 pub const REGISTERING_MS_MAX: u64 = 10 * 60 * 1_000;
 
-/// Bytes of a condition: more than anybody reads.
+/// Bytes of a `when` condition: more than a person reads.
 pub const WHEN_BYTES_MAX: usize = 4 * 1_024;
 
-/// Bytes that the texts of one task's instances may have grown by, of what others have put out,
-/// where all of them are on their way at once.
+/// Bytes that upstream outputs may add to the texts of one task's instances, with all of them in
+/// flight at once.
 pub const TASK_FILLED_BYTES_MAX: usize = 64 * 1_024 * 1_024;

@@ -1,8 +1,8 @@
-//! How an attempt ended, and how we know.
+//! The end of an attempt, and the evidence for it.
 //!
-//! A [`Outcome`] is what a worker saw happen; a [`Synthetic`] end is what the
-//! scheduler concluded without having seen it. The two are different types so
-//! that a conclusion can never be mistaken for, or overwrite, an observation.
+//! An [`Outcome`] was observed by a worker; a [`Synthetic`] end was concluded by the scheduler
+//! without an observation. They are different types, so that a conclusion can never be mistaken
+//! for an observation, or overwrite one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Millis, Wall};
 
-/// Why Baton itself killed an attempt.
+/// The reason for which Baton itself killed an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum KillCause {
-    /// Somebody asked for it through `killTask`.
+    /// The scheduler requested it through `killTask`.
     Requested,
     /// The dead-man timer fired: the worker had lost its scheduler for too long.
     LeaseLapsed,
-    /// The worker was told to end, or gave itself up.
+    /// The worker was ordered to die, or gave up.
     Suicide,
     /// It ran for longer than its task allows.
     TimedOut,
@@ -29,7 +29,7 @@ pub enum KillCause {
 }
 
 impl KillCause {
-    /// The word for it in history and on the terminal.
+    /// The text in history and on the terminal.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl KillCause {
     }
 }
 
-/// What a worker saw happen to an attempt.
+/// The end of an attempt as its worker observed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -55,8 +55,8 @@ pub enum Outcome {
     Killed(KillCause),
     /// It could not be launched.
     LaunchFailed,
-    /// It exited with 0, and what it has put out cannot be read. Whoever comes after it goes by
-    /// that, so it is a failure of the work.
+    /// It exited with 0, but its outputs cannot be read. Downstream tasks depend on them, so this is
+    /// a failure of the work.
     BadOutput,
 }
 
@@ -67,8 +67,8 @@ impl Outcome {
         matches!(self, Self::Exited(0))
     }
 
-    /// True where the end says nothing about the work itself, only about the
-    /// worker under it; such an end is counted as a loss, not as a failure.
+    /// True if the end is due to the worker and not to the work; it then counts as a loss, not as a
+    /// failure.
     #[must_use]
     pub const fn is_loss(self) -> bool {
         matches!(
@@ -90,29 +90,29 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What a worker measured of an attempt.
+/// Times and resource usage of an attempt, as its worker measured them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptStats {
-    /// When its first process was started.
+    /// The start of its first process.
     pub started: Wall,
     pub ended: Wall,
-    /// How long that was, by a clock that nobody sets.
+    /// By the monotonic clock.
     pub elapsed: Millis,
-    /// Time on processors, of everything that was waited for.
+    /// CPU time of all processes that were waited for.
     pub cpu: Millis,
-    /// The most memory that one of its processes had, in bytes.
+    /// The largest resident memory of one of its processes, in bytes.
     pub memory_peak: u64,
 }
 
-/// An end as a worker reports it.
+/// The end of an attempt, as a worker reports it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Report {
     pub outcome: Outcome,
-    /// What was measured; nothing where it never started.
+    /// None if it never started.
     #[serde(rename = "ran")]
     pub stats: Option<AttemptStats>,
-    /// What it has put out, as the text of a JSON object. Only a success has any.
+    /// Its outputs: the text of a JSON object. Only a success has any.
     #[serde(default)]
     pub outputs: Option<Arc<str>>,
 }
@@ -133,7 +133,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What allows the scheduler to treat a silent attempt as over.
+/// The proof that allows the scheduler to treat a silent attempt as ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -141,7 +141,7 @@ pub enum LossProof {
     /// The lease has run out, and with it the dead-man timer on the worker's
     /// host. Enough for `exclusive: timed`, never for `strict`.
     LeaseRanOut,
-    /// A later life of the same state directory exists.
+    /// A later incarnation of the same state directory exists.
     #[serde(rename = "newer-life")]
     NewerIncarnation,
     /// The host has booted again since.
@@ -150,12 +150,12 @@ pub enum LossProof {
     Forgotten,
 }
 
-/// An end that nobody saw: the scheduler's conclusion.
+/// An end without an observation: the scheduler's conclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Synthetic {
-    /// The worker refused the launch and will refuse it for ever.
+    /// The worker refused the launch, and will always refuse it.
     NeverStarted,
     /// The worker does not know the attempt and will never start it.
     WasNotRunning,
@@ -169,7 +169,7 @@ impl fmt::Display for Synthetic {
             Self::NeverStarted => "never started",
             Self::WasNotRunning => "was not running",
             Self::WorkerLost(LossProof::LeaseRanOut) => "worker lost, lease ran out",
-            Self::WorkerLost(LossProof::NewerIncarnation) => "worker lost, newer life",
+            Self::WorkerLost(LossProof::NewerIncarnation) => "worker lost, newer incarnation",
             Self::WorkerLost(LossProof::HostRebooted) => "worker lost, host rebooted",
             Self::WorkerLost(LossProof::Forgotten) => "worker lost, forgotten by operator",
         })
@@ -181,7 +181,7 @@ impl fmt::Display for Synthetic {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AttemptEnd {
-    /// Seen by the worker.
+    /// Observed by the worker.
     Real(Outcome),
     /// Concluded by the scheduler.
     Synthetic(Synthetic),

@@ -1,6 +1,6 @@
-//! What an instance asks of a worker, and what a worker offers.
+//! Resource requests of instances, and offers of workers.
 //!
-//! Nothing here decides: which instance goes where is `baton_core::placement`.
+//! `baton_core::placement` decides which instance runs on which worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::task::Resources;
 
-/// What a worker has in all, whether in use or not.
+/// The total resources of a worker, in use or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Capacity {
@@ -24,13 +24,13 @@ pub struct Capacity {
     pub named: BTreeMap<String, u64>,
 }
 
-/// What a worker says about itself.
+/// The resources and labels that a worker reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Offer {
     pub capacity: Capacity,
-    /// What it is, for constraints.
+    /// For constraints.
     pub labels: BTreeMap<String, String>,
-    /// False while it is drained or unhealthy: it keeps what runs, and gets nothing.
+    /// False while it is drained or unhealthy: its attempts go on, and no more are placed on it.
     pub open: bool,
 }
 
@@ -39,18 +39,17 @@ pub struct Offer {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Constraint {
     pub label: String,
-    /// What must be true of it.
     pub rule: Rule,
 }
 
-/// What must be true of a label.
+/// The condition that a label must meet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
     /// It has one of these values.
     OneOf(BTreeSet<String>),
-    /// It has none of these values; a worker without the label will do.
+    /// It has none of these values; a worker without the label matches.
     NoneOf(BTreeSet<String>),
     /// It is there, with any value.
     Present,
@@ -58,16 +57,15 @@ pub enum Rule {
     Absent,
 }
 
-/// All that placement knows of an instance's wishes. Instances whose asks come to
-/// the same are one class.
+/// Everything that placement knows about the requirements of an instance. Instances with
+/// equivalent requests form one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ResourceRequest {
-    /// What it uses. Memory is placed by its minimum; the maximum is for the
-    /// worker to enforce.
+    /// Memory is placed by its minimum; the worker enforces the maximum.
     #[serde(rename = "request")]
     pub resources: Resources,
-    /// Where it may run: all of them hold.
+    /// All of them must hold.
     pub constraints: Vec<Constraint>,
 }

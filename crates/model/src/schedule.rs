@@ -1,25 +1,25 @@
-//! Words about due times: what people may ask of a schedule, and what became of one.
+//! Schedule policies, and the verdict on a due time.
 //!
-//! What an expression means, and when it is due, is `baton-core`'s `clock`.
+//! `baton-core`'s `clock` parses expressions and computes due times.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Millis;
 
-/// What to do about times that clocks do not show, or show twice. It does not touch
-/// schedules that have something for every hour, nor fixed periods.
+/// Policy for local times that daylight saving time skips or repeats. It does not affect schedules
+/// with a due time in every hour, nor fixed periods.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dst {
-    /// Times that are jumped over.
+    /// Skipped local times.
     pub gap: Gap,
-    /// Times that are shown twice.
+    /// Repeated local times.
     pub fold: Fold,
 }
 
-/// A time that is jumped over when clocks are set forward.
+/// Policy for a local time that is skipped when clocks are set forward.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -35,7 +35,7 @@ pub enum Gap {
     Late,
 }
 
-/// A time that is shown twice when clocks are set back.
+/// Policy for a local time that is repeated when clocks are set back.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -49,7 +49,7 @@ pub enum Fold {
     Twice,
 }
 
-/// Which due times that were missed are made up for, if they are within slack.
+/// Catch-up policy: the missed due times that are launched late, if they are within slack.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -65,7 +65,7 @@ pub enum CatchUp {
     All,
 }
 
-/// What becomes of a due time.
+/// The verdict on a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TickVerdict))]
 #[serde(rename_all = "kebab-case")]
@@ -74,7 +74,7 @@ pub enum TickVerdict {
     Launch,
     /// It is launched, within slack.
     Late {
-        /// After the planned time, which is the nominal one with its jitter.
+        /// After the planned time: the nominal time plus its jitter.
         by: Millis,
     },
     /// It is not launched.
@@ -82,7 +82,7 @@ pub enum TickVerdict {
 }
 
 impl TickVerdict {
-    /// The word for it in lists.
+    /// The spelling in lists.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -93,20 +93,17 @@ impl TickVerdict {
     }
 }
 
-/// Why a due time is not launched.
+/// The reason for which a due time is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
-    /// Nobody was there until its slack had passed.
+    /// No scheduler was running until its slack had passed.
     Missed,
-    /// It was within slack, but the policy makes up for later ones only, or for none.
+    /// It was within slack, but the catch-up policy launches later ones only, or none.
     CatchUp,
-    /// So many of its instances are on their way already.
-    MaxInstances {
-        /// The limit.
-        limit: u32,
-    },
+    /// `max_instances` instances of the task are in flight already.
+    MaxInstances { limit: u32 },
     /// The launch rate is used up.
     LaunchRate,
     /// Its schedule was replaced or removed before it could be launched.
@@ -116,13 +113,12 @@ pub enum SkipReason {
 impl std::fmt::Display for SkipReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Missed => f.write_str("its slack had passed before anybody could launch it"),
-            Self::CatchUp => f.write_str("it was missed, and catch_up does not make up for it"),
+            Self::Missed => f.write_str("its slack had passed before a scheduler could launch it"),
+            Self::CatchUp => {
+                f.write_str("it was missed, and the catch_up policy does not launch it")
+            }
             Self::MaxInstances { limit } => {
-                write!(
-                    f,
-                    "{limit} instances were on their way, which is max_instances"
-                )
+                write!(f, "max_instances was reached ({limit} in flight)")
             }
             Self::LaunchRate => f.write_str("its launch_rate was used up"),
             Self::Replaced => f.write_str("its schedule was replaced or removed"),

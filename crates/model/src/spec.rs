@@ -1,5 +1,5 @@
-//! What an instance asks for: the part of a task that the scheduler and the worker
-//! protocol decide on, and the work itself, which only the worker looks into.
+//! The specification of an instance: the policies that the scheduler and the protocol decide on,
+//! and the work itself, which only the worker interprets.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::task::TaskSpec;
 use crate::time::{Millis, Wall};
 use crate::workflow::Part;
 
-/// How sure Baton must be that an attempt is over before it starts another.
+/// The evidence that Baton requires for the end of an attempt before it starts another.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -22,27 +22,26 @@ pub enum Exclusive {
     /// When its lease has run out on its own host, where a dead-man timer kills it.
     #[default]
     Timed,
-    /// Only by proof: the worker says so, its host has rebooted, or an operator
-    /// has forgotten the worker. Never by time alone.
+    /// Only by proof: the worker reports it, its host has rebooted, or an operator has forgotten the
+    /// worker. Never by time alone.
     Strict,
 }
 
-/// How often an instance may be tried again, by kind of bad end.
+/// The retry policy of an instance: budgets by kind of end, backoff, growth and fallback.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct RetryBudget {
-    /// Failures of the work itself that are forgiven.
+    /// Failures of the work after which it is retried.
     pub failures_max: u32,
-    /// Losses (of the worker, not of the work's making) that are forgiven.
+    /// Losses of the worker after which it is retried.
     pub losses_max: u32,
-    /// How long a failed instance rests before it may start again. Losses do not rest:
-    /// nothing says that the next worker is bad, too.
+    /// The backoff after a failure. A loss has none: the next worker is probably fine.
     pub backoff: RetryBackoff,
-    /// What grows when it was too little.
+    /// Growth of memory and timeout after they were exceeded.
     pub scale: Scale,
-    /// Where it may run after its first failure, its second, and so on, in place of where the
-    /// task may; the last one stays. Losses do not count: they say nothing about the place.
+    /// The constraints after the first failure, the second, and so on, in place of those of the
+    /// task; the last entry stays. Losses do not count: they do not indicate a wrong worker.
     pub fallback: Vec<Vec<Constraint>>,
 }
 
@@ -58,33 +57,33 @@ impl Default for RetryBudget {
     }
 }
 
-/// A rest that doubles with each failure.
+/// Exponential backoff: doubles with each failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct RetryBackoff {
-    /// After the first.
+    /// After the first failure.
     pub first: Millis,
     /// Never longer than this.
     pub max: Millis,
 }
 
-/// How an allowance grows after an attempt that it was too small for: by a factor, in percent
-/// of what it was (100 leaves it as it is), or in steps that are written down.
+/// Growth of an allowance after an attempt has exceeded it: by a factor, in percent of the previous
+/// value (100 leaves it unchanged), or in explicit steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Scale {
-    /// Memory, after an attempt that ran out of it.
+    /// Memory, after an attempt that ran out of memory.
     pub memory_percent: u32,
-    /// The timeout, after an attempt that ran into it.
+    /// The timeout, after an attempt that timed out.
     pub timeout_percent: u32,
-    /// Bytes beyond which the factor takes no memory.
+    /// The largest memory in bytes that the factor leads to.
     pub memory_cap: Option<u64>,
-    /// How long the factor makes no timeout.
+    /// The longest timeout that the factor leads to.
     pub timeout_cap: Option<Millis>,
-    /// Bytes after running out of memory once, twice, and so on; the last one stays. Where there
-    /// are any, there is no factor.
+    /// Bytes after running out of memory once, twice, and so on; the last entry stays. If there are
+    /// any, the factor is not used.
     pub memory_steps: Vec<u64>,
     /// The same for the timeout.
     pub timeout_steps: Vec<Millis>,
@@ -103,6 +102,7 @@ impl Default for Scale {
     }
 }
 
+/// The work of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -123,18 +123,17 @@ impl Default for Work {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Uri {
-    /// From where: `file:///…`, `http://…`.
+    /// The source: `file:///…`, `http://…`.
     pub from: String,
     /// Its name in the sandbox.
     pub name: String,
-    /// Its SHA-256, in hexadecimal, if it must be this and no other.
+    /// The expected SHA-256, in hexadecimal.
     pub sha256: Option<String>,
-    /// Whether it shall be executable.
     pub executable: bool,
 }
 
-/// Which part of an array an instance is: its index is `from` plus its distance from
-/// `first`, so that a million instances share one spec.
+/// The array of an instance. Its index is `from` plus its distance from `first`, so that a million
+/// instances share one spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Array {
@@ -153,7 +152,7 @@ impl Array {
     }
 }
 
-/// What to run for one instance, and under which policies.
+/// The work of one instance and its policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -167,33 +166,29 @@ pub struct InstanceSpec {
     pub user: Option<String>,
     /// Fetched before it starts.
     pub uris: Vec<Uri>,
-    /// What it needs, and where it may run.
     #[serde(rename = "ask")]
     pub request: ResourceRequest,
     /// Higher goes first.
     pub priority: i32,
-    /// When another attempt may start.
     pub exclusive: Exclusive,
     pub retry: RetryBudget,
-    /// How long one attempt may run.
+    /// The longest run time of one attempt.
     pub timeout: Option<Millis>,
-    /// Which array it is part of.
+    /// The array to which it belongs.
     pub array: Option<Array>,
-    /// Which task of the library it is an instance of.
+    /// The library task of which it is an instance.
     pub origin: Option<Origin>,
-    /// Which part of a run it is.
+    /// The item of a run that it executes.
     pub part: Option<Part>,
 }
 
-/// What an instance comes from.
+/// The library task, revision and due time of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Origin {
-    /// The task of the library.
     pub task: TaskNo,
-    /// Under which revision.
     pub revision: Revision,
-    /// When it was due, if a schedule has launched it.
+    /// The due time, if a schedule launched it.
     pub due: Option<Due>,
 }
 
@@ -201,9 +196,9 @@ pub struct Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Due {
-    /// The time that the schedule names.
+    /// The time that the schedule specifies.
     pub nominal: Wall,
-    /// Until when it was allowed to be launched.
+    /// The latest time at which it could be launched.
     pub latest: Wall,
 }
 
@@ -261,27 +256,26 @@ impl Serialize for SparseSpec<'_> {
     }
 }
 
-/// What one attempt may use and where, if that is not what its instance asked for at first.
+/// Limits and constraints of one attempt, where they differ from those of its instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Allowance {
-    /// Bytes of memory: the least to place it with.
+    /// Bytes of memory that it needs to be placed.
     pub memory_min: u64,
     /// Bytes of memory at which it is stopped; 0 for no limit.
     pub memory_max: u64,
-    /// How long it may run.
     pub timeout: Option<Millis>,
-    /// How many of [`Scale::memory_steps`] were taken.
+    /// The number of [`Scale::memory_steps`] taken.
     pub memory_step: u32,
-    /// How many of [`Scale::timeout_steps`] were taken.
+    /// The number of [`Scale::timeout_steps`] taken.
     pub timeout_step: u32,
-    /// Where it may run, if not where its instance asked for.
+    /// Replaces the constraints of the instance.
     pub constraints: Option<Vec<Constraint>>,
 }
 
 impl InstanceSpec {
-    /// What the first attempt may use.
+    /// The allowance of the first attempt.
     #[must_use]
     pub const fn allowance(&self) -> Allowance {
         Allowance {

@@ -1,14 +1,14 @@
-//! The states of Baton's machines. The words are the contract: they stand in
-//! the code, on the wire, in the store and in the docs exactly as here.
+//! The states of Baton's state machines. Their spelling is part of the contract: the same in the
+//! code, on the wire, in the store and in the docs.
 //!
-//! Which state may follow which is decided by the tables in `baton-core`'s `fsm`.
+//! The transition tables are in `baton-core`'s `fsm`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a state enum together with its one spelling, which is a token and not a literal
-/// so that derives see it as it is written.
+/// Declares a state enum with one spelling per state. The spelling is a token, not a literal, so
+/// that derives see it as written.
 macro_rules! states {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:tt,)+ }) => {
         $(#[$doc])*
@@ -19,10 +19,10 @@ macro_rules! states {
         }
 
         impl $name {
-            /// Every state, in the order of a normal life.
+            /// Every state, in the order of a normal lifecycle.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word for this state, the same everywhere.
+            /// The spelling of this state.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self {
@@ -43,23 +43,23 @@ states! {
     /// The universal machine of an Instance and of a Run. An *-ing* state is
     /// owned by one role, an *-ed* state hands over to the next.
     UniversalState {
-        /// The definer is still adding what the work needs.
+        /// The definition is still being sent.
         Registering = "REGISTERING",
         /// Complete and waiting to be placed.
         Queued = "QUEUED",
-        /// The distributer is choosing where and committing a lease.
+        /// A worker is being chosen, and the lease committed.
         Instantiating = "INSTANTIATING",
-        /// Leased; the worker has been or is about to be told.
+        /// Leased; `runTask` was sent to the worker or is about to be.
         Launched = "LAUNCHED",
         /// The worker has confirmed that it holds the attempt.
         Running = "RUNNING",
         /// Finished successfully.
         Done = "DONE",
-        /// An attempt ended badly; deciding who gets control next.
+        /// An attempt did not succeed; triage decides what follows.
         Triaging = "TRIAGING",
         /// Out of retries, or a fatal error.
         Failed = "FAILED",
-        /// Stopped by a person before it finished.
+        /// Stopped on request before it finished.
         Halted = "HALTED",
         /// The definition was never completed.
         Aborted = "ABORTED",
@@ -67,7 +67,7 @@ states! {
 }
 
 states! {
-    /// One try of an instance, as its worker sees it.
+    /// One attempt of an instance, as its worker sees it.
     AttemptState {
         /// Regular processes may run.
         Active = "ACTIVE",
@@ -75,13 +75,13 @@ states! {
         Cleaning = "CLEANING",
         /// Final processes run.
         Finalizing = "FINALIZING",
-        /// Everything needed has succeeded.
+        /// All required processes have succeeded.
         Success = "SUCCESS",
         /// Too many failures.
         Failed = "FAILED",
         /// Stopped on request.
         Killed = "KILLED",
-        /// What became of it cannot be proved.
+        /// Its outcome cannot be proved.
         Lost = "LOST",
     }
 }
@@ -101,7 +101,7 @@ states! {
         Failed = "FAILED",
         /// Killed on request.
         Killed = "KILLED",
-        /// What became of it cannot be proved.
+        /// Its outcome cannot be proved.
         Lost = "LOST",
     }
 }
@@ -109,13 +109,13 @@ states! {
 states! {
     /// The health of one incarnation of a worker, kept on both sides.
     WorkerState {
-        /// Just associated: what it already runs is not known yet.
+        /// Just associated: its running attempts are not known yet.
         New = "NEW",
-        /// Known, but not to be given work.
+        /// Known, but gets no work.
         Unhealthy = "UNHEALTHY",
-        /// May be given work.
+        /// May get work.
         Healthy = "HEALTHY",
-        /// Given up for ever: this incarnation must kill its work and end.
+        /// Condemned: this incarnation must kill its attempts and end.
         MustDie = "MUST_DIE",
     }
 }
@@ -129,13 +129,13 @@ states! {
         Candidate = "CANDIDATE",
         /// Holds the lease under one epoch.
         Leader = "LEADER",
-        /// Overtaken by a higher epoch; nothing of this life may be written again.
+        /// Overtaken by a higher epoch; it may never write again.
         Deposed = "DEPOSED",
     }
 }
 
 impl UniversalState {
-    /// True where nothing more happens unless a person says so.
+    /// True if only a request of a client can lead out of it.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(

@@ -117,11 +117,11 @@ impl Wall {
     }
 }
 
-/// What the driver knows of the time when it hands an input to a machine.
+/// The time at which the driver passes an input to a state machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Now {
     /// For every decision of the protocol.
     pub mono: Mono,
-    /// For the records people read.
+    /// For records that people read.
     pub wall: Wall,
 }

@@ -66,7 +66,7 @@ impl Default for Timeouts {
     }
 }
 
-/// What a worker must know of the time budget, already reduced for it.
+/// The worker's share of the time budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerTimeouts {
     /// How often to send a heartbeat.
@@ -85,7 +85,7 @@ pub struct WorkerTimeouts {
     pub status_retry: Millis,
 }
 
-/// Why a set of timeouts would break a promise.
+/// Timeouts under which the protocol would be unsafe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutsError {
     /// A span that must not be zero is zero.
@@ -124,7 +124,7 @@ impl Timeouts {
         self.heartbeat_gap + self.lose_after
     }
 
-    /// The worker's share of the budget.
+    /// Derives the worker's share of the budget.
     #[must_use]
     pub fn for_worker(&self) -> WorkerTimeouts {
         let lease = four_fifths(self.lease())

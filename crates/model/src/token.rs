@@ -1,8 +1,8 @@
-//! Credentials: tokens, and what whoever holds one may do.
+//! Credentials: tokens and roles.
 //!
-//! A token is a name, a role and a secret. The secret is shown once, to whoever made the
-//! token; everybody else, the store too, knows only its hash. What hashes and draws secrets
-//! is `baton_store::token`; which request needs which role is the server's table.
+//! A token is a name, a role and a secret. The secret is shown once, to the creator of the token;
+//! the store knows only its hash. `baton_store::token` generates and hashes secrets; the server's
+//! route table defines the role that each request requires.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,25 +13,24 @@ use crate::ids::TokenId;
 use crate::limits::TOKEN_NAME_CHARS_MAX;
 use crate::time::Wall;
 
-/// What whoever holds a token may do.
+/// The permissions of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Looks, and changes nothing.
+    /// Read only.
     Viewer,
-    /// Whatever is about instances, and draining workers.
+    /// Everything about instances, runs and tasks; draining workers.
     Operator,
     Admin,
-    /// Takes a seat and runs what it is given, and nothing else.
+    /// Connects as a worker, and nothing else.
     Worker,
 }
 
 impl Role {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Admin, Self::Worker];
 
-    /// As it is written.
+    /// The spelling.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -42,7 +41,7 @@ impl Role {
         }
     }
 
-    /// True if this role may do what `needed` may do.
+    /// True if this role has all permissions of `needed`.
     #[must_use]
     pub const fn covers(self, needed: Self) -> bool {
         match (self, needed) {
@@ -88,13 +87,12 @@ impl FromStr for TokenId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SecretHash(pub [u8; 32]);
 
-/// What the holder of a token shows: [`Secret::PREFIX`] and 64 hexadecimal digits. It is
-/// never printed by accident.
+/// The secret of a token: [`Secret::PREFIX`] and 64 hexadecimal digits. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// What every secret begins with, so that people and scanners know one when they see it.
+    /// The prefix of every secret, so that people and scanners recognise one.
     pub const PREFIX: &str = "baton_";
 
     /// The secret of these random bits.
@@ -109,7 +107,7 @@ impl Secret {
         Self(text)
     }
 
-    /// Reads one; `None` if the text cannot be a secret.
+    /// Parses a secret; `None` if the text cannot be one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(Self::PREFIX)?;
@@ -117,7 +115,7 @@ impl Secret {
         (digits.len() == 64 && digits.bytes().all(plain)).then(|| Self(text.to_owned()))
     }
 
-    /// The text itself, for the one place that it goes to.
+    /// The text of the secret.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -130,78 +128,72 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A token that is about to be kept.
+/// A token that is about to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
     pub name: String,
-    /// What its holder may do.
     pub role: Role,
-    /// Whose things only, if not everybody's.
+    /// Restricts it to the objects of this owner.
     pub owner: Option<String>,
-    /// What its secret is known by.
     pub hash: SecretHash,
     pub created_at: Wall,
-    /// From when on it is worth nothing, if ever.
+    /// The end of its validity, if it has one.
     pub expires_at: Option<Wall>,
 }
 
-/// A token as it is kept.
+/// A token as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Its number.
     pub id: TokenId,
     pub name: String,
-    /// What its holder may do.
     pub role: Role,
-    /// Whose things only, if not everybody's.
+    /// Restricts it to the objects of this owner.
     pub owner: Option<String>,
-    /// What its secret is known by.
     pub hash: SecretHash,
     pub created_at: Wall,
-    /// From when on it is worth nothing, if ever.
+    /// The end of its validity, if it has one.
     pub expires_at: Option<Wall>,
-    /// Somebody has said that it is worth nothing any more.
     pub revoked: bool,
 }
 
 impl Token {
-    /// True if it opens anything at that time.
+    /// True if it is neither revoked nor expired.
     #[must_use]
     pub fn is_valid(&self, now: Wall) -> bool {
         !self.revoked && self.expires_at.is_none_or(|end| now < end)
     }
 }
 
-/// Checks what somebody wants to call a token.
+/// Checks the name of a new token.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If it is empty, too long, or contains control characters.
 pub fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name.chars().count() > TOKEN_NAME_CHARS_MAX {
         return Err(format!(
             "the name of a token has 1 to {TOKEN_NAME_CHARS_MAX} characters"
         ));
     }
-    match name.chars().any(char::is_control) {
-        true => Err("the name of a token is one line of plain text".to_owned()),
-        false => Ok(()),
+    if name.chars().any(char::is_control) {
+        return Err("the name of a token is one line of plain text".to_owned());
     }
+    Ok(())
 }
 
-/// Checks whose things a token may be for.
+/// Checks the owner to which a new token is restricted.
 ///
 /// # Errors
-/// Why it cannot be for these.
+/// If the role cannot be restricted, or the owner is not a valid name.
 pub fn check_owner(role: Role, owner: &str) -> Result<(), String> {
     if !matches!(role, Role::Viewer | Role::Operator) {
         return Err(format!(
-            "a token for one owner is a viewer's or an operator's, not a {role}'s"
+            "only viewer and operator tokens can be restricted to one owner, not {role} tokens"
         ));
     }
-    match owner.is_empty() || owner.contains('/') || owner.chars().any(char::is_control) {
-        true => Err("an owner is one word of plain text, without slashes".to_owned()),
-        false => Ok(()),
+    if owner.is_empty() || owner.contains('/') || owner.chars().any(char::is_control) {
+        return Err("an owner is one word of plain text, without slashes".to_owned());
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
-//! How a set of workers is named: by a number that every change raises, and by
-//! a hash of who is in it.
+//! Ids of worker sets: a version that every change raises, and a hash of the members.
 //!
 //! A scheduler puts the [`WorkerSetId`] of its workers into its heartbeat
-//! replies; a worker keeps the last one it received and shows it to whichever
-//! scheduler it talks to next. What is concluded from them is decided in
-//! `baton-core`'s `protocol::consensus`.
+//! replies; a worker keeps the last one it received and sends it to the next
+//! scheduler that it connects to. `baton-core`'s `protocol::consensus` draws the conclusions.
 //!
 //! Invariant: a [`WorkerSetHash`] depends on the members alone, not on the order
 //! in which they came or on who else came and went. Its values are compared
@@ -17,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Incarnation};
 
-/// Who is in a set, in a few words of fixed size.
+/// The members of a set, as a hash of fixed size.
 ///
 /// Each member adds one number to `sum` and another to `xor`. Both operations
 /// commute and can be undone, so a join or a departure costs the same in a set
-/// of ten as in a set of ten thousand, and nobody has to list the members.
+/// of ten as in a set of ten thousand, without listing the members.
 ///
 /// It guards against accidents, not against a worker that forges its identity.
 #[derive(
@@ -46,8 +44,8 @@ impl WorkerSetHash {
         hash
     }
 
-    /// Counts `who` in. The caller knows that it was not in the set: the hash
-    /// alone cannot tell.
+    /// Adds a member. The caller knows that it was not in the set: the hash alone
+    /// cannot tell.
     pub fn add(&mut self, who: Incarnation) {
         let (first, second) = digests(who);
         self.count = self.count.wrapping_add(1);
@@ -97,8 +95,8 @@ impl fmt::Display for SetVersion {
 
 /// The name of one set of workers of one scheduler.
 ///
-/// Two ids are the same only if all of it is: the same members under another
-/// scheduler, or again after somebody came and went, have another id.
+/// Two ids are equal only if all fields are: the same members under another
+/// scheduler, or again after a worker joined and left, have another id.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -116,8 +114,8 @@ impl fmt::Display for WorkerSetId {
 }
 
 /// Two numbers that look unrelated to each other and to those of any other
-/// life. Lives are small consecutive numbers: summed as they are, {1, 4} would
-/// look like {2, 3}.
+/// incarnation. Incarnation numbers are small and consecutive: summed as they are,
+/// {1, 4} would look like {2, 3}.
 const fn digests(who: Incarnation) -> (u64, u64) {
     let lineage = mix(who.lineage.0);
     let first = mix(lineage ^ who.number.0);
@@ -133,16 +131,15 @@ const fn mix(input: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A worker set as a worker was told of it, and whether it may count later.
+/// A worker set as a worker received it, and whether it counts as complete.
 ///
-/// During an initial wait the set covers only those who are back so far. Such an
-/// id must never prove to a next scheduler that everyone is there, so it is told
-/// as unsettled; the same version is told again as settled once the wait is over.
+/// During an initial wait the set covers only the workers that are back so far. Such an
+/// id must never prove to a later scheduler that the set is complete, so it is sent
+/// as unsettled; the same version is sent again as settled once the wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KnownSet {
-    /// The set.
     pub id: WorkerSetId,
-    /// Whether the scheduler that told it had ended its initial wait.
+    /// True if the scheduler that sent it had ended its initial wait.
     pub settled: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Workflows: the plan that a run carries out, and the words for where it stands.
+//! Workflows: the plan of a run, and its items.
 //!
-//! A plan is what a workflow file says once its parameters are filled in: its tasks in an order
-//! in which each stands behind those it comes after. A task has *items*, one instance each: one,
-//! or as many as its `for_each` or `matrix` has values. Items are counted, not listed: a plan of
-//! a million items is as long as its tasks, its values and its explicit edges.
+//! A plan is a workflow file with its parameters bound: its tasks in dependency order. A task has
+//! *items*, one instance each: one item, or one per value of its `for_each` or `matrix`. Items are
+//! counted, not listed: a plan of a million items is as long as its tasks, its values and its
+//! explicit edges.
 //!
-//! Invariants, which `baton_core::workflow::check` holds a plan to:
-//! * a task comes only after tasks before it in the list, so there is no circle;
+//! Invariants, which `baton_core::workflow::check` enforces:
+//! * a task depends only on tasks before it in the list, so there is no cycle;
 //! * edges item by item name items that exist, and lists are as long as the task has items;
 //! * names are unique.
 
@@ -20,32 +20,32 @@ use crate::ids::{Generation, RunId};
 use crate::spec::InstanceSpec;
 use crate::time::Millis;
 
-/// A workflow, ready to be run.
+/// A workflow with its parameters bound, ready to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Plan {
     pub name: String,
     pub owner: String,
-    /// The parameters that it was given, and the defaults of the others.
+    /// Values of the parameters, defaults included.
     pub params: BTreeMap<String, String>,
-    /// Instances that may be on their way at once.
+    /// Instances that may be in flight at once.
     pub max_concurrent: Option<u32>,
-    /// The first failure lets nothing more begin.
+    /// After the first failure no further items start.
     pub fail_fast: bool,
-    /// How long the run may take.
+    /// The longest duration of the run.
     pub timeout: Option<Millis>,
     /// Limits that several tasks share.
     pub pools: Vec<Pool>,
-    /// Each behind those that it comes after.
+    /// In dependency order.
     pub tasks: Vec<PlanTask>,
 }
 
-/// A limit that several tasks share: that of the template they are made from.
+/// A concurrency limit that several tasks share: that of their common template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pool {
     /// The template.
     pub name: String,
-    /// Instances that may be on their way at once.
+    /// Instances that may be in flight at once.
     pub max_concurrent: u32,
 }
 
@@ -55,72 +55,65 @@ pub struct Pool {
 pub struct PlanTask {
     /// Unique in its plan.
     pub name: String,
-    /// What each instance asks for. Its texts are templates: `{{ item }}` and
-    /// `{{ tasks.NAME.outputs.KEY }}` are filled in when it is ready, `{{{{` stands for `{{`.
+    /// The specification of each instance. Its texts are templates: `{{ item }}` and
+    /// `{{ tasks.NAME.outputs.KEY }}` are resolved when the item is ready; `{{{{` stands for `{{`.
     pub spec: Arc<InstanceSpec>,
-    /// One instance for each.
     pub items: Items,
     pub after: Vec<Upstream>,
-    /// It is skipped unless this holds, for each item by itself.
+    /// The condition without which an item is skipped; evaluated per item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// Instances of it that may be on their way at once.
+    /// Instances of it that may be in flight at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrent: Option<u32>,
-    /// The limit that it shares, as a place in the plan's list.
+    /// The shared limit, as an index into `pools` of the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<u32>,
 }
 
-/// What a task has one instance for each of. Values are JSON.
+/// The items of a task. Values are JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Items {
-    /// Only itself.
+    /// A single item without a value.
     #[default]
     One,
     /// These values.
     Values(Vec<String>),
     Range {
-        /// The first.
         first: i64,
-        /// From one to the next.
         step: i64,
         count: u32,
     },
     /// Every combination; the last axis goes fastest.
     Product(Vec<Axis>),
-    /// The values of a list that a task before it has put out.
+    /// The values of a list in the outputs of an upstream task.
     Output {
-        /// Which task, as a place in the plan's list.
+        /// An index into `tasks` of the plan.
         task: u32,
         key: String,
     },
 }
 
-/// One name of a matrix, with its values as JSON.
+/// One axis of a matrix, with its values as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Axis {
-    /// Its name.
     pub name: String,
-    /// Its values.
     pub values: Vec<String>,
 }
 
-/// That a task comes after another.
+/// A dependency of a task on an upstream task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Upstream {
-    /// Which, as a place in the plan's list.
+    /// An index into `tasks` of the plan.
     pub task: u32,
-    /// What must have become of it.
     #[serde(default, skip_serializing_if = "Condition::is_success")]
     pub condition: Condition,
-    /// Which of its items an item waits for.
     #[serde(default, skip_serializing_if = "Edges::is_all")]
     pub edges: Edges,
 }
 
-/// What must have become of what a task comes after.
+/// The required result of an upstream item.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -132,7 +125,7 @@ pub enum Condition {
     Success,
     /// It has not succeeded.
     Failure,
-    /// It is over, whatever came of it.
+    /// It has ended, with any result.
     End,
 }
 
@@ -141,7 +134,7 @@ impl Condition {
         matches!(self, Self::Success)
     }
 
-    /// The word for it in files.
+    /// The spelling in files.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -152,16 +145,16 @@ impl Condition {
     }
 }
 
-/// Which items of the task before it an item waits for.
+/// The upstream items that an item waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edges {
     /// All of them.
     #[default]
     All,
-    /// The one of the same place.
+    /// The item with the same index.
     Same,
-    /// For each item a list.
+    /// A list per item.
     Lists(EdgeLists),
 }
 
@@ -171,8 +164,7 @@ impl Edges {
     }
 }
 
-/// For each item the items that it waits for. Written as `0,5,7;3;;1`, since there may be
-/// millions.
+/// The upstream items of each item. Serialized as `0,5,7;3;;1`, since there may be millions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EdgeLists {
@@ -182,7 +174,7 @@ pub struct EdgeLists {
 }
 
 impl EdgeLists {
-    /// How many items have a list.
+    /// The number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -194,7 +186,7 @@ impl EdgeLists {
         self.ends.is_empty()
     }
 
-    /// All that are named, item by item.
+    /// All upstream items, item by item.
     #[must_use]
     pub fn all(&self) -> &[u32] {
         &self.upstream
@@ -211,7 +203,7 @@ impl EdgeLists {
         &self.upstream[start as usize..*end as usize]
     }
 
-    /// Puts the list of the next item behind the others.
+    /// Appends the list of the next item.
     ///
     /// # Errors
     /// If there are more entries than can be counted.
@@ -266,41 +258,40 @@ impl fmt::Display for EdgeLists {
     }
 }
 
-/// Which part of a run an instance is.
+/// The item of a run that an instance executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Part {
-    /// The run.
     pub run: RunId,
     pub generation: Generation,
-    /// The task, as a place in the plan's list.
+    /// An index into `tasks` of the plan.
     pub task: u32,
     pub item: u32,
 }
 
-/// How a run is stopped.
+/// The way in which a run is halted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HaltMode {
-    /// What has begun may end by itself; nothing more begins.
+    /// Instances in flight may end; no further items start.
     Drain,
-    /// What has begun is killed.
+    /// Instances in flight are killed.
     Kill,
 }
 
-/// Why a run is stopped.
+/// The reason for which a run is halted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HaltCause {
-    /// A person asked for it.
+    /// A client requested it.
     Requested,
-    /// It took longer than its workflow allows.
+    /// It has exceeded the timeout of its workflow.
     TimedOut,
 }
 
-/// How an item ended, as it is kept.
+/// The stored result of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -317,23 +308,21 @@ pub enum ItemEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ItemSpan {
-    /// The task, as a place in the plan's list.
+    /// An index into `tasks` of the plan.
     pub task: u32,
-    /// The first.
     pub first: u32,
-    /// The last.
     pub last: u32,
 }
 
-/// Items that are DONE and stay it under another plan.
+/// DONE items that stay DONE under a changed plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CarriedItems {
-    /// Where they were in the plan before.
+    /// Their position in the previous plan.
     pub from: ItemSpan,
-    /// The task that they are items of now.
+    /// Their task in the new plan.
     pub task: u32,
-    /// Which item the first of them is now.
+    /// The new index of the first of them.
     pub first: u32,
 }
 

@@ -33,7 +33,7 @@ macro_rules! bugs {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it does wrong.
+            /// A description of the wrong behaviour.
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$variant => $what,)+ }
             }

@@ -64,7 +64,7 @@ fn arrows<M: Machine>() -> Vec<(M::State, M::State, String)> {
     arrows
 }
 
-/// Says where a life begins and ends, and which events a person needs.
+/// Describes the initial and terminal states, and the events of people.
 fn ends<M: Machine>() -> String {
     let begins = words(M::INITIAL.iter().map(|state| state.word()));
     let ends = words(M::TERMINAL.iter().map(|state| state.word()));

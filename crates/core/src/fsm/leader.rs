@@ -1,7 +1,7 @@
-//! The leader machine: one scheduler's part in the election of the one leader.
+//! The leader machine: one scheduler in the leader election.
 //!
 //! DEPOSED is for ever: a scheduler that was overtaken drops everything that it
-//! held in memory and begins another life as FOLLOWER, instead of trusting what
+//! held in memory and starts again as FOLLOWER, instead of trusting what
 //! it knew under its old epoch.
 //!
 //! An election is one conditional write to the store, which has one answer. So

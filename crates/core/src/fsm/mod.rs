@@ -20,7 +20,7 @@
 //! of this attempt from one of the attempt before.
 //!
 //! The states are in `baton-model`, since they stand on the wire; the events are
-//! here, since only the code that decides speaks of them.
+//! here, since only this crate uses them.
 //!
 //! ```
 //! use baton_core::fsm::{Transition, Universal, UniversalEvent, transition};
@@ -51,7 +51,7 @@ macro_rules! events {
         }
 
         impl $name {
-            /// Every event, in the order of a normal life.
+            /// Every event, in the order of a normal lifecycle.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The word for this event, in kebab-case.
@@ -117,7 +117,7 @@ pub use worker::{Worker, WorkerEvent};
 
 /// A closed set of values, each with one spelling.
 pub trait Word: Copy + Ord + fmt::Debug + 'static {
-    /// Every value, in the order of a normal life.
+    /// Every value, in the order of a normal lifecycle.
     const ALL: &'static [Self];
 
     /// The spelling.
@@ -148,9 +148,9 @@ pub trait Machine: Copy + Eq + fmt::Debug + 'static {
     const TABLE: &'static [Row<Self::State, Self::Event>];
     /// Every race that an event may lose.
     const LATE: &'static [LateRow<Self::State, Self::Event>];
-    /// Where a life may begin.
+    /// The initial states.
     const INITIAL: &'static [Self::State];
-    /// Where nothing more happens by itself.
+    /// The states that no automatic event leaves.
     const TERMINAL: &'static [Self::State];
     /// The events by which a person leads the machine out of a terminal state.
     const BY_HAND: &'static [Self::Event] = &[];
@@ -278,7 +278,7 @@ pub fn transition<M: Machine>(
     }
 }
 
-/// How often each race was lost, by machine and name.
+/// Counters of lost races, by machine and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LateCounts(BTreeMap<(&'static str, LateName), u64>);
 

@@ -31,7 +31,7 @@ events! {
         Started = "started",
         /// It exited with success.
         Succeeded = "succeeded",
-        /// It exited with failure, or died of a signal that nobody here sent.
+        /// It exited with failure, or died of a signal that Baton did not send.
         Failed = "failed",
         /// It died because it was told to.
         Killed = "killed",

@@ -1,4 +1,4 @@
-//! The universal machine: the life of an Instance and of a Run.
+//! The universal machine: the lifecycle of an Instance and of a Run.
 //!
 //! An *-ing* state is owned by one role, an *-ed* state hands over to the next,
 //! so at any moment exactly one role may write. DONE and ABORTED are for ever;
@@ -64,7 +64,7 @@ impl Machine for Universal {
     type Event = UniversalEvent;
 
     const NAME: &'static str = "universal";
-    const ABOUT: &'static str = "The life of an Instance and of a Run.";
+    const ABOUT: &'static str = "The lifecycle of an Instance and of a Run.";
     const INITIAL: &'static [S] = &[S::Registering];
     const TERMINAL: &'static [S] = &[S::Done, S::Failed, S::Halted, S::Aborted];
     const BY_HAND: &'static [E] = &[E::Resumed, E::RetriedByHand];

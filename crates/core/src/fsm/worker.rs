@@ -1,8 +1,8 @@
 //! The worker machine: the health of one incarnation, kept on both sides of the
 //! connection with the same timeouts.
 //!
-//! Only HEALTHY workers are given work. MUST_DIE is for ever: the seat lives on
-//! in another incarnation, whose machine begins in NEW.
+//! Only HEALTHY workers are given work. MUST_DIE is for ever: the seat goes
+//! to another incarnation, whose machine begins in NEW.
 //!
 //! `Reassociated` leads back to NEW. The same incarnation may begin a new
 //! session, because its agent restarted and re-adopted what still runs, or

@@ -1,11 +1,11 @@
-//! Who leads: one scheduler's part in the election.
+//! Leader election: the state machine of one scheduler.
 //!
-//! Leadership is a row in the store: who holds it, under which epoch, and a
+//! Leadership is a row in the store: its holder, the epoch, and a
 //! counter of renewals. A follower watches the counter on its *own* clock; no two
 //! clocks are ever compared. Taking the row is a compare-and-set on the epoch, so
 //! two candidates cannot both win, and every write of a leader is conditional on
-//! its epoch, so a deposed leader's write fails instead of landing. The election
-//! may therefore be wrong about who is dead without anything being lost.
+//! its epoch, so the write of a deposed leader fails. The election may therefore
+//! be wrong about which scheduler is dead without losing anything.
 
 use baton_model::ids::Epoch;
 use baton_model::state::LeaderState;
@@ -14,7 +14,7 @@ use baton_model::time::{Millis, Mono};
 use crate::counts::Counts;
 use crate::fsm::{Leader, LeaderEvent, Transition, transition};
 
-/// The leadership row as somebody read it.
+/// The leadership row, as read from the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Row {
     /// The term that is in force; 0 before the first.
@@ -23,12 +23,12 @@ pub struct Row {
     pub renewals: u64,
 }
 
-/// How an election is paced.
+/// Intervals of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ElectionTimeouts {
-    /// How often a leader renews and a follower looks.
+    /// The interval at which a leader renews and a follower reads the row.
     pub renew: Millis,
-    /// How long a row may stand unrenewed before it is up for taking.
+    /// The time without renewal after which a follower may take the row.
     pub lapse: Millis,
 }
 
@@ -41,7 +41,7 @@ impl Default for ElectionTimeouts {
     }
 }
 
-/// What the driver has to do with the row.
+/// An operation on the row for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read it and report with [`Election::observed`].
@@ -52,12 +52,11 @@ pub enum Action {
     /// Count one renewal if the epoch still is this one; report with
     /// [`Election::lost`] if it is not.
     Renew(Epoch),
-    /// This life as a leader is over: drop the scheduler and its outbox, and take
-    /// part again with a new [`Election`].
+    /// The leadership has ended: drop the scheduler and its outbox, and start a new [`Election`].
     StepDown,
 }
 
-/// One scheduler's part in it.
+/// The election, as seen by one scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Election {
     state: LeaderState,
@@ -69,8 +68,8 @@ pub struct Election {
 }
 
 impl Election {
-    /// Begins as a follower that looks at the row for the first time at `first`:
-    /// at once after a start, after a pause where the store has just failed.
+    /// Starts as a follower that reads the row for the first time at `first`: at once after a
+    /// start, after a pause if the store has just failed.
     #[must_use]
     pub fn new(pace: ElectionTimeouts, first: Mono) -> Self {
         Self {
@@ -88,13 +87,13 @@ impl Election {
         self.state
     }
 
-    /// When [`Self::tick`] is wanted next.
+    /// The next time for [`Self::tick`].
     #[must_use]
     pub const fn next_due(&self) -> Mono {
         self.next
     }
 
-    /// What to do now, if anything is due.
+    /// Returns the action that is due, if any.
     pub fn tick(&mut self, now: Mono) -> Option<Action> {
         if now < self.next {
             return None;
@@ -108,8 +107,7 @@ impl Election {
         }
     }
 
-    /// The row as it stands; a follower that has watched it unrenewed for long
-    /// enough tries to take it.
+    /// Takes the row as read; a follower that has seen no renewal for `lapse` tries to take it.
     pub fn observed(&mut self, now: Mono, row: Row) -> Option<Action> {
         let since = match self.seen {
             Some((seen, since)) if seen == row => since,
@@ -124,7 +122,7 @@ impl Election {
         None
     }
 
-    /// The row was taken: lead under this epoch.
+    /// The row was taken: leads under this epoch.
     pub fn won(&mut self, now: Mono, epoch: Epoch) {
         self.step(LeaderEvent::Elected);
         if self.state == LeaderState::Leader {
@@ -133,7 +131,7 @@ impl Election {
         }
     }
 
-    /// The row is in other hands.
+    /// Another scheduler holds the row.
     pub fn lost(&mut self, now: Mono) -> Option<Action> {
         match self.state {
             LeaderState::Leader => {

@@ -1,4 +1,4 @@
-//! Placing ahead: short instances wait on a worker, not in the bullpen.
+//! Placing ahead: short instances queue on a worker, not in the bullpen.
 //!
 //! A worker that asks for its next instance when it has finished one idles for a round
 //! trip and a commit. Where instances are short that is most of its time, so a full
@@ -11,8 +11,8 @@
 //! class without an estimate, with a limit, or behind a reservation, gets none. An estimate
 //! may be wrong, so a worker that has given one back gets none until something has ended
 //! there: or the same ones would come and go for as long as it does not.
-//! Only the first in the order of service is placed ahead, so nobody is overtaken by
-//! more than that span; and a worker gives back what it could not begin soon.
+//! Only the first in the order of service is placed ahead, so no instance is overtaken by
+//! more than that span; and a worker gives back what it could not start soon.
 
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::time::Millis;

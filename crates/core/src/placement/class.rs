@@ -1,4 +1,4 @@
-//! Classes: instances that ask for the same, and so can stand for one another.
+//! Classes: instances with equivalent requests, which are interchangeable.
 //!
 //! Each class that has something waiting remembers where its next instance would
 //! go ([`Spot`]). A change of one worker updates that in one comparison, so no
@@ -54,7 +54,7 @@ pub(super) struct Class {
     /// Which workers meet the constraints, one bit each; none means all of them.
     allowed: Option<Vec<u64>>,
     pub(super) spot: Spot,
-    /// Its class_queues that hold something: priority, owner, class_queue.
+    /// Its class queues that hold something: priority, owner, class queue.
     pub(super) class_queues: BTreeSet<(Reverse<i32>, u32, u32)>,
     pub(super) waiting: u64,
     placed: u64,

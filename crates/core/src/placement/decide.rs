@@ -95,7 +95,7 @@ impl Placement {
         }
     }
 
-    /// True if `class` is expected to run shorter than the choice so far. ClassQueues
+    /// True if `class` is expected to run shorter than the choice so far. Class queues
     /// come in the order of classes, so that decides between equals.
     fn is_shorter(&self, class: u32, best: &Choice) -> bool {
         self.classes.all[class].estimate < self.classes.all[best.class].estimate

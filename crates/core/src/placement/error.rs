@@ -1,10 +1,10 @@
-//! Why placement does not take something in.
+//! Errors of placement.
 
 use baton_model::ids::InstanceId;
 
 use super::limits::{CLASSES_MAX, ENTRIES_MAX, LIMITS_MAX, RANGE_LEN_MAX, WORKERS_MAX};
 
-/// Why something was not taken in. Nothing has changed then.
+/// A refused change. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementError {
     /// The range ends before it begins.
@@ -30,11 +30,11 @@ impl std::fmt::Display for PlacementError {
         match self {
             Self::Empty => f.write_str("the range ends before it begins"),
             Self::TooLong => write!(f, "the range has more than {RANGE_LEN_MAX} elements"),
-            Self::Waits(instance) => write!(f, "{instance} waits already"),
+            Self::Waits(instance) => write!(f, "{instance} is waiting already"),
             Self::Placed(instance) => write!(f, "{instance} is placed already"),
             Self::TooManyWaiting => write!(f, "{ENTRIES_MAX} submissions are waiting already"),
             Self::TooManyClasses => {
-                write!(f, "{CLASSES_MAX} different things are asked for already")
+                write!(f, "there are {CLASSES_MAX} classes of requests already")
             }
             Self::TooManyWorkers => write!(f, "there are {} workers already", WORKERS_MAX),
             Self::TooManyLimits => write!(f, "there are {LIMITS_MAX} limits already"),

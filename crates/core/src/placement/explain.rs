@@ -1,4 +1,4 @@
-//! The one thing that an instance waits for.
+//! The reason for which an instance waits.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use super::queue::{ClassQueue, Entry};
 use super::reserve::binds;
 use super::{PlacedInstance, Placement};
 
-/// What an instance, or the first of a class, waits for.
+/// The reason for which an instance, or the first of a class, waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
     /// No worker takes anything.
@@ -59,8 +59,8 @@ pub enum WaitReason {
         /// How much is asked for.
         asked: u64,
     },
-    /// The only worker with room, or a limit, is reserved for somebody who has
-    /// waited for longer.
+    /// The only worker with room, or a limit, is reserved for a class that has
+    /// waited longer.
     Reserved {
         /// The worker, or the limit.
         what: String,
@@ -73,7 +73,7 @@ pub enum WaitReason {
 }
 
 impl Placement {
-    /// What `instance` waits for; none if it does not wait.
+    /// The reason for which `instance` waits; none if it does not wait.
     #[must_use]
     pub fn explain(&self, instance: InstanceId) -> Option<WaitReason> {
         let (end, entry) = self.queue.find(instance)?;
@@ -89,7 +89,7 @@ impl Placement {
         Some(self.head(class_queue.class, class, class_queue.priority))
     }
 
-    /// What the first of a class waits for; none if nothing of it waits.
+    /// The reason for which the first of a class waits; none if none of it waits.
     #[must_use]
     pub fn explain_class(&self, class: ClassId) -> Option<WaitReason> {
         let kind = self.classes.all.get(class.0)?;
@@ -98,7 +98,7 @@ impl Placement {
         Some(hopeless.unwrap_or_else(|| self.head(class.0, kind, priority)))
     }
 
-    /// What will not end by waiting.
+    /// A reason that waiting does not end.
     fn hopeless(&self, class: &Class) -> Option<WaitReason> {
         let workers = || self.fleet.workers.iter();
         let open = workers().filter(|(_, worker)| worker.open).count();
@@ -228,7 +228,7 @@ impl Placement {
         });
         let named = class.local.iter().map(|(name, asked)| {
             let short = asked.saturating_sub(amount(worker, Resource::Named(name)));
-            // Of what nobody has, any amount is too much.
+            // A resource that no worker has is short in any amount.
             let share = units.share_named(name, short).max(u64::from(short > 0));
             (name.as_str(), *asked, short, share)
         });
@@ -246,7 +246,7 @@ impl Placement {
     }
 
     /// How many of the same class are served before `instance`, if nothing else
-    /// comes: those of a higher priority, those ahead of it in its own class_queue, and of
+    /// comes: those of a higher priority, those ahead of it in its own class queue, and of
     /// each other owner as many as it has turns until then.
     fn before(&self, instance: InstanceId, end: InstanceId, entry: Entry) -> u64 {
         let own = &self.queue.class_queues[entry.class_queue];
@@ -279,7 +279,7 @@ impl Placement {
         ahead + before.sum::<u64>()
     }
 
-    /// Where an instance is placed.
+    /// The worker on which an instance is placed.
     #[must_use]
     pub fn worker_of(&self, instance: InstanceId) -> Option<&WorkerName> {
         let PlacedInstance { worker, .. } = self.placed.get(&instance)?;

@@ -1,4 +1,4 @@
-//! What an instance waits for, in words.
+//! Messages for the reason for which an instance waits.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl fmt::Display for WaitReason {
                 workers,
             } => write!(
                 f,
-                "no worker meets its constraints: that {} rules out {excludes} of {workers}",
+                "no worker meets its constraints: `{}` excludes {excludes} of {workers}",
                 Condition(constraint)
             ),
             Self::NeverFits {
@@ -33,7 +33,7 @@ impl fmt::Display for WaitReason {
                 has,
             } => write!(
                 f,
-                "it asks for {}, and no worker has as much: the largest, {worker}, has {}",
+                "it requests {}, more than any worker has: the largest, {worker}, has {}",
                 Amount(resource, *asked),
                 Amount(resource, *has)
             ),
@@ -43,18 +43,21 @@ impl fmt::Display for WaitReason {
                 short,
                 reserved,
             } => {
-                let is = match reserved {
-                    true => "is reserved for it, and is still",
-                    false => "comes nearest, and is",
-                };
                 let short = Amount(resource, *short);
-                write!(f, "worker {worker} {is} short of {short}")
+                if *reserved {
+                    write!(
+                        f,
+                        "worker {worker} is reserved for it, but still lacks {short}"
+                    )
+                } else {
+                    write!(f, "worker {worker} comes nearest, but lacks {short}")
+                }
             }
             Self::Limit {
                 name, total, asked, ..
             } if asked > total => write!(
                 f,
-                "it asks for {asked} of the limit {name}, which is {total} in all"
+                "it requests {asked} of the limit {name}, whose total is {total}"
             ),
             Self::Limit {
                 name,
@@ -63,20 +66,24 @@ impl fmt::Display for WaitReason {
                 asked,
             } => write!(
                 f,
-                "it asks for {asked} of the limit {name}, of which {used} of {total} are in use"
+                "it requests {asked} of the limit {name}; {used} of {total} are in use"
             ),
             Self::Reserved { what, class } => write!(
                 f,
-                "what is free of {what} is reserved for class {class}, which has waited for longer"
+                "the free part of {what} is reserved for class {class}, which has waited longer"
             ),
-            Self::Behind { before: 1 } => f.write_str("one of the same class comes before it"),
-            Self::Behind { before } => write!(f, "{before} of the same class come before it"),
-            Self::Nothing => f.write_str("it waits for nothing, and is about to be placed"),
+            Self::Behind { before: 1 } => {
+                f.write_str("1 instance of the same class is ahead of it")
+            }
+            Self::Behind { before } => {
+                write!(f, "{before} instances of the same class are ahead of it")
+            }
+            Self::Nothing => f.write_str("it is about to be placed"),
         }
     }
 }
 
-/// A constraint, as a person would say it.
+/// A constraint, as readable text.
 struct Condition<'a>(&'a Constraint);
 
 impl fmt::Display for Condition<'_> {

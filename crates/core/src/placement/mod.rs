@@ -1,10 +1,10 @@
-//! Placement: which waiting instance goes to which worker.
+//! Placement: which waiting instance runs on which worker.
 //!
 //! ```text
-//!   waiting, withdrawn ──▶ ┌───────────┐
-//!   joined, drained, left ▶│ Placement │──▶ next: instance, worker, class
-//!   released, adopt ──────▶│           │──▶ explain: the one thing it waits for
-//!   set_limit, finished ──▶└───────────┘
+//!   enqueue, withdraw ───────────────▶ ┌───────────┐
+//!   set_offer, drain, remove_worker ──▶│ Placement │──▶ next: instance, worker, class
+//!   release, adopt ───────────────────▶│           │──▶ explain: the reason for the wait
+//!   set_limit, record_run_time ───────▶└───────────┘
 //! ```
 //!
 //! **The calling contract.**
@@ -13,7 +13,7 @@
 //!    [`Placement::set_offer`] for each healthy worker, [`Placement::enqueue`] for
 //!    what may start now. In any order, but before the first decision, or limits
 //!    are overdrawn.
-//! 2. After any change: [`Placement::next`] until it says none. Each decision is
+//! 2. After any change: [`Placement::next`] until it returns none. Each decision is
 //!    final and counted at once.
 //! 3. [`Placement::release`] exactly when an attempt can no longer run: at its
 //!    end, or when it is lost; not when its worker leaves. If the instance is to be
@@ -24,33 +24,32 @@
 //! owners (see `owners`); then the longest waiting, by sequence; then the shortest
 //! estimated run time, a class without one first; then the number of the class.
 //! The order is one for all classes, since turns within each class alone would let
-//! an owner with a million instances keep out everybody who asks for something
-//! else. Whoever is first and has room is placed; who has none holds up nobody, and
-//! starves not (see `reserve`).
+//! an owner with a million instances starve the other classes. The first entry that fits is placed. One that does not fit blocks no other;
+//! reservations prevent starvation (see `reserve`).
 //!
 //! **Best fit.** The worker with the least left over, as `need` defines it; ties
 //! by name.
 //!
 //! **Invariants.** No decision takes more than a worker has or a limit allows;
 //! more may be in use only by adoption, or after a worker or a limit has shrunk,
-//! and then nothing more of it is given out. After `next` has said none, nothing
-//! that waits could be placed, but for what is reserved. Equal calls give equal
+//! and then no more of it is allocated. After `next` has returned none, no waiting
+//! instance could be placed, except on reserved resources. Equal calls give equal
 //! decisions.
 //!
 //! **Costs**, with n entries waiting, W workers, C classes that have something
-//! waiting, L class_queues (class, priority and owner) of those:
+//! waiting, L class queues (class, priority and owner) of those:
 //!
 //! | call | cost |
 //! |---|---|
 //! | `next`, nothing changed | O(1) |
-//! | `next` | O(log n + log W + C), and one step for each class_queue without room ahead of the one that is placed, at most L; where the best worker of a class was used up while others may be left, a search of O(W/64), at worst O(W) |
-//! | `released` | O(log W + C) |
-//! | `waiting`, `withdrawn` | O(log n) for each entry; O(W) for a new class with constraints |
-//! | `joined`, `drained`, `left` | O(W + C), and O(W log W) if it changes which worker is largest |
+//! | `next` | O(log n + log W + C), and one step for each class queue without room ahead of the one that is placed, at most L; where the best worker of a class was used up while others may be left, a search of O(W/64), at worst O(W) |
+//! | `release` | O(log W + C) |
+//! | `enqueue`, `withdraw` | O(log n) for each entry; O(W) for a new class with constraints |
+//! | `set_offer`, `drain`, `remove_worker` | O(W + C), and O(W log W) if it changes which worker is largest |
 //! | `adopt` | O(log n + log W + C) |
 //! | `set_limit` | O(1) for a new total; O(placed + W log W + C) for a new name |
-//! | `finished` | O(1) |
-//! | `explain` | O(W, entries of the same class_queue that are ahead) |
+//! | `record_run_time` | O(1) |
+//! | `explain` | O(W, entries of the same class queue that are ahead) |
 //!
 //! The C is a comparison of a few numbers: some nanoseconds for each class, so tens
 //! of classes do not show, and ten thousand cost about two hundred microseconds a
@@ -59,18 +58,18 @@
 //! | file | holds |
 //! |---|---|
 //! | `limits` | every bound, and what happens beyond it |
-//! | `need` | amounts, and what is left over |
-//! | `class` | classes, and where their next would go |
-//! | `queue`, `owners` | what waits, and the order of service |
+//! | `need` | amounts, and the leftover |
+//! | `class` | classes, and the best worker for each |
+//! | `queue`, `owners` | waiting entries, and the order of service |
 //! | `fleet`, `shelf` | workers, and the order of best fit |
 //! | `pools` | cluster-wide limits |
-//! | `decide`, `error` | one decision; why something is refused |
-//! | `ahead` | short instances that wait on a worker |
+//! | `decide`, `error` | one decision; errors |
+//! | `ahead` | short instances that queue on a worker |
 //! | `reserve` | reservations |
-//! | `explain`, `words` | what an instance waits for |
+//! | `explain`, `messages` | the reason for which an instance waits |
 //!
 //! Requests, constraints and offers are plain data in `baton_model::placement`.
-//! Elsewhere: who is healthy (the protocol), when a retry may start (the caller),
+//! Elsewhere: health of workers (the protocol), when a retry may start (the caller),
 //! leases and their records (the ledger).
 
 mod ahead;
@@ -110,29 +109,28 @@ pub use error::PlacementError;
 pub use explain::WaitReason;
 pub use reserve::ReservationView;
 
-/// How much of the latest run time goes into an estimate: one part in this many.
+/// The weight of the latest run time in an estimate: one part in this many.
 const ESTIMATE_PARTS: u64 = 4;
 
 /// Instances that may start as soon as there is room.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The first of a range of ids with the same wishes.
+    /// The first of a range of ids with the same request.
     pub first: InstanceId,
-    /// The last of it; the same as the first for a single instance.
+    /// Equal to `first` for a single instance.
     pub last: InstanceId,
-    /// What each of them asks for.
     pub request: &'a ResourceRequest,
     pub owner: &'a str,
     /// Higher goes first.
     pub priority: i32,
-    /// Their place in the order of submission. A retry keeps the one it had.
+    /// Their position in the order of submission. A retry keeps the one it had.
     pub sequence: u64,
 }
 
 /// One instance goes to one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Which instance; it waits no longer.
+    /// It no longer waits.
     pub instance: InstanceId,
     pub worker: WorkerName,
     /// Its class, for [`Placement::record_run_time`].
@@ -143,7 +141,7 @@ pub struct Decision {
 struct PlacedInstance {
     worker: u32,
     class: u32,
-    /// It waits on its worker, and is not charged to it.
+    /// It queues on its worker, and is not charged to it.
     ahead: bool,
 }
 
@@ -156,13 +154,13 @@ pub struct Placement {
     pools: Pools,
     reservations: Vec<Reservation>,
     placed: BTreeMap<InstanceId, PlacedInstance>,
-    /// Nothing has changed since `next` said none.
+    /// Nothing has changed since `next` returned none.
     settled: bool,
     rounds: u64,
 }
 
 impl Placement {
-    /// These may start.
+    /// Adds instances that may start.
     ///
     /// # Errors
     /// [`PlacementError`] if one of them waits or is placed already, or beyond a limit.
@@ -207,7 +205,7 @@ impl Placement {
         Ok(ClassId(class))
     }
 
-    /// Those of `first` to `last` that wait shall not start; says how many.
+    /// Removes the waiting instances of `first` to `last`, and returns their number.
     pub fn withdraw(&mut self, first: InstanceId, last: InstanceId) -> u64 {
         let mut count = 0;
         while first <= last
@@ -222,7 +220,7 @@ impl Placement {
         count
     }
 
-    /// A worker has joined, or says something else about itself than before.
+    /// Sets the offer of a worker that has joined or changed.
     ///
     /// # Errors
     /// [`PlacementError::TooManyWorkers`].
@@ -238,7 +236,7 @@ impl Placement {
         Ok(())
     }
 
-    /// A worker gets nothing more, and keeps what it has, until it joins anew.
+    /// Places nothing more on a worker until its next offer; its instances stay.
     pub fn drain(&mut self, name: &WorkerName) {
         if let Some(at) = self.fleet.find(name) {
             self.fleet.workers[at].open = false;
@@ -246,8 +244,8 @@ impl Placement {
         }
     }
 
-    /// A worker is gone. What is placed on it stays counted against the limits
-    /// until it is released.
+    /// Removes a worker. Its instances count against the limits until they are
+    /// released.
     pub fn remove_worker(&mut self, name: &WorkerName) {
         if let Some(at) = self.fleet.find(name) {
             self.fleet.clear_offer(at);
@@ -256,7 +254,7 @@ impl Placement {
         }
     }
 
-    /// An attempt can no longer run; false if it was not known there.
+    /// Releases an instance whose attempt can no longer run; false if it was not placed there.
     pub fn release(&mut self, worker: &WorkerName, instance: InstanceId) -> bool {
         let Some(placed) = self.placed.get(&instance).copied() else {
             return false;
@@ -275,15 +273,15 @@ impl Placement {
         }
         self.fleet.workers[placed.worker].stalled = placed.ahead;
         self.classes.remove_placed(placed.class);
-        // Also if it was ahead: who stood behind it may have room.
+        // Also if it was ahead: the next in line may have room.
         self.promote(placed.worker);
         self.refresh(placed.worker);
         self.fleet.forget_if_gone(placed.worker);
         true
     }
 
-    /// This may be running there already, whether there is room or not. If it
-    /// waits, it does no longer.
+    /// Accounts for an instance that may be running there already, whether there is room or
+    /// not. If it waits, it is removed from the queue.
     ///
     /// # Errors
     /// [`PlacementError::Placed`] if it is known to be somewhere else, or
@@ -295,10 +293,10 @@ impl Placement {
         request: &ResourceRequest,
     ) -> Result<(), PlacementError> {
         if let Some(placed) = self.placed.get(&instance) {
-            return match self.fleet.workers[placed.worker].name == *worker {
-                true => Ok(()),
-                false => Err(PlacementError::Placed(instance)),
-            };
+            if self.fleet.workers[placed.worker].name == *worker {
+                return Ok(());
+            }
+            return Err(PlacementError::Placed(instance));
         }
         let at = self
             .fleet
@@ -315,8 +313,8 @@ impl Placement {
         Ok(())
     }
 
-    /// Sets a cluster-wide limit, or removes it. It may be below what is in use:
-    /// then nothing more starts that asks for it.
+    /// Sets or removes a cluster-wide limit. It may be below the current use:
+    /// then no further instance that requests it starts.
     ///
     /// # Errors
     /// [`PlacementError::TooManyLimits`].
@@ -342,7 +340,7 @@ impl Placement {
         Ok(())
     }
 
-    /// One of a class has run for so long, which makes an estimate for the others.
+    /// Updates the estimated run time of a class.
     pub fn record_run_time(&mut self, class: ClassId, runtime: Millis) {
         if let Some(class) = self.classes.all.get_mut(class.0) {
             let estimate = class.estimate.unwrap_or(runtime);
@@ -353,13 +351,13 @@ impl Placement {
         }
     }
 
-    /// The class of an ask, if anything of it waits or runs, or did of late.
+    /// The class of a request, if an instance of it waits or runs, or did recently.
     #[must_use]
     pub fn class(&self, request: &ResourceRequest) -> Option<ClassId> {
         self.classes.find(&Need::of(request)).map(ClassId)
     }
 
-    /// How many instances of a class wait.
+    /// The number of waiting instances of a class.
     #[must_use]
     pub fn waiting_in(&self, class: ClassId) -> u64 {
         self.classes
@@ -394,7 +392,7 @@ impl Placement {
         self.classes.add_placed(class);
     }
 
-    /// Takes in that `count` instances have left a class_queue.
+    /// Accounts for `count` instances that have left a class queue.
     fn leave_class_queue(&mut self, class_queue: u32, class: u32, count: u64) {
         if let Some(key) = self.queue.close_if_empty(class_queue) {
             self.classes.all[class].class_queues.remove(&key);
@@ -406,14 +404,14 @@ impl Placement {
         self.settled = false;
     }
 
-    /// Takes in that something was placed on a worker or released.
+    /// Updates derived state after a placement on a worker or a release.
     fn refresh(&mut self, at: u32) {
         let grown = self.fleet.reshelve(at);
         self.classes.adjust(&self.fleet, at, grown);
         self.settled = false;
     }
 
-    /// Takes in that a worker has changed in itself.
+    /// Updates derived state after a change of a worker.
     fn worker_changed(&mut self, at: u32) {
         // The units first: what follows measures the worker by them.
         if self.fleet.reweigh(&self.pools) {

@@ -55,7 +55,7 @@ impl Room {
     }
 }
 
-/// What a class is: two asks are the same class if these are equal.
+/// The key of a class: two requests are of the same class if these are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Need {
     pub(super) room: Room,
@@ -87,7 +87,7 @@ impl Need {
     }
 }
 
-/// True if a worker with these labels will do.
+/// True if a worker with these labels meets the constraint.
 pub(super) fn holds(constraint: &Constraint, labels: &BTreeMap<String, String>) -> bool {
     let value = labels.get(&constraint.label);
     match &constraint.rule {
@@ -131,7 +131,7 @@ impl Units {
         share(amount, self.kinds[kind])
     }
 
-    /// The share that `amount` of a named resource is; 0 where nobody has it.
+    /// The share that `amount` of a named resource is; 0 if no worker has it.
     pub(super) fn share_named(&self, name: &str, amount: u64) -> u64 {
         self.named.get(name).map_or(0, |unit| share(amount, *unit))
     }

@@ -1,8 +1,8 @@
-//! Fair turns: who was served when.
+//! Fair turns between owners: round robin by the last decision.
 //!
 //! Each decision gives its owner the latest stamp, and of those who wait the one
 //! with the earliest stamp is next: plain round robin, with no credit for having
-//! been away. A stamp outlives the wait, so that somebody who submits one instance
+//! been away. A stamp outlives the wait, so that an owner who submits one instance
 //! at a time does not come first each time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,14 +12,14 @@ use super::limits::OWNERS_MAX;
 use super::slab::Slab;
 
 /// The turn that all owners beyond the limit share.
-const EVERYBODY_ELSE: u32 = 0;
+const SHARED_TURN: u32 = 0;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Owner {
     name: Arc<str>,
     /// The decision that served it last; 0 for none yet.
     pub(super) stamp: u64,
-    /// How many of its class_queues there are, by priority.
+    /// The number of its class queues, by priority.
     pub(super) class_queues: BTreeMap<i32, usize>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Owners {
 impl Default for Owners {
     fn default() -> Self {
         let mut all = Slab::default();
-        // Not by name: nobody is called that.
+        // Not registered by name: no owner has it.
         all.insert(Owner::default());
         Self {
             all,
@@ -55,7 +55,7 @@ impl Owners {
         }
         if self.all.len() > OWNERS_MAX {
             let Some((_, at)) = self.idle.pop_first() else {
-                return EVERYBODY_ELSE;
+                return SHARED_TURN;
             };
             if let Some(owner) = self.all.remove(at) {
                 self.by_name.remove(&owner.name);
@@ -99,7 +99,7 @@ impl Owners {
                 owner.class_queues.remove(&priority);
             }
         }
-        if owner.class_queues.is_empty() && at != EVERYBODY_ELSE {
+        if owner.class_queues.is_empty() && at != SHARED_TURN {
             self.idle.insert((owner.stamp, at));
         }
     }

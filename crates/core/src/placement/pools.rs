@@ -39,7 +39,7 @@ impl Pools {
         Some(name)
     }
 
-    /// True if each limit is large enough once nobody uses it.
+    /// True if each limit would be large enough if none of it were in use.
     pub(super) fn could_hold(&self, limited: &[(String, u64)]) -> bool {
         let holds = |name, amount| self.0.get(name).is_none_or(|pool| pool.total >= amount);
         limited.iter().all(|(name, amount)| holds(name, *amount))

@@ -1,8 +1,8 @@
-//! What waits, and the order of service.
+//! Waiting entries, and the order of service.
 //!
 //! ```text
-//! turns: priority, then who was served longest ago
-//!   └─ class_queues of that owner and priority, one per class: the longest waiting first
+//! turns: priority, then the owner served longest ago
+//!   └─ class queues of that owner and priority, one per class: the longest waiting first
 //!        └─ entries: single instances and ranges, by sequence
 //! ```
 //!
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-/// What one owner has waiting in one class at one priority.
+/// The waiting entries of one owner in one class at one priority.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClassQueue {
     pub(super) class: u32,
@@ -47,10 +47,10 @@ pub(super) struct ClassQueue {
     head: Option<u64>,
 }
 
-/// The place of an owner at one priority: priority, stamp, owner.
+/// The turn of an owner at one priority: priority, stamp, owner.
 pub(super) type Turn = (Reverse<i32>, u64, u32);
 
-/// The class_queues of a turn: sequence of the head, class, class_queue.
+/// The class queues of a turn: sequence of the head, class, index.
 pub(super) type ClassQueues = BTreeSet<(u64, u32, u32)>;
 
 /// Everything that waits.
@@ -65,8 +65,7 @@ pub(super) struct Queue {
     served: u64,
 }
 
-/// A class_queue that an operation has emptied, or filled for the first time, for the
-/// class to take note of.
+/// The key of a class queue in its class: priority, owner, index.
 pub(super) type ClassQueueKey = (Reverse<i32>, u32, u32);
 
 impl Queue {
@@ -89,7 +88,7 @@ impl Queue {
         (entry.first(*end) <= last).then_some((*end, *entry))
     }
 
-    /// The class_queue of this kind, made if need be, and its key.
+    /// The class queue of this kind, made if need be, and its key.
     pub(super) fn class_queue(
         &mut self,
         class: u32,
@@ -126,7 +125,7 @@ impl Queue {
         self.rehead(entry.class_queue);
     }
 
-    /// Takes the next instance of a class_queue; its owner has had its turn.
+    /// Takes the next instance of a class queue; its owner has had its turn.
     pub(super) fn take(&mut self, at: u32) -> Option<InstanceId> {
         let class_queue = &mut self.class_queues[at];
         let owner = class_queue.owner;
@@ -170,7 +169,7 @@ impl Queue {
         self.rehead(entry.class_queue);
     }
 
-    /// Forgets a class_queue in which nothing waits any more, and says which it was.
+    /// Forgets a class queue in which nothing waits any more, and says which it was.
     pub(super) fn close_if_empty(&mut self, at: u32) -> Option<ClassQueueKey> {
         if !self.class_queues[at].order.is_empty() {
             return None;
@@ -183,7 +182,7 @@ impl Queue {
         Some((Reverse(class_queue.priority), class_queue.owner, at))
     }
 
-    /// Keeps a class_queue's place among the class_queues of its turn right.
+    /// Keeps a class queue's place among the class queues of its turn right.
     fn rehead(&mut self, at: u32) {
         let class_queue = &mut self.class_queues[at];
         let head = class_queue.order.first().map(|(sequence, _)| *sequence);

@@ -1,7 +1,7 @@
 //! Reservations: how a large request gets its turn among small ones.
 //!
 //! A class that finds no room does not hold up those behind it. But each time one
-//! of them takes what it waits for, it is *passed over*: somebody behind it in the
+//! of them takes what it waits for, it is *passed over*: an instance behind it in the
 //! order of service was placed on a worker that could hold it, and took of what is
 //! short there; or took of a limit that it is short of. After
 //! [`PASSED_OVER_MAX`](super::limits::PASSED_OVER_MAX) times it reserves:
@@ -9,11 +9,11 @@
 //!   with the largest ending first; or
 //! - the cluster-wide limit that it is short of.
 //!
-//! What is reserved goes to nobody else, with two exceptions: to those of a higher
-//! priority, since a reservation is a place in the order and no way around it; and
+//! A reserved resource goes to no other class, with two exceptions: to those of a higher
+//! priority, since a reservation is a position in the order and no way around it; and
 //! to classes with an *older* reservation, so that two of them can never wait for
 //! each other. The oldest is thus held up by no other, and each ends by being
-//! served, so nobody starves but behind a higher priority.
+//! served, so no class starves except behind a higher priority.
 //!
 //! A class has one reservation at a time, and a worker is reserved once. It ends
 //! when one of the class is placed, anywhere; when nothing of the class waits any
@@ -41,7 +41,7 @@ pub(super) fn binds(this: &Placement, at: usize, class: u32, priority: i32) -> b
 }
 
 impl Placement {
-    /// The first limit of `class` that somebody else has reserved.
+    /// The first limit of `class` that another class has reserved.
     pub(super) fn limit_reserved(&self, class: u32, priority: i32) -> Option<(usize, &str)> {
         let limited = &self.classes.all[class].limited;
         let mut held = self.reservations.iter().enumerate();

@@ -1,6 +1,5 @@
-//! What follows from the records at once, kept ready so that nobody has to look
-//! for it: who may start, who has to wait for a time, who runs, what is counted,
-//! which timer is set.
+//! Derived state of a plan, kept up to date: ready, delayed and live processes, counts, and
+//! timers.
 //!
 //! All of it is derived. [`Agenda::rebuild`] makes it from the plain data; the
 //! fold keeps it up to date by the same rules, and the random tests hold the two
@@ -20,7 +19,7 @@ use crate::timers::Timers;
 /// How many records of its use a finalization budget gets.
 const BUDGET_MARKS: u64 = 4;
 
-/// What can become due. Sorted so that of two at the same instant the one that
+/// Timers of a plan. Sorted so that of two at the same instant the one that
 /// makes the other needless comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
@@ -32,8 +31,8 @@ pub(super) enum Timer {
     Timeout(ProcessNo),
 }
 
-/// A task has two plans, which share nothing: one until the end begins, and one
-/// for the end.
+/// The two stages of a task, which share nothing: regular processes until the end begins, then
+/// final ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The regular processes.
@@ -60,9 +59,9 @@ impl Stage {
     }
 }
 
-/// A process' place among those that may start: who has run least, and of these
-/// who is defined first. So first runs keep the order of definition, and a daemon
-/// that comes back at once cannot keep everybody else out.
+/// The rank of a process among those that may start: fewest runs first, then the order
+/// of definition. So first runs keep the order of definition, and a daemon
+/// that restarts at once cannot starve the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     runs: u64,
@@ -75,14 +74,14 @@ impl Rank {
         no: ProcessNo::MAX,
     };
 
-    /// The place of one process.
+    /// The rank of one process.
     pub(super) fn of(kept: &PlanSnapshot, no: ProcessNo) -> Self {
         let runs = kept.processes[no.index()].runs;
         Self { runs, no }
     }
 }
 
-/// The processes of one plan, by what they wait for.
+/// The processes of one stage, by what they wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queue {
     /// May start as soon as there is room.
@@ -142,8 +141,7 @@ impl Milestones {
         }
     }
 
-    /// True if somebody who waits for `condition` need not wait any longer. What
-    /// was reached once stays reached.
+    /// True if `condition` is met. Once met, it stays met.
     pub(super) const fn meet(self, condition: Condition) -> bool {
         match condition {
             Condition::Success => matches!(self.fate, Disposition::Finished),

@@ -1,9 +1,8 @@
-//! The arrows of a task, by number instead of by name.
+//! The dependency graph of a task, by process number.
 //!
 //! Built once and never changed. The file that a task is read from has been
 //! checked before; the same rules are checked here again, because the plan relies
-//! on them (a dependency on a daemon's success would wait for ever without anybody
-//! noticing) and because the definition may come from a damaged disk.
+//! on them (a dependency on a daemon's success would silently wait for ever) and because the definition may come from a damaged disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,7 +55,7 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// Who waits for whom, both ways.
+/// Dependencies in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Graph {
     by_name: BTreeMap<ProcessName, ProcessNo>,
@@ -94,18 +93,18 @@ impl Graph {
         self.by_name.get(name).copied()
     }
 
-    /// What this process waits for.
+    /// The dependencies of this process.
     pub(super) fn before(&self, no: ProcessNo) -> &[(ProcessNo, Condition)] {
         &self.before[no.index()]
     }
 
-    /// Who waits for this process.
+    /// The downstream processes.
     pub(super) fn after(&self, no: ProcessNo) -> &[(ProcessNo, Condition)] {
         &self.after[no.index()]
     }
 
-    /// Takes away, again and again, what waits for nothing; what remains waits for
-    /// itself.
+    /// Finds a cycle: repeatedly removes processes without dependencies; what remains is in
+    /// or behind a cycle.
     fn check_cycles(&self, spec: &TaskSpec) -> Result<(), SpecError> {
         let mut open: Vec<usize> = self.before.iter().map(Vec::len).collect();
         let mut free: Vec<usize> = (0..open.len()).filter(|&index| open[index] == 0).collect();

@@ -1,14 +1,14 @@
-//! What the runner tells the plan, and what the plan has it do.
+//! Inputs of the plan from the runner, and orders to it.
 
 use baton_model::outcome::Outcome;
 use baton_model::state::AttemptState;
 use baton_model::task::{Identity, ProcessNo, RunNo};
 use baton_model::time::{Millis, Now};
 
-/// What the coordinator, the clock or a person reports.
+/// A report of the coordinator or the clock, or a request.
 ///
 /// A report about a run may come late, twice, or for a run that is long over: the
-/// plan counts it and goes on. `at` is when the thing happened, by whoever saw it,
+/// plan counts it and continues. `at` is the time of the event, as the observer read it
 /// on the same clock as `now`; it lies before `now` where the runner was dead in
 /// between, and a pause or a timeout is measured from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Input {
         process: ProcessNo,
         run: RunNo,
         at: Now,
-        /// Who it is, if that is known.
+        /// None if it is not known.
         identity: Option<Identity>,
     },
     /// A launch has not worked; there is no process.
@@ -41,7 +41,7 @@ pub enum Input {
         /// For the jitter of the backoff.
         random: u64,
     },
-    /// Nobody can say what became of a run. Also the answer to an order about a
+    /// The outcome of a run is unknown. Also the answer to an order about a
     /// run that the coordinator does not know.
     Lost { process: ProcessNo, run: RunNo },
     /// A run has passed its readiness check.
@@ -55,21 +55,21 @@ pub enum Input {
     },
     /// End the attempt at once: kill what runs, no final processes.
     KillNow,
-    /// Give the attempt up: what became of its processes cannot be proved, and
-    /// nobody waits any longer for the proof.
+    /// Give the attempt up: the outcome of its processes cannot be proved, and
+    /// the runner stops waiting for the proof.
     GiveUp,
     /// The log has been replayed, and everything that the coordinator knew has
-    /// been reported. Go on.
+    /// been reported. Resume.
     Resumed {
         /// The host has booted since the log was last written.
         boot_changed: bool,
     },
 }
 
-/// What the runner has to do, in this order.
+/// An order to the runner. Orders are carried out in sequence.
 ///
 /// Orders are repeated after a recovery, so each must be harmless when it has
-/// been carried out before; (process, run) says whether it has.
+/// been carried out before; (process, run) identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Start this run. Answer with `Started` or `LaunchFailed`.

@@ -1,4 +1,4 @@
-//! What a run's end says about its process: pure judgement, no state.
+//! Classification of the end of a run: success, failure, killed or lost. Pure, without state.
 //!
 //! * LOST and killed by Baton do not count as failures; both lead to another run.
 //! * A death by a signal of its own counts exactly like a non-zero exit, whether
@@ -17,16 +17,16 @@ use crate::fsm::ProcessEvent;
 /// What a shell adds to the number of the signal that its command died of.
 const SHELL_SIGNAL_BASE: i32 = 128;
 
-/// How the end of one run is to be taken.
+/// The classification of the end of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
-    /// It did its work.
+    /// It succeeded.
     Success,
-    /// It did not; worth another run or not.
+    /// It failed, retryable or not.
     Failure { retryable: bool },
     /// Baton ended it.
     Killed,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Lost,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn process_event(end: RunEnd, stopped: Option<StopCause>) -> ProcessE
     }
 }
 
-/// What follows for the process while its part of the task goes on. `failures`
+/// The next step of the process while its stage continues. `failures`
 /// and `in_row` are the counts before this end.
 pub(super) fn next(
     spec: &ProcessSpec,
@@ -105,7 +105,7 @@ pub(super) fn next(
     }
 }
 
-/// What follows when its part of the task is over.
+/// The next step of the process when its stage is over.
 pub(super) fn next_when_over(spec: &ProcessSpec, judgement: Judgement) -> NextStep {
     match judgement {
         Judgement::Success if !spec.daemon => NextStep::Finished,

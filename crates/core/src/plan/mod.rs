@@ -1,5 +1,5 @@
-//! The state machine of one task attempt: which process runs when, what counts as
-//! a failure, and how it all ends.
+//! The state machine of one task attempt: when each process runs, what counts as
+//! a failure, and how the attempt ends.
 //!
 //! ```text
 //!            coordinator, clock, person                    checkpoint log
@@ -29,7 +29,7 @@
 //! run at a time. In a terminal state nothing runs. One event costs what it
 //! changes, not what exists; a plan is as large as its task, however long it runs.
 //!
-//! **The two plans.** The regular processes run in ACTIVE. It ends when every one
+//! **The two stages.** The regular processes run in ACTIVE. It ends when every one
 //! that is waited for has finished, failed for good, or can never start; when
 //! `max_failures` of them have failed; or with a kill. The verdict is made then and
 //! stands: a process that can never start, or too many failures, make it FAILED.
@@ -40,16 +40,16 @@
 //! | file | holds |
 //! |---|---|
 //! | `io` | inputs and orders |
-//! | `graph` | who waits for whom, and the rules of a definition |
-//! | `judge` | what a run's end says about its process |
-//! | `fold` | what each event changes |
-//! | `agenda` | what is derived: queues, counts, timers |
-//! | `turn` | from an input to events and orders |
-//! | `view` | what a plan shows of itself |
+//! | `graph` | dependencies, and the rules of a definition |
+//! | `judge` | classification of the end of a run |
+//! | `fold` | application of events |
+//! | `agenda` | derived state: queues, counts, timers |
+//! | `turn` | the step from an input to events and orders |
+//! | `view` | read access |
 //!
 //! The events and what they add up to are plain data in `baton_model::task`.
 //! Elsewhere: writing the log, launching, signals and checks (the runner and its
-//! coordinator), and what becomes of the attempt as a whole ([`crate::triage`]).
+//! coordinator), and what follows for the instance ([`crate::triage`]).
 
 mod agenda;
 mod error;
@@ -88,7 +88,7 @@ pub struct Plan {
     counts: Counts,
 }
 
-/// Why a plan cannot be made.
+/// A plan that cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
     /// The definition breaks a rule.

@@ -1,5 +1,4 @@
-//! What a plan shows of itself: where it is, how each process stands, and why
-//! what waits is waiting. Nothing here changes anything.
+//! Read access to a plan: its state, the state of each process, and the reasons for waiting.
 
 use std::fmt;
 
@@ -14,24 +13,24 @@ use super::agenda::{Milestones, Stage, numbered};
 use super::{Plan, is_terminal};
 use crate::counts::Counts;
 
-/// Why a process does not run.
+/// The reason for which a process does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// These have not yet done what it waits for.
+    /// These upstream processes do not meet its conditions yet.
     Dependencies(Vec<(ProcessNo, Condition)>),
-    /// It ended too short a time ago.
+    /// `min_duration` since its last run has not passed.
     MinDuration { until: Mono },
-    /// It has failed, and the pause gets longer.
+    /// It is in backoff after a failure.
     Backoff { until: Mono },
-    /// As many run as may.
+    /// `max_concurrency` is reached.
     Concurrency,
-    /// Its launch is under way.
+    /// Its launch is in flight.
     Launch,
-    /// It is final, and the turn of the final processes has not come.
+    /// It is final, and the final stage has not begun.
     Turn,
-    /// These will never do what it waits for, so it never runs.
+    /// These upstream processes can never meet its conditions, so it never runs.
     Never(Vec<(ProcessNo, Condition)>),
-    /// Its part of the task is over.
+    /// Its stage of the task is over.
     Over,
 }
 
@@ -72,7 +71,7 @@ impl Plan {
             return None;
         }
         let timer = self.fold.agenda.timers.next();
-        // Without room, nobody's time coming changes anything.
+        // Without room, the end of a delay changes nothing.
         let start = self
             .fold
             .stage()
@@ -120,7 +119,7 @@ impl Plan {
         self.recovering
     }
 
-    /// What was noticed and left alone.
+    /// Counters of ignored events.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
         &self.counts
@@ -132,7 +131,7 @@ impl Plan {
         self.fold.graph.find(name)
     }
 
-    /// What has become of a process so far.
+    /// The progress of a process.
     #[must_use]
     pub fn process(&self, no: ProcessNo) -> Option<&ProcessProgress> {
         self.fold.kept.processes.get(no.index())

@@ -1,16 +1,15 @@
-//! The words of the protocol as bytes.
+//! Wire format of the protocol: framing and encoding.
 //!
-//! A connection begins with a [`PREAMBLE`] from each side: who speaks, and in which
-//! version, in a form that never changes, so that two versions can tell each other that
-//! they do not understand each other. Then frames: a length of four bytes, little endian,
-//! and that many bytes of one message.
+//! A connection begins with a [`PREAMBLE`] from each side: a magic word and the protocol version,
+//! in a form that never changes, so that two different versions can report that they differ. Then
+//! frames follow: a length of four bytes, little endian, and that many bytes of one message.
 //!
-//! Before its first message a worker may show a token, in a frame of its own. A scheduler
-//! that does not let it in says why in the last frame of the connection. Both are about the
-//! connection and not about the protocol, whose machines never see them.
+//! Before its first message a worker may present a token, in a frame of its own. A scheduler that
+//! does not authorize it sends the reason in the last frame of the connection. Both concern the
+//! connection, not the protocol, whose state machines never see them.
 //!
-//! What many attempts share is sent once per message: a million elements of an array have
-//! one spec. A worker that holds thousands of them can name them all in one frame.
+//! Specs that many attempts share are sent once per message: a million elements of an array have
+//! one spec. A worker that holds thousands of attempts can list them all in one frame.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,13 +24,13 @@ use baton_model::token::Secret;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What each side sends first: a word, and the version, little endian.
+/// The first bytes of each side: a magic word, and the version, little endian.
 pub const PREAMBLE: [u8; 6] = {
     let version = PROTOCOL_VERSION.to_le_bytes();
     [b'b', b'a', b't', b'n', version[0], version[1]]
 };
 
-/// Why bytes are not a message.
+/// An error of framing or decoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// The other side is not Baton at all.
@@ -42,7 +41,7 @@ pub enum FrameError {
     TooLong(usize),
     /// A frame holds something else than one message.
     Malformed(String),
-    /// The scheduler does not let this worker in, and says why.
+    /// The scheduler does not authorize this worker, for this reason.
     Refused(String),
 }
 
@@ -195,10 +194,10 @@ pub fn decode_to_worker(read: &[u8]) -> Result<Option<(ToWorker, usize)>, FrameE
     Ok(Some((message, taken)))
 }
 
-/// The place of [`OutgoingFrame::Token`] among its kind, as it stands in a frame.
+/// The tag of [`OutgoingFrame::Token`] in a frame.
 const TOKEN_TAG: u8 = 2;
 
-/// Bytes in a frame that holds a token. It is read before anybody is trusted.
+/// Bytes in a frame that holds a token. It is read before the peer is authenticated.
 const TOKEN_FRAME_BYTES_MAX: usize = 256;
 
 /// A message to a scheduler as it is written.
@@ -217,7 +216,7 @@ enum IncomingFrame {
     Token(String),
 }
 
-/// What a worker holds, with each spec once.
+/// The attempts that a worker holds, with each spec once.
 #[derive(Serialize, Deserialize)]
 struct SharedHeld {
     association: Association,
@@ -253,8 +252,8 @@ impl SharedHeld {
     }
 }
 
-/// The place of a spec among those that are sent. Elements of one array follow each other;
-/// they share their spec in memory, unless they came in different messages.
+/// The index of a spec among those that are sent. Elements of one array are adjacent; they share
+/// their spec in memory, unless they arrived in different messages.
 fn share(specs: &mut Vec<Arc<InstanceSpec>>, spec: &Arc<InstanceSpec>) -> u32 {
     let same = |last: &Arc<InstanceSpec>| Arc::ptr_eq(last, spec) || last == spec;
     if !specs.last().is_some_and(same) {

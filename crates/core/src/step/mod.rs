@@ -1,8 +1,8 @@
-//! Persist before you speak, as a rule of types.
+//! Write-ahead rule, enforced by types: no effect leaves before its facts are durable.
 //!
-//! A machine answers each input with a [`Step`]: *facts* that must be kept and
-//! *effects* (messages, replies) that tell others. Nobody can look into a step.
-//! The only way to its effects leads through the [`Outbox`]:
+//! A state machine answers each input with a [`Step`]: *facts* that must be stored and
+//! *effects* (messages, replies) for others. The effects of a step are private.
+//! The only way to them leads through the [`Outbox`]:
 //!
 //! ```text
 //!   machine ──Step──▶ Outbox::accept ──Batch──▶ store ──Batch::durable──▶ Receipt
@@ -12,7 +12,7 @@
 //!
 //! * A [`Receipt`] can be made only by consuming the [`Batch`] that it is for.
 //! * Effects leave in the order in which they were decided. A step without facts
-//!   still waits for the facts before it: what it says may rest on them.
+//!   still waits for the facts before it: its effects may depend on them.
 //! * A step may be *fenced*: it has no facts to keep, but its effects promise
 //!   something in the leader's name (a heartbeat reply extends a lease), so they
 //!   too wait for a commit that the store has accepted under the leader's epoch.
@@ -39,7 +39,7 @@ use baton_model::ids::Epoch;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitSeq(u64);
 
-/// What a machine decided about one input.
+/// The decision of a state machine about one input: facts and effects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a step that is dropped is a decision that never happened"]
 pub struct Step<F, E> {
@@ -88,7 +88,7 @@ impl<F, E> Step<F, E> {
         self.leaked.append(&mut next.leaked);
     }
 
-    /// The mistake this module exists to prevent; the simulator must notice it.
+    /// Releases an effect early: a seeded bug that the simulator must find.
     #[cfg(feature = "seeded-bugs")]
     pub(crate) fn leak(&mut self, effect: E) {
         self.leaked.push(effect);
@@ -104,18 +104,18 @@ impl<F, E> Step<F, E> {
         }
     }
 
-    /// True if it holds nothing at all.
+    /// True if it has neither facts nor effects.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.effects.is_empty() && !self.fenced
     }
 
-    /// What would be kept; for tests and transcripts.
+    /// The facts; for tests and transcripts.
     pub fn facts(&self) -> &[F] {
         &self.facts
     }
 }
 
-/// Facts on their way into the store, to be written as one atomic unit, and only
+/// Facts for the store, to be written as one atomic unit, and only
 /// if the store's epoch still equals [`Batch::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Batch<F> {
@@ -130,7 +130,7 @@ impl<F> Batch<F> {
         self.epoch
     }
 
-    /// What to write; empty for a batch that is only a fence.
+    /// The facts to write; empty for a batch that is only a fence.
     pub fn facts(&self) -> &[F] {
         &self.facts
     }
@@ -145,7 +145,7 @@ impl<F> Batch<F> {
     }
 }
 
-/// The store's word that a batch, and every batch before it, is durable.
+/// The store's confirmation that a batch, and every batch before it, is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "without its receipt the outbox keeps the effects for ever"]
 pub struct Receipt {
@@ -195,8 +195,8 @@ impl<E> Outbox<E> {
         })
     }
 
-    /// Frees every effect that waited for this receipt or an earlier one. A
-    /// receipt of another leader's life frees nothing.
+    /// Releases every effect that waited for this receipt or an earlier one. A
+    /// receipt of another epoch releases nothing.
     pub fn release(&mut self, receipt: Receipt) {
         if receipt.epoch != self.epoch {
             return;

@@ -1,16 +1,16 @@
-//! What follows when an attempt has ended.
+//! Triage: success, retry or failure after the end of an attempt.
 //!
 //! Failures of the work and losses of its worker have budgets of their own, so
 //! that a flaky host cannot use up the retries that a flaky program needs. An
-//! attempt that certainly never started counts as neither. What an attempt ran out of grows for
-//! the next one, and a failure of any kind may move it to other workers.
+//! attempt that certainly never started counts as neither. Memory or time that an attempt exceeded
+//! grows for the next one, and a failure of any kind may move it to other workers.
 
 use baton_model::fact::{NextAttempt, Verdict};
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
 use baton_model::spec::{Allowance, RetryBackoff, RetryBudget, Scale};
 use baton_model::time::{Millis, Wall};
 
-/// What one more end adds to an instance's account.
+/// The budget that an end is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     /// Success, or never started.
@@ -21,7 +21,7 @@ pub enum Charge {
     Loss,
 }
 
-/// How an end is charged.
+/// Returns the budget that an end is charged to.
 #[must_use]
 pub const fn charge(end: AttemptEnd) -> Charge {
     match end {
@@ -35,7 +35,7 @@ pub const fn charge(end: AttemptEnd) -> Charge {
     }
 }
 
-/// Where the instance goes. `failures` and `losses` count the ends before this one.
+/// Decides what follows for the instance. `failures` and `losses` count the ends before this one.
 #[must_use]
 pub const fn decide(
     end: AttemptEnd,
@@ -63,8 +63,8 @@ pub const fn decide(
     }
 }
 
-/// What is different for the next attempt, after one that ended like this. `failures`
-/// counts the ends before this one; `had` is what it could use.
+/// The backoff and the allowance of the next attempt after this end. `failures` counts the ends
+/// before this one; `had` is the allowance of the ended attempt.
 #[must_use]
 pub fn next_attempt(
     end: AttemptEnd,
@@ -76,7 +76,7 @@ pub fn next_attempt(
     if charge(end) != Charge::Failure {
         return None;
     }
-    let rest = rest(budget.backoff, failures);
+    let rest = backoff_time(budget.backoff, failures);
     let not_before = (rest > Millis(0)).then(|| Wall(now.0.saturating_add(rest.0)));
     let mut next = had.clone();
     grow(&mut next, end, &budget.scale);
@@ -90,13 +90,13 @@ pub fn next_attempt(
     })
 }
 
-/// The rest after one more failure: twice as long each time.
-fn rest(backoff: RetryBackoff, failures: u32) -> Millis {
+/// The backoff after one more failure: twice as long each time.
+fn backoff_time(backoff: RetryBackoff, failures: u32) -> Millis {
     let factor = 1_u64.checked_shl(failures).unwrap_or(u64::MAX);
     backoff.first.scaled(factor, 1).min(backoff.max)
 }
 
-/// Grows what was too little.
+/// Grows the allowance that was exceeded.
 fn grow(next: &mut Allowance, end: AttemptEnd, scale: &Scale) {
     let AttemptEnd::Real(Outcome::Killed(cause)) = end else {
         return;

@@ -15,25 +15,25 @@ pub struct Task<F> {
     pub owner: String,
     pub name: String,
     pub revision: u32,
-    /// Whether the task is in the library, and this is what it is now.
+    /// True if the task is in the library and this is its latest revision.
     pub current: bool,
-    /// When it was defined so.
+    /// When the revision was defined.
     pub defined_at: u64,
-    /// The file of the library's directory that it comes from, and is changed in.
+    /// The file of the library directory that defines it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     pub trigger: Trigger,
-    /// Its schedule, as it was understood.
+    /// A description of its schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_text: Option<String>,
-    /// When it is due next; in lists only.
+    /// Its next due time; in lists only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<u64>,
     /// The task itself, in the schema of task files; not in lists.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub definition: Option<F>,
-    /// `self`, `revisions`, `due`, `ticks`, `history`, and what can be done with it: `run`,
+    /// `self`, `revisions`, `due`, `ticks`, `history`, and its actions: `run`,
     /// `trigger`, `replace`, `remove`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -46,7 +46,7 @@ pub struct Task<F> {
 pub struct LibraryPage<F> {
     /// Tasks, by owner and name.
     pub items: Vec<Task<F>>,
-    /// Files of the library's directory that cannot be used; what they said before still holds.
+    /// Files of the library directory that cannot be used; their previous definitions stay in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<FileProblem>,
     /// `self`, and `next` if there is more.
@@ -54,35 +54,35 @@ pub struct LibraryPage<F> {
     pub links: Links,
 }
 
-/// A file of the library's directory that cannot be used.
+/// A file of the library directory that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileProblem {
     /// Its path within the directory.
     pub file: String,
-    /// What is wrong, and what to do about it.
+    /// The error, with a hint.
     pub text: String,
 }
 
-/// What a definition did to a task, or would.
+/// The effect of a definition on a task; of a dry run, the effect that it would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DefineReply {
     pub owner: String,
     pub name: String,
-    /// The revision that it has now, or would have.
+    /// The resulting revision.
     pub revision: u32,
     /// `created`, `replaced` or `unchanged`.
     pub change: String,
-    /// Nothing was kept: this is what would happen.
+    /// True if nothing was stored.
     pub dry_run: bool,
     /// `task`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// The body of a trigger; it may be left out.
+/// The body of a trigger; optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -103,45 +103,44 @@ pub struct TriggerTask {
 pub struct TriggerReply {
     /// The instance.
     pub id: String,
-    /// A request with the same key had launched it before.
+    /// True if an earlier request with the same idempotency key had launched it.
     pub again: bool,
     /// `control`: the instance. `task`: the task.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// What became of a due time, or of several that were skipped for the same reason.
+/// The verdict on a due time, or on several that were skipped for the same reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Tick {
-    /// Its number in the whole history.
+    /// Its sequence number in the whole history.
     pub seq: u64,
     pub owner: String,
     pub name: String,
-    /// Under which revision.
     pub revision: u32,
-    /// The time that it was due, or the first of them.
+    /// The due time, or the first of them.
     pub nominal_at: u64,
-    /// The last of them.
+    /// The last due time.
     pub last_at: u64,
-    /// How many due times it stands for.
+    /// The number of due times that it covers.
     pub count: u64,
     pub recorded_at: u64,
     /// `launched`, `late` or `skipped`.
     pub verdict: String,
-    /// By how much it was late.
+    /// The delay, if it was late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_seconds: Option<f64>,
-    /// Why it was skipped: `missed`, `catch-up`, `max-instances`, `launch-rate`, `replaced`.
+    /// The reason, if it was skipped: `missed`, `catch-up`, `max-instances`, `launch-rate`, `replaced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What became of it, as one line.
+    /// The verdict as one line of text.
     pub text: String,
     /// The instance that was launched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The instance whose end it was, if no schedule's time.
+    /// The upstream instance whose end it is about, if it is not about a due time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// `task`, `instance`.
@@ -149,14 +148,14 @@ pub struct Tick {
     pub links: Links,
 }
 
-/// When a task is due next.
+/// The next due times of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DueTimes {
     /// The next times, without jitter.
     pub at: Vec<u64>,
-    /// The zone whose clocks the schedule goes by.
+    /// The IANA time zone of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// `self`, `task`.

@@ -1,14 +1,14 @@
-//! What serde would read otherwise: maps whose keys stand once, and values that are there.
+//! Stricter deserialization than serde's: maps without duplicate keys, and explicit `null`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// Characters of a key that are repeated in an error.
+/// Characters of a key that are quoted in an error.
 const QUOTED_CHARS_MAX: usize = 60;
 
-/// Texts by name. Of two values of one name nobody knows which is meant.
+/// Reads a map of strings; refuses duplicate keys, since it is unclear which value is meant.
 pub(super) fn texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
@@ -18,7 +18,7 @@ pub(super) fn texts<'de, D: Deserializer<'de>>(
         type Value = BTreeMap<String, String>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("texts by name")
+            f.write_str("a map of strings")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
@@ -37,7 +37,7 @@ pub(super) fn texts<'de, D: Deserializer<'de>>(
     deserializer.deserialize_map(Texts)
 }
 
-/// A value that is there, also if it is `null`.
+/// Reads a value that is present, even if it is `null`.
 pub(super) fn present<'de, D, V>(deserializer: D) -> Result<Option<V>, D::Error>
 where
     D: Deserializer<'de>,

@@ -23,7 +23,7 @@ pub struct SubmitRun<F> {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub params: BTreeMap<String, String>,
-    /// More tasks are to come: the run is REGISTERING until it is told to start.
+    /// True if more tasks follow: the run is REGISTERING until `start`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
 }
@@ -35,21 +35,21 @@ pub struct SubmitRun<F> {
 pub struct RunReply {
     /// The run.
     pub id: String,
-    /// Which generation of it is the live one now.
+    /// Its current generation.
     pub generation: u32,
     /// `control`: the run.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// How many items are where. The sum is the number of items.
+/// Number of items per state. The sum is the number of items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ItemCounts {
-    /// Wait for what they come after.
+    /// Wait for upstream items.
     pub waiting: u64,
-    /// Could begin, and are held back by a limit of the run.
+    /// Are ready, and held back by a concurrency limit of the run.
     pub ready: u64,
     /// Have an instance that is QUEUED.
     pub queued: u64,
@@ -61,9 +61,9 @@ pub struct ItemCounts {
     pub failed: u64,
     /// Were stopped.
     pub halted: u64,
-    /// Were not wanted: their `when` does not hold, or what they come after was skipped.
+    /// Were skipped: their `when` is false, or an upstream item was skipped.
     pub skipped: u64,
-    /// Cannot begin, because what they come after has failed.
+    /// Cannot start, because an upstream item has failed.
     pub blocked: u64,
 }
 
@@ -72,45 +72,44 @@ pub struct ItemCounts {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Its id.
     pub id: String,
     /// The workflow.
     pub name: String,
     pub owner: String,
     pub state: UniversalState,
-    /// How often it was begun.
+    /// Its current generation, from 1.
     pub generation: u32,
-    /// It lets nothing more begin.
+    /// It is being halted: no further items start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halting: Option<HaltMode>,
-    /// It took longer than it may.
+    /// It has exceeded its timeout.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
     pub submitted_at: u64,
-    /// When its present generation began.
+    /// The start of its current generation.
     pub begun_at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
     /// Its parameters; not in lists.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
-    /// How many tasks it has; not in lists.
+    /// The number of its tasks; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
-    /// How many items are where; not in lists.
+    /// Number of items per state; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<ItemCounts>,
-    /// What could not begin for a reason of its own: a template that cannot be filled in, a
-    /// `when` that cannot be answered. At most a hundred.
+    /// Items that could not start because of an error of their own: a template that cannot be
+    /// resolved, a `when` that cannot be evaluated. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RunProblem>,
-    /// `self`, `tasks`, `items`, `errors`, and what can be done with it: `halt`, `resume`,
+    /// `self`, `tasks`, `items`, `errors`, and its actions: `halt`, `resume`,
     /// `retry`, `extend`, `start`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// An item that could not begin, and why.
+/// An item that could not start, and the error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -126,41 +125,38 @@ pub struct RunProblem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunTask {
-    /// Its name.
     pub name: String,
-    /// Its place in the plan, from 0.
+    /// Its position in the plan, from 0.
     pub index: u32,
-    /// How many items are where.
     pub items: ItemCounts,
-    /// Its items are not known yet: they are what another task puts out.
+    /// True if its items are not known yet: they are outputs of an upstream task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmapped: bool,
     pub after: Vec<RunEdge>,
-    /// It is skipped unless this holds.
+    /// The condition without which it is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// What most of those that wait are waiting for.
+    /// The most frequent reason for which its items wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How long an instance that is DONE took, on average.
+    /// The mean run time of its DONE instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_seconds: Option<f64>,
 }
 
-/// That a task comes after another.
+/// A dependency of a task on an upstream task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunEdge {
-    /// The other.
+    /// The upstream task.
     pub task: String,
-    /// What must have become of it.
     pub condition: Condition,
-    /// Item by item, and not all before any.
+    /// True if items depend on single items, not on all items of the upstream task.
     pub by_item: bool,
 }
 
-/// An item whose instance has ended, or is on its way.
+/// An item whose instance has ended or is in flight.
 // Generic, since JSON is not known here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -180,20 +176,19 @@ pub struct RunItem<V> {
     /// Its instance.
     pub instance: String,
     pub state: UniversalState,
-    /// In which generation it ran.
     pub generation: u32,
-    /// When its last attempt was started, by its worker's clock; while that runs, when its
-    /// worker has said so, by the scheduler's.
+    /// The start of its last attempt by the worker's clock; while it runs, the time of the worker's
+    /// confirmation by the scheduler's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// How its last attempt ended, in words.
+    /// The end of its last attempt, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_text: Option<String>,
-    /// What it has put out, as the text of a JSON object.
+    /// Its outputs: the text of a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<String>,
     /// `instance`.
@@ -201,7 +196,7 @@ pub struct RunItem<V> {
     pub links: Links,
 }
 
-/// Failures of a run that are alike.
+/// Failures of a run with the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -222,10 +217,9 @@ pub struct ErrorGroup {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HaltRun {
-    /// What becomes of what has begun.
     #[serde(rename = "how")]
     pub mode: HaltMode,
-    /// Only if this generation is the live one.
+    /// If set, the request is refused unless this is the current generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }
@@ -235,19 +229,19 @@ pub struct HaltRun {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResumeRun<F> {
-    /// The workflow, if it has changed.
+    /// The changed workflow, if any.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub file: Option<F>,
-    /// Values of its parameters, with a file. Those that the run has stay where the file still
-    /// has them, and none is given here.
+    /// With a file: values of its parameters. A parameter without a value here keeps the value that
+    /// it has in the run.
     #[serde(
         default,
         deserialize_with = "once::texts",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub params: BTreeMap<String, String>,
-    /// Only if this generation is the last one.
+    /// If set, the request is refused unless this is the last generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }
@@ -257,42 +251,41 @@ pub struct ResumeRun<F> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRun {
-    /// Do this task again, also what is DONE of it.
+    /// Rerun this task, including its DONE items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// And everything that comes after it.
+    /// Rerun all downstream tasks, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub downstream: bool,
-    /// Only if this generation is the last one.
+    /// If set, the request is refused unless this is the last generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }
 
-/// What a resume or a retry would do.
+/// The effect that a resume or a retry would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResumePreview {
-    /// Every task of the plan that would go on.
+    /// Every task of the resumed plan.
     pub tasks: Vec<ResumeTask>,
-    /// Tasks of the plan before that are no more.
+    /// Tasks of the previous plan that were removed.
     pub removed: Vec<String>,
 }
 
-/// What a resume or a retry would do with one task.
+/// The effect of a resume or a retry on one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResumeTask {
-    /// Its name.
     pub name: String,
-    /// Items that are DONE and stay it.
+    /// DONE items that stay DONE.
     pub kept: u64,
-    /// Items that run, or run again; nothing where that is known only later.
+    /// Items that run, or run again; omitted where that is known only later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<u64>,
-    /// Why: `unfinished`, `changed`, `downstream of a change`, `new`, `asked for`; nothing
-    /// where all is kept.
+    /// The reason: `unfinished`, `changed`, `downstream of a change`, `new`, `asked for`; omitted
+    /// if all items are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

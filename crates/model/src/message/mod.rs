@@ -1,6 +1,6 @@
 //! The calls between a scheduler and a worker, and their replies.
 //!
-//! Every message names its association, or, where there is none yet, the life
+//! Every message names its association, or, where there is none yet, the incarnation
 //! and the heartbeat it belongs to. What a receiver must do with each message
 //! under failure, delay and replay is written in `docs/PROTOCOL.md`.
 //!
@@ -31,32 +31,31 @@ use crate::worker_set::KnownSet;
 pub struct Heartbeat {
     /// Must equal [`crate::limits::PROTOCOL_VERSION`].
     pub version: u16,
-    /// Who calls: seat, life, host and boot.
+    /// The caller: seat, incarnation, host and boot.
     pub worker: Holder,
     /// How many attempts it can hold at once.
     pub slots: u32,
-    /// What it has to offer, in all.
+    /// Its total resources and its labels.
     pub offer: Arc<Offer>,
     /// The association it believes in, if any.
     pub association: Option<Association>,
     /// The highest epoch it has ever obeyed.
     pub epoch_seen: Epoch,
-    /// Its own clock at sending; grows strictly within one life.
+    /// Its own clock at sending; grows strictly within one incarnation.
     pub stamp: Stamp,
     /// Its own view of its health.
     pub state: WorkerState,
-    /// The worker set it was last told.
+    /// The last worker set that it received.
     pub worker_set: Option<KnownSet>,
 }
 
 /// The answer to a heartbeat that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HeartbeatReply {
-    /// What ties the two together from now on.
     pub association: Association,
     /// The stamp of the heartbeat that is answered.
     pub stamp: Stamp,
-    /// The worker's health in the scheduler's eyes. MUST_DIE is an order.
+    /// The worker's health as the scheduler sees it. MUST_DIE is an order.
     pub state: WorkerState,
     /// The worker's share of the time budget.
     pub timeouts: WorkerTimeouts,
@@ -68,19 +67,19 @@ pub struct HeartbeatReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
-    /// A later life of the same state directory has been seen. An order to die.
+    /// A later incarnation of the same state directory exists. An order to die.
     Superseded,
     /// Another worker holds the seat. An order to die.
     SeatTaken,
-    /// This life was given up earlier. An order to die.
+    /// This incarnation was condemned earlier. An order to die.
     Condemned,
-    /// The two sides speak different versions. Not an order: the worker goes on
-    /// as if the heartbeat had been lost.
+    /// The protocol versions differ. Not an order: the worker continues as if the heartbeat had been
+    /// lost.
     OtherVersion,
 }
 
 impl Refusal {
-    /// True if the worker must kill its work and end this life.
+    /// True if the worker must kill its attempts and end this incarnation.
     #[must_use]
     pub const fn is_order_to_die(self) -> bool {
         !matches!(self, Self::OtherVersion)
@@ -93,7 +92,7 @@ pub struct Launch {
     /// The lease under which it runs.
     pub lease: LeaseId,
     pub spec: Arc<InstanceSpec>,
-    /// What this attempt may use, if not what the spec says.
+    /// The allowance of this attempt, if it differs from the spec.
     pub allowance: Option<Box<Allowance>>,
 }
 
@@ -101,7 +100,7 @@ pub struct Launch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LaunchRefusal {
-    /// The worker is not HEALTHY in its own eyes.
+    /// The worker does not consider itself HEALTHY.
     NotHealthy,
     /// The call was sent before a `notifyIfTasksNotRunning` that was answered.
     StaleSequence,
@@ -131,7 +130,7 @@ pub enum LaunchVerdict {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// The attempt ended like this.
+    /// The attempt has ended.
     Ended(Report),
     /// The worker was asked about it, does not know it, and will never start it.
     WasNotRunning,
@@ -147,8 +146,7 @@ impl Status {
     }
 }
 
-/// Everything that is to be told by `updateStatus`, as messages that are neither too many
-/// statuses nor too long for a frame.
+/// Splits statuses into `updateStatus` messages that respect the limits on statuses and bytes.
 pub fn update_status(
     association: Association,
     statuses: Vec<(LeaseId, Status)>,
@@ -180,7 +178,7 @@ pub struct HeldAttempt {
     /// What it runs, so that a scheduler without a store can adopt it.
     pub spec: Arc<InstanceSpec>,
     /// How it ended, if it has and has put nothing out: a list of everything must fit into a
-    /// frame. Of one that has, a status tells.
+    /// frame. One that has is reported by a status.
     pub ended: Option<Report>,
 }
 
@@ -194,7 +192,7 @@ pub enum LogStream {
     Stderr,
 }
 
-/// A piece of an attempt's log that somebody wants to read.
+/// A request for a piece of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogQuery {
     pub lease: LeaseId,
@@ -216,9 +214,9 @@ pub struct LogQuery {
 pub struct LogChunk {
     /// Bytes from the offset on; fewer than asked for only at the end.
     pub bytes: Vec<u8>,
-    /// How many the log had when they were read.
+    /// The size of the log when the bytes were read.
     pub size: u64,
-    /// Of which run of its process.
+    /// The run of the process.
     pub run: u32,
     /// The run that followed, if one had begun before they were read: then this is all that
     /// this run has written.
@@ -226,7 +224,7 @@ pub struct LogChunk {
 }
 
 impl LogChunk {
-    /// Of a log of these bytes alone.
+    /// A chunk that is a whole log.
     #[must_use]
     pub fn whole(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
@@ -246,11 +244,11 @@ pub enum LogAnswer {
     Chunk(LogChunk),
     /// The worker has no such log.
     NotFound,
-    /// The worker could not be asked; the words say why.
+    /// The worker could not be asked, for this reason.
     Unavailable(String),
 }
 
-/// What a worker says to a scheduler.
+/// A message from a worker to a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToScheduler {
@@ -258,28 +256,24 @@ pub enum ToScheduler {
     ProcessHeartbeat(Heartbeat),
     /// Attempts that ended, or were asked about and are not known.
     UpdateStatus {
-        /// Under which association.
         association: Association,
-        /// As many as [`update_status`] lets into one message.
+        /// Bounded by [`update_status`].
         statuses: Vec<(LeaseId, Status)>,
     },
     /// The reply to `getRunningTasks`.
     RunningTasks {
-        /// Under which association.
         association: Association,
-        /// Everything the worker holds.
+        /// All attempts that the worker holds.
         held: Vec<HeldAttempt>,
     },
     /// The reply to `runTask`.
     RunTaskReply {
-        /// Under which association.
         association: Association,
         /// One for each launch that is decided.
         verdicts: Vec<(LeaseId, LaunchVerdict)>,
     },
     /// The reply to `notifyIfTasksNotRunning`.
     NotifyReply {
-        /// Under which association.
         association: Association,
         seq: NotifySeq,
         /// Those asked about that the worker does hold.
@@ -287,7 +281,6 @@ pub enum ToScheduler {
     },
     /// The reply to `checkHealth`.
     HealthReport {
-        /// Under which association.
         association: Association,
         check: CheckId,
         /// Whether a trivial process could be run.
@@ -295,14 +288,13 @@ pub enum ToScheduler {
     },
     /// The reply to `getLogs`.
     Logs {
-        /// Under which association.
         association: Association,
         request: RequestId,
         answer: LogAnswer,
     },
 }
 
-/// What a scheduler says to a worker.
+/// A message from a scheduler to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ToWorker {
@@ -316,14 +308,10 @@ pub enum ToWorker {
         stamp: Stamp,
         refusal: Refusal,
     },
-    /// Report everything you hold.
-    GetRunningTasks {
-        /// Under which association.
-        association: Association,
-    },
+    /// Request for all attempts that the worker holds.
+    GetRunningTasks { association: Association },
     /// Start these attempts.
     RunTask {
-        /// Under which association.
         association: Association,
         /// The scheduler's notify counter when this was sent.
         seq: NotifySeq,
@@ -332,56 +320,46 @@ pub enum ToWorker {
         /// At most [`crate::limits::LAUNCHES_PER_MESSAGE_MAX`].
         launches: Vec<Launch>,
     },
-    /// Say which of these you do not hold, and never start those.
+    /// Request to report which of these leases the worker does not hold, and never to start those.
     NotifyIfTasksNotRunning {
-        /// Under which association.
         association: Association,
         /// Greater than that of every `runTask` it asks about.
         seq: NotifySeq,
-        /// What the scheduler is unsure about.
+        /// The leases that the scheduler is unsure about.
         leases: Vec<LeaseId>,
     },
-    /// Kill everything and end this life.
-    RequestSuicide {
-        /// Under which association.
-        association: Association,
-    },
+    /// Kill everything and end this incarnation.
+    RequestSuicide { association: Association },
     /// Kill one attempt; its end arrives as a status.
     KillTask {
-        /// Under which association.
         association: Association,
         lease: LeaseId,
         /// From SIGTERM to SIGKILL.
         grace: Millis,
     },
-    /// Launch a trivial process and say whether it worked.
+    /// Launch a trivial process and report whether it worked.
     CheckHealth {
-        /// Under which association.
         association: Association,
         check: CheckId,
     },
     /// These statuses are durable: forget the attempts.
     StatusAck {
-        /// Under which association.
         association: Association,
         leases: Vec<LeaseId>,
     },
     /// Read a piece of a log.
     GetLogs {
-        /// Under which association.
         association: Association,
-        /// Whose answer it will be.
+        /// Identifies the reply.
         request: RequestId,
         query: LogQuery,
     },
 }
 
-/// Where a message to a worker goes: a seat may be claimed by several lives at
-/// once, so the name alone is not an address.
+/// The address of a message to a worker: several incarnations may claim a seat at once, so the
+/// name alone is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerAddress {
-    /// The seat.
     pub worker: WorkerName,
-    /// The life.
     pub incarnation: Incarnation,
 }

@@ -1,10 +1,11 @@
-//! How somebody finds out whether a process is ready or well.
+//! Readiness and health checks of a process.
 
 use serde::{Deserialize, Serialize};
 
 use super::process::CommandLine;
 use crate::time::Millis;
 
+/// One test of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -22,7 +23,7 @@ pub enum Probe {
     Tcp { port: u16 },
 }
 
-/// When and how often to try, and what to make of it.
+/// A probe with its schedule and its thresholds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Check {
@@ -33,8 +34,8 @@ pub struct Check {
     pub interval: Millis,
     /// A try that takes longer has failed.
     pub timeout: Millis,
-    /// Tries in a row that must succeed before it counts as well.
+    /// Consecutive successes before it counts as healthy.
     pub successes_min: u32,
-    /// Tries in a row that may fail before it counts as unwell.
+    /// Consecutive failures before it counts as unhealthy.
     pub failures_max: u32,
 }

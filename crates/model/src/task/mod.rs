@@ -1,12 +1,11 @@
 //! A task: processes in an order, with the policies under which they run.
 //!
 //! This is the definition *after* it was read and checked: every default is
-//! filled in, every name is known, every template is bound. How people write it,
-//! and what they are told when it is wrong, belongs to the crate that reads
-//! files; how it is run belongs to `baton-core`'s `plan`. What a runner writes
-//! down while it runs, and what that adds up to, is here too, as plain data.
+//! filled in, every name is resolved, every template is bound. `baton-files` parses
+//! task files and reports their errors; `baton-core`'s `plan` executes the task. The
+//! records of the runner's checkpoint log, and their sum, are here too, as plain data.
 //!
-//! Invariants, promised by whoever builds one and relied on by the plan: process
+//! Invariants, which the builder of a task guarantees and the plan relies on: process
 //! names are unique and not empty; every dependency names another process of the
 //! task; dependencies form no cycle; nothing waits for the success or the exit of
 //! a daemon; a regular process does not depend on an ephemeral one; final and
@@ -46,7 +45,7 @@ impl fmt::Display for ProcessName {
     }
 }
 
-/// What a task may use.
+/// The resources of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -69,7 +68,6 @@ pub struct Resources {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskSpec {
-    /// Its name.
     pub name: String,
     /// Its namespace.
     pub owner: Option<String>,
@@ -80,9 +78,9 @@ pub struct TaskSpec {
     pub max_concurrency: u32,
     /// One budget for stopping what runs and for the final processes together.
     pub finalization_wait: Millis,
-    /// The user it runs as, unless a process says otherwise.
+    /// The user it runs as, unless a process sets another.
     pub user: Option<String>,
     pub resources: Resources,
-    /// The ports it was given, by name.
+    /// Its allocated ports, by name.
     pub ports: BTreeMap<String, u16>,
 }

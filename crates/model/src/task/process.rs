@@ -8,9 +8,9 @@ use super::ProcessName;
 use super::check::Check;
 use crate::time::Millis;
 
-/// How a command is started.
+/// A command line, with or without a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ProcessRun))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = CommandLine))]
 #[serde(rename_all = "kebab-case")]
 pub enum CommandLine {
     /// By a shell.
@@ -19,7 +19,7 @@ pub enum CommandLine {
     Exec(Vec<String>),
 }
 
-/// What another process must have done before this one may start.
+/// The condition on an upstream process before this one may start.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -29,7 +29,7 @@ pub enum Condition {
     /// Ended with success.
     #[default]
     Success,
-    /// Ended for good, whichever way.
+    /// Ended for good, with any result.
     Exit,
     /// Been started.
     Started,
@@ -37,11 +37,11 @@ pub enum Condition {
     Healthy,
 }
 
-/// One arrow of a task's graph.
+/// One edge of a task's graph.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dependency {
-    /// On whom.
+    /// The upstream process.
     pub process: ProcessName,
     pub condition: Condition,
 }
@@ -60,7 +60,7 @@ pub struct Backoff {
     pub jitter_percent: u32,
 }
 
-/// How a process is asked to stop.
+/// The stop policy of a process: a signal, and the grace period before SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stop {
@@ -74,11 +74,9 @@ pub struct Stop {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Rlimit {
-    /// Which, in lower case without prefix: `nofile`, `core`, `as`, …
+    /// Its name in lower case without prefix: `nofile`, `core`, `as`, …
     pub resource: String,
-    /// The soft limit.
     pub soft: u64,
-    /// The hard limit.
     pub hard: u64,
 }
 
@@ -95,12 +93,12 @@ pub enum LogDestination {
     None,
 }
 
-/// How long log files grow.
+/// The rotation policy of log files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum LogMode {
-    /// Without end.
+    /// No rotation.
     #[default]
     Standard,
     /// Up to a size; then they are rotated.
@@ -112,7 +110,7 @@ pub enum LogMode {
     },
 }
 
-/// What becomes of a process' output.
+/// Where the output of a process goes, and how its files are rotated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Logger {
@@ -127,7 +125,7 @@ pub struct ProcessSpec {
     /// Unique within the task.
     pub name: ProcessName,
     pub run: CommandLine,
-    /// What must have happened before.
+    /// Upstream processes with their conditions.
     pub after: Vec<Dependency>,
     /// Failed runs that make it fail for good; 0 for no limit.
     pub max_failures: u32,
@@ -146,7 +144,6 @@ pub struct ProcessSpec {
     pub retryable: Option<Vec<i32>>,
     /// Killed, and counted as failed, when it runs longer.
     pub timeout: Option<Millis>,
-    /// How it is asked to stop.
     pub stop: Stop,
     /// When it counts as ready.
     pub ready: Option<Check>,
@@ -164,7 +161,7 @@ pub struct ProcessSpec {
     pub nice: Option<i32>,
     /// Limits of the kernel.
     pub rlimits: Vec<Rlimit>,
-    /// What becomes of its output; `None` for the runner's default.
+    /// `None` for the runner's default.
     pub logger: Option<Logger>,
 }
 

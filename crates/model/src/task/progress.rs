@@ -1,9 +1,9 @@
-//! What the records of a task attempt add up to: bounded, whatever its length.
+//! The progress of a task attempt: the sum of its records, of bounded size.
 //!
 //! A [`PlanSnapshot`] may replace all records before it, which is how the log of a
 //! daemon that has run a million times stays short: of each process the last run
 //! and the counters are kept, not its history. Everything here is plain data and
-//! complete; what can be derived from it (who may start next, which timer is
+//! complete; what can be derived from it (which process may start next, which timer is
 //! due) is left out, so that it cannot contradict.
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::record::{Identity, Moment, RunEnd, RunNo, StopCause};
 use crate::state::{AttemptState, ProcessState};
 use crate::time::{Millis, Mono};
 
-/// What can still become of a process.
+/// Whether a process may still run, and if not, why.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -21,13 +21,13 @@ pub enum Disposition {
     /// It may run, now or again.
     #[default]
     Open,
-    /// It has done its part.
+    /// It has completed.
     Finished,
     /// It has failed for good.
     Failed,
-    /// It never runs: something before it will not do what it waits for.
+    /// It never runs: an upstream process can no longer meet its condition.
     Blocked,
-    /// Its last run ended when its part of the task was already over.
+    /// Its last run ended after its stage of the task was over.
     Dropped,
 }
 
@@ -36,13 +36,13 @@ pub enum Disposition {
 pub struct LiveRun {
     pub run: RunNo,
     pub ordered: Moment,
-    /// When its process was there; `None` while the launch is under way.
+    /// The start of its process; `None` while the launch is in flight.
     pub started: Option<Moment>,
-    /// Who it is, if somebody knows.
+    /// None if it is not known.
     pub identity: Option<Identity>,
     /// It has passed its readiness check.
     pub ready: bool,
-    /// Why it was told to stop, if it was.
+    /// The reason for which it was told to stop, if it was.
     pub stopping: Option<StopCause>,
 }
 
@@ -52,25 +52,23 @@ pub struct LastRun {
     pub run: RunNo,
     /// The state it ended in.
     pub state: ProcessState,
-    /// How, with the exit code or the signal.
     pub end: RunEnd,
-    /// Why it had been told to stop, if it had been.
+    /// The reason for which it had been told to stop, if it had been.
     pub stopped: Option<StopCause>,
     pub ordered: Moment,
-    /// When its process was there; `None` if it never was.
+    /// The start of its process; `None` if it never started.
     pub started: Option<Moment>,
     pub ended: Moment,
 }
 
-/// One process, so far.
+/// The progress of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessProgress {
     /// The state of the current run, or of the last one if there is no other.
     pub state: ProcessState,
-    /// What can still become of it.
     #[serde(rename = "fate")]
     pub disposition: Disposition,
-    /// The run under way.
+    /// The current run.
     pub live: Option<LiveRun>,
     /// The run before.
     pub last: Option<LastRun>,
@@ -84,7 +82,7 @@ pub struct ProcessProgress {
     pub failures_in_row: u64,
     /// Runs that ended because Baton killed them.
     pub kills: u64,
-    /// Runs of which nobody knows the end.
+    /// Runs whose end is not known.
     pub losses: u64,
     /// Some run of it was started.
     pub started_once: bool,
@@ -117,7 +115,7 @@ impl Default for ProcessProgress {
     }
 }
 
-/// The end of an attempt, once it is under way.
+/// The end of an attempt, once it has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// The state in which it will end.
@@ -126,7 +124,7 @@ pub struct Ending {
     pub budget: Millis,
     /// When the budget is used up.
     pub deadline: Mono,
-    /// When a use of the budget was last recorded.
+    /// When usage of the budget was last recorded.
     pub marked: Mono,
     /// The final processes that still run have been told to stop.
     pub stopping: bool,
@@ -134,14 +132,13 @@ pub struct Ending {
     pub killing: bool,
 }
 
-/// A whole attempt, so far.
+/// The progress of a whole attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PlanSnapshot {
     pub began: Moment,
     /// When the last record was written.
     pub at: Moment,
     pub state: AttemptState,
-    /// How it ends, once that is known.
     pub ending: Option<Ending>,
     /// Its processes, in the order of definition.
     pub processes: Vec<ProcessProgress>,

@@ -1,13 +1,12 @@
-//! What the runner of one task attempt keeps: the records of its checkpoint log.
+//! The records of the checkpoint log of one task attempt.
 //!
 //! Each [`PlanEvent`] is one change of the attempt, in the past tense, with the
 //! time at which it was decided. It carries the *decision*, not only what led to
-//! it: when a process may start again is written down, so a replay needs neither
+//! it: the time at which a process may start again is recorded, so a replay needs neither
 //! the clock nor the random number that the decision was made with, and an older
 //! log means the same to a later version.
 //!
-//! What the records add up to is in `progress`; how, is decided by `baton-core`'s
-//! `plan`.
+//! The sum of the records is in `progress`; `baton-core`'s `plan` computes it.
 
 use std::fmt;
 
@@ -18,15 +17,15 @@ use crate::outcome::Outcome;
 use crate::state::AttemptState;
 use crate::time::{Millis, Mono, Now, Wall};
 
-/// A process of a task, by its place in the order of definition, from 0.
+/// A process of a task, by its position in the order of definition, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProcessNo(pub u32);
 
 impl ProcessNo {
-    /// The first place.
+    /// The first position.
     pub const MIN: Self = Self(0);
-    /// Beyond every place.
+    /// Beyond every position.
     pub const MAX: Self = Self(u32::MAX);
 
     /// As an index into the task's processes.
@@ -56,7 +55,7 @@ impl fmt::Display for RunNo {
     }
 }
 
-/// A time that is kept: monotonic for decisions, wall for people.
+/// A recorded time: monotonic for decisions, wall for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Moment {
     /// Since an origin that only this boot of this host knows.
@@ -83,25 +82,24 @@ impl From<Moment> for Now {
     }
 }
 
-/// Who a running process is. A pid alone names a stranger as soon as it is used
-/// again; all three together never do.
+/// The identity of a running process. A pid may be reused by another process; all three fields
+/// together never are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The boot it runs in.
     pub boot: BootId,
-    /// Its number.
     pub pid: u32,
-    /// When it started, in the kernel's ticks since that boot.
+    /// Its start time, in kernel ticks since that boot.
     pub start_ticks: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunEnd {
-    /// Somebody saw it.
+    /// The end was observed.
     #[serde(rename = "seen")]
     Observed(Outcome),
-    /// What became of it cannot be proved.
+    /// Its outcome cannot be proved.
     Lost,
 }
 
@@ -114,7 +112,7 @@ impl fmt::Display for RunEnd {
     }
 }
 
-/// Why a run was told to stop.
+/// The reason for which a run was told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopCause {
@@ -122,7 +120,7 @@ pub enum StopCause {
     TimedOut,
     /// Its health check failed.
     Unhealthy,
-    /// The part of the task to which it belongs is over.
+    /// Its stage of the task is over.
     Ending,
 }
 
@@ -142,7 +140,7 @@ pub enum NextStep {
     Finished,
     /// It has failed for good.
     Failed,
-    /// The part of the task to which it belongs is over.
+    /// Its stage of the task is over.
     Dropped,
 }
 
@@ -152,13 +150,13 @@ pub enum NextStep {
 pub enum PlanChange {
     /// A run is about to be launched.
     RunOrdered { process: ProcessNo, run: RunNo },
-    /// A run was launched and its process is there.
+    /// A run was launched, and its process runs.
     RunStarted {
         process: ProcessNo,
         run: RunNo,
-        /// When, by whoever saw it.
+        /// By the clock of the observer.
         started: Moment,
-        /// Who it is, if somebody knows.
+        /// None if it is not known.
         identity: Option<Identity>,
     },
     /// A run has passed its readiness check.
@@ -169,11 +167,11 @@ pub enum PlanChange {
         run: RunNo,
         cause: StopCause,
     },
-    /// A run is over.
+    /// A run has ended.
     RunEnded {
         process: ProcessNo,
         run: RunNo,
-        /// When, by whoever saw it.
+        /// By the clock of the observer.
         ended: Moment,
         end: RunEnd,
         /// Whether it counts towards `max_failures`.
@@ -187,25 +185,25 @@ pub enum PlanChange {
         /// For the stopping and the final processes together.
         budget: Millis,
     },
-    /// Somebody wants the end sooner.
+    /// A kill request has moved the deadline forward.
     DeadlineMoved {
         /// The new end of the budget.
         deadline: Mono,
     },
-    /// A part of the budget has been used up. It says so to the next boot, which
-    /// cannot read this one's clock.
+    /// A part of the budget has been used up. It is recorded for the next boot, which cannot read
+    /// this one's clock.
     BudgetMarked,
     /// Everything is about to be killed, and nothing is started any more.
     KillBegun,
-    /// No regular process runs any more: the turn of the final ones.
+    /// No regular process runs any more: the final ones may start.
     FinalizingBegun,
     /// No final process is waited for any more: those that run are told to stop.
     FinalizersStopping,
-    /// The attempt is over, with its verdict.
+    /// The attempt has ended, with its verdict.
     AttemptEnded,
-    /// The attempt is given up: what became of it cannot be proved.
+    /// The attempt is given up: its outcome cannot be proved.
     AttemptLost,
-    /// Another life of the runner has taken over.
+    /// Another runner process has taken over.
     Resumed {
         /// The host has booted since: nothing that ran is left, and earlier
         /// readings of the monotonic clock mean nothing any more.

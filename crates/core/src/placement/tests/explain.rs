@@ -54,7 +54,7 @@ fn the_label_that_rules_out_most() {
     wait(&mut p, 1, &wanted);
     assert_eq!(
         said(&p, 1),
-        "no worker meets its constraints: that disk is tape rules out 3 of 3"
+        "no worker meets its constraints: `disk is tape` excludes 3 of 3"
     );
 }
 
@@ -73,7 +73,7 @@ fn the_nearest_worker_and_what_it_is_short_of() {
     assert_eq!(p.next(), None);
     assert_eq!(
         said(&p, 1),
-        "worker w2 comes nearest, and is short of 1.5 GiB of memory"
+        "worker w2 comes nearest, but lacks 1.5 GiB of memory"
     );
 }
 
@@ -144,5 +144,8 @@ fn how_many_come_before_it_is_exact() {
         };
         assert_eq!(p.explain(InstanceId(id)), Some(expected), "instance {id}");
     }
-    assert_eq!(said(&p, 300 + 4), "4 of the same class come before it");
+    assert_eq!(
+        said(&p, 300 + 4),
+        "4 instances of the same class are ahead of it"
+    );
 }

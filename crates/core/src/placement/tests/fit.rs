@@ -1,4 +1,4 @@
-//! Best fit, and that nobody holds up another.
+//! Best fit, and that no class blocks another.
 
 use baton_model::ids::InstanceId;
 
@@ -122,7 +122,7 @@ fn labels_decide_where_an_instance_may_go() {
 }
 
 #[test]
-fn a_class_without_room_holds_up_nobody() {
+fn a_class_without_room_blocks_no_other() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(4, 4, 0));
     wait_as(&mut p, 1, &request(8, 1), "me", 9);

@@ -125,7 +125,7 @@ fn releasing_what_is_not_there_changes_nothing() {
     wait(&mut p, 1, &request(1, 1));
     assert_eq!(drain(&mut p), [(1, "w".to_owned())]);
     let before = p.clone();
-    for (worker, id) in [("x", 1), ("w", 2), ("nobody", 1)] {
+    for (worker, id) in [("x", 1), ("w", 2), ("unknown", 1)] {
         assert!(!p.release(&name(worker), InstanceId(id)));
     }
     assert_eq!(p, before);

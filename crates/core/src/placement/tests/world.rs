@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    /// After the last decision nobody is said to wait for nothing, and the first
+    /// After the last decision no wait is explained by nothing, and the first
     /// of each class is not said to be behind others.
     fn explanations_agree(&self) {
         for (id, item) in &self.naive.waiting {

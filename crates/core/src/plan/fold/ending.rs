@@ -1,4 +1,4 @@
-//! Records about the attempt as a whole: its end, and its lives.
+//! Records about the attempt as a whole: its end, and takeovers by another runner.
 
 use baton_model::state::AttemptState;
 use baton_model::task::{Ending, NextStep, RunEnd, StopCause};

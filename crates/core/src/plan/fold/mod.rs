@@ -1,4 +1,4 @@
-//! What each record does: the one way in which a plan changes, live and in replay.
+//! Application of records: the only way in which a plan changes, live and in replay.
 //!
 //! [`Fold::apply`] has no effects besides the change itself. It relies on nothing
 //! outside the records, above all not on the time at which a log is replayed. A
@@ -75,7 +75,7 @@ impl Fold {
         &self.kept.processes[no.index()]
     }
 
-    /// The plan whose processes may be started now.
+    /// The stage whose processes may be started now.
     pub(in crate::plan) fn stage(&self) -> Option<Stage> {
         let closed = self
             .kept
@@ -89,13 +89,13 @@ impl Fold {
         self.stage() == Some(Stage::of(self.spec_of(no)))
     }
 
-    /// True if one more process of this plan may run.
+    /// True if one more process of this stage may run.
     pub(in crate::plan) fn has_room(&self, stage: Stage) -> bool {
         let limit = self.spec.max_concurrency as usize;
         limit == 0 || self.agenda.queue(stage).live.len() < limit
     }
 
-    /// Everything that runs, of either plan.
+    /// All live runs, of either stage.
     pub(in crate::plan) fn live(&self) -> Vec<ProcessNo> {
         [Stage::Regular, Stage::Final]
             .into_iter()
@@ -146,9 +146,9 @@ impl Fold {
         }
     }
 
-    /// Tells everyone who waits for this process what has become possible since
-    /// `before`, and what never will. Each arrow of the graph is used up once, so
-    /// a whole life costs no more than the graph has arrows.
+    /// Updates the downstream processes after a change since `before`: conditions that are met,
+    /// and conditions that can never be met. Each edge of the graph is used once, so
+    /// a whole attempt costs no more than the graph has edges.
     fn spread(&mut self, no: ProcessNo, before: Milestones) {
         let graph = Arc::clone(&self.graph);
         let mut changed = vec![(no, before)];

@@ -119,7 +119,7 @@ impl Fold {
         };
         let mut from = self.progress(no).state;
         if from == ProcessState::Waiting && end == RunEnd::Lost {
-            // Nobody knows how far the launch came; it must be taken for forked.
+            // It is unknown how far the launch came; it counts as forked.
             from = process_row(no, from, ProcessEvent::Forked)?;
         }
         let state = process_row(no, from, judge::process_event(end, live.stopping))?;
@@ -145,7 +145,7 @@ impl Fold {
         Ok(())
     }
 
-    /// What comes after a run.
+    /// Applies the next step after a run.
     fn follow(&mut self, no: ProcessNo, next: NextStep) {
         let fate = match next {
             NextStep::Restart {
@@ -174,7 +174,7 @@ impl Fold {
         })
     }
 
-    /// What follows when nobody knows what became of a run.
+    /// The next step after a run whose outcome is unknown.
     pub(in crate::plan) fn next_after_loss(&self, no: ProcessNo, at: Mono) -> NextStep {
         let spec = self.spec_of(no);
         if self.goes_on(no) {

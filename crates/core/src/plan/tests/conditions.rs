@@ -66,7 +66,7 @@ fn started_is_met_by_the_start_of_a_daemon_and_stays_met() {
 }
 
 #[test]
-fn a_launch_that_fails_for_good_blocks_whoever_waits_for_the_start() {
+fn a_launch_that_fails_for_good_blocks_processes_that_wait_for_the_start() {
     let mut rig = Rig::new(pair(Condition::Started));
     rig.launch_failed("a");
     rig.assert_finished(AttemptState::Failed);
@@ -96,7 +96,7 @@ fn healthy_without_a_check_is_met_by_the_start() {
 }
 
 #[test]
-fn what_ends_without_ever_being_ready_blocks_whoever_waits_for_it() {
+fn what_ends_without_ever_being_ready_blocks_processes_that_wait_for_it() {
     let mut spec = pair(Condition::Healthy);
     spec.processes[0].ready = Some(check());
     let mut rig = Rig::new(spec);

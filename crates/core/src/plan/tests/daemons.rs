@@ -1,4 +1,4 @@
-//! Processes that come back, and processes nobody waits for.
+//! Daemons and ephemeral processes.
 
 use super::*;
 use baton_model::task::Disposition;

@@ -1,4 +1,4 @@
-//! Runs that Baton killed, and runs of which nobody knows the end.
+//! Runs that Baton killed, and runs whose end is unknown.
 
 use super::*;
 use baton_model::task::RunEnd;
@@ -35,7 +35,7 @@ fn what_was_lost_runs_again_and_what_may_be_left_of_it_is_killed_first() {
 }
 
 #[test]
-fn a_launch_of_which_nobody_knows_is_lost_too() {
+fn an_unknown_launch_is_lost_too() {
     let mut rig = Rig::new(task(vec![process("a")]));
     rig.lose("a");
     let last = rig.at("a").last.unwrap();

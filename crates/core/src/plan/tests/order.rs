@@ -56,7 +56,7 @@ fn a_concurrency_of_one_serialises_in_the_order_of_definition() {
 }
 
 #[test]
-fn whoever_has_run_least_starts_first_so_nobody_is_kept_out() {
+fn the_process_with_the_fewest_runs_starts_first_so_none_starves() {
     let mut spec = task(vec![process("a"), process("b"), process("c")]);
     spec.max_concurrency = 1;
     spec.processes[0].daemon = true;
@@ -74,7 +74,7 @@ fn whoever_has_run_least_starts_first_so_nobody_is_kept_out() {
 }
 
 #[test]
-fn a_pause_keeps_nobody_else_waiting() {
+fn a_pause_delays_no_other_process() {
     let mut spec = task(vec![process("a"), process("b"), process("c")]);
     spec.max_concurrency = 1;
     spec.processes[0].max_failures = 2;

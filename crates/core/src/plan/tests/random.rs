@@ -56,9 +56,10 @@ fn condition(rng: &mut Rng, other: &ProcessSpec, kind: bool) -> Condition {
     // A kind process may end before it was ever asked whether it is ready.
     let weak = [Condition::Started, Condition::Healthy];
     let all = [Condition::Success, Condition::Exit, weak[0], weak[1]];
-    let picked = match other.daemon {
-        true => weak[rng.below(2) as usize],
-        false => all[rng.below(4) as usize],
+    let picked = if other.daemon {
+        weak[rng.below(2) as usize]
+    } else {
+        all[rng.below(4) as usize]
     };
     if kind && picked == Condition::Healthy {
         return Condition::Started;
@@ -113,7 +114,7 @@ fn random_tasks_under_faults_keep_every_invariant_and_come_to_an_end() {
         }
         calm_down(&mut world, 500);
         if world.finished.is_none() {
-            // A daemon, or somebody who waits for the health of one.
+            // A daemon, or a process that waits for the health of one.
             world.feed(Input::Kill { grace: None });
             calm_down(&mut world, 2_000);
         }

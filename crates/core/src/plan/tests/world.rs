@@ -166,7 +166,7 @@ impl World {
         };
         let run = child.run;
         if !kindly && self.rng.chance(5) {
-            // Nobody knows about it any more, but it lives on until it is killed.
+            // The outcome is unknown.
             return self.reports.push_back(Input::Lost { process, run });
         }
         if !child.started {

@@ -1,4 +1,4 @@
-//! The end of an attempt, by itself or by order, and its other lives.
+//! The end of an attempt, by itself or by request, and the takeover after a replay.
 //!
 //! The verdict is made when the end begins, and it stands: what happens to the
 //! regular processes afterwards is our own doing, and the final ones never count.
@@ -12,7 +12,7 @@ use super::{Order, Turn};
 use crate::fsm::{Attempt, AttemptEvent, Transition, transition};
 use crate::plan::agenda::{Stage, numbered};
 
-/// What a daemonised process gets to put things in order once its task is over.
+/// The grace period of a daemonised process once its task is over.
 /// The whole budget would let one that ignores the signal hold up every end.
 const LEFTOVERS_GRACE_MAX: Millis = Millis::from_secs(2);
 
@@ -67,7 +67,7 @@ impl Turn<'_> {
         false
     }
 
-    /// Ends the attempt, with time for everyone to put things in order.
+    /// Ends the attempt, with a grace period for its processes.
     pub(super) fn kill(&mut self, grace: Option<Millis>) {
         let budget = grace.unwrap_or(self.fold().spec.finalization_wait);
         if self.fold().kept.state == AttemptState::Active {
@@ -120,7 +120,7 @@ impl Turn<'_> {
         self.order(Order::KillEverything);
     }
 
-    /// Goes on after a replay: repeats what may not have been done.
+    /// Resumes after a replay: repeats orders that may not have been carried out.
     pub(super) fn resumed(&mut self, boot_changed: bool) {
         self.plan.recovering = false;
         if self.is_over() {
@@ -193,7 +193,7 @@ impl Turn<'_> {
         self.stop_all(PlanChange::CleaningBegun { verdict, budget });
     }
 
-    /// Records that a plan is over, and stops what still runs of it.
+    /// Records that a stage is over, and stops its live runs.
     fn stop_all(&mut self, change: PlanChange) {
         let running = self.running();
         self.record(change);

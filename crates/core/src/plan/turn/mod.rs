@@ -39,7 +39,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Takes the input, and everything that follows from it.
+    /// Handles the input, and everything that follows from it.
     pub(super) fn take(&mut self, input: Input) {
         match input {
             Input::Tick => {}

@@ -1,7 +1,7 @@
-//! What the coordinator reports about one run.
+//! Reports of the coordinator about one run.
 //!
-//! The first report of a thing stands. One that comes late, twice or for a run
-//! that nobody knows is counted and changes nothing.
+//! The first report of an event stands. A late or duplicate report, or one about an unknown
+//! run, is counted and changes nothing.
 
 use baton_model::outcome::Outcome;
 use baton_model::state::ProcessState;
@@ -86,8 +86,8 @@ impl Turn<'_> {
         self.ended(process, &live, at, end, random);
     }
 
-    /// Nobody knows what became of a run. Something of it may be left, and another
-    /// run is going to follow, so whatever there is must go.
+    /// The outcome of a run is unknown. Processes of it may be left, and another
+    /// run is going to follow, so they are killed.
     pub(super) fn lost(&mut self, process: ProcessNo, run: RunNo) {
         let Some(live) = self.live(process, run, ProcessEvent::ProofLost) else {
             return;
@@ -143,7 +143,7 @@ impl Turn<'_> {
         self.stop_checks(process, live);
     }
 
-    /// A time that somebody else read: not ahead of ours, and in order.
+    /// A time that another process read, clamped: not ahead of ours, and in order.
     fn when(&self, at: Moment, live: &LiveRun) -> Moment {
         let earliest = live.started.unwrap_or(live.ordered).mono;
         Moment {

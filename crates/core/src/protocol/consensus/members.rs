@@ -1,7 +1,6 @@
 //! The members of the set, in the order in which they joined.
 //!
-//! That order is what every question is about: who was there before whom. The
-//! index by incarnation beside it only answers "which of them is this".
+//! Every question is about that order. The index by incarnation finds a member.
 //!
 //! Invariant: the two maps hold the same members; a member's key is its `first`.
 
@@ -16,7 +15,7 @@ pub(super) struct Member {
     pub(super) who: Incarnation,
     /// The version that its joining made: the first set that it is in.
     pub(super) first: SetVersion,
-    /// What it held when it came; it does not change afterwards.
+    /// The id that it held when it joined; it does not change afterwards.
     pub(super) initial: Option<WorkerSetId>,
     /// No agreement with it is about an earlier version. None until its first
     /// echo. The latest echo itself is not kept: it is never above the floor,
@@ -32,7 +31,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Takes in somebody who is not a member, at a version nobody else joined at.
+    /// Adds a new member, at a version at which no other member joined.
     pub(super) fn insert(&mut self, member: Member) {
         let (who, first) = (member.who, member.first);
         let known = self.first_of.insert(who, first);

@@ -1,5 +1,5 @@
-//! Worker set consensus: how a scheduler that remembers nothing learns early
-//! that everybody is back.
+//! Worker set consensus: how a scheduler without a store learns early that all
+//! workers are back.
 //!
 //! # The problem
 //!
@@ -7,21 +7,21 @@
 //! workers do. If it started work before the last of them had come back, it
 //! could start something twice. So it waits the *initial wait*: long enough that
 //! every worker of its predecessor has either connected or given up and killed
-//! its work. That takes minutes. Mostly everybody is back within seconds, and
+//! its work. That takes minutes. Mostly all workers are back within seconds, and
 //! the scheduler may stop waiting as soon as it *knows* that.
 //!
 //! # The idea
 //!
 //! Every heartbeat reply tells the worker the id of the set of all workers
 //! ([`WorkerSetId`]: epoch, version, hash). The worker keeps the last one it
-//! received and shows it to the next scheduler, where it is called the worker's
-//! `initial` id. If all who are connected show the very same id, and its hash is
-//! the hash of those who are connected, then they are that whole set:
+//! received and sends it to the next scheduler, where it is called the worker's
+//! `initial` id. If all connected workers send the very same id, and its hash is
+//! the hash of the connected workers, then they are that whole set:
 //! [`Consensus::agreed`].
 //!
 //! That is safe only if the set they agree on was not outdated. Suppose w1
 //! received `{w1}` and fell silent, then w2 came and was given work. After a
-//! restart w1 connects first, shows `{w1}`, is alone, agrees with itself, and the
+//! restart w1 connects first, sends `{w1}`, is alone, agrees with itself, and the
 //! work of w2 is started again. So w2 must not be given work before it is certain
 //! that no such agreement without w2 can come about: [`Consensus::permits`],
 //! asked before a worker becomes HEALTHY for the first time. The scheduler learns
@@ -40,14 +40,14 @@
 //! by [`Consensus::propagate`]: if my floor is `v`, then each set that I can
 //! agree on contains all those of set `v` that have not left until then, so
 //! their floors hold for me as well. Hence a worker whose echoes are slow is
-//! vouched for by a quicker one in the set that it did echo. Those who have left
-//! vouch on: see `propagate.rs`. A floor that is too low only delays somebody's
-//! permission, so propagating seldom or forgetting the departed is always safe.
+//! vouched for by a quicker one in the set that it did echo. Members that have left
+//! still vouch: see `propagate.rs`. A floor that is too low only delays a
+//! permission, so propagating rarely or forgetting the departed is always safe.
 //!
 //! # When w is permitted
 //!
-//! 1. w itself has echoed. From then on it holds an id of this epoch, so nobody
-//!    who is given new work can still agree on a predecessor's set.
+//! 1. w itself has echoed. From then on it holds an id of this epoch, so no worker
+//!    that is given new work can still agree on a predecessor's set.
 //! 2. The floor of every other member that joined *before* w, and still counts,
 //!    is at least the version at which w joined.
 //!
@@ -60,15 +60,15 @@
 //!
 //! **Why later joiners are not asked.** The protocol this one follows also wants
 //! every member, however new, to have echoed, and w to have echoed the *current*
-//! id. Then each newcomer restarts the wait of all who are not HEALTHY yet, and
-//! some twenty workers in a crash loop block everybody for ever. Neither is
+//! id. Then each newcomer restarts the wait of all workers that are not HEALTHY yet,
+//! and some twenty workers in a crash loop block all others for ever. Neither is
 //! needed. Every id of this epoch that a later joiner u can hold is at least as
-//! new as u, thus newer than w, thus contains w; and until it holds one it shows
-//! nothing, or an id of an earlier epoch (below). So w waits for a finite set,
-//! those who were there before it, and each of them echoes or is counted out
-//! within the loss time and a lease. Nobody can be added to that set.
+//! new as u, thus newer than w, thus contains w; and until it holds one it sends
+//! none, or an id of an earlier epoch (below). So w waits for a finite set,
+//! the members that joined before it, and each of them echoes or is counted out
+//! within the loss time and a lease. No member can be added to that set.
 //!
-//! # What this module cannot see, and its caller must keep
+//! # Obligations of the caller, which this module cannot check
 //!
 //! * **Ids of earlier epochs.** A member that has not received any reply of this
 //!   scheduler still holds a predecessor's id and might agree on that. It has had
@@ -76,24 +76,24 @@
 //!   initial wait to the end, then such a member has given up by the time the
 //!   first work is handed out. If the wait was cut short by agreement, then the
 //!   agreed set was complete: what a member outside of it holds either names some
-//!   of those who agreed, who no longer hold it, or only such as the predecessor
-//!   had condemned, who have given up.
+//!   of the workers that agreed, which no longer hold it, or only workers that the
+//!   predecessor had condemned, which have given up.
 //! * **An unfinished wait proves nothing.** An id given out *during* the initial
-//!   wait names only those who have come back so far. If the scheduler dies then,
-//!   its successor must not take that id for a complete set: whoever shows one is
-//!   joined with `initial: None`. (So replies say whether the wait is over, and
-//!   workers remember that together with the id. It may become true of an id that
+//!   wait names only the workers that have come back so far. If the scheduler dies then,
+//!   its successor must not take that id for a complete set: a worker that sends one
+//!   joins with `initial: None`. (So replies tell whether the wait has ended, and
+//!   workers store that together with the id. It may become true of an id that
 //!   they hold already.)
-//! * **Leaving is final, and not too early.** Nobody waits any longer for one who
+//! * **Leaving is final, and not too early.** No member waits any longer for one that
 //!   left, though it may hold an id from before others joined. So it is counted
-//!   out only when it cannot show that id any more: its lease has run out, or a
-//!   later life of it exists. And it never joins again under this epoch.
-//! * **Who gives up forgets.** A worker whose lease has run out, or that must die,
-//!   shows no id to anybody from then on. All that is said here of time rests on
+//!   out only when it cannot send that id any more: its lease has run out, or a
+//!   later incarnation of it exists. And it never joins again under this epoch.
+//! * **A worker that gives up forgets its id.** A worker whose lease has run out, or that must
+//!   die, sends no id from then on. All arguments about time rest on
 //!   this: without it, a worker that comes back much later with `{itself}` would
 //!   agree with itself.
 //! * **Nothing held goes back.** Within one epoch a worker replaces its id only
-//!   by one of a higher version. It may forget its id (and then shows none), but
+//!   by one of a higher version. It may forget its id (and then sends none), but
 //!   not restore one older than an echo it has sent.
 //! * **The reply comes after the join**, so that the id in it counts its reader.
 //!
@@ -105,7 +105,7 @@
 //!   sinks.
 //! * Every loop is bounded by the number of members and [`REMOVED_MAX`].
 //!
-//! Time does not appear here: how long the wait is and who is condemned is
+//! Time does not appear here: the length of the wait and condemnation are
 //! decided by the scheduler's protocol, and whether a worker must *remain*
 //! HEALTHY never depends on this module.
 
@@ -121,7 +121,7 @@ use baton_model::worker_set::{SetVersion, WorkerSetHash, WorkerSetId};
 use self::members::{Member, Members};
 use self::propagate::Departed;
 
-/// What one scheduler knows about who knows whom. See the module's description.
+/// One scheduler's knowledge of the worker sets that its workers hold. See the module docs.
 ///
 /// Calls, in this order for each heartbeat: [`join`](Self::join) if it is the
 /// first, else [`echo`](Self::echo); then the reply with
@@ -172,7 +172,7 @@ impl Consensus {
     }
 
     /// Counts `who` out for ever: it was condemned and its lease has run out, or a
-    /// later life of it has appeared. Does nothing if it is not a member.
+    /// later incarnation of it has appeared. Does nothing if it is not a member.
     pub fn leave(&mut self, who: Incarnation) {
         let Some(member) = self.members.remove(who) else {
             return;
@@ -213,10 +213,10 @@ impl Consensus {
         self.departed.prune(self.members.lowest());
     }
 
-    /// May `who` become HEALTHY for the first time?
+    /// True if `who` may become HEALTHY for the first time.
     ///
     /// `counts` is false for members that certainly cannot come back with the id
-    /// they hold, such as one that is about to be counted out; they block nobody.
+    /// they hold, such as one that is about to be counted out; they block no other member.
     /// Once true it stays true for as long as `who` is a member.
     #[must_use]
     pub fn permits(&self, who: Incarnation, counts: impl Fn(Incarnation) -> bool) -> bool {
@@ -231,8 +231,8 @@ impl Consensus {
                 .all(|earlier| earlier.floor.is_some_and(|floor| floor >= candidate.first))
     }
 
-    /// May the initial wait end now? True if there are members, all showed the
-    /// same id when they joined, and its hash is theirs.
+    /// True if the initial wait may end: there are members, all sent the same id when
+    /// they joined, and its hash is theirs.
     #[must_use]
     pub fn agreed(&self) -> bool {
         let mut shown = self.members.iter().map(|member| member.initial);
@@ -242,13 +242,11 @@ impl Consensus {
         }
     }
 
-    /// How many members there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.len() == 0

@@ -2,11 +2,11 @@
 //!
 //! # Spans
 //!
-//! A member m that joined at `first` and has the floor `to` says to everybody:
+//! A member m that joined at `first` and has the floor `to` implies for every member:
 //! *if your floor is between `first` and `to`, raise it to `to`.* For whatever
 //! set you can agree on is at least as new as your floor, so it is newer than m,
 //! and contains m if m has not left; and m agrees on nothing older than `to`.
-//! So a member is a [`Span`] of versions through which nobody's floor can fall:
+//! So a member is a [`Span`] of versions through which no floor can fall:
 //!
 //! ```text
 //!   version   1   2   3   4   5   6   7   8   9
@@ -15,7 +15,7 @@
 //!   c                                 |-------|      joined at 7, floor 9
 //! ```
 //!
-//! a's floor lies in b's span and rises to 6. Nobody has told a or b of c: their
+//! a's floor lies in b's span and rises to 6. Neither a nor b knows of c: their
 //! joint span ends before c's begins. So the closure is the union of the spans,
 //! and a member's new floor is the end of the piece that it lies in. One sweep
 //! over the spans in order finds all of it, without an edge for each pair.
@@ -43,7 +43,7 @@ struct Span {
     to: SetVersion,
 }
 
-/// What those who left still say.
+/// The spans of members that have left.
 ///
 /// Invariant: the spans, from start to end, do not overlap and none is a point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ pub(super) struct Departed {
 }
 
 impl Departed {
-    /// Keeps the span of somebody who leaves, forgetting the oldest if there
+    /// Keeps the span of a member that leaves, forgetting the oldest if there
     /// would be more than `max`.
     pub(super) fn record(&mut self, first: SetVersion, floor: SetVersion, max: usize) {
         if floor == first {
@@ -93,7 +93,7 @@ impl Departed {
         self.spans.iter().map(|(&from, &to)| Span { from, to })
     }
 
-    /// How many spans are kept.
+    /// The number of spans.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.spans.len()
@@ -101,7 +101,7 @@ impl Departed {
 }
 
 /// Raises each floor to the end of the piece it lies in. Members without a floor
-/// say nothing and are told nothing: what they hold may be another epoch's.
+/// are left out: the id that they hold may be of another epoch.
 pub(super) fn raise_floors(members: &mut Members, departed: &Departed) {
     let present = members.iter().filter_map(|member| {
         let from = member.first;

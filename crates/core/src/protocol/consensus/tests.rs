@@ -25,7 +25,7 @@ fn w(n: u64) -> Incarnation {
     life(n, 1)
 }
 
-fn everybody(_: Incarnation) -> bool {
+fn all_count(_: Incarnation) -> bool {
     true
 }
 
@@ -87,11 +87,11 @@ fn what_changes_nothing_makes_no_version() {
     consensus.leave(w(9));
     consensus.echo(w(9), consensus.current());
     assert_eq!(consensus, was);
-    assert!(consensus.agreed() && consensus.permits(w(1), everybody));
+    assert!(consensus.agreed() && consensus.permits(w(1), all_count));
 }
 
 #[test]
-fn nobody_is_no_agreement() {
+fn an_empty_set_is_no_agreement() {
     let mut consensus = Consensus::new(NOW);
     assert!(consensus.is_empty() && !consensus.agreed());
     consensus.join(w(1), Some(id_of(BEFORE, 2, [])));
@@ -163,7 +163,7 @@ fn an_id_of_our_own_is_not_a_predecessors() {
     assert!(!consensus.agreed());
 }
 
-/// Why the caller joins with None whoever was told during an unfinished wait.
+/// Why the caller joins a worker with None if its id is from an unfinished wait.
 #[test]
 fn an_id_from_an_unfinished_wait_would_agree_without_the_absent() {
     // w(1) and w(2) run work. The scheduler restarts, only w(2) has come back,
@@ -186,14 +186,14 @@ fn a_silent_worker_that_holds_an_old_set_blocks_the_next_one() {
     consensus.propagate();
     // If w(2) ran now, this is what a restart would make of a lone w(1).
     assert!(restarted(&[(w(1), Some(alone))]));
-    assert!(!consensus.permits(w(2), everybody));
-    assert!(consensus.permits(w(1), everybody), "it was there first");
+    assert!(!consensus.permits(w(2), all_count));
+    assert!(consensus.permits(w(1), all_count), "it was there first");
     // It speaks again, or is condemned.
     let mut condemned = consensus.clone();
     condemned.leave(w(1));
-    assert!(condemned.permits(w(2), everybody));
+    assert!(condemned.permits(w(2), all_count));
     exchange(&mut consensus, w(1));
-    assert!(consensus.permits(w(2), everybody));
+    assert!(consensus.permits(w(2), all_count));
     assert!(!restarted(&[(w(1), Some(consensus.current()))]));
 }
 
@@ -201,19 +201,19 @@ fn a_silent_worker_that_holds_an_old_set_blocks_the_next_one() {
 fn a_silent_worker_that_never_echoed_blocks_until_it_no_longer_counts() {
     let mut consensus = joined([w(1), w(2)]);
     exchange(&mut consensus, w(2));
-    assert!(!consensus.permits(w(2), everybody));
+    assert!(!consensus.permits(w(2), all_count));
     assert!(consensus.permits(w(2), |who| who != w(1)));
 }
 
 #[test]
-fn nobody_is_permitted_before_its_own_echo_or_without_being_a_member() {
+fn no_worker_is_permitted_before_its_own_echo_or_without_being_a_member() {
     let mut consensus = joined([w(1)]);
-    assert!(!consensus.permits(w(1), everybody));
-    assert!(!consensus.permits(w(2), everybody));
+    assert!(!consensus.permits(w(1), all_count));
+    assert!(!consensus.permits(w(2), all_count));
     exchange(&mut consensus, w(1));
-    assert!(consensus.permits(w(1), everybody));
+    assert!(consensus.permits(w(1), all_count));
     consensus.leave(w(1));
-    assert!(!consensus.permits(w(1), everybody));
+    assert!(!consensus.permits(w(1), all_count));
 }
 
 #[test]
@@ -239,15 +239,15 @@ fn a_slow_worker_is_vouched_for_by_one_that_it_knows() {
     consensus.join(w(3), None);
     exchange(&mut consensus, w(2));
     exchange(&mut consensus, w(3));
-    assert!(!consensus.permits(w(3), everybody));
+    assert!(!consensus.permits(w(3), all_count));
     consensus.propagate();
-    assert!(consensus.permits(w(3), everybody));
+    assert!(consensus.permits(w(3), all_count));
 }
 
 #[test]
 fn knowing_goes_through_many_in_one_propagation() {
     let mut consensus = Consensus::new(NOW);
-    // Each knows the one after it and nobody later.
+    // Each knows the one after it and no later one.
     for n in 1..=50 {
         consensus.join(w(n), None);
         if n > 1 {
@@ -255,13 +255,13 @@ fn knowing_goes_through_many_in_one_propagation() {
         }
     }
     exchange(&mut consensus, w(50));
-    assert!(!consensus.permits(w(50), everybody));
+    assert!(!consensus.permits(w(50), all_count));
     consensus.propagate();
-    assert!((1..=50).all(|n| consensus.permits(w(n), everybody)));
+    assert!((1..=50).all(|n| consensus.permits(w(n), all_count)));
 }
 
 #[test]
-fn nobody_vouches_for_a_worker_that_does_not_know_it() {
+fn no_member_vouches_for_a_worker_that_does_not_know_it() {
     let mut consensus = joined([w(1)]);
     exchange(&mut consensus, w(1));
     consensus.join(w(2), None);
@@ -270,9 +270,9 @@ fn nobody_vouches_for_a_worker_that_does_not_know_it() {
     exchange(&mut consensus, w(2));
     exchange(&mut consensus, w(3));
     consensus.propagate();
-    // w(1) holds {w(1)}, whoever else knows whom.
-    assert!(!consensus.permits(w(2), everybody));
-    assert!(!consensus.permits(w(3), everybody));
+    // w(1) holds {w(1)}, whatever the others hold.
+    assert!(!consensus.permits(w(2), all_count));
+    assert!(!consensus.permits(w(3), all_count));
 }
 
 #[test]
@@ -288,20 +288,20 @@ fn crash_looping_workers_do_not_block_an_established_one() {
         exchange(&mut consensus, who);
     }
     consensus.propagate();
-    assert!(!consensus.permits(w(3), everybody), "40 came before it");
+    assert!(!consensus.permits(w(3), all_count), "40 came before it");
     // None of the forty ever echoes. Each new life replaces the one before.
     for n in 100..140 {
-        assert!(!consensus.permits(w(3), everybody));
+        assert!(!consensus.permits(w(3), all_count));
         consensus.leave(life(n, 1));
         consensus.join(life(n, 2), None);
         consensus.propagate();
     }
-    assert!(consensus.permits(w(3), everybody), "now all came after it");
+    assert!(consensus.permits(w(3), all_count), "now all came after it");
     for number in 3..20 {
         for n in 100..140 {
             consensus.leave(life(n, number - 1));
             consensus.join(life(n, number), None);
-            assert!(consensus.permits(w(3), everybody));
+            assert!(consensus.permits(w(3), all_count));
         }
         consensus.propagate();
     }
@@ -319,11 +319,11 @@ fn a_newcomer_among_crash_loops_waits_for_one_round_of_them_only() {
         for earlier in 1..=newcomer {
             exchange(&mut consensus, w(earlier));
         }
-        assert!(!consensus.permits(w(newcomer), everybody));
+        assert!(!consensus.permits(w(newcomer), all_count));
         for n in 100..140 {
             consensus.leave(life(n, number));
             consensus.join(life(n, number + 1), None);
         }
-        assert!(consensus.permits(w(newcomer), everybody));
+        assert!(consensus.permits(w(newcomer), all_count));
     }
 }

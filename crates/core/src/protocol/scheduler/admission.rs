@@ -1,16 +1,16 @@
-//! `processHeartbeat`: who may sit where.
+//! `processHeartbeat`: admission of a worker to a seat.
 //!
-//! The rules for a seat, in the order in which they are asked:
+//! The rules for a seat, in the order in which they apply:
 //!
-//! | incoming life | result |
+//! | incoming incarnation | result |
 //! |---|---|
 //! | speaks another protocol version | refused; not an order to die |
 //! | has obeyed a higher epoch | not answered; the driver learns that it may be deposed |
 //! | was condemned and is not seated | refused as condemned |
 //! | seat empty | admitted |
 //! | holds the seat | refreshed; if MUST_DIE, ordered to die again |
-//! | a later life of the holder's state directory | replaces it in any state, at once |
-//! | an earlier life of a state directory that is seated, under any name | refused as superseded |
+//! | a later incarnation of the holder's state directory | replaces it in any state, at once |
+//! | an earlier incarnation of a state directory that is seated, under any name | refused as superseded |
 //! | another state directory, holder MUST_DIE | replaces it |
 //! | another state directory, holder NEW or UNHEALTHY | replaces it if `allow_bump_unhealthy`, else refused: seat taken |
 //! | another state directory, holder HEALTHY | refused: seat taken |
@@ -71,32 +71,35 @@ impl Protocol {
         self.contest(cx, heartbeat);
     }
 
-    /// Whether a later life of the same state directory is seated, under whatever
-    /// name. If not, the lives before this one, and this one itself under another
+    /// True if a later incarnation of the same state directory is seated, under any
+    /// name. If not, the incarnations before this one, and this one itself under another
     /// name, are cleared from their seats: a worker may have been renamed.
     fn is_superseded(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) -> bool {
         let incoming = heartbeat.worker.incarnation;
-        let lives = super::holdings::lives_of(incoming.lineage);
+        let incarnations = super::holdings::incarnations_of(incoming.lineage);
         let seated: Vec<_> = self
             .seated
-            .range(lives)
-            .map(|(life, name)| (*life, name.clone()))
+            .range(incarnations)
+            .map(|(incarnation, name)| (*incarnation, name.clone()))
             .collect();
-        if seated.iter().any(|(life, _)| life.supersedes(incoming)) {
+        if seated
+            .iter()
+            .any(|(incarnation, _)| incarnation.supersedes(incoming))
+        {
             return true;
         }
-        for (life, name) in seated {
+        for (incarnation, name) in seated {
             if name != heartbeat.worker.worker {
                 self.vacate(cx, &name);
-                if incoming.supersedes(life) {
-                    self.leave_consensus(life);
+                if incoming.supersedes(incarnation) {
+                    self.leave_consensus(incarnation);
                 }
             }
         }
         false
     }
 
-    /// A life of another state directory asks for a seat that is held.
+    /// An incarnation of another state directory claims a seat that is held.
     fn contest(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
         let name = heartbeat.worker.worker.clone();
         self.update_health(cx, &name);
@@ -111,14 +114,14 @@ impl Protocol {
             self.vacate(cx, &name);
             self.admit(cx, heartbeat);
         } else {
-            // The order to die must be final: were it forgotten, the same life
-            // could be admitted later while it is already killing its work.
+            // The order to die must be final: were it forgotten, the same incarnation
+            // could be admitted later while it is already killing its attempts.
             cx.commit(Fact::WorkerCondemned {
                 worker: name,
                 incarnation: heartbeat.worker.incarnation,
                 reason: Condemnation::SeatTaken,
             });
-            self.bury_earlier_lives(cx, heartbeat.worker.incarnation);
+            self.close_earlier_incarnations(cx, heartbeat.worker.incarnation);
             self.refuse(cx, heartbeat, Refusal::SeatTaken);
         }
     }
@@ -186,7 +189,7 @@ impl Protocol {
             }
         }
         if heartbeat.state == WorkerState::MustDie {
-            // It has given itself up; its results are still heard.
+            // It has given up; its results are still accepted.
             self.condemn(cx, &name, Condemnation::GaveItselfUp);
         } else {
             self.extend_lease(cx, &name);
@@ -197,8 +200,8 @@ impl Protocol {
         self.seat_due(cx, &name);
     }
 
-    /// The holder has lost its association (its agent was restarted) or has not
-    /// got one with this leader: what it runs must be learned anew.
+    /// The holder has lost its association (its agent was restarted) or has none
+    /// with this leader: it must report its attempts anew.
     fn begin_session(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         self.last_session = self.last_session.next();
         let session = self.last_session;
@@ -244,7 +247,7 @@ impl Protocol {
         self.update_offer(cx, name);
     }
 
-    /// A condemned holder has spoken: no lease for it, only the order, every time.
+    /// Answers a condemned holder: no lease, only the order to die, every time.
     fn order_suicide_again(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         if cx.config.bugs.has(Bug::SuicideNotRepeated) {
             return;
@@ -256,7 +259,7 @@ impl Protocol {
             address(name, seat),
             ToWorker::RequestSuicide { association },
         );
-        // What it has finished is still wanted.
+        // The results of its attempts are still wanted.
         self.ask_running_tasks(cx, name);
     }
 
@@ -264,7 +267,7 @@ impl Protocol {
         if cx.config.bugs.has(Bug::SuicideNotRepeated) {
             return;
         }
-        self.bury_earlier_lives(cx, heartbeat.worker.incarnation);
+        self.close_earlier_incarnations(cx, heartbeat.worker.incarnation);
         self.refuse(cx, heartbeat, Refusal::Condemned);
     }
 
@@ -284,11 +287,11 @@ impl Protocol {
         );
     }
 
-    /// A life that will never get to report exists: nothing of the lives before
-    /// it runs any more.
-    fn bury_earlier_lives(&mut self, cx: &mut Cx<'_>, life: Incarnation) {
-        for earlier in self.holdings.lineage_up_to(life) {
-            if life.supersedes(earlier) {
+    /// An incarnation exists that will never report: no attempt of an earlier one
+    /// runs any more.
+    fn close_earlier_incarnations(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
+        for earlier in self.holdings.lineage_up_to(incarnation) {
+            if incarnation.supersedes(earlier) {
                 self.lose_all(cx, earlier, LossProof::NewerIncarnation);
             }
         }
@@ -311,7 +314,7 @@ impl Protocol {
             .get(&seat.holder.incarnation)
             .is_some_and(|holding| holding.expires <= cx.now.mono);
         if ran_out {
-            self.life_is_over(seat.holder.incarnation);
+            self.forget_incarnation(seat.holder.incarnation);
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a handler of the scheduler's half may touch.
+//! The context of a handler: configuration, time, ledger, and the step in the making.
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, Generation, InstanceId, RequestId, Revision, RunId};
@@ -15,27 +15,25 @@ use crate::scheduler::bullpen::Bullpen;
 use crate::scheduler::{DefineReply, LibraryError, RunError, TriggerError, TriggerReply};
 use crate::step::Step;
 
-/// Whether facts outlive the scheduler.
+/// Durability of the facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreMode {
-    /// They do: after a restart only the open leases are waited for.
+    /// Facts survive a restart: after it only open leases are waited for.
     Durable,
-    /// They do not: after a restart the workers are the only truth, and nothing
-    /// starts before all of them have been heard or must be dead.
+    /// Facts are lost in a restart: after it only the workers know what runs, and nothing
+    /// starts before all of them have connected or must be dead.
     Memory,
 }
 
-/// How a scheduler is set up.
+/// The configuration of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// Whether facts outlive the scheduler.
     pub store: StoreMode,
-    /// The time budget.
     pub timeouts: Timeouts,
     /// Whether a worker on another machine may take the seat of one that is
     /// UNHEALTHY or NEW, instead of only that of one that MUST_DIE.
     pub allow_bump_unhealthy: bool,
-    /// Mistakes to make on purpose.
+    /// Seeded bugs.
     pub bugs: Bugs,
 }
 
@@ -50,7 +48,7 @@ impl Default for Config {
     }
 }
 
-/// What a scheduler tells the outside, once its facts are durable.
+/// Effects of the scheduler, released once its facts are durable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// A message for a worker.
@@ -59,7 +57,7 @@ pub enum Effect {
     Submitted(RequestId),
     /// A submission was refused; nothing was changed.
     SubmitRefused(RequestId, SubmitError),
-    /// What came of a wish to stop instances.
+    /// The result of a cancellation.
     Cancelled(RequestId, CancelCounts),
     /// An instance waits again, or why not.
     Retried(RequestId, Result<(), RetryError>),
@@ -84,21 +82,21 @@ pub enum Effect {
     EpochOvertaken(Epoch),
 }
 
-/// What came of a wish to stop instances.
+/// The result of a cancellation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CancelCounts {
-    /// So many had waited, and are HALTED.
+    /// Instances that were waiting, and are HALTED now.
     pub halted: u64,
-    /// So many may be running: their workers are told, and they end when they are dead.
+    /// Instances that may be running: kills are sent, and they end when their processes are dead.
     pub stopping: u64,
 }
 
-/// Why an instance cannot be tried again.
+/// The reason for which an instance cannot be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RetryError {
     /// It is neither FAILED nor HALTED.
     NotEnded(UniversalState),
-    /// Only with its run.
+    /// It belongs to a run, and is retried with it.
     PartOfRun,
 }
 
@@ -107,11 +105,11 @@ impl std::fmt::Display for RetryError {
         match self {
             Self::NotEnded(state) => write!(
                 f,
-                "it is {}; only what is FAILED or HALTED can be tried again",
+                "it is {}; only FAILED or HALTED instances can be retried",
                 state.word()
             ),
             Self::PartOfRun => {
-                f.write_str("it is a part of a run; use `baton retry RUN --task NAME`")
+                f.write_str("it belongs to a run; use `baton retry RUN --task NAME`")
             }
         }
     }
@@ -119,10 +117,10 @@ impl std::fmt::Display for RetryError {
 
 impl std::error::Error for RetryError {}
 
-/// Why a submission was refused.
+/// The reason for which a submission was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubmitError {
-    /// Without a store nothing but time separates two executions.
+    /// Without a store only time separates two executions.
     StrictNeedsStore,
     /// Some of the ids are in use, others are not.
     IdsTaken,
@@ -133,7 +131,7 @@ impl std::fmt::Display for SubmitError {
         match self {
             Self::StrictNeedsStore => f.write_str(
                 "exclusive: strict needs a store that survives a restart; \
-                 use --store sqlite or postgres, or exclusive: timed",
+                 use --store sqlite, or exclusive: timed",
             ),
             Self::IdsTaken => f.write_str("some of its ids belong to other instances"),
         }
@@ -142,7 +140,7 @@ impl std::fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-/// One input's surroundings.
+/// The context of one input.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Now,
     pub(crate) epoch: Epoch,
@@ -151,27 +149,27 @@ pub(crate) struct Cx<'a> {
     pub(crate) bullpen: &'a mut Bullpen,
     pub(crate) step: &'a mut Step<Fact, Effect>,
     pub(crate) counts: &'a mut Counts,
-    /// Instances of the library's tasks that this input has brought to a good end.
+    /// Instances of library tasks that this input has made DONE.
     pub(crate) done: &'a mut Vec<(InstanceId, Origin)>,
 }
 
 impl Cx<'_> {
-    /// Records a fact and lets it take effect.
+    /// Records a fact and applies it to the ledger.
     ///
     /// # Panics
-    /// If the fact contradicts the ledger: every handler has checked before.
+    /// If the ledger refuses the fact: every handler has checked before.
     pub(crate) fn commit(&mut self, fact: Fact) {
         let applied = self.ledger.apply(&fact);
         #[cfg(feature = "seeded-bugs")]
         let applied = crate::bugs::protocol::tolerate(self.config.bugs, applied);
         if let Err(error) = applied {
-            panic!("a fact of our own does not fit: {fact}: {error}");
+            panic!("the ledger refuses {fact}: {error}");
         }
         self.step.record(fact);
     }
 
-    /// Says something that must by no means leave before it is durable; with the
-    /// named mistake switched on, it does.
+    /// Sends a message that must not leave before its facts are durable. With the
+    /// seeded bug switched on it does.
     pub(crate) fn send_durably(&mut self, to: WorkerAddress, message: ToWorker, bug: Bug) {
         #[cfg(feature = "seeded-bugs")]
         if self.config.bugs.has(bug) {
@@ -182,7 +180,7 @@ impl Cx<'_> {
         self.send(to, message);
     }
 
-    /// Says something to a worker, once everything so far is durable.
+    /// Sends a message to a worker, once all facts so far are durable.
     pub(crate) fn send(&mut self, to: WorkerAddress, message: ToWorker) {
         self.step.emit(Effect::Send(to, message));
     }

@@ -1,4 +1,4 @@
-//! Which life of a worker may be running which leases, and until when.
+//! Holdings: the leases that each incarnation of a worker may be running, and until when.
 //!
 //! A holding outlives its seat: when a worker is displaced or replaced, what it
 //! may still run keeps standing here until a proof or the end of the lease.
@@ -13,35 +13,35 @@ use baton_model::time::Mono;
 use super::context::{Cx, StoreMode};
 use super::{Protocol, Timer};
 
-/// What one life may be running.
+/// The leases that one incarnation may be running.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
     pub(crate) holder: Holder,
-    /// When everything it was leased for certain is dead on its host.
+    /// When all its attempts are certainly dead on its host.
     pub(crate) expires: Mono,
     pub(crate) leases: BTreeSet<LeaseId>,
-    /// When this leader first heard of the life.
+    /// When this leader first heard of the incarnation.
     pub(crate) since: Mono,
-    /// Whether it has said what it runs. Until then, and until it is over, it may
-    /// be running anything, also after it was condemned.
+    /// True if it has reported its attempts. Until then, and until it has ended, it may
+    /// be running any attempt, also after it was condemned.
     pub(crate) reported: bool,
 }
 
-/// All lives that may be running something, or that hold a seat.
+/// All incarnations that may be running attempts, or that hold a seat.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Holdings(pub(crate) BTreeMap<Incarnation, Holding>);
 
-/// Every life of one state directory, as a range of keys.
-pub(super) fn lives_of(lineage: Lineage) -> RangeInclusive<Incarnation> {
-    let life = |life| Incarnation {
+/// Every incarnation of one state directory, as a range of keys.
+pub(super) fn incarnations_of(lineage: Lineage) -> RangeInclusive<Incarnation> {
+    let incarnation = |number| Incarnation {
         lineage,
-        number: IncarnationNo(life),
+        number: IncarnationNo(number),
     };
-    life(0)..=life(u64::MAX)
+    incarnation(0)..=incarnation(u64::MAX)
 }
 
 impl Holdings {
-    /// The holding of a life, made if it is new.
+    /// The holding of an incarnation, created if it is new.
     pub(crate) fn of(&mut self, holder: &Holder, now: Mono, expires: Mono) -> &mut Holding {
         self.0.entry(holder.incarnation).or_insert_with(|| Holding {
             holder: holder.clone(),
@@ -52,36 +52,36 @@ impl Holdings {
         })
     }
 
-    /// Removes a closed lease from wherever it is held.
+    /// Removes a closed lease from every holding of its lineage.
     pub(crate) fn close(&mut self, granted_to: Incarnation, lease: LeaseId) {
-        for (_, holding) in self.0.range_mut(lives_of(granted_to.lineage)) {
+        for (_, holding) in self.0.range_mut(incarnations_of(granted_to.lineage)) {
             if holding.leases.remove(&lease) {
                 return;
             }
         }
     }
 
-    /// The lives of the same state directory up to and including `life`.
-    pub(crate) fn lineage_up_to(&self, life: Incarnation) -> Vec<Incarnation> {
+    /// The incarnations of the same state directory up to and including this one.
+    pub(crate) fn lineage_up_to(&self, incarnation: Incarnation) -> Vec<Incarnation> {
         let from = Incarnation {
             number: IncarnationNo(0),
-            ..life
+            ..incarnation
         };
         self.0
-            .range(from..=life)
+            .range(from..=incarnation)
             .map(|(incarnation, _)| *incarnation)
             .collect()
     }
 
-    /// Every life of a state directory that is known here.
-    pub(crate) fn lives(&self, lineage: Lineage) -> Vec<Incarnation> {
+    /// Every known incarnation of a state directory.
+    pub(crate) fn incarnations(&self, lineage: Lineage) -> Vec<Incarnation> {
         self.0
-            .range(lives_of(lineage))
+            .range(incarnations_of(lineage))
             .map(|(incarnation, _)| *incarnation)
             .collect()
     }
 
-    /// The leases of a life.
+    /// The leases of an incarnation.
     pub(crate) fn leases(&self, incarnation: Incarnation) -> Vec<LeaseId> {
         self.0
             .get(&incarnation)
@@ -112,8 +112,8 @@ impl Protocol {
         }
     }
 
-    /// A longer lease time is recorded before anybody is promised it. Without a
-    /// store there is nobody to tell: the initial wait of a next scheduler is right
+    /// Records a longer lease time before a worker is promised it. Without a store it
+    /// cannot be recorded: the initial wait of the next scheduler is long enough
     /// only if its lease time is not shorter than ours.
     pub(crate) fn raise_lease_time(&self, cx: &mut Cx<'_>) {
         let lease = cx.config.timeouts.lease();
@@ -122,7 +122,7 @@ impl Protocol {
         }
     }
 
-    /// What leaders before us have promised has run out: ours is in force.
+    /// The lease times promised by earlier leaders have run out: ours is in force.
     pub(super) fn inherited_ran_out(&self, cx: &mut Cx<'_>) {
         let lease = cx.config.timeouts.lease();
         if lease < cx.ledger.lease_time() {

@@ -1,17 +1,17 @@
-//! Without a store: when it is safe to start.
+//! Initial wait: when a scheduler without a store may start work.
 //!
-//! A scheduler that remembers nothing must not place an instance that a worker
-//! from before may still be running. It waits until one of two things is true:
+//! A scheduler without a store must not place an instance that a worker
+//! of its predecessor may still be running. It waits until one of two things is true:
 //!
-//! * **a full lease time has passed**: whoever lived under an earlier scheduler
+//! * **a full lease time has passed**: every worker of an earlier scheduler
 //!   has connected by now, or its dead-man timer has killed its work; or
 //! * **consensus**: the workers that have connected all hold the same worker set
 //!   from before, and that set is exactly them ([`crate::protocol::consensus`]).
 //!
-//! In both cases nobody may be left who was heard but has not said what it runs,
-//! not even a worker that is condemned and dying, until it is certainly over. But
-//! a worker that first appears after the full wait cannot be running anything from
-//! before, so it holds up nobody: crash-looping workers cannot prolong the wait
+//! In both cases no worker may be left that has connected but not reported its attempts,
+//! not even one that is condemned and dying, until it has certainly ended. But
+//! a worker that first appears after the full wait cannot be running an earlier attempt,
+//! so it does not prolong the wait: crash-looping workers cannot extend it
 //! beyond one more lease time.
 
 use baton_model::time::Mono;

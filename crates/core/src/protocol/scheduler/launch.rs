@@ -1,4 +1,4 @@
-//! `runTask`: the lease first, then the call.
+//! `runTask`: commits the lease first, then sends the call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::{Protocol, address};
 use crate::bugs::Bug;
 
 impl Protocol {
-    /// Leases waiting instances to workers that can take them, and tells the
-    /// workers. Costs what is placed, not what waits.
+    /// Leases waiting instances to workers that can take them, and sends `runTask`. The cost
+    /// depends on the number of placed instances, not of waiting ones.
     pub(crate) fn place_ready(&mut self, cx: &mut Cx<'_>) {
         if self.is_waiting() {
             return;
@@ -91,7 +91,7 @@ impl Protocol {
         self.rearm(cx, &name);
     }
 
-    /// The worker says that it holds the attempt.
+    /// The worker reports that it holds the attempt.
     pub(super) fn confirm(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId) {
         if let Some(seat) = self.seats.get_mut(name) {
             seat.settle(lease);
@@ -127,7 +127,7 @@ impl Protocol {
         }
     }
 
-    /// Tells the bullpen what the holder of a seat takes now, if that has changed.
+    /// Updates the offer of a seat in the bullpen, if it has changed.
     pub(super) fn update_offer(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         let drained = cx.ledger.drained().contains(name);
         let Some(seat) = self.seats.get_mut(name) else {

@@ -1,4 +1,4 @@
-//! Giving a worker up, and giving up on what it runs: two different things.
+//! Condemning a worker, and closing the leases of its attempts: two different things.
 //!
 //! A condemned worker gets no work, no lease and an order to die with every
 //! heartbeat. Its attempts stay leased until one of these closes them:
@@ -6,7 +6,7 @@
 //! | what | closes `timed` | closes `strict` |
 //! |---|---|---|
 //! | the worker reports the attempt | yes | yes |
-//! | a later life of the same state directory reports without it | yes | yes |
+//! | a later incarnation of the same state directory reports without it | yes | yes |
 //! | its host reports under another boot | yes | yes |
 //! | an operator forgets the worker | yes | yes |
 //! | the lease has run out, and with it the dead-man timer on its host | yes | **no** |
@@ -24,7 +24,7 @@ use crate::bugs::Bug;
 use crate::fsm::WorkerEvent;
 
 impl Protocol {
-    /// Gives the holder of a seat up for ever and orders it to die.
+    /// Condemns the holder of a seat and orders it to die.
     pub(super) fn condemn(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
@@ -52,7 +52,7 @@ impl Protocol {
         );
     }
 
-    /// The lease of a life has run out: its timed attempts are over. Strict ones
+    /// The lease of an incarnation has run out: its timed attempts have ended. Strict ones
     /// wait for a proof, however long.
     pub(super) fn lease_ran_out(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
         let Some(holding) = self.holdings.0.get(&incarnation) else {
@@ -73,14 +73,14 @@ impl Protocol {
                 self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
             }
         }
-        self.life_is_over(incarnation);
+        self.forget_incarnation(incarnation);
     }
 
-    /// Every attempt of a life is over, with a proof that holds in any mode.
+    /// Closes every attempt of an incarnation, with a proof that holds in any mode.
     pub(super) fn lose_all(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation, proof: LossProof) {
-        // Whoever is over must not be offered what it is about to lose, nor be
-        // heard again. A forgotten one keeps its seat: should it speak after all,
-        // it is told to die.
+        // An incarnation that has ended must not be offered the attempts that it is about to lose,
+        // nor be heard again. A forgotten one keeps its seat: if it speaks after all,
+        // it is ordered to die.
         if proof != LossProof::Forgotten
             && let Some(name) = self.seated.get(&incarnation).cloned()
         {
@@ -90,40 +90,40 @@ impl Protocol {
             let lost = Synthetic::WorkerLost(proof);
             self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
         }
-        self.life_is_over(incarnation);
+        self.forget_incarnation(incarnation);
     }
 
-    /// A life counts in the worker set until it is certainly over, not until it is
-    /// condemned: up to then it may come back to a next scheduler and speak.
+    /// An incarnation counts in the worker set until it has certainly ended, not until it is
+    /// condemned: up to then it may connect to the next scheduler.
     pub(super) fn leave_consensus(&mut self, incarnation: Incarnation) {
         if let Some(consensus) = &mut self.consensus {
             consensus.leave(incarnation);
         }
     }
 
-    /// An operator vouches that a worker is gone: `baton workers forget NAME`. It
-    /// is a state directory that is vouched for, with every life seen of it, and
-    /// not a name: another machine may have the name by now and be at work.
+    /// An operator vouches that a worker is gone: `baton workers forget NAME`. The operator
+    /// vouches for a state directory, with every known incarnation of it, and
+    /// not for a name: another machine may have the name by now and be running attempts.
     pub(crate) fn forget(&mut self, cx: &mut Cx<'_>, gone: Lineage) {
-        for life in self.holdings.lives(gone) {
-            if let Some(name) = self.seated.get(&life).cloned() {
+        for incarnation in self.holdings.incarnations(gone) {
+            if let Some(name) = self.seated.get(&incarnation).cloned() {
                 self.condemn_as(cx, &name, Condemnation::Forgotten);
-            } else if !cx.ledger.is_condemned(life) {
-                let worker = self.holdings.0[&life].holder.worker.clone();
+            } else if !cx.ledger.is_condemned(incarnation) {
+                let worker = self.holdings.0[&incarnation].holder.worker.clone();
                 let why = Condemnation::Forgotten;
                 cx.commit(Fact::WorkerCondemned {
                     worker,
-                    incarnation: life,
+                    incarnation,
                     reason: why,
                 });
             }
-            self.lose_all(cx, life, LossProof::Forgotten);
+            self.lose_all(cx, incarnation, LossProof::Forgotten);
         }
     }
 
-    /// Nothing of a life runs any more, by proof or by time: it no longer counts in
+    /// No attempt of an incarnation runs any more, by proof or by time: it no longer counts in
     /// the worker set, and is forgotten unless it holds a seat or strict leases.
-    pub(super) fn life_is_over(&mut self, incarnation: Incarnation) {
+    pub(super) fn forget_incarnation(&mut self, incarnation: Incarnation) {
         self.leave_consensus(incarnation);
         let empty = self
             .holdings

@@ -1,19 +1,19 @@
-//! The scheduler's half of the protocol: who is associated, what may be running
-//! where, and when that may be doubted.
+//! The scheduler's half of the protocol: associations, attempts that may be running,
+//! and loss detection.
 //!
 //! | file | concern |
 //! |---|---|
 //! | [`context`] | what a handler may touch: the time, the ledger, the step in the making |
-//! | [`seat`] | one named worker: its life, session, health and open calls |
+//! | [`seat`] | one named worker: its incarnation, session, health and open calls |
 //! | `admission` | `processHeartbeat`: association, replacement of a seat's holder |
 //! | `reconcile` | the reply to `getRunningTasks`, and what it proves |
 //! | `launch` | `runTask` and its reply |
 //! | `unsure` | `notifyIfTasksNotRunning`: attempts that may or may not have started |
 //! | `status` | `updateStatus`: results, and the closing of leases |
-//! | `loss` | condemning a worker, and when its leases are over |
-//! | `holdings` | which life may be running which leases, and until when |
-//! | `upkeep` | health, health checks and everything that happens by itself |
-//! | `initial_wait` | without a store: when it is safe to start |
+//! | `loss` | condemning a worker, and closing its leases |
+//! | `holdings` | the leases that each incarnation may be running, and until when |
+//! | `upkeep` | health, health checks and timers |
+//! | `initial_wait` | when a scheduler without a store may start work |
 //! | `logs` | `getLogs`, passed through |
 //!
 //! Three rules hold everywhere:
@@ -56,14 +56,14 @@ use initial_wait::InitialWait;
 use logs::LogRequests;
 use seat::Seat;
 
-/// What the scheduler waits for in time.
+/// Timers of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Timer {
     /// Something of a seat is due: a check, a poll, a change of health.
     Seat(WorkerName),
-    /// The lease of a life runs out.
+    /// The lease of an incarnation runs out.
     Holding(Incarnation),
-    /// What the leaders before us have promised runs out.
+    /// The lease times promised by earlier leaders run out.
     Inherited,
     /// The initial wait may end.
     InitialWait,
@@ -71,12 +71,12 @@ pub(crate) enum Timer {
     Logs(RequestId),
 }
 
-/// One leader's view of its workers. Lives and dies with its epoch.
+/// One leader's view of its workers, for one epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Protocol {
     epoch: Epoch,
     seats: BTreeMap<WorkerName, Seat>,
-    /// Which seat each seated life holds.
+    /// Seats by incarnation.
     seated: BTreeMap<Incarnation, WorkerName>,
     holdings: Holdings,
     timers: Timers<Timer>,
@@ -88,7 +88,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// Takes up the protocol as the leader of `epoch`, beginning now. Every open
+    /// Starts the protocol as the leader of `epoch`. Every open
     /// lease of the ledger may still be running: each gets a full lease time.
     pub(crate) fn new(cx: &Cx<'_>) -> Self {
         let mut protocol = Self {
@@ -108,7 +108,7 @@ impl Protocol {
         protocol
     }
 
-    /// Takes in a message from a worker.
+    /// Handles a message from a worker.
     pub(crate) fn message(&mut self, cx: &mut Cx<'_>, message: ToScheduler) {
         match message {
             ToScheduler::ProcessHeartbeat(heartbeat) => self.heartbeat(cx, &heartbeat),
@@ -164,7 +164,7 @@ impl Protocol {
         }
     }
 
-    /// When [`Self::tick`] has something to do again.
+    /// The next time for [`Self::tick`].
     pub(crate) fn next_due(&self) -> Option<Mono> {
         self.timers.next()
     }
@@ -180,13 +180,13 @@ impl Protocol {
         self.last_check
     }
 
-    /// True while a scheduler without a store may not place anything yet.
+    /// True during the initial wait: nothing may be placed yet.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.initial_wait.is_some()
     }
 
     /// The seat that this association belongs to, if it is the current one of
-    /// that seat; anything else is counted and not heard.
+    /// that seat; a message of any other association is counted and ignored.
     pub(crate) fn hear(&mut self, cx: &mut Cx<'_>, association: Association) -> Option<WorkerName> {
         let heard = self
             .seated
@@ -205,7 +205,7 @@ impl Protocol {
         heard
     }
 
-    /// A broken invariant of this half is a bug of ours: say which, with the state.
+    /// Checks the invariants of this half.
     ///
     /// # Panics
     /// If an open call concerns a lease that is no longer open, or an offer a

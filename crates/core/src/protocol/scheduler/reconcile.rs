@@ -1,10 +1,10 @@
-//! The reply to `getRunningTasks`: what a worker holds, and what that proves.
+//! The reply to `getRunningTasks`: the attempts that a worker holds, and what that proves.
 //!
 //! The reply belongs to one session, and no launch of an earlier session can
 //! start any more. So it is complete: a lease of this worker that it does not
-//! hold never started, or went down with an earlier life. It also proves that the
-//! worker's host runs the boot it names, so whatever ran there under another boot
-//! is over.
+//! hold never started, or ended with an earlier incarnation. It also proves that the
+//! worker's host runs the boot it names, so every attempt that ran there under another
+//! boot has ended.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ impl Protocol {
             self.reported(cx, &name, held);
         }
         self.close_unreported(cx, &name, held);
-        self.bury_other_boots(cx, &name);
+        self.close_other_boots(cx, &name);
         let now = cx.now.mono;
         if let Some(holding) = self.holdings.0.get_mut(&association.incarnation) {
             holding.reported = true;
@@ -95,7 +95,7 @@ impl Protocol {
         self.kill_if_stopped(cx, name, lease);
     }
 
-    /// Its lease is over, whatever it still does: it must not go on.
+    /// Its lease is closed: the attempt must be killed, whatever its state.
     fn stale_reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &HeldAttempt) {
         cx.counts.notice("stale-attempt-reported");
         if held.ended.is_none()
@@ -105,7 +105,7 @@ impl Protocol {
         }
     }
 
-    /// Somebody asked to stop it while its worker could not be told.
+    /// Sends the kill that was requested while the worker could not be reached.
     fn kill_if_stopped(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
         let stopped = cx
             .ledger
@@ -117,7 +117,7 @@ impl Protocol {
     }
 
     /// Without a store, an attempt that an earlier scheduler started is taken
-    /// over unless the instance is already in other hands or finished.
+    /// over unless the instance has another lease already or has ended.
     fn may_adopt(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
         cx.config.store == StoreMode::Memory
             && lease.epoch < self.epoch
@@ -128,7 +128,7 @@ impl Protocol {
             }
     }
 
-    /// From now on this life answers for the lease.
+    /// From now on this incarnation answers for the lease.
     fn rehome(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
         let holder = self.seats[name].holder.clone();
         self.holdings.close(holder.incarnation, lease);
@@ -142,24 +142,24 @@ impl Protocol {
     fn close_unreported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &[HeldAttempt]) {
         let reporter = self.seats[name].holder.incarnation;
         let held: BTreeSet<LeaseId> = held.iter().map(|held| held.lease).collect();
-        for life in self.holdings.lineage_up_to(reporter) {
-            let end = if life == reporter {
+        for incarnation in self.holdings.lineage_up_to(reporter) {
+            let end = if incarnation == reporter {
                 Synthetic::WasNotRunning
             } else {
                 Synthetic::WorkerLost(LossProof::NewerIncarnation)
             };
-            for lease in self.holdings.leases(life) {
+            for lease in self.holdings.leases(incarnation) {
                 if !held.contains(&lease) {
                     self.end_attempt(cx, lease, AttemptEnd::Synthetic(end), None);
                 }
             }
-            if life != reporter {
-                self.life_is_over(life);
+            if incarnation != reporter {
+                self.forget_incarnation(incarnation);
             }
         }
     }
 
-    fn bury_other_boots(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+    fn close_other_boots(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         let here = self.seats[name].holder.clone();
         let over: Vec<_> = self
             .holdings

@@ -75,7 +75,7 @@ pub(crate) struct Unsure {
     pub(crate) asked: VecDeque<(NotifySeq, Vec<LeaseId>)>,
 }
 
-/// One seat and the life that holds it.
+/// One seat and the incarnation that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seat {
     pub holder: Holder,
@@ -93,8 +93,8 @@ pub struct Seat {
     pub(crate) check_ok: Option<Mono>,
     pub(crate) checks_open: VecDeque<(CheckId, Mono)>,
     pub(crate) next_check: Mono,
-    /// Whether its holder has said in this session what it holds. Until then none
-    /// of its statuses is taken, also if it was condemned meanwhile.
+    /// True if its holder has reported its attempts in this session. Until then its
+    /// statuses are not accepted, even if it was condemned meanwhile.
     pub(crate) listed: bool,
     pub(crate) next_ask: Mono,
     pub(crate) seq: NotifySeq,
@@ -102,17 +102,17 @@ pub struct Seat {
     pub(crate) unsure: Unsure,
     /// Attempts to kill; repeated with every heartbeat until they have ended.
     pub(crate) kills: BTreeSet<LeaseId>,
-    /// It refused a launch: no more until it has spoken again, or the two would
+    /// It refused a launch: no more launches until its next message, or both sides would
     /// exchange refusals as fast as the network allows.
     pub(crate) held_back: bool,
-    /// The health that its holder was last told. Work for a worker that does not
-    /// know yet that it is HEALTHY would only be refused.
+    /// The health that was last sent to its holder. A worker that does not know yet
+    /// that it is HEALTHY would refuse work.
     pub(crate) told: WorkerState,
     /// How many leases it may be running.
     pub(crate) load: u32,
-    /// What it has, in its own words.
+    /// The offer that it reported.
     pub offer: Arc<Offer>,
-    /// What the bullpen was last told: the offer, and whether it takes work.
+    /// The last update of the bullpen: the offer, and whether it takes work.
     pub(crate) offered: Option<(Arc<Offer>, bool)>,
 }
 
@@ -151,7 +151,7 @@ impl Seat {
         }
     }
 
-    /// What every message to and from its holder must carry.
+    /// The association of every message to and from its holder.
     #[must_use]
     pub const fn association(&self, epoch: Epoch) -> Association {
         Association {
@@ -167,7 +167,7 @@ impl Seat {
         self.last_stamp
     }
 
-    /// When its holder was last heard.
+    /// The time of the last heartbeat.
     #[must_use]
     pub const fn heard(&self) -> Mono {
         self.last_heartbeat

@@ -1,5 +1,4 @@
-//! `updateStatus`: what became of an attempt, and the one place where a lease is
-//! closed.
+//! `updateStatus`: the ends of attempts, and the only place where a lease is closed.
 
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Association, LeaseId, WorkerName};
@@ -12,7 +11,7 @@ use super::{Protocol, address};
 use crate::bugs::Bug;
 
 impl Protocol {
-    /// Takes the statuses in and acknowledges them, once they are durable. A
+    /// Applies the statuses and acknowledges them, once they are durable. A
     /// status about a lease that is closed is acknowledged too: the worker cannot
     /// forget the attempt otherwise.
     pub(super) fn statuses(
@@ -56,8 +55,8 @@ impl Protocol {
         }
     }
 
-    /// Whether a lease is open and the holder of this seat may speak about it: it
-    /// was granted to it, or to an earlier life of the same state directory.
+    /// True if a lease is open and the holder of this seat may report on it: it was
+    /// granted to it, or to an earlier incarnation of the same state directory.
     pub(super) fn answers_for(&self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) -> bool {
         let reporter = self.seats[name].holder.incarnation;
         #[cfg(feature = "seeded-bugs")]
@@ -80,8 +79,8 @@ impl Protocol {
     }
 
     /// Closes an open lease with the end of its attempt, and lets triage decide.
-    /// What is closed stays closed: neither a conclusion nor a late result can
-    /// change it. With an end that was seen comes what its worker reports of it.
+    /// A closed lease stays closed: neither a conclusion nor a late result can
+    /// change it. An observed end comes with its report.
     pub(crate) fn end_attempt(
         &mut self,
         cx: &mut Cx<'_>,
@@ -122,7 +121,7 @@ impl Protocol {
             next,
             outputs,
         });
-        // Only what came to its own end says how long such things take.
+        // Only an attempt that ended by itself gives an estimate of the run time.
         let took = match end {
             AttemptEnd::Real(Outcome::Exited(_) | Outcome::BadOutput) => {
                 stats.map(|stats| stats.elapsed)
@@ -138,14 +137,14 @@ impl Protocol {
         self.settle_everywhere(cx, granted_to.lineage, lease);
     }
 
-    /// No call about a closed lease stays open, and its slot is free again.
+    /// Closes every open call about a closed lease, and frees its slot.
     fn settle_everywhere(
         &mut self,
         cx: &mut Cx<'_>,
         lineage: baton_model::ids::Lineage,
         lease: LeaseId,
     ) {
-        let range = super::holdings::lives_of(lineage);
+        let range = super::holdings::incarnations_of(lineage);
         let Some((_, name)) = self.seated.range(range).next() else {
             return;
         };

@@ -4,7 +4,7 @@
 //! worker is asked, with pauses that double, until it answers. The question
 //! carries a number greater than that of the launches it asks about; a worker
 //! that has answered it refuses every launch with a smaller number, so "was not
-//! running" stays true whatever is still on its way.
+//! running" stays true whatever is still in flight.
 
 use baton_model::ids::{Association, LeaseId, NotifySeq, WorkerName};
 use baton_model::limits::NOTIFIES_REMEMBERED_MAX;
@@ -20,7 +20,7 @@ use crate::ledger::{Lease, Ledger};
 use crate::scheduler::Unsure;
 
 impl Protocol {
-    /// The connection to a worker broke: its replies will not come.
+    /// The connection to a worker broke: no replies will arrive.
     pub(crate) fn disconnected(&mut self, cx: &mut Cx<'_>, who: &WorkerAddress) {
         let Some(name) = self.seated.get(&who.incarnation).cloned() else {
             return;
@@ -31,8 +31,8 @@ impl Protocol {
         }
     }
 
-    /// Whether a lease may be at work without anybody knowing: its holder is not there, not
-    /// healthy, or was asked and has not answered.
+    /// The reason for which it is unknown whether a lease is running: its holder is not connected,
+    /// not healthy, or was asked and has not answered.
     pub(crate) fn unsure(&self, ledger: &Ledger, lease: &Lease, now: Mono) -> Option<Unsure> {
         let holder = &lease.holder;
         let seat = self.seats.get(&holder.worker).filter(|seat| {
@@ -57,7 +57,7 @@ impl Protocol {
         })
     }
 
-    /// What a worker may get has changed from outside.
+    /// The offer of a worker has changed from outside.
     pub(crate) fn offer_changed(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         self.update_offer(cx, name);
     }

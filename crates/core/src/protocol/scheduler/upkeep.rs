@@ -1,5 +1,5 @@
-//! Everything about a seat that happens by itself: its health, the checks of it,
-//! and questions that are due. One timer per seat, armed for the next of them.
+//! Upkeep of a seat: its health, health checks, and questions that are due. One timer per
+//! seat, armed for the next of them.
 
 use baton_model::fact::Condemnation;
 use baton_model::ids::{Association, CheckId, LeaseId, WorkerName};
@@ -48,7 +48,7 @@ impl Protocol {
             }
             WorkerState::New | WorkerState::Unhealthy => {
                 if prompt && !permitted && seat.state == WorkerState::Unhealthy {
-                    // Nothing is wrong with it: only the others must hear of it.
+                    // The worker is fine: only the other members must learn of it first.
                     seat.became_unhealthy = now;
                 }
                 if now.since(seat.became_unhealthy) > timeouts.lose_after {
@@ -60,9 +60,9 @@ impl Protocol {
         self.update_offer(cx, name);
     }
 
-    /// With a store, or once healthy, nothing more is asked. Without one, those
-    /// that were there before must know of it first, or a later scheduler could
-    /// believe that it has heard from everyone while this one is still working.
+    /// With a store, or once healthy, always true. Without a store, the earlier members
+    /// must know of it first, or a later scheduler could conclude that all workers have
+    /// connected while this one is still running attempts.
     fn may_become_healthy(&self, cx: &Cx<'_>, name: &WorkerName) -> bool {
         let seat = &self.seats[name];
         let Some(consensus) = &self.consensus else {
@@ -81,7 +81,7 @@ impl Protocol {
         self.seated.get(&who).map(|name| self.seats[name].state)
     }
 
-    /// Asks what the holder holds, unless it has said so or was asked just now.
+    /// Sends `getRunningTasks`, unless the holder has answered it or was asked just now.
     pub(super) fn ask_running_tasks(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         let now = cx.now.mono;
         let Some(seat) = self.seats.get_mut(name) else {
@@ -140,13 +140,13 @@ impl Protocol {
         self.seat_due(cx, &name);
     }
 
-    /// Has an attempt killed, if its worker is there to be told; otherwise it is
-    /// told as soon as it reports what it runs.
+    /// Sends a kill, if the worker is connected; otherwise it is sent as soon as the
+    /// worker reports its attempts.
     pub(crate) fn kill(&mut self, cx: &mut Cx<'_>, lease: LeaseId) {
         let Some(open) = cx.ledger.open_lease(lease) else {
             return;
         };
-        let range = super::holdings::lives_of(open.holder.incarnation.lineage);
+        let range = super::holdings::incarnations_of(open.holder.incarnation.lineage);
         let Some((_, name)) = self.seated.range(range).next() else {
             return;
         };

@@ -1,5 +1,5 @@
-//! Heartbeats: the only thing a worker says unasked, and the only call it may
-//! make without an association.
+//! Heartbeats: the only unsolicited message of a worker, and the only call without an
+//! association.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Worker {
         }));
     }
 
-    /// A leader would not take our heartbeat.
+    /// A leader has refused our heartbeat.
     pub(super) fn refused(
         &mut self,
         epoch: Epoch,
@@ -108,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// When the work of this life must be killed if nothing more is heard.
+    /// The deadline at which the attempts are killed unless another heartbeat is answered.
     pub(super) fn deadline(&self, answered: Stamp) -> Mono {
         answered.0 + self.timeouts.lease
     }
@@ -173,7 +173,7 @@ impl Worker {
             self.became_unhealthy = now;
         }
         if state == WorkerState::Healthy && self.last_check_ok.is_none() {
-            // The scheduler has seen a good check of this life that this agent,
+            // The scheduler has seen a good check of this incarnation that this agent,
             // started since, has not.
             self.last_check_ok = Some(now);
         }

@@ -86,7 +86,7 @@ impl Worker {
     /// The coordinator has it on record: now the scheduler may know.
     pub(super) fn launched(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
         let Some(entry) = self.attempts.get(lease) else {
-            // Nobody asked for it in our time: it must not run unknown.
+            // No request of this agent is known: it must not run unaccounted.
             self.counts.notice("launch-of-unknown");
             out.push(Effect::Kill(lease, Millis(0)));
             return;
@@ -108,12 +108,12 @@ impl Worker {
         self.not_running.insert(lease);
         let refused = LaunchVerdict::Refused(LaunchRefusal::GuardFired);
         self.send_verdicts(vec![(lease, refused)], out);
-        // The timer has fired: in this life nothing starts any more.
+        // The timer has fired: in this incarnation nothing starts any more.
         self.give_up(out);
     }
 
     /// An attempt that had waited for room was not started, and never will be. The
-    /// scheduler may count on it, so it is told until it has heard.
+    /// scheduler may count on it, so the status is repeated until it is acknowledged.
     pub(super) fn withdrawn(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
         let Some(entry) = self.attempts.remove(lease) else {
             return;
@@ -165,7 +165,7 @@ impl Worker {
     }
 
     /// Lists everything we hold, ended and unacknowledged attempts included: what
-    /// is not in the list is certainly not here. How one ended that has put something out is
+    /// is not in the list is certainly not here. The end of an attempt with outputs is
     /// left to its status.
     pub(super) fn report_running(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some(association) = self.association else {

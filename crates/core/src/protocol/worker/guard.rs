@@ -3,14 +3,14 @@
 //! It runs in the coordinator, not in the agent: an agent that is stopped, hung
 //! or gone cannot keep work alive past its lease. The agent only moves the
 //! deadline, each time a leader answers one of its heartbeats. Once the timer has
-//! fired it stays fired for this life, so that an order which was on its way
+//! fired it stays fired for this incarnation, so that an order in flight
 //! cannot start anything after the killing has begun.
 
 use baton_model::time::{Millis, Mono};
 
 use super::io::GuardOrder;
 
-/// What the coordinator has to do now.
+/// An action for the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GuardAction {
     /// SIGTERM to everything, and tell the agent.
@@ -19,7 +19,7 @@ pub enum GuardAction {
     Kill,
 }
 
-/// The timer of one life.
+/// The timer of one incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeadMan {
     order: Option<GuardOrder>,

@@ -1,8 +1,8 @@
-//! Our own health, giving up, and the end of a life.
+//! Our own health, giving up, and the end of an incarnation.
 //!
-//! The worker runs the same clockwork as the scheduler, with timeouts that run
-//! out strictly first. When it gives up it kills everything, keeps telling how
-//! its attempts ended, and only then ends its life.
+//! The worker runs the same timeouts as the scheduler, reduced so that they run
+//! out strictly first. When it gives up it kills everything, keeps reporting the ends of
+//! its attempts, and only then ends its incarnation.
 
 use baton_model::outcome::KillCause;
 use baton_model::state::WorkerState;
@@ -43,7 +43,7 @@ impl Worker {
             return;
         }
         self.move_to(WorkerState::MustDie);
-        // Whoever gives up must not later speak for a set it no longer belongs to.
+        // A worker that gives up must not later vouch for a set that it no longer belongs to.
         self.worker_set = None;
         out.push(Effect::KillAll(
             KillCause::Suicide,
@@ -73,9 +73,9 @@ impl Worker {
         }
     }
 
-    /// A dying worker ends its life when nothing runs any more and either all its
-    /// ends are acknowledged or it has tried long enough: the next life will
-    /// carry them on.
+    /// A dying worker ends its incarnation when nothing runs any more and either all its
+    /// ends are acknowledged or it has tried long enough: the next incarnation will
+    /// report them.
     pub(super) fn end_life_if_over(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.state != WorkerState::MustDie || self.life_ended {
             return;

@@ -1,4 +1,4 @@
-//! What goes into a worker and what comes out.
+//! Inputs and effects of the worker machine.
 
 use std::sync::Arc;
 
@@ -11,19 +11,18 @@ use baton_model::time::{Millis, Mono, Stamp};
 /// An attempt that the coordinator has on record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Under which lease it was started.
     pub lease: LeaseId,
     pub spec: Arc<InstanceSpec>,
-    /// How it ended, if it has.
+    /// None while it runs.
     pub ended: Option<Report>,
 }
 
-/// What can happen to a worker.
+/// An input of the worker machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Time has passed.
     Tick,
-    /// The scheduler says something.
+    /// A message from the scheduler.
     Message(ToWorker),
     /// The coordinator has recorded a launch.
     Launched(LeaseId),
@@ -42,10 +41,10 @@ pub enum Input {
     LogsRead(RequestId, LogAnswer),
 }
 
-/// What a worker wants done.
+/// An effect of the worker machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Say this to the scheduler.
+    /// Send this to the scheduler.
     Send(ToScheduler),
     /// Coordinator: record and launch this attempt.
     Launch(Launch),
@@ -62,11 +61,11 @@ pub enum Effect {
     RunCheck(CheckId),
     /// Read a piece of a log and report with [`Input::LogsRead`].
     ReadLogs(RequestId, LogQuery),
-    /// This life is over, and so is everything it ran.
+    /// This incarnation has ended, and so have all its processes.
     EndLife,
 }
 
-/// What the coordinator must know to act without its agent.
+/// An order to the dead-man timer, sufficient to act without the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GuardOrder {
     pub deadline: Mono,

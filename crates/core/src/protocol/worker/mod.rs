@@ -3,27 +3,27 @@
 //! | file | concern |
 //! |---|---|
 //! | [`io`] | what goes in and comes out |
-//! | `association` | heartbeats, their replies, and with whom we are associated |
+//! | `association` | heartbeats, their replies, and the current association |
 //! | `attempts` | `runTask`, `killTask`, `notifyIfTasksNotRunning`, `getRunningTasks` |
-//! | `statuses` | `updateStatus`: ends that must be told until they are acknowledged |
+//! | `statuses` | `updateStatus`: ends, repeated until they are acknowledged |
 //! | `table` | the attempts it holds |
-//! | `life` | our own health, giving up, and the end of a life |
+//! | `incarnation` | our own health, giving up, and the end of an incarnation |
 //! | `tombstones` | leases that must never be started again |
 //! | [`guard`] | the dead-man timer, which runs in the coordinator |
 //!
 //! # Calling contract
 //!
 //! 1. [`Worker::begin`] with the identity, and with what the coordinator has on
-//!    record: a restarted agent continues the same life with what still runs. The
+//!    record: a restarted agent continues the same incarnation with its running attempts. The
 //!    records are taken after every order of an earlier agent was carried out or
 //!    dropped. Then [`Worker::resume`] with the last guard order, and, if the
-//!    dead-man timer has fired meanwhile, [`io::Input::GuardFired`]. A later life
-//!    begins with [`Worker::obeyed`] instead.
+//!    dead-man timer has fired meanwhile, [`io::Input::GuardFired`]. A later
+//!    incarnation begins with [`Worker::obeyed`] instead.
 //! 2. [`Worker::handle`] for every input, with times of one boot's monotonic clock
 //!    that never go back. The effects of one call are carried out in their order.
-//! 3. [`Worker::next_due`] says when [`io::Input::Tick`] is wanted.
-//! 4. After [`io::Effect::EndLife`] every process of this life is dead. Count the
-//!    life up in the state directory, then begin the next one.
+//! 3. [`Worker::next_due`] is the next time for [`io::Input::Tick`].
+//! 4. After [`io::Effect::EndLife`] every process of this incarnation is dead. Raise the
+//!    counter in the state directory, then begin the next incarnation.
 //!
 //! The worker has no facts of its own to make durable: the coordinator records
 //! every launch and every end before it reports it, and survives the agent.
@@ -59,7 +59,7 @@ use io::{Effect, GuardOrder, Input, Record};
 use table::{Entry, Phase, Table};
 use tombstones::Tombstones;
 
-/// One life of a worker.
+/// One incarnation of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Worker {
     me: Holder,
@@ -72,7 +72,7 @@ pub struct Worker {
     epoch_seen: Epoch,
     state: WorkerState,
     /// The first heartbeat of this agent, and its latest: a reply to any other is
-    /// not for us, but for an agent of the same life that is gone.
+    /// not for us, but for an earlier agent of the same incarnation.
     first_sent: Option<Stamp>,
     last_sent: Option<Stamp>,
     /// The latest heartbeat of ours that a leader has answered.
@@ -86,14 +86,14 @@ pub struct Worker {
     tombstones: Tombstones,
     next_heartbeat: Mono,
     next_status: Mono,
-    /// When the last process of a dying life was seen dead.
+    /// When the last process of a dying incarnation was found dead.
     all_dead_at: Option<Mono>,
     life_ended: bool,
     counts: Counts,
 }
 
 impl Worker {
-    /// Begins a life, or continues it with what the coordinator has on record.
+    /// Begins an incarnation, or continues it with what the coordinator has on record.
     #[must_use]
     pub fn begin(
         me: Holder,
@@ -137,7 +137,7 @@ impl Worker {
         }
     }
 
-    /// For a life that is not the first: the highest epoch that the ones before it
+    /// For an incarnation that is not the first: the highest epoch that the earlier ones
     /// have obeyed.
     pub const fn obeyed(&mut self, epoch: Epoch) {
         self.epoch_seen = epoch;
@@ -174,7 +174,7 @@ impl Worker {
         out
     }
 
-    /// When [`Input::Tick`] is wanted next.
+    /// The next time for [`Input::Tick`].
     #[must_use]
     pub fn next_due(&self) -> Option<Mono> {
         if self.life_ended {
@@ -188,13 +188,13 @@ impl Worker {
             .map_or(Some(due), |change| Some(due.min(change)))
     }
 
-    /// What it has to offer has changed: the next heartbeat says so, at once.
+    /// Its offer has changed: the next heartbeat reports it, at once.
     pub fn offer(&mut self, now: Mono, offer: Arc<Offer>) {
         self.offer = offer;
         self.next_heartbeat = self.next_heartbeat.min(now);
     }
 
-    /// Its health in its own eyes.
+    /// Its own view of its health.
     #[must_use]
     pub const fn state(&self) -> WorkerState {
         self.state
@@ -210,7 +210,7 @@ impl Worker {
         self.attempts.iter().map(|(lease, _)| lease)
     }
 
-    /// What was noticed and left alone.
+    /// Counters of ignored events.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
         &self.counts

@@ -1,8 +1,8 @@
-//! `updateStatus`: what must be told until it is acknowledged.
+//! `updateStatus`: reports of ends, repeated until they are acknowledged.
 //!
 //! An end stays on the worker, and on the coordinator's record, until a leader
-//! has said that it is durable; it survives a change of scheduler, a restart of
-//! the agent, and the end of this life.
+//! has acknowledged that it is durable; it survives a change of scheduler, a restart of
+//! the agent, and the end of this incarnation.
 
 use baton_model::ids::LeaseId;
 use baton_model::message::{Status, ToScheduler, update_status};
@@ -34,7 +34,7 @@ impl Worker {
             return;
         }
         self.attempts.set_phase(lease, Phase::Ended(report.clone()));
-        // The first telling need not wait for the pace of the repeats.
+        // The first report need not wait for the interval of the repeats.
         if let Some(association) = self.association
             && self.state != WorkerState::New
         {
@@ -78,7 +78,7 @@ impl Worker {
         out.extend(update_status(association, statuses).map(Effect::Send));
     }
 
-    /// These are durable at the scheduler: nothing more to tell.
+    /// These are durable at the scheduler: they are not repeated any more.
     pub(super) fn acknowledged(&mut self, leases: &[LeaseId], out: &mut Vec<Effect>) {
         for lease in leases {
             self.not_running.remove(lease);

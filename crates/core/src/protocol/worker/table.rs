@@ -77,7 +77,7 @@ impl Table {
         self.entries.len() > self.alive
     }
 
-    /// True if any attempt of the instance lives here.
+    /// True if an attempt of the instance runs here.
     pub(super) fn instance_lives(&self, instance: InstanceId) -> bool {
         let bound = |number, epoch| LeaseId {
             attempt: AttemptId {

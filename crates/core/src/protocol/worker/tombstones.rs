@@ -4,7 +4,7 @@
 //! held; a delayed copy of its `runTask` would look like a new one. It is
 //! remembered until the heartbeat stamp in such a copy is older than the lease
 //! allows, from when on the stamp alone refuses it. So the memory needed is that
-//! of one lease time, not of a whole life.
+//! of one lease time, not of a whole incarnation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,31 +13,31 @@ fn the_dead_vouch_on() {
     consensus.leave(w(2));
     // w(1) holds {w(1), w(2)}: it agrees only with w(2), who knew w(3).
     consensus.propagate();
-    assert!(consensus.permits(w(3), everybody));
+    assert!(consensus.permits(w(3), all_count));
     // Who joins after the death is not vouched for by the dead.
     consensus.join(w(4), None);
     exchange(&mut consensus, w(4));
     consensus.propagate();
-    assert!(!consensus.permits(w(4), everybody));
+    assert!(!consensus.permits(w(4), all_count));
 }
 
-/// Why the caller counts nobody out before its lease has run out.
+/// Why the caller counts no worker out before its lease has run out.
 #[test]
-fn whoever_is_counted_out_too_early_would_agree_without_the_next() {
+fn a_worker_counted_out_too_early_would_agree_without_the_next() {
     let mut consensus = joined([w(1)]);
     let alone = consensus.current();
     consensus.echo(w(1), alone);
     consensus.join(w(2), None);
     exchange(&mut consensus, w(2));
-    assert!(!consensus.permits(w(2), everybody));
+    assert!(!consensus.permits(w(2), all_count));
     consensus.leave(w(1));
-    assert!(consensus.permits(w(2), everybody));
+    assert!(consensus.permits(w(2), all_count));
     assert!(restarted(&[(w(1), Some(alone))]), "the hazard");
     assert!(!restarted(&[(w(1), None)]), "the remedy: it has given up");
 }
 
 #[test]
-fn the_departed_are_forgotten_once_nobody_can_need_them() {
+fn the_departed_are_forgotten_once_no_member_can_need_them() {
     let mut consensus = joined([w(1), w(2), w(3)]);
     exchange(&mut consensus, w(1));
     consensus.join(w(4), None);
@@ -65,9 +65,9 @@ fn departures_that_overlap_are_remembered_as_one() {
         consensus.leave(dead);
         assert_eq!(consensus.departed.len(), 1);
     }
-    assert!(!consensus.permits(w(4), everybody));
+    assert!(!consensus.permits(w(4), all_count));
     consensus.propagate();
-    assert!(consensus.permits(w(4), everybody), "w(1) knew w(2)");
+    assert!(consensus.permits(w(4), all_count), "w(1) knew w(2)");
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn a_storm_of_deaths_is_remembered_within_bounds_and_stays_safe() {
     consensus.join(last, None);
     exchange(&mut consensus, last);
     consensus.propagate();
-    assert!(!consensus.permits(last, everybody));
+    assert!(!consensus.permits(last, all_count));
     exchange(&mut consensus, w(0));
     consensus.propagate();
-    assert!(consensus.permits(last, everybody));
+    assert!(consensus.permits(last, all_count));
     assert_eq!(consensus.departed.len(), 0);
 }

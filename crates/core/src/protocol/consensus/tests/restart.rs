@@ -116,7 +116,7 @@ struct World {
     consensus: Consensus,
     naive: Naive,
     lives: u64,
-    /// What everybody really holds, the departed included.
+    /// The id that each worker really holds, the departed included.
     held: BTreeMap<Incarnation, Option<WorkerSetId>>,
     /// Those who left and might connect all the same.
     undead: Vec<Incarnation>,
@@ -124,7 +124,7 @@ struct World {
     gone: BTreeSet<Incarnation>,
     permitted: BTreeSet<Incarnation>,
     network: Vec<Message>,
-    /// How often some group agreed, and somebody was permitted who was not the
+    /// How often some group agreed, and a worker was permitted that was not the
     /// first: proof that the checks were about something.
     agreements: u64,
     permissions: u64,
@@ -260,7 +260,7 @@ impl World {
 
     fn heartbeat(&mut self, who: Incarnation, id: Option<WorkerSetId>) {
         if !self.consensus.contains(who) {
-            // Refused: whoever left has left for ever.
+            // Refused: leaving is final.
             return;
         }
         self.consensus.join(who, id);
@@ -294,7 +294,7 @@ impl World {
         }
     }
 
-    /// The property: whoever is permitted is in every group that agrees.
+    /// The property: a permitted worker is in every group that agrees.
     fn check_all_restarts(&mut self) {
         let members: BTreeSet<_> = self.members().into_iter().collect();
         let connect = members.iter().chain(&self.undead).copied();
@@ -350,7 +350,7 @@ fn no_group_ever_agrees_without_a_permitted_worker() {
 }
 
 #[test]
-fn whatever_happened_two_heartbeats_of_everybody_permit_everybody() {
+fn whatever_happened_two_heartbeats_of_all_workers_permit_all() {
     for seed in 1..=RUNS {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
@@ -358,7 +358,7 @@ fn whatever_happened_two_heartbeats_of_everybody_permit_everybody() {
         }
         world.settle();
         for who in world.members() {
-            assert!(world.consensus.permits(who, everybody), "{seed}: {who}");
+            assert!(world.consensus.permits(who, all_count), "{seed}: {who}");
         }
         world.check_all_restarts();
     }
