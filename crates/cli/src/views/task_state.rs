@@ -208,9 +208,9 @@ pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
 pub(super) fn task_remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
     match (total(&task.items), task.unmapped) {
         (0, true) if run.state.is_terminal() => {
-            vec![("items unknown".to_owned(), Style::Faint)]
+            vec![("items not known".to_owned(), Style::Faint)]
         }
-        (0, true) => vec![("items not yet known".to_owned(), Style::Faint)],
+        (0, true) => vec![("items not known yet".to_owned(), Style::Faint)],
         (0, false) => vec![("no items".to_owned(), Style::Faint)],
         _ => remarks(run, &task.items),
     }

@@ -356,7 +356,7 @@ fn a_pipe_is_told_that_a_run_is_being_halted() {
     case.run.halting = Some(HaltMode::Kill);
     assert_eq!(
         plain.lines(&case.frame()),
-        ["12:01:05 r1 RUNNING, being killed"]
+        ["12:01:05 r1 RUNNING, killing"]
     );
 }
 
