@@ -153,8 +153,8 @@ async fn fetch(client: &Client, run: RunId) -> Result<RunSnapshot, ClientError> 
     Ok((snapshot, tasks, errors))
 }
 
-/// The last word about a run, on standard error: it is about the answer, not the answer. `resume_command`
-/// is the command that goes on with it where no scheduler is left to be asked.
+/// Prints the summary of a run to standard error. `resume_command` resumes it where the scheduler
+/// ends with this command.
 pub(crate) fn print_summary(
     (run, tasks, errors): &RunSnapshot,
     resume_command: Option<&str>,

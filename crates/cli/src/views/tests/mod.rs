@@ -354,10 +354,7 @@ fn a_pipe_is_told_that_a_run_is_being_halted() {
         "12:01:05 r1 RUNNING, draining"
     );
     case.run.halting = Some(HaltMode::Kill);
-    assert_eq!(
-        plain.lines(&case.frame()),
-        ["12:01:05 r1 RUNNING, killing"]
-    );
+    assert_eq!(plain.lines(&case.frame()), ["12:01:05 r1 RUNNING, killing"]);
 }
 
 #[test]
