@@ -60,7 +60,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Election {
     state: LeaderState,
-    pace: ElectionTimeouts,
+    timeouts: ElectionTimeouts,
     seen: Option<(Row, Mono)>,
     epoch: Epoch,
     next: Mono,
@@ -71,10 +71,10 @@ impl Election {
     /// Starts as a follower that reads the row for the first time at `first`: at once after a
     /// start, after a pause if the store has just failed.
     #[must_use]
-    pub fn new(pace: ElectionTimeouts, first: Mono) -> Self {
+    pub fn new(timeouts: ElectionTimeouts, first: Mono) -> Self {
         Self {
             state: LeaderState::Follower,
-            pace,
+            timeouts,
             seen: None,
             epoch: Epoch(0),
             next: first,
@@ -98,7 +98,7 @@ impl Election {
         if now < self.next {
             return None;
         }
-        self.next = now + self.pace.renew;
+        self.next = now + self.timeouts.renew;
         match self.state {
             LeaderState::Follower => Some(Action::Read),
             LeaderState::Leader => Some(Action::Renew(self.epoch)),
@@ -114,7 +114,7 @@ impl Election {
             _ => now,
         };
         self.seen = Some((row, since));
-        let lapsed = row == Row::default() || now.since(since) >= self.pace.lapse;
+        let lapsed = row == Row::default() || now.since(since) >= self.timeouts.lapse;
         if self.state == LeaderState::Follower && lapsed {
             self.step(LeaderEvent::LeaseLapsed);
             return Some(Action::Take(row.epoch));
@@ -127,7 +127,7 @@ impl Election {
         self.step(LeaderEvent::Elected);
         if self.state == LeaderState::Leader {
             self.epoch = epoch;
-            self.next = now + self.pace.renew;
+            self.next = now + self.timeouts.renew;
         }
     }
 
@@ -140,7 +140,7 @@ impl Election {
             }
             LeaderState::Candidate => {
                 self.step(LeaderEvent::OutRun);
-                self.next = now + self.pace.renew;
+                self.next = now + self.timeouts.renew;
                 None
             }
             LeaderState::Follower | LeaderState::Deposed => None,
@@ -160,7 +160,7 @@ impl Election {
 mod tests {
     use super::*;
 
-    const PACE: ElectionTimeouts = ElectionTimeouts {
+    const TIMEOUTS: ElectionTimeouts = ElectionTimeouts {
         renew: Millis(2),
         lapse: Millis(8),
     };
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_untaken_row_is_taken_at_once() {
-        let mut election = Election::new(PACE, Mono(0));
+        let mut election = Election::new(TIMEOUTS, Mono(0));
         assert_eq!(election.tick(Mono(0)), Some(Action::Read));
         assert_eq!(
             election.observed(Mono(0), row(0, 0)),
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_row_that_is_renewed_is_never_taken() {
-        let mut election = Election::new(PACE, Mono(0));
+        let mut election = Election::new(TIMEOUTS, Mono(0));
         for beat in 0..100 {
             assert_eq!(election.observed(Mono(beat * 7), row(1, beat)), None);
         }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_row_that_stands_still_is_taken_after_the_lapse_on_the_own_clock() {
-        let mut election = Election::new(PACE, Mono(0));
+        let mut election = Election::new(TIMEOUTS, Mono(0));
         assert_eq!(election.observed(Mono(100), row(3, 5)), None);
         assert_eq!(election.observed(Mono(107), row(3, 5)), None);
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn an_overtaken_leader_steps_down_and_stays_down() {
-        let mut election = Election::new(PACE, Mono(0));
+        let mut election = Election::new(TIMEOUTS, Mono(0));
         let _ = election.observed(Mono(0), row(0, 0));
         election.won(Mono(0), Epoch(1));
         assert_eq!(election.lost(Mono(2)), Some(Action::StepDown));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_candidate_that_was_out_run_follows_again() {
-        let mut election = Election::new(PACE, Mono(0));
+        let mut election = Election::new(TIMEOUTS, Mono(0));
         let _ = election.observed(Mono(0), row(0, 0));
         assert_eq!(election.lost(Mono(0)), None);
         assert_eq!(election.state(), LeaderState::Follower);

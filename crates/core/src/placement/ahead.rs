@@ -1,6 +1,6 @@
 //! Placing ahead: short instances queue on a worker, not in the bullpen.
 //!
-//! A worker that asks for its next instance when it has finished one idles for a round
+//! A worker that gets its next instance only when it has finished one idles for a round
 //! trip and a commit. Where instances are short that is most of its time, so a full
 //! worker gets some more of them to begin by itself, as room becomes free. They are
 //! leased, but not charged: when something is released on the worker they take its

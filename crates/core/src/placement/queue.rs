@@ -169,7 +169,7 @@ impl Queue {
         self.rehead(entry.class_queue);
     }
 
-    /// Forgets a class queue in which nothing waits any more, and says which it was.
+    /// Removes a class queue if it is empty, and returns its key.
     pub(super) fn close_if_empty(&mut self, at: u32) -> Option<ClassQueueKey> {
         if !self.class_queues[at].order.is_empty() {
             return None;

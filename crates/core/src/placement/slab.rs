@@ -19,7 +19,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Keeps `item`, and says under which number. The callers' limits keep the
+    /// Inserts `item` and returns its number. The callers' limits keep the
     /// numbers within 32 bits.
     pub(super) fn insert(&mut self, item: T) -> u32 {
         match self.vacant.pop() {

@@ -75,8 +75,8 @@ impl Rank {
     };
 
     /// The rank of one process.
-    pub(super) fn of(kept: &PlanSnapshot, no: ProcessNo) -> Self {
-        let runs = kept.processes[no.index()].runs;
+    pub(super) fn of(snapshot: &PlanSnapshot, no: ProcessNo) -> Self {
+        let runs = snapshot.processes[no.index()].runs;
         Self { runs, no }
     }
 }
@@ -127,8 +127,8 @@ pub(super) struct Milestones {
 
 impl Milestones {
     /// Those of one process.
-    pub(super) fn of(spec: &TaskSpec, kept: &PlanSnapshot, no: ProcessNo) -> Self {
-        let progress = &kept.processes[no.index()];
+    pub(super) fn of(spec: &TaskSpec, snapshot: &PlanSnapshot, no: ProcessNo) -> Self {
+        let progress = &snapshot.processes[no.index()];
         let checked = spec.processes[no.index()].ready.is_some();
         Self {
             started: progress.started_once,
@@ -170,7 +170,7 @@ pub(super) struct Agenda {
 
 impl Agenda {
     /// Derives everything from the plain data.
-    pub(super) fn rebuild(spec: &TaskSpec, graph: &Graph, kept: &PlanSnapshot) -> Self {
+    pub(super) fn rebuild(spec: &TaskSpec, graph: &Graph, snapshot: &PlanSnapshot) -> Self {
         let mut agenda = Self {
             unmet: vec![0; spec.processes.len()],
             regular: Queue::default(),
@@ -181,14 +181,16 @@ impl Agenda {
             agenda.unmet[no.index()] = graph
                 .before(no)
                 .iter()
-                .filter(|(other, condition)| !Milestones::of(spec, kept, *other).meet(*condition))
+                .filter(|(other, condition)| {
+                    !Milestones::of(spec, snapshot, *other).meet(*condition)
+                })
                 .count();
-            agenda.count(process, kept.processes[no.index()].disposition);
-            agenda.place(spec, kept, no);
+            agenda.count(process, snapshot.processes[no.index()].disposition);
+            agenda.place(spec, snapshot, no);
         }
-        if !super::is_terminal(kept.state) {
-            agenda.arm_timeouts(spec, kept);
-            agenda.arm_ending(kept.ending.as_ref());
+        if !super::is_terminal(snapshot.state) {
+            agenda.arm_timeouts(spec, snapshot);
+            agenda.arm_ending(snapshot.ending.as_ref());
         }
         agenda
     }
@@ -209,16 +211,16 @@ impl Agenda {
         }
     }
 
-    /// Puts a process where its progress says.
-    pub(super) fn place(&mut self, spec: &TaskSpec, kept: &PlanSnapshot, no: ProcessNo) {
-        let progress = &kept.processes[no.index()];
+    /// Puts a process into the queue that matches its progress.
+    pub(super) fn place(&mut self, spec: &TaskSpec, snapshot: &PlanSnapshot, no: ProcessNo) {
+        let progress = &snapshot.processes[no.index()];
         let unmet = self.unmet[no.index()];
-        let rank = Rank::of(kept, no);
+        let rank = Rank::of(snapshot, no);
         let queue = self.queue_mut(Stage::of(&spec.processes[no.index()]));
         if progress.live.is_some() {
             queue.live.insert(no);
         } else if progress.disposition == Disposition::Open && unmet == 0 {
-            if progress.not_before > kept.at.mono {
+            if progress.not_before > snapshot.at.mono {
                 queue.delayed.insert((progress.not_before, rank));
             } else {
                 queue.ready.insert(rank);
@@ -264,9 +266,9 @@ impl Agenda {
         }
     }
 
-    fn arm_timeouts(&mut self, spec: &TaskSpec, kept: &PlanSnapshot) {
+    fn arm_timeouts(&mut self, spec: &TaskSpec, snapshot: &PlanSnapshot) {
         for (no, process) in numbered(spec) {
-            let live = kept.processes[no.index()].live;
+            let live = snapshot.processes[no.index()].live;
             let started = live
                 .filter(|live| live.stopping.is_none())
                 .and_then(|live| live.started);

@@ -12,7 +12,7 @@ use crate::fsm::{Attempt, IllegalTransition, Process};
 pub enum ApplyError {
     /// The task has no process of that number.
     UnknownProcess(ProcessNo),
-    /// The record speaks of a run that is not the one under way, or not the next.
+    /// The record is about a run that is neither the current one nor the next.
     WrongRun {
         process: ProcessNo,
         /// The run in the record.

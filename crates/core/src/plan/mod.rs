@@ -116,7 +116,7 @@ impl Plan {
     /// [`SpecError`] if the definition breaks a rule that the plan relies on.
     pub fn new(spec: Arc<TaskSpec>, now: Now) -> Result<Self, SpecError> {
         let graph = Arc::new(Graph::new(&spec)?);
-        let kept = PlanSnapshot {
+        let snapshot = PlanSnapshot {
             began: now.into(),
             at: now.into(),
             state: AttemptState::Active,
@@ -124,7 +124,7 @@ impl Plan {
             processes: vec![ProcessProgress::default(); spec.processes.len()],
         };
         Ok(Self {
-            fold: Fold::new(spec, graph, kept),
+            fold: Fold::new(spec, graph, snapshot),
             recovering: false,
             counts: Counts::default(),
         })

@@ -86,7 +86,7 @@ impl Plan {
 
     #[must_use]
     pub const fn state(&self) -> AttemptState {
-        self.fold.kept.state
+        self.fold.snapshot.state
     }
 
     /// How the attempt ended, once it has.
@@ -98,13 +98,13 @@ impl Plan {
     /// How the attempt is ending, once it does: the verdict, and the time left.
     #[must_use]
     pub const fn ending(&self) -> Option<&Ending> {
-        self.fold.kept.ending.as_ref()
+        self.fold.snapshot.ending.as_ref()
     }
 
     /// Everything that a compacted log has to begin with.
     #[must_use]
     pub fn snapshot(&self) -> PlanSnapshot {
-        self.fold.kept.clone()
+        self.fold.snapshot.clone()
     }
 
     /// The definition.
@@ -134,7 +134,7 @@ impl Plan {
     /// The progress of a process.
     #[must_use]
     pub fn process(&self, no: ProcessNo) -> Option<&ProcessProgress> {
-        self.fold.kept.processes.get(no.index())
+        self.fold.snapshot.processes.get(no.index())
     }
 
     /// Every process as it stands, in the order of definition.
@@ -194,7 +194,7 @@ impl Plan {
         let before = fold.graph.before(no).iter().copied();
         before
             .filter(|(other, condition)| {
-                let milestones = Milestones::of(&fold.spec, &fold.kept, *other);
+                let milestones = Milestones::of(&fold.spec, &fold.snapshot, *other);
                 !milestones.meet(*condition) && (milestones.closed() || !for_ever)
             })
             .collect()

@@ -151,7 +151,7 @@ pub fn decode_token(read: &[u8]) -> Result<Option<(Option<Secret>, usize)>, Fram
             None => Ok(None),
         },
         Some(_) => Ok(Some((None, 0))),
-        // An empty frame is no message either, and its reader will say so.
+        // An empty frame is no message either; its reader reports that.
         None if length == 0 => Ok(Some((None, 0))),
         None => Ok(None),
     }

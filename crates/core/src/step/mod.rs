@@ -68,7 +68,7 @@ impl<F, E> Step<F, E> {
         self.facts.push(fact);
     }
 
-    /// Adds something to say once everything recorded so far is kept.
+    /// Adds an effect, released once all facts recorded so far are durable.
     pub(crate) fn emit(&mut self, effect: E) {
         self.effects.push(effect);
     }
@@ -78,8 +78,8 @@ impl<F, E> Step<F, E> {
         self.fenced = true;
     }
 
-    /// Puts what was decided next behind this, as one step: both are kept, or neither, and
-    /// nothing is said before both are. For a driver that takes many inputs at once.
+    /// Appends the next step: the facts of both are stored atomically, and no
+    /// effect is released before. For a driver that takes many inputs at once.
     pub fn append(&mut self, mut next: Self) {
         self.facts.append(&mut next.facts);
         self.effects.append(&mut next.effects);

@@ -104,7 +104,7 @@ fn grow(next: &mut Allowance, end: AttemptEnd, scale: &Scale) {
     match cause {
         KillCause::OutOfMemory => match step(&scale.memory_steps, next.memory_step) {
             Some(bytes) => {
-                // As a single size means in what a task asks for.
+                // A single size has the same meaning in a task file.
                 (next.memory_min, next.memory_max) = (*bytes, *bytes);
                 next.memory_step = taken(&scale.memory_steps, next.memory_step);
             }

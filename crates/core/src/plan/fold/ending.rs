@@ -22,9 +22,9 @@ impl Fold {
             AttemptState::Killed => AttemptEvent::KillRequested,
             _ => return Err(ApplyError::Misplaced("a verdict that is not one")),
         };
-        self.kept.state = attempt_row(self.kept.state, event)?;
-        let at = self.kept.at.mono;
-        self.kept.ending = Some(Ending {
+        self.snapshot.state = attempt_row(self.snapshot.state, event)?;
+        let at = self.snapshot.at.mono;
+        self.snapshot.ending = Some(Ending {
             verdict,
             budget,
             deadline: at + budget,
@@ -32,7 +32,7 @@ impl Fold {
             stopping: false,
             killing: false,
         });
-        self.agenda.arm_ending(self.kept.ending.as_ref());
+        self.agenda.arm_ending(self.snapshot.ending.as_ref());
         self.stop_all(Stage::Regular);
         Ok(())
     }
@@ -43,14 +43,14 @@ impl Fold {
             return Err(ApplyError::Misplaced("a deadline moved back"));
         }
         ending.deadline = deadline;
-        self.agenda.arm_ending(self.kept.ending.as_ref());
+        self.agenda.arm_ending(self.snapshot.ending.as_ref());
         Ok(())
     }
 
     pub(super) fn budget_marked(&mut self) -> Result<(), ApplyError> {
-        let at = self.kept.at.mono;
+        let at = self.snapshot.at.mono;
         self.ending()?.marked = at;
-        self.agenda.arm_ending(self.kept.ending.as_ref());
+        self.agenda.arm_ending(self.snapshot.ending.as_ref());
         Ok(())
     }
 
@@ -60,7 +60,7 @@ impl Fold {
             return Err(ApplyError::Misplaced("a second killing of everything"));
         }
         ending.killing = true;
-        self.agenda.arm_ending(self.kept.ending.as_ref());
+        self.agenda.arm_ending(self.snapshot.ending.as_ref());
         self.stop_all(Stage::Regular);
         self.stop_all(Stage::Final);
         Ok(())
@@ -70,12 +70,12 @@ impl Fold {
         if !self.agenda.queue(Stage::Regular).live.is_empty() {
             return Err(ApplyError::Misplaced("finalizing while something runs"));
         }
-        self.kept.state = attempt_row(self.kept.state, AttemptEvent::Cleaned)?;
+        self.snapshot.state = attempt_row(self.snapshot.state, AttemptEvent::Cleaned)?;
         Ok(())
     }
 
     pub(super) fn finalizers_stopping(&mut self) -> Result<(), ApplyError> {
-        if self.kept.state != AttemptState::Finalizing || self.ending()?.stopping {
+        if self.snapshot.state != AttemptState::Finalizing || self.ending()?.stopping {
             return Err(ApplyError::Misplaced("a stop of what is not finalizing"));
         }
         self.ending()?.stopping = true;
@@ -92,15 +92,15 @@ impl Fold {
         if !self.live().is_empty() {
             return Err(ApplyError::Misplaced("an end while something runs"));
         }
-        self.kept.state = attempt_row(self.kept.state, event)?;
+        self.snapshot.state = attempt_row(self.snapshot.state, event)?;
         self.agenda.timers = Timers::default();
         Ok(())
     }
 
     pub(super) fn attempt_lost(&mut self) -> Result<(), ApplyError> {
-        self.kept.state = attempt_row(self.kept.state, AttemptEvent::ProofLost)?;
+        self.snapshot.state = attempt_row(self.snapshot.state, AttemptEvent::ProofLost)?;
         for no in self.live() {
-            self.run_ended(no, self.kept.at, RunEnd::Lost, false, NextStep::Dropped)?;
+            self.run_ended(no, self.snapshot.at, RunEnd::Lost, false, NextStep::Dropped)?;
         }
         self.agenda.timers = Timers::default();
         Ok(())
@@ -108,18 +108,18 @@ impl Fold {
 
     /// Nothing that ran is left, and the clock has begun anew. Of each wait, what
     /// was left of it when the last record was written is left now: how long the
-    /// host was down cannot be told without trusting a clock that may be stepped.
+    /// host was down is unknown without trusting a clock that may be stepped.
     pub(super) fn boot_changed(&mut self, clock: Mono) {
-        let at = self.kept.at;
+        let at = self.snapshot.at;
         let rebased = |due: Mono| at.mono + due.since(clock);
-        for progress in &mut self.kept.processes {
+        for progress in &mut self.snapshot.processes {
             progress.not_before = rebased(progress.not_before);
         }
-        if let Some(ending) = &mut self.kept.ending {
+        if let Some(ending) = &mut self.snapshot.ending {
             ending.deadline = rebased(ending.deadline);
             ending.marked = at.mono;
         }
-        self.agenda = Agenda::rebuild(&self.spec, &self.graph, &self.kept);
+        self.agenda = Agenda::rebuild(&self.spec, &self.graph, &self.snapshot);
         for no in self.live() {
             let next = self.next_after_loss(no, at.mono);
             let ended = self.run_ended(no, at, RunEnd::Lost, false, next);
@@ -134,8 +134,8 @@ impl Fold {
     }
 
     fn ending(&mut self) -> Result<&mut Ending, ApplyError> {
-        let over = is_terminal(self.kept.state);
-        let ending = self.kept.ending.as_mut().filter(|_| !over);
+        let over = is_terminal(self.snapshot.state);
+        let ending = self.snapshot.ending.as_mut().filter(|_| !over);
         ending.ok_or(ApplyError::Misplaced("the attempt is not ending"))
     }
 }

@@ -29,25 +29,29 @@ use super::graph::Graph;
 pub(in crate::plan) struct Fold {
     pub(in crate::plan) spec: Arc<TaskSpec>,
     pub(in crate::plan) graph: Arc<Graph>,
-    pub(in crate::plan) kept: PlanSnapshot,
+    pub(in crate::plan) snapshot: PlanSnapshot,
     pub(in crate::plan) agenda: Agenda,
 }
 
 impl Fold {
     /// The plain data, with what follows from it.
-    pub(in crate::plan) fn new(spec: Arc<TaskSpec>, graph: Arc<Graph>, kept: PlanSnapshot) -> Self {
-        let agenda = Agenda::rebuild(&spec, &graph, &kept);
+    pub(in crate::plan) fn new(
+        spec: Arc<TaskSpec>,
+        graph: Arc<Graph>,
+        snapshot: PlanSnapshot,
+    ) -> Self {
+        let agenda = Agenda::rebuild(&spec, &graph, &snapshot);
         Self {
             spec,
             graph,
-            kept,
+            snapshot,
             agenda,
         }
     }
 
     /// Takes one record in.
     pub(in crate::plan) fn apply(&mut self, event: &PlanEvent) -> Result<(), ApplyError> {
-        let before = self.kept.at;
+        let before = self.snapshot.at;
         let new_boot = matches!(event.change, PlanChange::Resumed { boot_changed: true });
         if event.at.mono < before.mono && !new_boot {
             return Err(ApplyError::ClockWentBack {
@@ -55,12 +59,12 @@ impl Fold {
                 to: event.at.mono,
             });
         }
-        self.kept.at = event.at;
+        self.snapshot.at = event.at;
         let taken = self.take(&event.change, before.mono);
         if taken.is_ok() {
             self.agenda.promote(event.at.mono);
         } else {
-            self.kept.at = before;
+            self.snapshot.at = before;
         }
         taken
     }
@@ -72,16 +76,16 @@ impl Fold {
 
     /// A process' progress.
     pub(in crate::plan) fn progress(&self, no: ProcessNo) -> &ProcessProgress {
-        &self.kept.processes[no.index()]
+        &self.snapshot.processes[no.index()]
     }
 
     /// The stage whose processes may be started now.
     pub(in crate::plan) fn stage(&self) -> Option<Stage> {
         let closed = self
-            .kept
+            .snapshot
             .ending
             .is_some_and(|ending| ending.stopping || ending.killing);
-        Stage::at(self.kept.state).filter(|_| !closed)
+        Stage::at(self.snapshot.state).filter(|_| !closed)
     }
 
     /// True if another run of this process may follow.
@@ -157,7 +161,7 @@ impl Fold {
             for &(other, condition) in graph.after(no) {
                 if !before.meet(condition) && after.meet(condition) {
                     self.agenda.unmet[other.index()] -= 1;
-                    self.agenda.place(&self.spec, &self.kept, other);
+                    self.agenda.place(&self.spec, &self.snapshot, other);
                 } else if !before.closed()
                     && after.closed()
                     && !after.meet(condition)
@@ -171,24 +175,24 @@ impl Fold {
     }
 
     fn close(&mut self, no: ProcessNo, fate: Disposition) {
-        let from = std::mem::replace(&mut self.kept.processes[no.index()].disposition, fate);
+        let from = std::mem::replace(&mut self.snapshot.processes[no.index()].disposition, fate);
         let spec = Arc::clone(&self.spec);
         self.agenda.recount(&spec.processes[no.index()], from, fate);
     }
 
     fn mark_stopping(&mut self, no: ProcessNo, cause: StopCause) {
         self.agenda.timers.disarm(&Timer::Timeout(no));
-        if let Some(live) = &mut self.kept.processes[no.index()].live {
+        if let Some(live) = &mut self.snapshot.processes[no.index()].live {
             live.stopping.get_or_insert(cause);
         }
     }
 
     fn milestones(&self, no: ProcessNo) -> Milestones {
-        Milestones::of(&self.spec, &self.kept, no)
+        Milestones::of(&self.spec, &self.snapshot, no)
     }
 
     fn known(&self, no: ProcessNo) -> Result<&ProcessProgress, ApplyError> {
-        self.kept
+        self.snapshot
             .processes
             .get(no.index())
             .ok_or(ApplyError::UnknownProcess(no))

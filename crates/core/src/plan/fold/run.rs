@@ -26,18 +26,18 @@ impl Fold {
         if progress.disposition != Disposition::Open || self.stage() != Some(stage) {
             return Err(ApplyError::Misplaced("a run of what may not run any more"));
         }
-        if self.agenda.unmet[no.index()] > 0 || progress.not_before > self.kept.at.mono {
+        if self.agenda.unmet[no.index()] > 0 || progress.not_before > self.snapshot.at.mono {
             return Err(ApplyError::Misplaced("a run before its time"));
         }
         if !self.has_room(stage) {
             return Err(ApplyError::Misplaced("a run beyond max_concurrency"));
         }
-        let rank = Rank::of(&self.kept, no);
+        let rank = Rank::of(&self.snapshot, no);
         let queue = self.agenda.queue_mut(stage);
         queue.ready.remove(&rank);
         queue.delayed.remove(&(progress.not_before, rank));
-        let ordered = self.kept.at;
-        let progress = &mut self.kept.processes[no.index()];
+        let ordered = self.snapshot.at;
+        let progress = &mut self.snapshot.processes[no.index()];
         progress.runs += 1;
         progress.live = Some(LiveRun {
             run,
@@ -47,7 +47,7 @@ impl Fold {
             ready: false,
             stopping: None,
         });
-        self.agenda.place(&self.spec, &self.kept, no);
+        self.agenda.place(&self.spec, &self.snapshot, no);
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl Fold {
         let before = self.milestones(no);
         live.started = Some(started);
         live.identity = identity;
-        let progress = &mut self.kept.processes[no.index()];
+        let progress = &mut self.snapshot.processes[no.index()];
         progress.state = state;
         progress.live = Some(live);
         progress.started_once = true;
@@ -85,7 +85,7 @@ impl Fold {
         }
         let before = self.milestones(no);
         live.ready = true;
-        let progress = &mut self.kept.processes[no.index()];
+        let progress = &mut self.snapshot.processes[no.index()];
         progress.live = Some(live);
         progress.ready_once = true;
         self.spread(no, before);
@@ -127,7 +127,7 @@ impl Fold {
         self.agenda.timers.disarm(&Timer::Timeout(no));
         let stage = Stage::of(self.spec_of(no));
         self.agenda.queue_mut(stage).live.remove(&no);
-        let progress = &mut self.kept.processes[no.index()];
+        let progress = &mut self.snapshot.processes[no.index()];
         progress.live = None;
         progress.state = state;
         progress.last = Some(LastRun {
@@ -152,11 +152,11 @@ impl Fold {
                 not_before,
                 backoff,
             } => {
-                let progress = &mut self.kept.processes[no.index()];
+                let progress = &mut self.snapshot.processes[no.index()];
                 progress.state = ProcessState::Waiting;
                 progress.not_before = not_before;
                 progress.backoff = backoff;
-                self.agenda.place(&self.spec, &self.kept, no);
+                self.agenda.place(&self.spec, &self.snapshot, no);
                 return;
             }
             NextStep::Finished => Disposition::Finished,

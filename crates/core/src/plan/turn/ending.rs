@@ -70,14 +70,14 @@ impl Turn<'_> {
     /// Ends the attempt, with a grace period for its processes.
     pub(super) fn kill(&mut self, grace: Option<Millis>) {
         let budget = grace.unwrap_or(self.fold().spec.finalization_wait);
-        if self.fold().kept.state == AttemptState::Active {
+        if self.fold().snapshot.state == AttemptState::Active {
             return self.begin_cleaning(AttemptState::Killed, budget);
         }
         self.late_kill();
         let deadline = self.at.mono + budget;
         let sooner = self
             .fold()
-            .kept
+            .snapshot
             .ending
             .is_some_and(|ending| !ending.killing && deadline < ending.deadline);
         if sooner && !self.is_over() {
@@ -88,7 +88,7 @@ impl Turn<'_> {
     /// Ends the attempt at once.
     pub(super) fn kill_now(&mut self) {
         let running = self.running();
-        if self.fold().kept.state == AttemptState::Active {
+        if self.fold().snapshot.state == AttemptState::Active {
             self.record(PlanChange::CleaningBegun {
                 verdict: AttemptState::Killed,
                 budget: Millis(0),
@@ -96,7 +96,11 @@ impl Turn<'_> {
         } else {
             self.late_kill();
         }
-        let killing = self.fold().kept.ending.is_some_and(|ending| ending.killing);
+        let killing = self
+            .fold()
+            .snapshot
+            .ending
+            .is_some_and(|ending| ending.killing);
         if !killing && !self.is_over() {
             self.kill_everything(running);
         }
@@ -128,7 +132,11 @@ impl Turn<'_> {
             return self.tell_end();
         }
         self.record(PlanChange::Resumed { boot_changed });
-        let killing = self.fold().kept.ending.is_some_and(|ending| ending.killing);
+        let killing = self
+            .fold()
+            .snapshot
+            .ending
+            .is_some_and(|ending| ending.killing);
         if killing {
             self.order(Order::KillEverything);
         } else if self.finalizing_unstarted() {
@@ -174,7 +182,7 @@ impl Turn<'_> {
     /// it has been, and must not hit them.
     fn finalizing_unstarted(&self) -> bool {
         let fold = self.fold();
-        fold.kept.state == AttemptState::Finalizing
+        fold.snapshot.state == AttemptState::Finalizing
             && numbered(&fold.spec)
                 .filter(|(_, process)| process.is_final)
                 .map(|(no, _)| fold.progress(no))
@@ -209,13 +217,13 @@ impl Turn<'_> {
 
     fn tell_end(&mut self) {
         self.kill_leftovers();
-        self.order(Order::Finish(self.fold().kept.state));
+        self.order(Order::Finish(self.fold().snapshot.state));
     }
 
     /// No run is live; what is left has had its time, or gets a little of what is
     /// left of the budget.
     fn kill_leftovers(&mut self) {
-        let ending = self.fold().kept.ending;
+        let ending = self.fold().snapshot.ending;
         let ending = ending.filter(|ending| !ending.killing);
         match ending.map(|ending| ending.deadline.since(self.at.mono)) {
             None | Some(Millis(0)) => self.order(Order::KillEverything),
@@ -230,7 +238,8 @@ impl Turn<'_> {
     }
 
     fn late_attempt(&mut self, event: AttemptEvent) {
-        if let Ok(Transition::Late(name)) = transition::<Attempt>(self.fold().kept.state, event) {
+        if let Ok(Transition::Late(name)) = transition::<Attempt>(self.fold().snapshot.state, event)
+        {
             self.plan.counts.late::<Attempt>(name);
         }
     }

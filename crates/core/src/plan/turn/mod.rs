@@ -1,6 +1,6 @@
 //! One turn: from an input to the events and orders that follow from it.
 //!
-//! An input is first taken for what it says; then everything that has become due
+//! The input itself is handled first; then everything that has become due
 //! or possible follows, in a fixed order: timers, the end of a phase, launches in
 //! the order of definition. The input goes first, so that a process which ended
 //! just before its timeout has ended, and not timed out.
@@ -30,7 +30,7 @@ impl<'a> Turn<'a> {
     pub(super) fn new(plan: &'a mut Plan, now: Now, input: &Input) -> Self {
         let mut at = Moment::from(now);
         if !matches!(input, Input::Resumed { boot_changed: true }) {
-            at.mono = at.mono.max(plan.fold.kept.at.mono);
+            at.mono = at.mono.max(plan.fold.snapshot.at.mono);
         }
         Self {
             plan,
@@ -89,7 +89,7 @@ impl<'a> Turn<'a> {
         if let Err(error) = self.plan.fold.apply(&event) {
             panic!(
                 "the plan made an event that it cannot take: {error}; {event:?} in {:?}",
-                self.plan.fold.kept
+                self.plan.fold.snapshot
             );
         }
         self.step.record(event);
@@ -111,7 +111,7 @@ impl<'a> Turn<'a> {
     fn settle(&mut self) {
         loop {
             self.fire();
-            let moved = match self.fold().kept.state {
+            let moved = match self.fold().snapshot.state {
                 AttemptState::Active => self.settle_active(),
                 AttemptState::Cleaning => self.settle_cleaning(),
                 AttemptState::Finalizing => self.settle_finalizing(),
@@ -165,7 +165,7 @@ impl<'a> Turn<'a> {
         let stop = self.fold().spec_of(process).stop;
         let left = self
             .fold()
-            .kept
+            .snapshot
             .ending
             .map(|ending| ending.deadline.since(self.at.mono));
         self.order(Order::Stop {
@@ -191,6 +191,6 @@ impl<'a> Turn<'a> {
     }
 
     fn is_over(&self) -> bool {
-        is_terminal(self.fold().kept.state)
+        is_terminal(self.fold().snapshot.state)
     }
 }

@@ -154,7 +154,7 @@ impl Turn<'_> {
 
     /// The run under way, if the report is about it and its checks matter.
     fn checked_run(&self, process: ProcessNo, run: RunNo) -> Option<LiveRun> {
-        let progress = self.fold().kept.processes.get(process.index())?;
+        let progress = self.fold().snapshot.processes.get(process.index())?;
         let live = progress.live.filter(|live| live.run == run)?;
         let running = live.started.is_some() && live.stopping.is_none();
         (running && self.is_checked(process)).then_some(live)
@@ -162,7 +162,7 @@ impl Turn<'_> {
 
     /// The run under way, if the report is about it; counts the report otherwise.
     fn live(&mut self, process: ProcessNo, run: RunNo, event: ProcessEvent) -> Option<LiveRun> {
-        let Some(progress) = self.fold().kept.processes.get(process.index()).copied() else {
+        let Some(progress) = self.fold().snapshot.processes.get(process.index()).copied() else {
             self.plan.counts.notice("plan/report-of-unknown-process");
             return None;
         };

@@ -19,7 +19,7 @@ pub(super) struct Member {
     pub(super) initial: Option<WorkerSetId>,
     /// No agreement with it is about an earlier version. None until its first
     /// echo. The latest echo itself is not kept: it is never above the floor,
-    /// and so never says anything that the floor does not.
+    /// and so adds nothing to it.
     pub(super) floor: Option<SetVersion>,
 }
 

@@ -118,7 +118,8 @@ pub(super) fn raise_floors(members: &mut Members, departed: &Departed) {
 }
 
 /// The same versions as disjoint pieces in ascending order. Neighbours such as
-/// 1 to 3 and 4 to 6 stay apart: who is told of 3 is not told of who came at 4.
+/// 1 to 3 and 4 to 6 stay apart: a worker that holds version 3 does not know the one that joined
+/// at 4.
 fn union(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut pieces: Vec<Span> = Vec::new();

@@ -76,7 +76,7 @@ pub enum Effect {
     /// A log request is answered.
     Logs(RequestId, LogAnswer),
     /// A worker has obeyed a leader of a higher epoch. A leader with a store
-    /// renews its lease at once to learn the truth; if the store says that it still
+    /// renews its lease at once to learn the truth; if the store confirms that it still
     /// leads, the store came from a backup, and it takes an epoch above that one. A
     /// leader without a store starts again above it.
     EpochOvertaken(Epoch),

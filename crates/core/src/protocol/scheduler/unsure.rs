@@ -115,7 +115,7 @@ impl Protocol {
     }
 
     /// The worker has answered: what it holds is confirmed, and of the rest it
-    /// will say by `updateStatus` that it was not running.
+    /// will report by `updateStatus` that it was not running.
     pub(super) fn notify_answered(
         &mut self,
         cx: &mut Cx<'_>,

@@ -97,8 +97,8 @@ impl Worker {
         self.send_verdicts(vec![(lease, LaunchVerdict::Accepted)], out);
     }
 
-    /// The coordinator will not start it. The scheduler may already have been told,
-    /// in answer to a question, that we hold the attempt; a reply alone, which can
+    /// The coordinator will not start it. An earlier reply may have reported
+    /// to the scheduler that we hold the attempt; a reply alone, which can
     /// get lost, would leave it believing that for ever.
     pub(super) fn launch_refused(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
         let Some(entry) = self.attempts.remove(lease) else {
