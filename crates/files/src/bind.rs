@@ -6,9 +6,11 @@ use baton_model::task::{
     Check, CommandLine, Dependency, Probe, ProcessName, ProcessSpec, TaskSpec,
 };
 
+use crate::binding::argument_location;
 use crate::error::{Kind, Problem, quote};
-use crate::file::{Body, Draft, DraftCheck, DraftProbe, DraftRun, param_variable};
-use crate::given::given;
+use crate::file::{
+    TaskBody, UnboundCheck, UnboundProbe, UnboundProcess, UnboundRun, param_variable,
+};
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::template::{Text, Values};
 
@@ -37,12 +39,13 @@ impl<'a> Binder<'a> {
         let mut env = BTreeMap::new();
         for (name, value) in self.values.params {
             let Some(value) = value else { continue };
-            if let Some(why) = unfit_argument(value) {
-                self.problems.push(given("params", name).problem(
-                    Kind::BadValue,
-                    format!("the value {why}"),
-                    "give a shorter text, or the name of a file",
-                ));
+            if let Some(why) = argument_defect(value) {
+                self.problems
+                    .push(argument_location("params", name).problem(
+                        Kind::BadValue,
+                        format!("the value {why}"),
+                        "give a shorter text, or the name of a file",
+                    ));
             }
             env.insert(param_variable(name), self.values.literal(value));
         }
@@ -50,21 +53,25 @@ impl<'a> Binder<'a> {
     }
 
     /// A whole task. `param_env` goes to every process, below what the task says.
-    pub(crate) fn body(&mut self, body: &Body, param_env: &BTreeMap<String, String>) -> TaskSpec {
+    pub(crate) fn body(
+        &mut self,
+        body: &TaskBody,
+        param_env: &BTreeMap<String, String>,
+    ) -> TaskSpec {
         let mut env = param_env.clone();
         for (name, text) in &body.env {
             let value = self.argument(text);
             env.insert(name.clone(), value);
         }
-        let mut processes = Vec::with_capacity(body.drafts.len());
-        for draft in &body.drafts {
-            processes.push(self.process(draft, &env));
+        let mut processes = Vec::with_capacity(body.processes.len());
+        for process in &body.processes {
+            processes.push(self.process(process, &env));
             if self.is_full() {
                 let what = match self.values.workflow {
                     None => "with this process the task",
                     Some(_) => "with this task the workflow",
                 };
-                self.problems.push(draft.name_place.problem(
+                self.problems.push(process.name_location.problem(
                     Kind::TooLarge,
                     format!("{what} grows beyond {} bytes", self.bytes_max),
                     "use fewer or shorter parameters and variables of the whole task",
@@ -84,16 +91,20 @@ impl<'a> Binder<'a> {
         self.bytes > self.bytes_max
     }
 
-    fn process(&mut self, draft: &Draft, task_env: &BTreeMap<String, String>) -> ProcessSpec {
+    fn process(
+        &mut self,
+        process: &UnboundProcess,
+        task_env: &BTreeMap<String, String>,
+    ) -> ProcessSpec {
         let mut env = task_env.clone();
-        for (name, text) in &draft.env {
+        for (name, text) in &process.env {
             let value = self.argument(text);
             env.insert(name.clone(), value);
         }
         self.bytes += env.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
         ProcessSpec {
-            run: self.run(&draft.run),
-            after: draft
+            run: self.run(&process.run),
+            after: process
                 .after
                 .iter()
                 .map(|dependency| Dependency {
@@ -101,11 +112,11 @@ impl<'a> Binder<'a> {
                     condition: dependency.condition,
                 })
                 .collect(),
-            ready: draft.ready.as_ref().map(|check| self.check(check)),
-            health: draft.health.as_ref().map(|check| self.check(check)),
+            ready: process.ready.as_ref().map(|check| self.check(check)),
+            health: process.health.as_ref().map(|check| self.check(check)),
             env,
-            cwd: draft.cwd.as_ref().map(|text| self.cwd(text)),
-            ..draft.spec.clone()
+            cwd: process.cwd.as_ref().map(|text| self.cwd(text)),
+            ..process.spec.clone()
         }
     }
 
@@ -113,8 +124,8 @@ impl<'a> Binder<'a> {
     fn argument(&mut self, text: &Text) -> String {
         let value = text.render(&self.values, &mut self.problems);
         self.bytes += value.len();
-        if let Some(why) = unfit_argument(&value) {
-            self.problems.push(text.place.problem(
+        if let Some(why) = argument_defect(&value) {
+            self.problems.push(text.location.problem(
                 Kind::BadValue,
                 format!("the text {why}"),
                 "put it into a file, and name that file",
@@ -123,11 +134,11 @@ impl<'a> Binder<'a> {
         value
     }
 
-    fn run(&mut self, run: &DraftRun) -> CommandLine {
+    fn run(&mut self, run: &UnboundRun) -> CommandLine {
         let before = self.problems.len();
         let (bound, first) = match run {
-            DraftRun::Shell(text) => (CommandLine::Shell(self.argument(text)), Some(text)),
-            DraftRun::Exec(words) => (
+            UnboundRun::Shell(text) => (CommandLine::Shell(self.argument(text)), Some(text)),
+            UnboundRun::Exec(words) => (
                 CommandLine::Exec(words.iter().map(|word| self.argument(word)).collect()),
                 words.first(),
             ),
@@ -140,7 +151,7 @@ impl<'a> Binder<'a> {
             && empty
             && self.problems.len() == before
         {
-            self.problems.push(first.place.problem(
+            self.problems.push(first.location.problem(
                 Kind::BadValue,
                 "the command is empty".to_owned(),
                 "name a program",
@@ -149,14 +160,14 @@ impl<'a> Binder<'a> {
         bound
     }
 
-    fn check(&mut self, check: &DraftCheck) -> Check {
+    fn check(&mut self, check: &UnboundCheck) -> Check {
         let probe = match &check.probe {
-            DraftProbe::Command(run) => Probe::Command(self.run(run)),
-            DraftProbe::Http { port, path } => Probe::Http {
+            UnboundProbe::Command(run) => Probe::Command(self.run(run)),
+            UnboundProbe::Http { port, path } => Probe::Http {
                 port: self.port(port),
                 path: self.http_path(path),
             },
-            DraftProbe::Tcp { port } => Probe::Tcp {
+            UnboundProbe::Tcp { port } => Probe::Tcp {
                 port: self.port(port),
             },
         };
@@ -175,7 +186,7 @@ impl<'a> Binder<'a> {
         let value = text.render(&self.values, &mut self.problems);
         let port = value.parse().ok().filter(|port| *port > 0);
         if port.is_none() && self.problems.len() == before {
-            self.problems.push(text.place.problem(
+            self.problems.push(text.location.problem(
                 Kind::OutOfRange,
                 format!("{} is no port", quote(&value)),
                 match self.values.workflow {
@@ -193,10 +204,10 @@ impl<'a> Binder<'a> {
     fn http_path(&mut self, text: &Text) -> String {
         let before = self.problems.len();
         let path = self.argument(text);
-        let shape = self.values.shape(&path);
+        let sample = self.values.sample(&path);
         let fits = |c: char| c.is_ascii_graphic();
-        if self.problems.len() == before && !(shape.starts_with('/') && shape.chars().all(fits)) {
-            self.problems.push(text.place.problem(
+        if self.problems.len() == before && !(sample.starts_with('/') && sample.chars().all(fits)) {
+            self.problems.push(text.location.problem(
                 Kind::BadValue,
                 format!("{} is no path of an address", quote(&path)),
                 "begin with a slash, and write everything but plain letters and signs as %XX",
@@ -209,10 +220,10 @@ impl<'a> Binder<'a> {
     fn cwd(&mut self, text: &Text) -> String {
         let before = self.problems.len();
         let cwd = self.argument(text);
-        let shape = self.values.shape(&cwd);
-        let outside = shape.starts_with('/') || shape.split('/').any(|part| part == "..");
+        let sample = self.values.sample(&cwd);
+        let outside = sample.starts_with('/') || sample.split('/').any(|part| part == "..");
         if self.problems.len() == before && (outside || cwd.is_empty()) {
-            self.problems.push(text.place.problem(
+            self.problems.push(text.location.problem(
                 Kind::BadValue,
                 format!("{} is no directory below the sandbox", quote(&cwd)),
                 "write a relative path without `..`, or `cd` within the command",
@@ -223,7 +234,7 @@ impl<'a> Binder<'a> {
 }
 
 /// Why the kernel would not take a text, if it would not.
-fn unfit_argument(text: &str) -> Option<String> {
+fn argument_defect(text: &str) -> Option<String> {
     if text.contains('\0') {
         Some("holds a zero byte, which no program can be given".to_owned())
     } else if text.len() >= ARGUMENT_BYTES_MAX {

@@ -8,7 +8,7 @@ use baton_model::library::{Definition, TaskName};
 use crate::error::{Errors, Kind, Problem, quote};
 use crate::file::{Binding, TaskFile};
 use crate::instance::DEFAULT_OWNER;
-use crate::limits::TASK;
+use crate::limits::TASK_LIMITS;
 use crate::source;
 use crate::template::{Reference, Text};
 
@@ -34,7 +34,7 @@ const RESERVED_OWNERS: &[&str] = &[
 ];
 
 /// Stands for a parameter that nobody has given yet, and that may be any text.
-const STAND_IN: &str = "x";
+const PLACEHOLDER: &str = "x";
 
 impl TaskFile {
     /// The task as a revision of a library. `file` is the file of the library's directory
@@ -49,12 +49,12 @@ impl TaskFile {
         self.check_owner().map_err(|problem| fail(vec![problem]))?;
         // Aliases may unfold a file to more than what is read as JSON; better now than
         // when the first instance is made of it.
-        source::tree(&self.source, &TASK).map_err(fail)?;
+        source::from_json(&self.source, &TASK_LIMITS).map_err(fail)?;
         let is_closed = self.params.values().all(|param| param.default.is_some());
         let spec = match is_closed {
             true => Some(Arc::new(self.instance(&Binding::default())?)),
             false => {
-                self.check_open().map_err(fail)?;
+                self.check_unbound().map_err(fail)?;
                 None
             }
         };
@@ -77,7 +77,7 @@ impl TaskFile {
         let Some(owner) = self.owner().filter(|owner| RESERVED_OWNERS.contains(owner)) else {
             return Ok(());
         };
-        Err(self.owner_place.problem(
+        Err(self.owner_location.problem(
             Kind::BadName,
             format!(
                 "no owner can be called {}, which the HTTP API uses itself",
@@ -88,17 +88,20 @@ impl TaskFile {
     }
 
     /// Looks for what is wrong whatever the parameters are that must be given.
-    fn check_open(&self) -> Result<(), Vec<Problem>> {
+    fn check_unbound(&self) -> Result<(), Vec<Problem>> {
         let open = |name: &str| {
             let param = self.params.get(name);
             param.is_some_and(|param| param.default.is_none())
         };
-        let stand_ins = self.params.iter().filter(|(name, _)| open(name));
+        let placeholders = self.params.iter().filter(|(name, _)| open(name));
         let binding = Binding {
-            params: stand_ins
+            params: placeholders
                 .map(|(name, param)| {
                     let example = param.kind.example();
-                    (name.clone(), example.unwrap_or_else(|| STAND_IN.to_owned()))
+                    (
+                        name.clone(),
+                        example.unwrap_or_else(|| PLACEHOLDER.to_owned()),
+                    )
                 })
                 .collect(),
             ..Binding::default()
@@ -115,7 +118,7 @@ impl TaskFile {
             .body
             .texts()
             .filter(is_open)
-            .map(|text| &*text.place.path)
+            .map(|text| &*text.location.path)
             .collect();
         problems.retain(|problem| {
             let is_reference = matches!(problem.kind, Kind::Unbound | Kind::UnknownReference);

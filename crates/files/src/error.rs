@@ -100,12 +100,12 @@ pub struct Problem {
 
 /// Where in a file something was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) path: String,
     pub(crate) position: Option<Position>,
 }
 
-impl Place {
+impl Location {
     pub(crate) fn problem(&self, kind: Kind, message: String, hint: impl Into<String>) -> Problem {
         Problem {
             kind,

@@ -6,8 +6,8 @@ use baton_model::task::{Condition, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 
 use crate::bind::Binder;
-use crate::error::{Errors, Place, Problem};
-use crate::given::check_ids;
+use crate::binding::check_ids;
+use crate::error::{Errors, Location, Problem};
 use crate::limits::BOUND_BYTES_MAX;
 use crate::param::Param;
 use crate::policy::Policy;
@@ -24,20 +24,20 @@ pub struct TaskFile {
     /// What was read, as JSON.
     pub(crate) source: serde_json::Value,
     /// Where the owner is named.
-    pub(crate) owner_place: Place,
-    pub(crate) body: Body,
+    pub(crate) owner_location: Location,
+    pub(crate) body: TaskBody,
 }
 
 /// What a task does, with its templates still open: of a file of its own, or of a workflow.
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
-    /// Everything without a template; its processes are in `drafts`.
+pub(crate) struct TaskBody {
+    /// Everything without a template; its processes are in `processes`.
     pub(crate) spec: TaskSpec,
-    pub(crate) drafts: Vec<Draft>,
+    pub(crate) processes: Vec<UnboundProcess>,
     /// For every process; its own variables go first.
     pub(crate) env: BTreeMap<String, Text>,
     /// Whether it says how much of a processor it needs.
-    pub(crate) says_cpu: bool,
+    pub(crate) requests_cpu: bool,
 }
 
 /// What is known only when a task is to run.
@@ -53,35 +53,35 @@ pub struct Binding {
 
 /// A process with its templates still open.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub(crate) struct UnboundProcess {
     /// Everything without a template; `run`, `after`, `ready`, `health`, `env` and
     /// `cwd` are beside it.
     pub(crate) spec: ProcessSpec,
-    pub(crate) name_place: Place,
-    pub(crate) run: DraftRun,
-    pub(crate) after: Vec<DraftDependency>,
-    pub(crate) ready: Option<DraftCheck>,
-    pub(crate) health: Option<DraftCheck>,
+    pub(crate) name_location: Location,
+    pub(crate) run: UnboundRun,
+    pub(crate) after: Vec<UnboundDependency>,
+    pub(crate) ready: Option<UnboundCheck>,
+    pub(crate) health: Option<UnboundCheck>,
     pub(crate) env: BTreeMap<String, Text>,
     pub(crate) cwd: Option<Text>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum DraftRun {
+pub(crate) enum UnboundRun {
     Shell(Text),
     Exec(Vec<Text>),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct DraftDependency {
+pub(crate) struct UnboundDependency {
     pub(crate) process: String,
     pub(crate) condition: Condition,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct DraftCheck {
-    pub(crate) probe: DraftProbe,
+pub(crate) struct UnboundCheck {
+    pub(crate) probe: UnboundProbe,
     pub(crate) delay: Millis,
     pub(crate) interval: Millis,
     pub(crate) timeout: Millis,
@@ -90,8 +90,8 @@ pub(crate) struct DraftCheck {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum DraftProbe {
-    Command(DraftRun),
+pub(crate) enum UnboundProbe {
+    Command(UnboundRun),
     Http { port: Text, path: Text },
     Tcp { port: Text },
 }
@@ -116,8 +116,8 @@ impl TaskFile {
 
     /// The names of its processes, in the order of the file.
     pub fn process_names(&self) -> impl Iterator<Item = &str> {
-        let drafts = self.body.drafts.iter();
-        drafts.map(|draft| draft.spec.name.0.as_str())
+        let processes = self.body.processes.iter();
+        processes.map(|process| process.spec.name.0.as_str())
     }
 
     /// The ports that its templates refer to, all of which [`TaskFile::bind`] needs.
@@ -166,11 +166,11 @@ impl TaskFile {
     }
 }
 
-impl Body {
+impl TaskBody {
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         self.env
             .values()
-            .chain(self.drafts.iter().flat_map(Draft::texts))
+            .chain(self.processes.iter().flat_map(UnboundProcess::texts))
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn param_variable(name: &str) -> String {
     format!("BATON_PARAM_{name}")
 }
 
-impl Draft {
+impl UnboundProcess {
     fn texts(&self) -> impl Iterator<Item = &Text> {
         let checks = [&self.ready, &self.health].into_iter().flatten();
         self.run
@@ -192,7 +192,7 @@ impl Draft {
     }
 }
 
-impl DraftRun {
+impl UnboundRun {
     fn texts(&self) -> &[Text] {
         match self {
             Self::Shell(text) => std::slice::from_ref(text),
@@ -201,7 +201,7 @@ impl DraftRun {
     }
 }
 
-impl DraftProbe {
+impl UnboundProbe {
     fn texts(&self) -> Vec<&Text> {
         match self {
             Self::Command(run) => run.texts().iter().collect(),

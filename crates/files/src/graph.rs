@@ -9,88 +9,94 @@ use std::collections::BTreeMap;
 
 use baton_model::task::Condition;
 
-use crate::error::{Kind, Place, Problem, quote};
-use crate::file::{Draft, DraftDependency};
+use crate::error::{Kind, Location, Problem, quote};
+use crate::file::{UnboundDependency, UnboundProcess};
 use crate::limits::PROBLEMS_MAX;
 use crate::suggest;
 
 /// Names in a row, each with its place.
-pub(crate) type Chain = Vec<(String, Place)>;
+pub(crate) type Chain = Vec<(String, Location)>;
 
 /// Adds the arrows of `order`: each name waits for the success of the one before.
-pub(crate) fn order(chains: &[Chain], drafts: &mut [Draft], problems: &mut Vec<Problem>) {
-    let known = names(drafts);
+pub(crate) fn order(
+    chains: &[Chain],
+    processes: &mut [UnboundProcess],
+    problems: &mut Vec<Problem>,
+) {
+    let known = names(processes);
     let mut arrows = Vec::new();
     for chain in chains {
-        for (name, place) in chain
+        for (name, location) in chain
             .iter()
             .filter(|(name, _)| !known.contains_key(&**name))
         {
-            problems.push(unknown(problems.len(), name, place, &known));
+            problems.push(unknown_process(problems.len(), name, location, &known));
         }
-        for ((before, _), (name, place)) in chain.iter().zip(chain.iter().skip(1)) {
+        for ((before, _), (name, location)) in chain.iter().zip(chain.iter().skip(1)) {
             if let Some(&at) = known.get(&**name)
                 && known.contains_key(&**before)
             {
-                arrows.push((at, before, place));
+                arrows.push((at, before, location));
             }
         }
     }
-    for (at, before, place) in arrows {
-        let after = &mut drafts[at].after;
+    for (at, before, location) in arrows {
+        let after = &mut processes[at].after;
         // Said in `after` too, or in two chains: it means the same.
-        let again = |known: &DraftDependency| {
+        let again = |known: &UnboundDependency| {
             known.process == *before && known.condition == Condition::Success
         };
         if !after.iter().any(again) {
-            after.push(DraftDependency {
+            after.push(UnboundDependency {
                 process: before.clone(),
                 condition: Condition::Success,
-                place: place.clone(),
+                location: location.clone(),
             });
         }
     }
 }
 
 /// Checks names and arrows.
-pub(crate) fn check(drafts: &[Draft], problems: &mut Vec<Problem>) {
-    duplicates(drafts, problems);
-    let known = names(drafts);
-    for draft in drafts {
-        for dependency in &draft.after {
+pub(crate) fn check(processes: &[UnboundProcess], problems: &mut Vec<Problem>) {
+    report_duplicates(processes, problems);
+    let known = names(processes);
+    for process in processes {
+        for dependency in &process.after {
             match known.get(dependency.process.as_str()) {
-                Some(&at) => problems.extend(forbidden(draft, dependency, &drafts[at])),
-                None => problems.push(unknown(
+                Some(&at) => {
+                    problems.extend(forbidden_dependency(process, dependency, &processes[at]))
+                }
+                None => problems.push(unknown_process(
                     problems.len(),
                     &dependency.process,
-                    &dependency.place,
+                    &dependency.location,
                     &known,
                 )),
             }
         }
     }
-    cycles(drafts, &known, problems);
+    cycles(processes, &known, problems);
 }
 
 /// Where each name stands; the first one, if it is taken twice.
-fn names(drafts: &[Draft]) -> BTreeMap<&str, usize> {
+fn names(processes: &[UnboundProcess]) -> BTreeMap<&str, usize> {
     let mut names = BTreeMap::new();
-    for (index, draft) in drafts.iter().enumerate() {
-        names.entry(draft.spec.name.0.as_str()).or_insert(index);
+    for (index, process) in processes.iter().enumerate() {
+        names.entry(process.spec.name.0.as_str()).or_insert(index);
     }
     // Without a name; reported already.
     names.remove("");
     names
 }
 
-fn duplicates(drafts: &[Draft], problems: &mut Vec<Problem>) {
-    let known = names(drafts);
-    for (index, draft) in drafts.iter().enumerate() {
-        let name = &draft.spec.name.0;
+fn report_duplicates(processes: &[UnboundProcess], problems: &mut Vec<Problem>) {
+    let known = names(processes);
+    for (index, process) in processes.iter().enumerate() {
+        let name = &process.spec.name.0;
         if let Some(&first) = known.get(name.as_str())
             && first != index
         {
-            problems.push(draft.name_place.problem(
+            problems.push(process.name_location.problem(
                 Kind::DuplicateName,
                 format!(
                     "the name {} is taken by processes[{first}] already",
@@ -102,9 +108,14 @@ fn duplicates(drafts: &[Draft], problems: &mut Vec<Problem>) {
     }
 }
 
-fn unknown(found: usize, name: &str, place: &Place, known: &BTreeMap<&str, usize>) -> Problem {
+fn unknown_process(
+    found: usize,
+    name: &str,
+    location: &Location,
+    known: &BTreeMap<&str, usize>,
+) -> Problem {
     let names = known.keys().copied();
-    place.problem(
+    location.problem(
         Kind::UnknownProcess,
         format!("there is no process {}", quote(name)),
         suggest::hint(found, name, names, "the processes are:"),
@@ -112,12 +123,16 @@ fn unknown(found: usize, name: &str, place: &Place, known: &BTreeMap<&str, usize
 }
 
 /// Why `from` may not wait for `to` in this way, if it may not.
-fn forbidden(from: &Draft, dependency: &DraftDependency, to: &Draft) -> Vec<Problem> {
+fn forbidden_dependency(
+    from: &UnboundProcess,
+    dependency: &UnboundDependency,
+    to: &UnboundProcess,
+) -> Vec<Problem> {
     let (waiter, waited) = (quote(&from.spec.name.0), quote(&to.spec.name.0));
     let mut problems = Vec::new();
     let ends = matches!(dependency.condition, Condition::Success | Condition::Exit);
     if to.spec.daemon && ends {
-        problems.push(dependency.place.problem(
+        problems.push(dependency.location.problem(
             Kind::DaemonDependency,
             format!("{waiter} waits for the end of {waited}, a daemon, which never ends"),
             format!(
@@ -138,14 +153,14 @@ fn forbidden(from: &Draft, dependency: &DraftDependency, to: &Draft) -> Vec<Prob
         } else {
             ("regular", "final")
         };
-        problems.push(dependency.place.problem(
+        problems.push(dependency.location.problem(
             Kind::FinalDependency,
             format!("{waiter} is {first} and waits for {waited}, which is {second}"),
             hint,
         ));
     }
     if to.spec.ephemeral && !from.spec.ephemeral {
-        problems.push(dependency.place.problem(
+        problems.push(dependency.location.problem(
             Kind::EphemeralDependency,
             format!("{waiter} waits for {waited}, which is ephemeral and may never be waited for"),
             "make both ephemeral, or neither",
@@ -154,47 +169,51 @@ fn forbidden(from: &Draft, dependency: &DraftDependency, to: &Draft) -> Vec<Prob
     problems
 }
 
-fn cycles(drafts: &[Draft], known: &BTreeMap<&str, usize>, problems: &mut Vec<Problem>) {
-    let arrows: Vec<Vec<(usize, &Place)>> = drafts
+fn cycles(
+    processes: &[UnboundProcess],
+    known: &BTreeMap<&str, usize>,
+    problems: &mut Vec<Problem>,
+) {
+    let arrows: Vec<Vec<(usize, &Location)>> = processes
         .iter()
-        .map(|draft| {
-            draft
+        .map(|process| {
+            process
                 .after
                 .iter()
-                .filter_map(|d| Some((*known.get(d.process.as_str())?, &d.place)))
+                .filter_map(|d| Some((*known.get(d.process.as_str())?, &d.location)))
                 .collect()
         })
         .collect();
-    let name = |at: usize| drafts[at].spec.name.0.as_str();
-    circles("processes", &arrows, name, problems);
+    let name = |at: usize| processes[at].spec.name.0.as_str();
+    report_cycles("processes", &arrows, name, problems);
 }
 
 /// Reports circles that have nothing in common, each with its path. `arrows` go from each to
 /// those that it waits for; `what` are they.
-pub(crate) fn circles<'a>(
+pub(crate) fn report_cycles<'a>(
     what: &str,
-    arrows: &[Vec<(usize, &Place)>],
+    arrows: &[Vec<(usize, &Location)>],
     name: impl Fn(usize) -> &'a str,
     problems: &mut Vec<Problem>,
 ) {
     let mut left: Vec<bool> = vec![true; arrows.len()];
     // Beyond what is shown, looking for more is lost time.
     for _ in 0..PROBLEMS_MAX {
-        peel(arrows, &mut left);
+        remove_acyclic(arrows, &mut left);
         let Some(start) = left.iter().position(|left| *left) else {
             return;
         };
         // Whatever is left waits for something that is left: walking on must
         // come back.
-        let mut path: Vec<(usize, &Place)> = Vec::new();
+        let mut path: Vec<(usize, &Location)> = Vec::new();
         let mut seen: Vec<Option<usize>> = vec![None; arrows.len()];
         let mut at = start;
         while seen[at].is_none() {
-            let Some(&(next, place)) = arrows[at].iter().find(|(next, _)| left[*next]) else {
+            let Some(&(next, location)) = arrows[at].iter().find(|(next, _)| left[*next]) else {
                 return;
             };
             seen[at] = Some(path.len());
-            path.push((at, place));
+            path.push((at, location));
             at = next;
         }
         let cycle = &path[seen[at].unwrap_or(0)..];
@@ -206,7 +225,7 @@ pub(crate) fn circles<'a>(
 }
 
 /// Takes away everything that could start once the rest has.
-fn peel(arrows: &[Vec<(usize, &Place)>], left: &mut [bool]) {
+fn remove_acyclic(arrows: &[Vec<(usize, &Location)>], left: &mut [bool]) {
     let mut waits: Vec<usize> = vec![0; arrows.len()];
     let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); arrows.len()];
     for (from, targets) in arrows.iter().enumerate().filter(|(from, _)| left[*from]) {
@@ -229,7 +248,11 @@ fn peel(arrows: &[Vec<(usize, &Place)>], left: &mut [bool]) {
     }
 }
 
-fn explain<'a>(what: &str, name: impl Fn(usize) -> &'a str, cycle: &[(usize, &Place)]) -> Problem {
+fn explain<'a>(
+    what: &str,
+    name: impl Fn(usize) -> &'a str,
+    cycle: &[(usize, &Location)],
+) -> Problem {
     const SHOWN_MAX: usize = 12;
     // Told from the first of them in the file, whichever was met first.
     let lead = (0..cycle.len())

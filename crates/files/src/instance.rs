@@ -37,15 +37,15 @@ impl TaskFile {
     /// As [`TaskFile::bind`].
     pub fn instance(&self, binding: &Binding) -> Result<InstanceSpec, Errors> {
         let task = self.bind(binding)?;
-        Ok(instance(task, &self.policy, self.body.says_cpu))
+        Ok(instance(task, &self.policy, self.body.requests_cpu))
     }
 }
 
-/// What a scheduler is given for a task that is bound. `says_cpu` is false for one that does
+/// What a scheduler is given for a task that is bound. `requests_cpu` is false for one that does
 /// not say how much of a processor it needs.
-pub(crate) fn instance(task: TaskSpec, policy: &Policy, says_cpu: bool) -> InstanceSpec {
+pub(crate) fn instance(task: TaskSpec, policy: &Policy, requests_cpu: bool) -> InstanceSpec {
     let mut request = task.resources.clone();
-    if !says_cpu {
+    if !requests_cpu {
         request.cpu_milli = DEFAULT_CPU_MILLI;
     }
     let name = task.name.clone();
@@ -116,9 +116,9 @@ fn budget(retry: &Retry) -> RetryBudget {
     }
 }
 
-fn scale(said: &Scaling) -> Scale {
-    let (memory_percent, memory_cap, memory_steps) = grown(said.memory.as_ref());
-    let (timeout_percent, timeout_cap, timeout_steps) = grown(said.timeout.as_ref());
+fn scale(scaling: &Scaling) -> Scale {
+    let (memory_percent, memory_cap, memory_steps) = growth_parts(scaling.memory.as_ref());
+    let (timeout_percent, timeout_cap, timeout_steps) = growth_parts(scaling.timeout.as_ref());
     Scale {
         memory_percent,
         timeout_percent,
@@ -130,7 +130,7 @@ fn scale(said: &Scaling) -> Scale {
 }
 
 /// The factor in percent, its cap, and the steps that there are in place of both.
-fn grown<T: Copy>(growth: Option<&Growth<T>>) -> (u32, Option<T>, Vec<T>) {
+fn growth_parts<T: Copy>(growth: Option<&Growth<T>>) -> (u32, Option<T>, Vec<T>) {
     match growth {
         None => (100, None, Vec::new()),
         Some(Growth::Factor { milli, cap }) => {

@@ -33,10 +33,10 @@
 //! `baton_model::task`. Nothing here runs anything or knows what time it is.
 
 mod bind;
+mod binding;
 mod definition;
 mod error;
 mod file;
-mod given;
 mod graph;
 mod instance;
 pub mod limits;
@@ -64,9 +64,9 @@ pub use workflow::{WorkflowFile, workflow_part};
 
 pub use baton_model::library::{Definition, TaskName, Trigger};
 
-use error::{Place, quote};
-use limits::{FILE_BYTES_MAX, TASK, WORKFLOW, WORKFLOW_BYTES_MAX};
-use tree::{Size, Tree};
+use error::{Location, quote};
+use limits::{FILE_BYTES_MAX, TASK_LIMITS, WORKFLOW_BYTES_MAX, WORKFLOW_LIMITS};
+use tree::{SizeLimits, Tree};
 
 /// How a file is written. The schema is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,7 +121,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<TaskFile, Errors> {
 /// Everything that is wrong with it, including that it cannot be read.
 pub fn load_workflow(path: impl AsRef<Path>) -> Result<WorkflowFile, Errors> {
     let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
-    parse_workflow(text(&bytes, &WORKFLOW, &name)?, format, &name)
+    parse_workflow(text(&bytes, &WORKFLOW_LIMITS, &name)?, format, &name)
 }
 
 /// Reads and checks a file that is a task or a workflow: one with `workflow` or `tasks` at its
@@ -131,15 +131,15 @@ pub fn load_workflow(path: impl AsRef<Path>) -> Result<WorkflowFile, Errors> {
 /// Everything that is wrong with it, including that it cannot be read.
 pub fn load_any(path: impl AsRef<Path>) -> Result<AnyFile, Errors> {
     let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
-    let text = text(&bytes, &WORKFLOW, &name)?;
+    let text = text(&bytes, &WORKFLOW_LIMITS, &name)?;
     let fail = |problems| Errors::new(&name, problems);
     let read_workflow = |root: &Tree| read::workflow(root, &name).map_err(fail);
     // Which kind it is decides how large it may be, and is known only when it is read.
-    match tree::parse(text, format, &TASK) {
+    match tree::parse(text, format, &TASK_LIMITS) {
         Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
         Ok(root) => read::task(&root, &name).map_err(fail).map(AnyFile::from),
         Err(problems) if problems.iter().any(|it| it.kind == Kind::TooLarge) => {
-            match tree::parse(text, format, &WORKFLOW) {
+            match tree::parse(text, format, &WORKFLOW_LIMITS) {
                 Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
                 Ok(_) => Err(fail(problems)),
                 Err(problems) => Err(fail(problems)),
@@ -166,7 +166,7 @@ impl From<WorkflowFile> for AnyFile {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors> {
-    tree::parse(text, format, &TASK)
+    tree::parse(text, format, &TASK_LIMITS)
         .and_then(|root| read::task(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
@@ -176,7 +176,7 @@ pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors>
 /// # Errors
 /// Everything that is wrong with it.
 pub fn parse_workflow(text: &str, format: Format, name: &str) -> Result<WorkflowFile, Errors> {
-    tree::parse(text, format, &WORKFLOW)
+    tree::parse(text, format, &WORKFLOW_LIMITS)
         .and_then(|root| read::workflow(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
@@ -187,7 +187,7 @@ pub fn parse_workflow(text: &str, format: Format, name: &str) -> Result<Workflow
 /// # Errors
 /// Everything that is wrong with it.
 pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Errors> {
-    source::tree(value, &TASK)
+    source::from_json(value, &TASK_LIMITS)
         .and_then(|root| read::task(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
@@ -198,7 +198,7 @@ pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Erro
 /// # Errors
 /// Everything that is wrong with it.
 pub fn workflow_from_json(value: &serde_json::Value, name: &str) -> Result<WorkflowFile, Errors> {
-    source::tree(value, &WORKFLOW)
+    source::from_json(value, &WORKFLOW_LIMITS)
         .and_then(|root| read::workflow(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
@@ -208,11 +208,11 @@ pub fn workflow_from_json(value: &serde_json::Value, name: &str) -> Result<Workf
 /// # Errors
 /// Everything that is wrong with them.
 pub fn parse_bytes(bytes: &[u8], format: Format, name: &str) -> Result<TaskFile, Errors> {
-    parse(text(bytes, &TASK, name)?, format, name)
+    parse(text(bytes, &TASK_LIMITS, name)?, format, name)
 }
 
 /// The bytes of a file as text.
-fn text<'a>(bytes: &'a [u8], size: &Size, name: &str) -> Result<&'a str, Errors> {
+fn text<'a>(bytes: &'a [u8], size: &SizeLimits, name: &str) -> Result<&'a str, Errors> {
     // The limit first: what is too large is not looked at.
     if bytes.len() > size.file_bytes_max {
         let bound = format!("{} bytes", size.file_bytes_max);
@@ -225,7 +225,10 @@ fn text<'a>(bytes: &'a [u8], size: &Size, name: &str) -> Result<&'a str, Errors>
 fn open(path: &Path, bytes_max: usize) -> Result<(String, Format, Vec<u8>), Errors> {
     let name = path.display().to_string();
     let fail = |kind, message: String, hint: &str| {
-        Errors::new(&name, vec![Place::default().problem(kind, message, hint)])
+        Errors::new(
+            &name,
+            vec![Location::default().problem(kind, message, hint)],
+        )
     };
     let format = Format::of(path).ok_or_else(|| {
         fail(
@@ -248,7 +251,7 @@ fn not_utf8(bytes: &[u8], at: usize, name: &str) -> Errors {
     let before = String::from_utf8_lossy(&bytes[..at]);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    let place = Place {
+    let location = Location {
         path: String::new(),
         position: u32::try_from(line)
             .ok()
@@ -256,7 +259,7 @@ fn not_utf8(bytes: &[u8], at: usize, name: &str) -> Errors {
             .map(|(line, column)| Position { line, column }),
     };
     let byte = bytes.get(at).copied().unwrap_or_default();
-    let problem = place.problem(
+    let problem = location.problem(
         Kind::NotUtf8,
         format!(
             "the file is not UTF-8: {} stands here",

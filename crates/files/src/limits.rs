@@ -1,7 +1,7 @@
 //! Every bound on what a file may hold, each with its reason. What a plan may hold is
 //! `baton_model::limits`.
 
-use crate::tree::Size;
+use crate::tree::SizeLimits;
 
 /// Bytes of one file: some ten thousand processes, written at length. More is a
 /// program's output, and belongs into an array or a workflow.
@@ -95,7 +95,7 @@ pub const WORKFLOW_TEXT_BYTES_MAX: usize = WORKFLOW_BYTES_MAX;
 
 /// Bytes that all tasks of a workflow may take from its defaults and templates: a thousand
 /// for each of as many tasks as a plan may have.
-pub const WORKFLOW_TAKEN_BYTES_MAX: usize = 200 * 1024 * 1024;
+pub const WORKFLOW_INHERITED_BYTES_MAX: usize = 200 * 1024 * 1024;
 
 /// Bytes of the texts of a plan, with everything filled in: a thousand for each of as many tasks
 /// as it may have.
@@ -110,7 +110,7 @@ pub const UPSTREAM_STEPS_MAX: usize = 20_000_000;
 pub const SUGGESTED_TASKS_MAX: usize = 5_000;
 
 /// A task file.
-pub(crate) const TASK: Size = Size {
+pub(crate) const TASK_LIMITS: SizeLimits = SizeLimits {
     what: "task",
     file_bytes_max: FILE_BYTES_MAX,
     toml_bytes_max: FILE_BYTES_MAX,
@@ -121,7 +121,7 @@ pub(crate) const TASK: Size = Size {
 };
 
 /// A workflow file.
-pub(crate) const WORKFLOW: Size = Size {
+pub(crate) const WORKFLOW_LIMITS: SizeLimits = SizeLimits {
     what: "workflow",
     file_bytes_max: WORKFLOW_BYTES_MAX,
     toml_bytes_max: WORKFLOW_TOML_BYTES_MAX,

@@ -61,7 +61,7 @@ pub enum ParamKind {
 }
 
 /// Why a text is no value of a parameter.
-pub(crate) struct Unfit {
+pub(crate) struct ParamError {
     pub(crate) kind: Kind,
     pub(crate) message: String,
     pub(crate) hint: String,
@@ -88,10 +88,10 @@ impl ParamKind {
 
     /// The one spelling of a value. `verb` is what a hint asks for: to write something
     /// else, or to give it.
-    pub(crate) fn fit(&self, text: &str, verb: &str) -> Result<String, Unfit> {
-        let fitted = match self {
+    pub(crate) fn canonicalize(&self, text: &str, verb: &str) -> Result<String, ParamError> {
+        let canonical = match self {
             Self::String => Ok(text.to_owned()),
-            Self::Int { min, max } => whole(text).and_then(|number| {
+            Self::Int { min, max } => integer(text).and_then(|number| {
                 within(&number, min.as_ref(), max.as_ref())?;
                 Ok(number.to_string())
             }),
@@ -108,7 +108,7 @@ impl ParamKind {
                 false => Err((Kind::BadValue, "is none of its values".to_owned())),
             },
         };
-        fitted.map_err(|(kind, why)| Unfit {
+        canonical.map_err(|(kind, why)| ParamError {
             kind,
             message: format!("{} {why}", quote(text)),
             hint: match self.nearest(text) {
@@ -162,9 +162,9 @@ fn bounds<T: fmt::Display>(
 }
 
 /// What is wrong with a text, to be said after it.
-type Wrong = (Kind, String);
+type Violation = (Kind, String);
 
-fn whole(text: &str) -> Result<i64, Wrong> {
+fn integer(text: &str) -> Result<i64, Violation> {
     text.parse()
         .map_err(|error: std::num::ParseIntError| match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
@@ -175,7 +175,7 @@ fn whole(text: &str) -> Result<i64, Wrong> {
 }
 
 /// A number in digits: `inf` and `nan` are words that few programs take.
-pub(crate) fn finite(text: &str) -> Result<f64, Wrong> {
+pub(crate) fn finite(text: &str) -> Result<f64, Violation> {
     let digits = text
         .bytes()
         .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
@@ -191,7 +191,7 @@ fn within<T: PartialOrd + fmt::Display>(
     number: &T,
     min: Option<&T>,
     max: Option<&T>,
-) -> Result<(), Wrong> {
+) -> Result<(), Violation> {
     let low = min.filter(|min| number < *min);
     let high = max.filter(|max| number > *max);
     let why = match (low, high) {
@@ -221,8 +221,8 @@ mod tests {
     }
 
     fn fit(kind: &ParamKind, text: &str) -> Result<String, String> {
-        let unfit = |unfit: Unfit| format!("{}: {}", unfit.message, unfit.hint);
-        kind.fit(text, "give").map_err(unfit)
+        let error = |error: ParamError| format!("{}: {}", error.message, error.hint);
+        kind.canonicalize(text, "give").map_err(error)
     }
 
     #[test]

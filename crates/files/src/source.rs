@@ -9,7 +9,7 @@
 use crate::TaskFile;
 use crate::error::Problem;
 use crate::limits::DEPTH_MAX;
-use crate::tree::{Entry, Size, Tree, Value, too_large};
+use crate::tree::{Entry, SizeLimits, Tree, Value, too_large};
 
 impl TaskFile {
     /// The task as it was read, with its templates open. [`crate::from_json`] makes the
@@ -21,39 +21,39 @@ impl TaskFile {
 }
 
 /// The tree of a task as JSON.
-pub(crate) fn of(tree: &Tree) -> serde_json::Value {
-    json(tree, &mut Vec::new(), takes_text)
+pub(crate) fn task_to_json(tree: &Tree) -> serde_json::Value {
+    json(tree, &mut Vec::new(), number_form)
 }
 
 /// The tree of a workflow as JSON.
-pub(crate) fn of_workflow(tree: &Tree) -> serde_json::Value {
+pub(crate) fn workflow_to_json(tree: &Tree) -> serde_json::Value {
     json(tree, &mut Vec::new(), |path| match path {
         ["defaults", rest @ ..] | ["tasks" | "templates", _, rest @ ..] => match rest {
-            ["for_each" | "matrix", ..] => Numbers::AsTyped,
-            rest => takes_text(rest),
+            ["for_each" | "matrix", ..] => NumberForm::AsWritten,
+            rest => number_form(rest),
         },
-        path => takes_text(path),
+        path => number_form(path),
     })
 }
 
 /// What becomes of a number.
-enum Numbers {
-    Counted,
-    Texts,
+enum NumberForm {
+    Number,
+    Text,
     /// A number if it reads as it was typed, or else a text.
-    AsTyped,
+    AsWritten,
 }
 
 /// A value that stands for nothing but itself as JSON.
-pub(crate) fn of_value(tree: &Tree) -> serde_json::Value {
-    json(tree, &mut Vec::new(), |_| Numbers::AsTyped)
+pub(crate) fn value_to_json(tree: &Tree) -> serde_json::Value {
+    json(tree, &mut Vec::new(), |_| NumberForm::AsWritten)
 }
 
 /// `path` are the keys on the way to it, without the places in lists.
 fn json<'a>(
     tree: &'a Tree,
     path: &mut Vec<&'a str>,
-    numbers: fn(&[&str]) -> Numbers,
+    numbers: fn(&[&str]) -> NumberForm,
 ) -> serde_json::Value {
     use serde_json::Value as Json;
     match &tree.value {
@@ -61,15 +61,15 @@ fn json<'a>(
         Value::Bool(value) => Json::Bool(*value),
         Value::String(text) => Json::String(text.clone()),
         Value::Number(text) => match (numbers(path), number(text)) {
-            (Numbers::Texts, _) => Json::String(text.clone()),
-            (Numbers::AsTyped, number) => {
+            (NumberForm::Text, _) => Json::String(text.clone()),
+            (NumberForm::AsWritten, number) => {
                 let read = number.to_string();
                 match read == *text {
                     true => number,
                     false => Json::String(text.clone()),
                 }
             }
-            (Numbers::Counted, number) => number,
+            (NumberForm::Number, number) => number,
         },
         Value::List(items) => {
             let items = items.iter().map(|item| json(item, path, numbers));
@@ -88,7 +88,7 @@ fn json<'a>(
 }
 
 /// Texts in the fields in which a number is what somebody typed.
-fn takes_text(path: &[&str]) -> Numbers {
+fn number_form(path: &[&str]) -> NumberForm {
     let is_bound = matches!(path, ["params", _, "min" | "max"]);
     let takes = matches!(
         path,
@@ -97,8 +97,8 @@ fn takes_text(path: &[&str]) -> Numbers {
             | ["processes", "ready" | "health", "command", ..]
     );
     match takes && !is_bound {
-        true => Numbers::Texts,
-        false => Numbers::Counted,
+        true => NumberForm::Text,
+        false => NumberForm::Number,
     }
 }
 
@@ -121,23 +121,26 @@ fn number(text: &str) -> serde_json::Value {
 }
 
 /// JSON as a tree without places.
-pub(crate) fn tree(value: &serde_json::Value, size: &Size) -> Result<Tree, Vec<Problem>> {
-    let mut room = Room {
+pub(crate) fn from_json(
+    value: &serde_json::Value,
+    size: &SizeLimits,
+) -> Result<Tree, Vec<Problem>> {
+    let mut budget = Budget {
         bytes: 0,
         values: 0,
         size,
     };
-    walk(value, 0, &mut room).map_err(|problem| vec![problem])
+    to_tree(value, 0, &mut budget).map_err(|problem| vec![problem])
 }
 
 /// How much of it there was so far.
-struct Room<'a> {
+struct Budget<'a> {
     bytes: usize,
     values: usize,
-    size: &'a Size,
+    size: &'a SizeLimits,
 }
 
-impl Room<'_> {
+impl Budget<'_> {
     fn take(&mut self, bytes: usize) -> Result<(), Problem> {
         self.bytes += 1 + bytes;
         self.values += 1;
@@ -152,12 +155,16 @@ impl Room<'_> {
     }
 }
 
-fn walk(value: &serde_json::Value, depth: usize, room: &mut Room<'_>) -> Result<Tree, Problem> {
+fn to_tree(
+    value: &serde_json::Value,
+    depth: usize,
+    budget: &mut Budget<'_>,
+) -> Result<Tree, Problem> {
     use serde_json::Value as Json;
     if depth > DEPTH_MAX {
         return Err(crate::tree::too_deep(None));
     }
-    room.take(match value {
+    budget.take(match value {
         Json::String(text) => text.len(),
         _ => 0,
     })?;
@@ -167,17 +174,17 @@ fn walk(value: &serde_json::Value, depth: usize, room: &mut Room<'_>) -> Result<
         Json::Number(number) => Value::Number(number.to_string()),
         Json::String(text) => Value::String(text.clone()),
         Json::Array(items) => {
-            let items = items.iter().map(|item| walk(item, depth + 1, room));
+            let items = items.iter().map(|item| to_tree(item, depth + 1, budget));
             Value::List(items.collect::<Result<_, _>>()?)
         }
         Json::Object(map) => {
             let mut entries = Vec::with_capacity(map.len());
             for (key, value) in map {
-                room.bytes += key.len();
+                budget.bytes += key.len();
                 entries.push(Entry {
                     key: key.clone(),
                     position: None,
-                    value: walk(value, depth + 1, room)?,
+                    value: to_tree(value, depth + 1, budget)?,
                 });
             }
             Value::Map(entries)

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use baton_core::workflow::template as core;
 
-use crate::error::{Kind, Place, Problem, quote};
+use crate::error::{Kind, Location, Problem, quote};
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::read::Item;
 use crate::suggest;
@@ -27,7 +27,7 @@ const WORKFLOW_NAMESPACES: &[&str] = &["params", "workflow", "task", "item", "ma
 const TASK_FIELDS: &[&str] = &["id", "name"];
 
 /// The references of a workflow that stay until an item is ready.
-pub(crate) use baton_core::workflow::template::Reference as Later;
+pub(crate) use baton_core::workflow::template::Reference as RuntimeReference;
 
 /// What sort of file a text stands in, which decides what it may refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text {
     pieces: Vec<Piece>,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) enum Reference {
     TaskId,
     TaskName,
     WorkflowName,
-    Later(Later),
+    Runtime(RuntimeReference),
 }
 
 impl Reference {
@@ -79,7 +79,7 @@ impl std::fmt::Display for Reference {
             Self::TaskId => f.write_str("{{ task.id }}"),
             Self::TaskName => f.write_str("{{ task.name }}"),
             Self::WorkflowName => f.write_str("{{ workflow.name }}"),
-            Self::Later(later) => write!(f, "{{{{ {later} }}}}"),
+            Self::Runtime(reference) => write!(f, "{{{{ {reference} }}}}"),
         }
     }
 }
@@ -123,11 +123,11 @@ impl Text {
                 rest = "";
                 break;
             };
-            let read = match scope {
-                Scope::Task => reference(&after[..end], problems.len()),
-                Scope::Workflow => in_workflow(&after[..end], problems.len()),
+            let parsed = match scope {
+                Scope::Task => task_reference(&after[..end], problems.len()),
+                Scope::Workflow => workflow_reference(&after[..end], problems.len()),
             };
-            match read {
+            match parsed {
                 Ok(reference) => {
                     pieces.push(Piece::Literal(std::mem::take(&mut literal)));
                     pieces.push(Piece::Reference(reference));
@@ -141,7 +141,7 @@ impl Text {
         pieces.retain(|piece| *piece != Piece::Literal(String::new()));
         Self {
             pieces,
-            place: item.place(),
+            location: item.location(),
         }
     }
 
@@ -149,7 +149,7 @@ impl Text {
     pub(crate) fn literal(text: &str, item: &Item<'_>) -> Self {
         Self {
             pieces: vec![Piece::Literal(text.to_owned())],
-            place: item.place(),
+            location: item.location(),
         }
     }
 
@@ -172,15 +172,15 @@ impl Text {
             }
             match piece {
                 Piece::Literal(literal) => open.push_str(literal),
-                Piece::Reference(Reference::Later(later)) => {
-                    self.no_brace_before(&open, later, problems);
+                Piece::Reference(Reference::Runtime(reference)) => {
+                    self.no_brace_before(&open, reference, problems);
                     text.push_str(&values.literal(&std::mem::take(&mut open)));
-                    text.push_str(&format!("{{{{ {later} }}}}"));
+                    text.push_str(&format!("{{{{ {reference} }}}}"));
                 }
                 Piece::Reference(reference) => match values.get(reference, problems.len()) {
                     Ok(value) => open.push_str(&value),
                     Err((kind, message, hint)) => {
-                        problems.push(self.place.problem(
+                        problems.push(self.location.problem(
                             kind,
                             format!("{reference} {message}"),
                             hint,
@@ -194,19 +194,24 @@ impl Text {
     }
 
     /// A single brace in front of a reference would open it one character too early.
-    fn no_brace_before(&self, before: &str, later: &Later, problems: &mut Vec<Problem>) {
+    fn no_brace_before(
+        &self,
+        before: &str,
+        reference: &RuntimeReference,
+        problems: &mut Vec<Problem>,
+    ) {
         let braces = before.len() - before.trim_end_matches('{').len();
         if braces % 2 == 1 {
-            problems.push(self.place.problem(
+            problems.push(self.location.problem(
                 Kind::Template,
-                format!("a brace stands directly before {{{{ {later} }}}}"),
+                format!("a brace stands directly before {{{{ {reference} }}}}"),
                 "put something between them, or put the value into a variable of `env`",
             ));
         }
     }
 }
 
-type Complaint = (Kind, String, String);
+type TemplateError = (Kind, String, String);
 
 impl Values<'_> {
     /// A text that comes out as it is, in whatever is filled in.
@@ -218,14 +223,14 @@ impl Values<'_> {
     }
 
     /// A text that was filled in as it may look later, to be checked.
-    pub(crate) fn shape<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub(crate) fn sample<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.workflow {
             Some(_) => core::render(text, |_| Some("x".into())).into(),
             None => text.into(),
         }
     }
 
-    fn get(&self, reference: &Reference, found: usize) -> Result<String, Complaint> {
+    fn get(&self, reference: &Reference, found: usize) -> Result<String, TemplateError> {
         match reference {
             Reference::Param(name) => match self.params.get(name) {
                 Some(Some(value)) => Ok(value.clone()),
@@ -270,14 +275,14 @@ impl Values<'_> {
             }),
             Reference::TaskName => Ok(self.task_name.to_owned()),
             Reference::WorkflowName => Ok(self.workflow.unwrap_or_default().to_owned()),
-            Reference::Later(later) => Ok(format!("{{{{ {later} }}}}")),
+            Reference::Runtime(reference) => Ok(format!("{{{{ {reference} }}}}")),
         }
     }
 }
 
 /// What stands between the braces in a workflow.
-fn in_workflow(inside: &str, found: usize) -> Result<Reference, Complaint> {
-    const MEND: &str = "write `{{ params.NAME }}`, `{{ workflow.name }}`, `{{ task.name }}`, `{{ item }}`, \
+fn workflow_reference(inside: &str, found: usize) -> Result<Reference, TemplateError> {
+    const HINT: &str = "write `{{ params.NAME }}`, `{{ workflow.name }}`, `{{ task.name }}`, `{{ item }}`, \
                         `{{ matrix.KEY }}` or `{{ tasks.NAME.outputs.KEY }}`; `{{{{` for two braces \
                         that are no template";
     let inside = inside.trim();
@@ -295,10 +300,10 @@ fn in_workflow(inside: &str, found: usize) -> Result<Reference, Complaint> {
         }
         _ => {}
     }
-    match Later::parse(inside) {
-        Ok(Later::Param(name)) if is_name(&name) => return Ok(Reference::Param(name)),
-        Ok(Later::Param(_)) | Err(_) => {}
-        Ok(later) => return Ok(Reference::Later(later)),
+    match RuntimeReference::parse(inside) {
+        Ok(RuntimeReference::Param(name)) if is_name(&name) => return Ok(Reference::Param(name)),
+        Ok(RuntimeReference::Param(_)) | Err(_) => {}
+        Ok(reference) => return Ok(Reference::Runtime(reference)),
     }
     let namespace = inside.split('.').next().unwrap_or_default();
     if namespace == "ports" {
@@ -321,7 +326,7 @@ fn in_workflow(inside: &str, found: usize) -> Result<Reference, Complaint> {
         return Err((
             Kind::Template,
             format!("{shown} is no reference"),
-            MEND.to_owned(),
+            HINT.to_owned(),
         ));
     }
     let names = WORKFLOW_NAMESPACES.iter().copied();
@@ -336,7 +341,7 @@ fn in_workflow(inside: &str, found: usize) -> Result<Reference, Complaint> {
 }
 
 /// What stands between the braces.
-fn reference(inside: &str, found: usize) -> Result<Reference, Complaint> {
+fn task_reference(inside: &str, found: usize) -> Result<Reference, TemplateError> {
     let inside = inside.trim();
     let shown = quote(&format!("{{{{ {inside} }}}}"));
     let Some((namespace, name)) = inside.split_once('.').filter(|(_, name)| is_name(name)) else {
@@ -393,7 +398,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// Refuses a template where none is filled in, instead of using its braces.
-pub(crate) fn refuse(item: &Item<'_>, problems: &mut Vec<Problem>) {
+pub(crate) fn reject_template(item: &Item<'_>, problems: &mut Vec<Problem>) {
     if let Value::String(text) = &item.tree.value
         && text.contains("{{")
     {

@@ -55,7 +55,7 @@ const TIMES: &[(&str, u64)] = &[
     ("ms", 1),
 ];
 
-const TIME_MEND: &str = "write a duration such as 250ms, 5s, 10m, 1h30m or 2d";
+const TIME_HINT: &str = "write a duration such as 250ms, 5s, 10m, 1h30m or 2d";
 
 /// Unit and its bytes. One letter alone is binary, as for `du` and `ulimit`.
 const SIZES: &[(&str, u64)] = &[
@@ -74,14 +74,14 @@ const SIZES: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
 ];
 
-const SIZE_MEND: &str = "write a size such as 256MiB, 1GB or a plain number of bytes";
+const SIZE_HINT: &str = "write a size such as 256MiB, 1GB or a plain number of bytes";
 
 /// A duration: `5s`, `10m`, `1h30m`, `250ms`, `1.5h`, `0`.
 ///
 /// # Errors
 /// A missing or unknown unit, parts out of order, or more than ten years.
 pub fn duration(text: &str) -> Result<Millis, UnitError> {
-    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), TIME_MEND);
+    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), TIME_HINT);
     if text == "0" {
         return Ok(Millis(0));
     }
@@ -108,7 +108,7 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
                 "has no unit"
             }));
         }
-        let Some(place) = units.iter().position(|(name, _)| *name == unit) else {
+        let Some(index) = units.iter().position(|(name, _)| *name == unit) else {
             let known = TIMES.iter().any(|(name, _)| *name == unit);
             return Err(bad(if known {
                 "does not name its units once each, from the longest to the shortest"
@@ -116,15 +116,15 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
                 "has a unit that is none of d, h, m, s, ms"
             }));
         };
-        let part = whole(&rest[..digits], units[place].1)
-            .map_err(|unfit| unfit.explain(text, "milliseconds", TIME_MEND))?;
+        let part = whole(&rest[..digits], units[index].1)
+            .map_err(|error| error.explain(text, "milliseconds", TIME_HINT))?;
         total = total.saturating_add(part);
-        units = &units[place + 1..];
+        units = &units[index + 1..];
         rest = &rest[digits + letters..];
     }
     if total > DURATION_MS_MAX {
         let message = format!("{} is longer than ten years", quote(text));
-        return Err(UnitError::range(message, TIME_MEND));
+        return Err(UnitError::range(message, TIME_HINT));
     }
     Ok(Millis(total))
 }
@@ -134,7 +134,7 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
 /// # Errors
 /// An unknown unit, a part of a byte, or more than an exbibyte.
 pub fn size(text: &str) -> Result<u64, UnitError> {
-    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), SIZE_MEND);
+    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), SIZE_HINT);
     let digits = number_length(text);
     if digits == 0 {
         return Err(bad("is no size"));
@@ -154,10 +154,10 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
         }
     };
     let total =
-        whole(&text[..digits], bytes).map_err(|unfit| unfit.explain(text, "bytes", SIZE_MEND))?;
+        whole(&text[..digits], bytes).map_err(|error| error.explain(text, "bytes", SIZE_HINT))?;
     if total > SIZE_BYTES_MAX {
         let message = format!("{} is more than an exbibyte", quote(text));
-        return Err(UnitError::range(message, SIZE_MEND));
+        return Err(UnitError::range(message, SIZE_HINT));
     }
     Ok(total)
 }
@@ -167,14 +167,14 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
 /// # Errors
 /// Anything else, a sign and an exponent included.
 pub fn thousandths(text: &str) -> Result<u64, UnitError> {
-    const MEND: &str = "write a number with at most three decimals, such as 2 or 0.5";
+    const HINT: &str = "write a number with at most three decimals, such as 2 or 0.5";
     if text.is_empty() || number_length(text) != text.len() {
         return Err(UnitError::bad(
             format!("{} is no such number", quote(text)),
-            MEND,
+            HINT,
         ));
     }
-    whole(text, 1_000).map_err(|unfit| unfit.explain(text, "thousandths", MEND))
+    whole(text, 1_000).map_err(|error| error.explain(text, "thousandths", HINT))
 }
 
 /// The two ends of `a..b`; a text without `..` has one end only. `a..` has an
@@ -197,13 +197,13 @@ fn number_length(text: &str) -> usize {
 }
 
 /// Why a decimal number of units is no whole number of the smallest one.
-enum Unfit {
+enum DecimalError {
     NoNumber,
     Fraction,
     TooLarge,
 }
 
-impl Unfit {
+impl DecimalError {
     fn explain(&self, text: &str, smallest: &str, hint: &str) -> UnitError {
         let text = quote(text);
         match self {
@@ -217,34 +217,34 @@ impl Unfit {
 }
 
 /// `number * unit`, where the number may have a fraction but the result may not.
-fn whole(number: &str, unit: u64) -> Result<u64, Unfit> {
+fn whole(number: &str, unit: u64) -> Result<u64, DecimalError> {
     let (integer, fraction) = match number.split_once('.') {
-        Some((_, "")) => return Err(Unfit::NoNumber),
+        Some((_, "")) => return Err(DecimalError::NoNumber),
         Some((integer, fraction)) => (integer, fraction),
         None => (number, ""),
     };
     // More digits than this mean either nothing or less than the smallest unit.
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > 15 {
-        return Err(Unfit::Fraction);
+        return Err(DecimalError::Fraction);
     }
     let integer: u128 = integer
         .parse::<u64>()
         .map_err(|error| match error.kind() {
-            std::num::IntErrorKind::PosOverflow => Unfit::TooLarge,
-            _ => Unfit::NoNumber,
+            std::num::IntErrorKind::PosOverflow => DecimalError::TooLarge,
+            _ => DecimalError::NoNumber,
         })?
         .into();
     let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(15));
     let fraction: u128 = match fraction {
         "" => 0,
-        digits => digits.parse().map_err(|_| Unfit::NoNumber)?,
+        digits => digits.parse().map_err(|_| DecimalError::NoNumber)?,
     };
     let total = (integer * scale + fraction) * u128::from(unit);
     if !total.is_multiple_of(scale) {
-        return Err(Unfit::Fraction);
+        return Err(DecimalError::Fraction);
     }
-    u64::try_from(total / scale).map_err(|_| Unfit::TooLarge)
+    u64::try_from(total / scale).map_err(|_| DecimalError::TooLarge)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use baton_model::limits::PLAN_TASKS_MAX;
 use serde_json::{Map, Value, json};
 
-use crate::error::{Place, quote};
+use crate::error::{Location, quote};
 use crate::graph;
 use crate::limits::{CPU_MILLI_MAX, SIZE_BYTES_MAX};
 use crate::read::bad_name;
@@ -71,7 +71,7 @@ const SECONDS_MAX: f64 = 3_650.0 * 24.0 * 3_600.0;
 const NAME_BYTES_MAX: usize = 120;
 
 /// A task of a trace.
-struct Traced<'a> {
+struct TraceTask<'a> {
     path: String,
     name: String,
     json: &'a Map<String, Value>,
@@ -93,8 +93,8 @@ pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
     let version = text(trace, "schemaVersion", "")?;
     let workflow = object(trace, "workflow", "")?;
     let mut tasks = match version {
-        "1.4" => together(workflow)?,
-        "1.5" | "1.6" => apart(workflow)?,
+        "1.4" => tasks_v1_4(workflow)?,
+        "1.5" | "1.6" => tasks_v1_5(workflow)?,
         other => {
             return Err(format!(
                 "schemaVersion: {} is not known; 1.4, 1.5 and 1.6 are",
@@ -111,11 +111,11 @@ pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
             "the trace has {count} tasks, of {PLAN_TASKS_MAX} allowed"
         ));
     }
-    connect(&mut tasks)?;
-    no_circle(&tasks)?;
+    resolve_parents(&mut tasks)?;
+    check_acyclic(&tasks)?;
     let name = match &options.name {
         Some(name) => name.clone(),
-        None => clean(text(trace, "name", "")?),
+        None => sanitize_name(text(trace, "name", "")?),
     };
     if let Some(why) = bad_name(&name) {
         return Err(format!("name: {} is no name: {why}", quote(&name)));
@@ -123,7 +123,7 @@ pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
     file(&name, &tasks, options)
 }
 
-fn file(name: &str, tasks: &[Traced<'_>], options: &Import) -> Result<Value, String> {
+fn file(name: &str, tasks: &[TraceTask<'_>], options: &Import) -> Result<Value, String> {
     let mut made = Map::new();
     for task in tasks {
         let seconds = seconds(task)? / options.speed;
@@ -165,15 +165,15 @@ fn file(name: &str, tasks: &[Traced<'_>], options: &Import) -> Result<Value, Str
 }
 
 /// 1.4: everything about a task stands in one place.
-fn together(workflow: &Value) -> Result<Vec<Traced<'_>>, String> {
+fn tasks_v1_4(workflow: &Value) -> Result<Vec<TraceTask<'_>>, String> {
     let path = "workflow.tasks";
     let mut names = Names::new();
     let mut tasks = Vec::new();
     for (index, task) in list(workflow, "tasks", "workflow")?.iter().enumerate() {
         let path = format!("{path}[{index}]");
         let json = map(task, &path)?;
-        tasks.push(Traced {
-            name: unique(id(json, &path)?, &mut names),
+        tasks.push(TraceTask {
+            name: unique_name(id(json, &path)?, &mut names),
             json,
             measured: json,
             measured_path: path.clone(),
@@ -185,7 +185,7 @@ fn together(workflow: &Value) -> Result<Vec<Traced<'_>>, String> {
 }
 
 /// 1.5: what was measured stands apart from what was to be done.
-fn apart(workflow: &Value) -> Result<Vec<Traced<'_>>, String> {
+fn tasks_v1_5(workflow: &Value) -> Result<Vec<TraceTask<'_>>, String> {
     let specification = object(workflow, "specification", "workflow")?;
     let execution = object(workflow, "execution", "workflow")?;
     let mut measured = BTreeMap::new();
@@ -208,8 +208,8 @@ fn apart(workflow: &Value) -> Result<Vec<Traced<'_>>, String> {
                 quote(id)
             ));
         };
-        tasks.push(Traced {
-            name: unique(id, &mut names),
+        tasks.push(TraceTask {
+            name: unique_name(id, &mut names),
             json,
             measured,
             measured_path: measured_path.clone(),
@@ -221,13 +221,13 @@ fn apart(workflow: &Value) -> Result<Vec<Traced<'_>>, String> {
 }
 
 /// Finds out who comes after whom. What only one of two says counts.
-fn connect(tasks: &mut [Traced<'_>]) -> Result<(), String> {
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+fn resolve_parents(tasks: &mut [TraceTask<'_>]) -> Result<(), String> {
+    let mut indexes: BTreeMap<&str, usize> = BTreeMap::new();
     // Some traces of 1.4 refer to names, which go behind ids.
     for key in ["name", "id"] {
         for (at, task) in tasks.iter().enumerate() {
             if let Some(Value::String(text)) = task.json.get(key)
-                && let Some(other) = places.insert(text, at)
+                && let Some(other) = indexes.insert(text, at)
                 && key == "id"
                 && other != at
                 && tasks[other].json.get(key) == task.json.get(key)
@@ -254,12 +254,12 @@ fn connect(tasks: &mut [Traced<'_>]) -> Result<(), String> {
                 let other = other
                     .as_str()
                     .ok_or_else(|| format!("{path}: a text is expected"))?;
-                let place = places.get(other);
-                let place =
-                    place.ok_or_else(|| format!("{path}: there is no task {}", quote(other)))?;
+                let index = indexes.get(other);
+                let index =
+                    index.ok_or_else(|| format!("{path}: there is no task {}", quote(other)))?;
                 arrows.push(match field {
-                    "parents" => (at, *place),
-                    _ => (*place, at),
+                    "parents" => (at, *index),
+                    _ => (*index, at),
                 });
             }
         }
@@ -270,21 +270,21 @@ fn connect(tasks: &mut [Traced<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-fn no_circle(tasks: &[Traced<'_>]) -> Result<(), String> {
-    let places: Vec<Place> = tasks
+fn check_acyclic(tasks: &[TraceTask<'_>]) -> Result<(), String> {
+    let locations: Vec<Location> = tasks
         .iter()
-        .map(|task| Place {
+        .map(|task| Location {
             path: format!("{}.parents", task.path),
             position: None,
         })
         .collect();
-    let arrows: Vec<Vec<(usize, &Place)>> = tasks
+    let arrows: Vec<Vec<(usize, &Location)>> = tasks
         .iter()
-        .zip(&places)
-        .map(|(task, place)| task.parents.iter().map(|at| (*at, place)).collect())
+        .zip(&locations)
+        .map(|(task, location)| task.parents.iter().map(|at| (*at, location)).collect())
         .collect();
     let mut problems = Vec::new();
-    graph::circles(
+    graph::report_cycles(
         "tasks",
         &arrows,
         |at| tasks[at].name.as_str(),
@@ -297,7 +297,7 @@ fn no_circle(tasks: &[Traced<'_>]) -> Result<(), String> {
 }
 
 /// How long a task took.
-fn seconds(task: &Traced<'_>) -> Result<f64, String> {
+fn seconds(task: &TraceTask<'_>) -> Result<f64, String> {
     const FIELD: &str = "runtimeInSeconds";
     let path = &task.measured_path;
     match task.measured.get(FIELD).map(Value::as_f64) {
@@ -310,7 +310,7 @@ fn seconds(task: &Traced<'_>) -> Result<f64, String> {
 }
 
 /// What a task had, within what a file may ask for.
-fn resources(task: &Traced<'_>) -> Result<Map<String, Value>, String> {
+fn resources(task: &TraceTask<'_>) -> Result<Map<String, Value>, String> {
     let mut resources = Map::new();
     let number = |field: &str| match task.measured.get(field) {
         None | Some(Value::Null) => Ok(None),
@@ -384,7 +384,7 @@ fn id<'a>(task: &'a Map<String, Value>, path: &str) -> Result<&'a str, String> {
 }
 
 /// A name that a file may have.
-fn clean(text: &str) -> String {
+fn sanitize_name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let chars = text.chars().take(NAME_BYTES_MAX);
     let name: String = chars.map(|c| if fits(c) { c } else { '-' }).collect();
@@ -397,8 +397,8 @@ fn clean(text: &str) -> String {
 /// The names that were given, each with the number that its next namesake may have.
 type Names = BTreeMap<String, u32>;
 
-fn unique(id: &str, names: &mut Names) -> String {
-    let name = clean(id);
+fn unique_name(id: &str, names: &mut Names) -> String {
+    let name = sanitize_name(id);
     let Some(number) = names.get(&name).copied() else {
         names.insert(name.clone(), 2);
         return name;

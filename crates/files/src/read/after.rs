@@ -7,13 +7,13 @@ use baton_model::limits::RUN_ITEMS_MAX;
 use baton_model::workflow::{Condition, EdgeLists, Edges};
 
 use super::{Item, Reader};
-use crate::error::{Kind, Place, clean, quote};
+use crate::error::{Kind, Location, clean, quote};
 use crate::tree::{Tree, Value};
-use crate::workflow::{DraftAfter, DraftWhen};
+use crate::workflow::{UnresolvedAfter, UnresolvedWhen};
 
 const AFTER_FIELDS: &[&str] = &["task", "on", "each", "items"];
-const AFTER_MEND: &str = "write a list, such as [extract, { task: load, on: end }]";
-const EDGES_MEND: &str =
+const AFTER_HINT: &str = "write a list, such as [extract, { task: load, on: end }]";
+const EDGES_HINT: &str =
     "write for each item the items that it waits for, with `;` between them: \"0,1;1,2;2\"";
 
 const CONDITIONS: &[(&str, Condition)] = &[
@@ -24,10 +24,10 @@ const CONDITIONS: &[(&str, Condition)] = &[
 
 impl Reader {
     /// One entry, or a list of them.
-    pub(super) fn after_in_workflow(&mut self, item: &Item<'_>) -> Vec<DraftAfter> {
+    pub(super) fn after_in_workflow(&mut self, item: &Item<'_>) -> Vec<UnresolvedAfter> {
         let items = match item.tree.value {
             Value::String(_) | Value::Map(_) => vec![item.clone()],
-            _ => self.list(item, AFTER_MEND),
+            _ => self.list(item, AFTER_HINT),
         };
         let mut known = BTreeSet::new();
         let mut after = Vec::with_capacity(items.len());
@@ -46,10 +46,10 @@ impl Reader {
         after
     }
 
-    fn after_entry(&mut self, item: &Item<'_>) -> Option<DraftAfter> {
+    fn after_entry(&mut self, item: &Item<'_>) -> Option<UnresolvedAfter> {
         if !matches!(item.tree.value, Value::Map(_)) {
-            let task = self.text(item, AFTER_MEND)?;
-            return Some(DraftAfter::new(task, item.place()));
+            let task = self.text(item, AFTER_HINT)?;
+            return Some(UnresolvedAfter::new(task, item.location()));
         }
         let fields = self.fields(item, "an entry of `after`", AFTER_FIELDS, |key| {
             (key == "condition").then(|| "did you mean `on`?".to_owned())
@@ -72,23 +72,23 @@ impl Reader {
             ));
         }
         let Some(task) = fields.get("task") else {
-            self.missing(&fields, "task", AFTER_MEND);
+            self.missing(&fields, "task", AFTER_HINT);
             return None;
         };
-        let name = self.text(&task, AFTER_MEND)?;
-        Some(DraftAfter {
+        let name = self.text(&task, AFTER_HINT)?;
+        Some(UnresolvedAfter {
             condition: condition?,
             edges: match lists {
                 Some(lists) => Edges::Lists(lists),
                 None if each == Some(true) => Edges::Same,
                 None => Edges::All,
             },
-            edges_place: fields
+            edges_location: fields
                 .get("items")
                 .or(fields.get("each"))
                 .unwrap_or_else(|| item.clone())
-                .place(),
-            ..DraftAfter::new(name, task.place())
+                .location(),
+            ..UnresolvedAfter::new(name, task.location())
         })
     }
 
@@ -106,41 +106,41 @@ impl Reader {
             }
             Value::List(lists) => listed(lists),
             _ => {
-                self.wrong_type(item, "edges", EDGES_MEND);
+                self.wrong_type(item, "edges", EDGES_HINT);
                 return None;
             }
         };
         lists
-            .map_err(|message| self.note(item, Kind::BadEdges, message, EDGES_MEND))
+            .map_err(|message| self.note(item, Kind::BadEdges, message, EDGES_HINT))
             .ok()
     }
 
     /// A condition.
-    pub(super) fn when(&mut self, item: &Item<'_>) -> Option<DraftWhen> {
-        const MEND: &str =
+    pub(super) fn when(&mut self, item: &Item<'_>) -> Option<UnresolvedWhen> {
+        const HINT: &str =
             "write a condition, such as \"params.day != '' and tasks.list.outputs.count > 0\"";
         let text = match &item.tree.value {
             Value::String(text) => text.clone(),
             Value::Bool(truth) => truth.to_string(),
             _ => {
-                self.wrong_type(item, "a condition", MEND);
+                self.wrong_type(item, "a condition", HINT);
                 return None;
             }
         };
         match WhenExpr::parse(&text) {
-            Ok(when) => Some(DraftWhen {
+            Ok(when) => Some(UnresolvedWhen {
                 references: when.references().into_iter().cloned().collect(),
                 text,
-                place: item.place(),
+                location: item.location(),
             }),
             Err(error) => {
                 let hint = match text.contains("{{") {
                     true => {
                         "names stand without braces here: params.day, item, tasks.list.outputs.count"
                     }
-                    false => MEND,
+                    false => HINT,
                 };
-                let message = format!("the condition cannot be read: {}", short(&error));
+                let message = format!("the condition cannot be read: {}", shorten(&error));
                 self.note(item, Kind::BadValue, message, hint);
                 None
             }
@@ -148,22 +148,22 @@ impl Reader {
     }
 }
 
-impl DraftAfter {
+impl UnresolvedAfter {
     /// The success of all of a task.
-    pub(crate) fn new(task: &str, place: Place) -> Self {
+    pub(crate) fn new(task: &str, location: Location) -> Self {
         Self {
             task: task.to_owned(),
             at: 0,
             condition: Condition::Success,
             edges: Edges::All,
-            edges_place: place.clone(),
-            place,
+            edges_location: location.clone(),
+            location,
         }
     }
 }
 
 /// What somebody else says about somebody's text, which it may repeat.
-fn short(error: &str) -> String {
+fn shorten(error: &str) -> String {
     const CHARS_MAX: usize = 120;
     clean(&error.chars().take(CHARS_MAX).collect::<String>())
 }

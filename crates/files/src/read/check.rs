@@ -5,7 +5,7 @@ use baton_model::time::Millis;
 use super::scalars::Zero;
 use super::{Fields, Item, Reader};
 use crate::error::Kind;
-use crate::file::{DraftCheck, DraftProbe};
+use crate::file::{UnboundCheck, UnboundProbe};
 use crate::template::{Reference, Text};
 use crate::tree::Value;
 
@@ -20,7 +20,7 @@ const CHECK_FIELDS: &[&str] = &[
     "failures",
 ];
 const PROBES: &[&str] = &["command", "http", "tcp"];
-const PORT_MEND: &str = "write a port, such as 8080 or \"{{ ports.http }}\"";
+const PORT_HINT: &str = "write a port, such as 8080 or \"{{ ports.http }}\"";
 
 /// When a check is tried, unless it says otherwise.
 pub(super) struct Timing {
@@ -43,7 +43,7 @@ pub(super) const HEALTH: Timing = Timing {
 const TIMEOUT: Millis = Millis(1_000);
 
 impl Reader {
-    pub(super) fn check(&mut self, item: &Item<'_>, timing: &Timing) -> Option<DraftCheck> {
+    pub(super) fn check(&mut self, item: &Item<'_>, timing: &Timing) -> Option<UnboundCheck> {
         let fields = self.fields(item, "a check", CHECK_FIELDS, |_| None)?;
         let probe = self.probe(&fields);
         let mut span = |name, zero, default| {
@@ -61,7 +61,7 @@ impl Reader {
                 .and_then(|item| self.count(&item, min))
                 .unwrap_or(default)
         };
-        Some(DraftCheck {
+        Some(UnboundCheck {
             delay,
             interval,
             timeout,
@@ -71,19 +71,19 @@ impl Reader {
         })
     }
 
-    fn probe(&mut self, fields: &Fields<'_>) -> Option<DraftProbe> {
-        let given: Vec<&str> = PROBES
+    fn probe(&mut self, fields: &Fields<'_>) -> Option<UnboundProbe> {
+        let probes: Vec<&str> = PROBES
             .iter()
             .copied()
             .filter(|name| fields.has(name))
             .collect();
-        let [name] = given[..] else {
-            let message = match given.first() {
+        let [name] = probes[..] else {
+            let message = match probes.first() {
                 None => "the check does not say what to try".to_owned(),
-                Some(_) => format!("the check tries {}", given.join(" and ")),
+                Some(_) => format!("the check tries {}", probes.join(" and ")),
             };
             self.problems.push(fields.item.problem(
-                if given.is_empty() {
+                if probes.is_empty() {
                     Kind::MissingField
                 } else {
                     Kind::Conflict
@@ -95,7 +95,7 @@ impl Reader {
         };
         let item = fields.get(name)?;
         match name {
-            "command" => self.run(&item).map(DraftProbe::Command),
+            "command" => self.run(&item).map(UnboundProbe::Command),
             "http" => {
                 let fields = self.fields(&item, "an http check", &["port", "path"], |_| None)?;
                 let path = match fields.get("path") {
@@ -103,30 +103,30 @@ impl Reader {
                     None => Text::literal("/", &item),
                 };
                 let port = self.required_port(&fields)?;
-                Some(DraftProbe::Http { port, path })
+                Some(UnboundProbe::Http { port, path })
             }
             _ if matches!(item.tree.value, Value::Map(_)) => {
                 let fields = self.fields(&item, "a tcp check", &["port"], |_| None)?;
                 let port = self.required_port(&fields)?;
-                Some(DraftProbe::Tcp { port })
+                Some(UnboundProbe::Tcp { port })
             }
-            _ => self.port(&item).map(|port| DraftProbe::Tcp { port }),
+            _ => self.port(&item).map(|port| UnboundProbe::Tcp { port }),
         }
     }
 
     /// A port is a text until templates are filled in; then it must be a number.
     fn required_port(&mut self, fields: &Fields<'_>) -> Option<Text> {
         let Some(port) = fields.get("port") else {
-            self.missing(fields, "port", PORT_MEND);
+            self.missing(fields, "port", PORT_HINT);
             return None;
         };
         self.port(&port)
     }
 
     fn port(&mut self, item: &Item<'_>) -> Option<Text> {
-        let text = self.template(item, PORT_MEND)?;
-        let is_later = |reference: &Reference| matches!(reference, Reference::Later(_));
-        if let Some(reference) = text.references().find(|it| is_later(it)) {
+        let text = self.template(item, PORT_HINT)?;
+        let is_runtime = |reference: &Reference| matches!(reference, Reference::Runtime(_));
+        if let Some(reference) = text.references().find(|it| is_runtime(it)) {
             self.note(
                 item,
                 Kind::Template,

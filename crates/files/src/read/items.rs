@@ -12,16 +12,16 @@ use baton_model::workflow::{Axis, Items};
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
 use crate::source;
-use crate::template::{self, Later, is_name};
+use crate::template::{self, RuntimeReference, is_name};
 use crate::tree::{Tree, Value};
-use crate::workflow::{DraftItems, Keys};
+use crate::workflow::{ItemKeys, UnresolvedItems};
 
-const FOR_EACH_MEND: &str = "write a list, a range such as { range: [0, 10] } or \"0..10\", { product: … }, or \
+const FOR_EACH_HINT: &str = "write a list, a range such as { range: [0, 10] } or \"0..10\", { product: … }, or \
                              \"{{ tasks.NAME.outputs.KEY }}\"";
-const RANGE_MEND: &str = "write [FIRST, END] or [FIRST, END, STEP]: { range: [0, 10] } has 0 to 9";
-const AXES_MEND: &str =
+const RANGE_HINT: &str = "write [FIRST, END] or [FIRST, END, STEP]: { range: [0, 10] } has 0 to 9";
+const AXES_HINT: &str =
     "write names with their values, such as { os: [linux, bsd], n: { range: [0, 3] } }";
-const TOO_MANY_MEND: &str = "let each item do more, or make several runs of it";
+const TOO_MANY_HINT: &str = "let each item do more, or make several runs of it";
 
 /// What a workflow has had so far of what is bounded as a whole.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Totals {
     /// Values of all axes, which are many even where one of them is empty.
     axis_values: u64,
     /// Bytes that were taken from defaults and templates.
-    pub(super) taken_bytes: usize,
+    pub(super) inherited_bytes: usize,
 }
 
 /// Numbers from the first, in steps.
@@ -59,23 +59,23 @@ impl Span {
 }
 
 /// The values of an axis, not yet made.
-enum Values<'a> {
+enum AxisValues<'a> {
     Listed(&'a [Tree]),
-    Counted(Span),
+    Range(Span),
 }
 
 impl Reader {
     /// The items of a task.
-    pub(super) fn items(&mut self, fields: &Fields<'_>) -> DraftItems {
-        let mut draft = DraftItems {
+    pub(super) fn items(&mut self, fields: &Fields<'_>) -> UnresolvedItems {
+        let mut unresolved = UnresolvedItems {
             items: Items::One,
             from: None,
-            keys: Keys::NoItem,
-            place: fields.item.place(),
+            keys: ItemKeys::NoItem,
+            location: fields.item.location(),
         };
         // Until they are read: nobody need be told what follows from a mistake in them.
         if fields.has("for_each") || fields.has("matrix") {
-            draft.keys = Keys::Unknown;
+            unresolved.keys = ItemKeys::Unknown;
         }
         match (fields.get("for_each"), fields.get("matrix")) {
             (Some(_), Some(_)) => self.problems.push(fields.key_problem(
@@ -85,27 +85,27 @@ impl Reader {
                 "write both as one product: for_each: { product: { NAME: …, NAME: … } }",
             )),
             (Some(item), None) => {
-                draft.place = item.place();
-                self.for_each(&item, &mut draft);
+                unresolved.location = item.location();
+                self.for_each(&item, &mut unresolved);
             }
             (None, Some(item)) => {
-                draft.place = item.place();
-                self.product(&item, &mut draft);
+                unresolved.location = item.location();
+                self.product(&item, &mut unresolved);
             }
             (None, None) => self.totals.items += 1,
         }
-        draft
+        unresolved
     }
 
-    fn for_each(&mut self, item: &Item<'_>, draft: &mut DraftItems) {
+    fn for_each(&mut self, item: &Item<'_>, unresolved: &mut UnresolvedItems) {
         match &item.tree.value {
             Value::List(values) => {
-                if self.has_room(item, values.len() as u64) {
-                    draft.keys = common_keys(values);
-                    draft.items = Items::Values(self.item_values(item, values));
+                if self.reserve_items(item, values.len() as u64) {
+                    unresolved.keys = common_keys(values);
+                    unresolved.items = Items::Values(self.item_values(item, values));
                 }
             }
-            Value::String(text) if text.contains("{{") => self.output(item, text, draft),
+            Value::String(text) if text.contains("{{") => self.output(item, text, unresolved),
             Value::Map(_) => {
                 let known = &["range", "product"];
                 let before = self.problems.len();
@@ -113,25 +113,25 @@ impl Reader {
                     return;
                 };
                 match (fields.get("range"), fields.get("product")) {
-                    (Some(_), None) => self.counted(item, draft),
-                    (None, Some(axes)) => self.product(&axes, draft),
+                    (Some(_), None) => self.range(item, unresolved),
+                    (None, Some(axes)) => self.product(&axes, unresolved),
                     _ if self.problems.len() > before => {}
                     _ => {
                         let message = "for_each has either `range` or `product`".to_owned();
-                        self.note(item, Kind::Conflict, message, FOR_EACH_MEND);
+                        self.note(item, Kind::Conflict, message, FOR_EACH_HINT);
                     }
                 }
             }
-            Value::String(_) => self.counted(item, draft),
-            _ => self.wrong_type(item, "a list or a range", FOR_EACH_MEND),
+            Value::String(_) => self.range(item, unresolved),
+            _ => self.wrong_type(item, "a list or a range", FOR_EACH_HINT),
         }
     }
 
-    fn counted(&mut self, item: &Item<'_>, draft: &mut DraftItems) {
+    fn range(&mut self, item: &Item<'_>, unresolved: &mut UnresolvedItems) {
         let Some(span) = self.span(item) else { return };
-        if self.has_room(item, span.count) {
-            draft.keys = Keys::Whole;
-            draft.items = Items::Range {
+        if self.reserve_items(item, span.count) {
+            unresolved.keys = ItemKeys::Scalar;
+            unresolved.items = Items::Range {
                 first: span.first,
                 step: span.step,
                 count: u32::try_from(span.count).unwrap_or(u32::MAX),
@@ -140,27 +140,27 @@ impl Reader {
     }
 
     /// `{{ tasks.NAME.outputs.KEY }}` alone.
-    fn output(&mut self, item: &Item<'_>, text: &str, draft: &mut DraftItems) {
+    fn output(&mut self, item: &Item<'_>, text: &str, unresolved: &mut UnresolvedItems) {
         let inside = text.trim().strip_prefix("{{");
         let inside = inside.and_then(|rest| rest.strip_suffix("}}"));
-        match inside.map(Later::parse) {
-            Some(Ok(Later::Output { task, key })) if !key.contains("{{") => {
+        match inside.map(RuntimeReference::parse) {
+            Some(Ok(RuntimeReference::Output { task, key })) if !key.contains("{{") => {
                 self.totals.items += 1;
-                draft.keys = Keys::Unknown;
-                draft.from = Some(task);
-                draft.items = Items::Output { task: 0, key };
+                unresolved.keys = ItemKeys::Unknown;
+                unresolved.from = Some(task);
+                unresolved.items = Items::Output { task: 0, key };
             }
             _ => {
                 let message = format!("{} is no list of values", quote(text));
-                self.note(item, Kind::Template, message, FOR_EACH_MEND);
+                self.note(item, Kind::Template, message, FOR_EACH_HINT);
             }
         }
     }
 
-    fn product(&mut self, item: &Item<'_>, draft: &mut DraftItems) {
+    fn product(&mut self, item: &Item<'_>, unresolved: &mut UnresolvedItems) {
         let before = self.problems.len();
         let mut axes = Vec::new();
-        for (name, value, position) in self.entries(item, AXES_MEND) {
+        for (name, value, position) in self.entries(item, AXES_HINT) {
             if !is_name(name) {
                 let mut problem = value.problem(
                     Kind::BadName,
@@ -178,7 +178,7 @@ impl Reader {
         }
         if axes.is_empty() {
             let message = "there is nothing to combine".to_owned();
-            self.note(item, Kind::BadValue, message, AXES_MEND);
+            self.note(item, Kind::BadValue, message, AXES_HINT);
             return;
         }
         // Not every format keeps the order of a map, and the numbers of items depend on it.
@@ -187,30 +187,31 @@ impl Reader {
         let values = lengths().fold(self.totals.axis_values, u64::saturating_add);
         if values > RUN_ITEMS_MAX {
             let message = format!("all axes together have more than {RUN_ITEMS_MAX} values");
-            self.note(item, Kind::TooLarge, message, TOO_MANY_MEND);
+            self.note(item, Kind::TooLarge, message, TOO_MANY_HINT);
             return;
         }
         self.totals.axis_values = values;
-        if !self.has_room(item, lengths().fold(1, u64::saturating_mul)) {
+        if !self.reserve_items(item, lengths().fold(1, u64::saturating_mul)) {
             return;
         }
-        draft.keys = Keys::Of(axes.iter().map(|(name, ..)| (*name).to_owned()).collect());
+        unresolved.keys =
+            ItemKeys::Known(axes.iter().map(|(name, ..)| (*name).to_owned()).collect());
         let axes = axes.into_iter().map(|(name, item, values)| Axis {
             name: name.to_owned(),
             values: match values {
-                Values::Listed(trees) => self.item_values(&item, trees),
-                Values::Counted(span) => numbers(&span),
+                AxisValues::Listed(trees) => self.item_values(&item, trees),
+                AxisValues::Range(span) => numbers(&span),
             },
         });
-        draft.items = Items::Product(axes.collect());
+        unresolved.items = Items::Product(axes.collect());
     }
 
-    fn axis<'a>(&mut self, item: &Item<'a>) -> Option<Values<'a>> {
+    fn axis<'a>(&mut self, item: &Item<'a>) -> Option<AxisValues<'a>> {
         match &item.tree.value {
-            Value::List(values) => Some(Values::Listed(values)),
-            Value::String(_) | Value::Map(_) => self.span(item).map(Values::Counted),
+            Value::List(values) => Some(AxisValues::Listed(values)),
+            Value::String(_) | Value::Map(_) => self.span(item).map(AxisValues::Range),
             _ => {
-                self.wrong_type(item, "a list or a range", AXES_MEND);
+                self.wrong_type(item, "a list or a range", AXES_HINT);
                 None
             }
         }
@@ -224,17 +225,17 @@ impl Reader {
             });
             let Some((first, end)) = ends else {
                 let message = format!("{} is no range", quote(text));
-                self.note(item, Kind::BadValue, message, FOR_EACH_MEND);
+                self.note(item, Kind::BadValue, message, FOR_EACH_HINT);
                 return None;
             };
             return self.forward(item, first, end, 1);
         }
         let fields = self.fields(item, "a range", &["range"], |_| None)?;
         let Some(range) = fields.get("range") else {
-            self.missing(&fields, "range", RANGE_MEND);
+            self.missing(&fields, "range", RANGE_HINT);
             return None;
         };
-        let items = self.list(&range, RANGE_MEND);
+        let items = self.list(&range, RANGE_HINT);
         let numbers: Vec<i64> = items
             .iter()
             .filter_map(|item| self.integer(item, i64::MIN, i64::MAX))
@@ -247,7 +248,7 @@ impl Reader {
             [first, end, step] => self.forward(&range, first, end, step),
             _ => {
                 let message = format!("a range has two or three numbers, not {}", numbers.len());
-                self.note(&range, Kind::BadValue, message, RANGE_MEND);
+                self.note(&range, Kind::BadValue, message, RANGE_HINT);
                 None
             }
         }
@@ -257,13 +258,13 @@ impl Reader {
         let span = Span::new(first, end, step);
         if span.is_none() {
             let message = format!("steps of {step} do not lead from {first} to {end}");
-            self.note(item, Kind::OutOfRange, message, RANGE_MEND);
+            self.note(item, Kind::OutOfRange, message, RANGE_HINT);
         }
         span
     }
 
     /// Takes room for this many items; false if there is none.
-    fn has_room(&mut self, item: &Item<'_>, count: u64) -> bool {
+    fn reserve_items(&mut self, item: &Item<'_>, count: u64) -> bool {
         let items = self.totals.items.saturating_add(count);
         if items <= RUN_ITEMS_MAX {
             self.totals.items = items;
@@ -271,7 +272,7 @@ impl Reader {
         }
         let message =
             format!("with these {count} items the workflow has more than {RUN_ITEMS_MAX}");
-        self.note(item, Kind::TooLarge, message, TOO_MANY_MEND);
+        self.note(item, Kind::TooLarge, message, TOO_MANY_HINT);
         false
     }
 
@@ -279,40 +280,40 @@ impl Reader {
     fn item_values(&mut self, item: &Item<'_>, trees: &[Tree]) -> Vec<String> {
         let mut values = Vec::with_capacity(trees.len());
         for (index, tree) in trees.iter().enumerate() {
-            self.no_templates(item, index, tree);
-            values.push(source::of_value(tree).to_string());
+            self.reject_templates(item, index, tree);
+            values.push(source::value_to_json(tree).to_string());
         }
         values
     }
 
-    fn no_templates(&mut self, item: &Item<'_>, index: usize, tree: &Tree) {
+    fn reject_templates(&mut self, item: &Item<'_>, index: usize, tree: &Tree) {
         match &tree.value {
             Value::String(text) if text.contains("{{") => {
                 let item = Item {
                     tree,
                     path: format!("{}[{index}]", item.path),
                 };
-                template::refuse(&item, &mut self.problems);
+                template::reject_template(&item, &mut self.problems);
             }
             Value::List(items) => {
                 items
                     .iter()
-                    .for_each(|tree| self.no_templates(item, index, tree));
+                    .for_each(|tree| self.reject_templates(item, index, tree));
             }
             Value::Map(_) => {
                 let values = tree.entries().iter().map(|entry| &entry.value);
-                values.for_each(|tree| self.no_templates(item, index, tree));
+                values.for_each(|tree| self.reject_templates(item, index, tree));
             }
             _ => {}
         }
     }
 }
 
-impl Values<'_> {
+impl AxisValues<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::Listed(values) => values.len() as u64,
-            Self::Counted(span) => span.count,
+            Self::Range(span) => span.count,
         }
     }
 }
@@ -328,11 +329,11 @@ fn numbers(span: &Span) -> Vec<String> {
 }
 
 /// The keys that every value has, if all are maps.
-fn common_keys(values: &[Tree]) -> Keys {
+fn common_keys(values: &[Tree]) -> ItemKeys {
     let mut common: Option<BTreeSet<&str>> = None;
     for tree in values {
         let Value::Map(entries) = &tree.value else {
-            return Keys::Whole;
+            return ItemKeys::Scalar;
         };
         let keys: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         match &mut common {
@@ -341,8 +342,8 @@ fn common_keys(values: &[Tree]) -> Keys {
         }
     }
     match common {
-        None => Keys::Unknown,
-        Some(keys) => Keys::Of(keys.into_iter().map(str::to_owned).collect()),
+        None => ItemKeys::Unknown,
+        Some(keys) => ItemKeys::Known(keys.into_iter().map(str::to_owned).collect()),
     }
 }
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::workflow::Pool;
 
-use super::task::Whole;
-use super::workflow::{DEFAULTS_COUNT, TASK_FIELDS, TEMPLATE_COUNT, beside_workflow_task};
+use super::task::Completeness;
+use super::workflow::{DEFAULTS_COUNT, TASK_FIELDS, TEMPLATE_COUNT, misplaced_workflow_task_field};
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
 use crate::suggest;
@@ -33,16 +33,16 @@ const REPLACED: &[(&[&str], &[&str])] = &[
 pub(super) struct Layer<'a> {
     tree: &'a Tree,
     /// What is not for the tasks.
-    keeps: &'static [&'static str],
+    excluded: &'static [&'static str],
     /// About what a copy of it takes.
     pub(super) bytes: usize,
 }
 
 impl<'a> Layer<'a> {
-    pub(super) fn new(tree: &'a Tree, keeps: &'static [&'static str]) -> Self {
+    pub(super) fn new(tree: &'a Tree, excluded: &'static [&'static str]) -> Self {
         Self {
             tree,
-            keeps,
+            excluded,
             bytes: bytes(tree),
         }
     }
@@ -112,15 +112,15 @@ impl Reader {
         item: &Item<'a>,
         what: &str,
         known: &[&str],
-        keeps: &'static [&'static str],
+        excluded: &'static [&'static str],
     ) -> Option<Layer<'a>> {
         let before = (self.problems.len(), std::mem::take(&mut self.totals));
-        if let Some(fields) = self.fields(item, what, known, beside_workflow_task) {
-            self.draft(&fields, String::new(), Whole::No);
+        if let Some(fields) = self.fields(item, what, known, misplaced_workflow_task_field) {
+            self.unbound_task(&fields, String::new(), Completeness::Partial);
         }
         // Only what a task takes from it counts.
         self.totals = before.1;
-        (self.problems.len() == before.0).then(|| Layer::new(item.tree, keeps))
+        (self.problems.len() == before.0).then(|| Layer::new(item.tree, excluded))
     }
 
     /// Finds a template, and the limit that its tasks share.
@@ -157,12 +157,12 @@ impl Reader {
 pub(super) fn merged(own: &Tree, below: &[&Layer<'_>]) -> Tree {
     let mut tree = own.clone();
     for layer in below {
-        put_below(&mut tree, layer);
+        merge_below(&mut tree, layer);
     }
     tree
 }
 
-fn put_below(upper: &mut Tree, layer: &Layer<'_>) {
+fn merge_below(upper: &mut Tree, layer: &Layer<'_>) {
     let replaced: Vec<&str> = REPLACED
         .iter()
         .filter(|(_, by)| by.iter().any(|key| upper.has(key)))
@@ -173,7 +173,7 @@ fn put_below(upper: &mut Tree, layer: &Layer<'_>) {
     };
     for entry in layer.tree.entries() {
         let key = entry.key.as_str();
-        if replaced.contains(&key) || layer.keeps.contains(&key) {
+        if replaced.contains(&key) || layer.excluded.contains(&key) {
             continue;
         }
         match entries.iter_mut().find(|upper| upper.key == key) {
@@ -215,12 +215,13 @@ fn bytes(tree: &Tree) -> usize {
 mod tests {
     use super::*;
     use crate::Format;
-    use crate::limits::TASK;
+    use crate::limits::TASK_LIMITS;
     use crate::source;
 
     #[test]
     fn the_uppermost_layer_counts_and_some_maps_are_put_together() {
-        let tree = |text: &str| crate::tree::parse(text, Format::Yaml, &TASK).expect("good YAML");
+        let tree =
+            |text: &str| crate::tree::parse(text, Format::Yaml, &TASK_LIMITS).expect("good YAML");
         let own = tree("{ run: a, env: { A: 1 }, constraints: { x: 1 } }");
         let template = tree(
             "{ processes: [], order: [], env: { A: 2, B: 2 }, matrix: {}, max_concurrent: 2 }",
@@ -235,6 +236,6 @@ mod tests {
             "matrix": {},
             "max_concurrent": 3,
         });
-        assert_eq!(source::of_value(&merged), expected);
+        assert_eq!(source::value_to_json(&merged), expected);
     }
 }

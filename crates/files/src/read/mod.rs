@@ -14,7 +14,7 @@
 //! | [`policy`] | retry, backoff |
 //! | [`scale`] | what is different from attempt to attempt |
 //! | [`resources`] | resources and kernel limits |
-//! | [`places`] | priority, constraints on workers |
+//! | [`placement`] | priority, constraints on workers |
 //! | [`uris`] | files to fetch |
 //! | [`workflow`] | the top of a workflow, and parts of one |
 //! | [`layers`] | defaults and templates below a task of a workflow |
@@ -25,7 +25,7 @@ mod check;
 mod items;
 mod layers;
 mod params;
-mod places;
+mod placement;
 mod policy;
 mod process;
 mod resources;
@@ -36,7 +36,7 @@ mod trigger;
 mod uris;
 mod workflow;
 
-use crate::error::{Kind, Place, Position, Problem, quote};
+use crate::error::{Kind, Location, Position, Problem, quote};
 use crate::suggest;
 use crate::template::Scope;
 use crate::tree::{Entry, Tree, Value};
@@ -58,15 +58,15 @@ impl<'a> Item<'a> {
         self.tree.position
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn location(&self) -> Location {
+        Location {
             path: self.path.clone(),
             position: self.tree.position,
         }
     }
 
     pub(crate) fn problem(&self, kind: Kind, message: String, hint: impl Into<String>) -> Problem {
-        self.place().problem(kind, message, hint)
+        self.location().problem(kind, message, hint)
     }
 
     fn index(&self, index: usize, tree: &'a Tree) -> Self {
@@ -147,13 +147,13 @@ impl Reader {
     }
 
     /// The map `item`, whose keys must all be `known`. `what` names the thing that
-    /// has these fields; `elsewhere` may know better where an unknown one belongs.
+    /// has these fields; `misplaced` may know better where an unknown one belongs.
     fn fields<'a>(
         &mut self,
         item: &Item<'a>,
         what: &str,
         known: &[&str],
-        elsewhere: impl Fn(&str) -> Option<String>,
+        misplaced: impl Fn(&str) -> Option<String>,
     ) -> Option<Fields<'a>> {
         let Value::Map(entries) = &item.tree.value else {
             let hint = format!("write a map; its fields are: {}", known.join(", "));
@@ -164,7 +164,7 @@ impl Reader {
             if known.contains(&entry.key.as_str()) {
                 continue;
             }
-            let hint = elsewhere(&entry.key).unwrap_or_else(|| {
+            let hint = misplaced(&entry.key).unwrap_or_else(|| {
                 suggest::hint(
                     self.problems.len(),
                     &entry.key,

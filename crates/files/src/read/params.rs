@@ -13,11 +13,11 @@ use crate::template::{self, is_name};
 use crate::tree::Value;
 
 const PARAM_FIELDS: &[&str] = &["type", "default", "description", "min", "max", "one_of"];
-const PARAMS_MEND: &str = "write parameters with their defaults, such as { day: yesterday }";
-const PARAM_MEND: &str =
+const PARAMS_HINT: &str = "write parameters with their defaults, such as { day: yesterday }";
+const PARAM_HINT: &str =
     "write a text, nothing for a parameter that must be given, or a map such as { type: int }";
-const DEFAULT_MEND: &str = "write the value itself, or nothing for a parameter that must be given";
-const CHOICES_MEND: &str = "write a list of texts, such as [fast, full]";
+const DEFAULT_HINT: &str = "write the value itself, or nothing for a parameter that must be given";
+const CHOICES_HINT: &str = "write a list of texts, such as [fast, full]";
 
 /// What `type` may say.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Reader {
     pub(super) fn params(&mut self, item: &Item<'_>) -> BTreeMap<String, Param> {
         let mut params = BTreeMap::new();
         let mut variables: BTreeMap<String, &str> = BTreeMap::new();
-        for (name, value, position) in self.entries(item, PARAMS_MEND) {
+        for (name, value, position) in self.entries(item, PARAMS_HINT) {
             let other = variables.insert(param_variable(name), name);
             let why = if !is_name(name) {
                 Some("is no name for a parameter".to_owned())
@@ -65,7 +65,7 @@ impl Reader {
 
     /// Notes each parameter that nobody is there to give, where a task starts without a
     /// person. `item` is the map that `params` were read from.
-    pub(super) fn starts_alone(
+    pub(super) fn check_unattended_params(
         &mut self,
         item: &Item<'_>,
         params: &BTreeMap<String, Param>,
@@ -82,7 +82,7 @@ impl Reader {
         if params.is_empty() {
             return;
         }
-        for (name, value, position) in self.entries(item, PARAMS_MEND) {
+        for (name, value, position) in self.entries(item, PARAMS_HINT) {
             let is_open = |param: &Param| param.default.is_none();
             if params.get(name).is_some_and(is_open) {
                 let mut problem = value.problem(
@@ -107,7 +107,7 @@ impl Reader {
         if !matches!(item.tree.value, Value::Map(_)) {
             let kind = ParamKind::String;
             return Some(Param {
-                default: self.default(item, &kind, PARAM_MEND)?,
+                default: self.default(item, &kind, PARAM_HINT)?,
                 kind,
                 description: None,
             });
@@ -121,7 +121,7 @@ impl Reader {
         let kind = kind?;
         Some(Param {
             default: match fields.get("default") {
-                Some(item) => self.default(&item, &kind, DEFAULT_MEND)?,
+                Some(item) => self.default(&item, &kind, DEFAULT_HINT)?,
                 None => None,
             },
             kind,
@@ -134,12 +134,12 @@ impl Reader {
         if matches!(item.tree.value, Value::Null) {
             return Some(None);
         }
-        template::refuse(item, &mut self.problems);
+        template::reject_template(item, &mut self.problems);
         let text = self.scalar_text(item, hint)?;
-        match kind.fit(&text, "write") {
+        match kind.canonicalize(&text, "write") {
             Ok(text) => Some(Some(text)),
-            Err(unfit) => {
-                self.note(item, unfit.kind, unfit.message, unfit.hint);
+            Err(error) => {
+                self.note(item, error.kind, error.message, error.hint);
                 None
             }
         }
@@ -222,15 +222,15 @@ impl Reader {
     }
 
     fn number(&mut self, item: &Item<'_>) -> Option<f64> {
-        const MEND: &str = "write a number, such as 0.5";
+        const HINT: &str = "write a number, such as 0.5";
         let Value::Number(text) = &item.tree.value else {
-            self.wrong_type(item, "a number", MEND);
+            self.wrong_type(item, "a number", HINT);
             return None;
         };
         match param::finite(text) {
             Ok(number) => Some(number),
             Err((kind, why)) => {
-                self.note(item, kind, format!("{} {why}", quote(text)), MEND);
+                self.note(item, kind, format!("{} {why}", quote(text)), HINT);
                 None
             }
         }
@@ -238,7 +238,7 @@ impl Reader {
 
     fn choices(&mut self, item: &Item<'_>) -> Option<ParamKind> {
         let before = self.problems.len();
-        let items = self.list(item, CHOICES_MEND);
+        let items = self.list(item, CHOICES_HINT);
         if items.len() > CHOICES_MAX {
             let message = format!("these are {} values, of {CHOICES_MAX} allowed", items.len());
             let hint = "remove `one_of`, and let the task check the value";
@@ -247,13 +247,13 @@ impl Reader {
         }
         if items.is_empty() && self.problems.len() == before {
             let message = "the list of values is empty".to_owned();
-            self.note(item, Kind::BadValue, message, CHOICES_MEND);
+            self.note(item, Kind::BadValue, message, CHOICES_HINT);
         }
         let mut one_of = Vec::with_capacity(items.len());
         let mut known = BTreeSet::new();
         for item in &items {
-            template::refuse(item, &mut self.problems);
-            let Some(value) = self.scalar_text(item, CHOICES_MEND) else {
+            template::reject_template(item, &mut self.problems);
+            let Some(value) = self.scalar_text(item, CHOICES_HINT) else {
                 continue;
             };
             if !known.insert(value.clone()) {

@@ -4,7 +4,7 @@ use baton_model::task::Backoff;
 use baton_model::time::Millis;
 
 use super::scalars::Zero;
-use super::scale::First;
+use super::scale::FirstAttempt;
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::FACTOR_MILLI_MAX;
@@ -21,7 +21,7 @@ const GROWTH_PERCENT: u32 = 200;
 const JITTER_PERCENT: u32 = 10;
 
 impl Reader {
-    pub(super) fn retry(&mut self, item: &Item<'_>, first: &First) -> Option<Retry> {
+    pub(super) fn retry(&mut self, item: &Item<'_>, first: &FirstAttempt) -> Option<Retry> {
         let fields = self.fields(item, "retry", RETRY_FIELDS, |_| None)?;
         let mut retry = Retry::default();
         if let Some(attempts) = fields.get("attempts") {
@@ -120,9 +120,9 @@ impl Reader {
     }
 
     fn percent(&mut self, item: &Item<'_>) -> Option<u32> {
-        const MEND: &str = "write a percentage from 0% to 100%, such as \"10%\"";
+        const HINT: &str = "write a percentage from 0% to 100%, such as \"10%\"";
         let Value::String(text) = &item.tree.value else {
-            self.wrong_type(item, "a percentage", MEND);
+            self.wrong_type(item, "a percentage", HINT);
             return None;
         };
         let percent = text
@@ -132,7 +132,7 @@ impl Reader {
             .filter(|percent| *percent <= 100);
         if percent.is_none() {
             let message = format!("{} is no percentage", quote(text));
-            self.note(item, Kind::BadValue, message, MEND);
+            self.note(item, Kind::BadValue, message, HINT);
         }
         percent
     }

@@ -10,7 +10,7 @@ use super::check::{HEALTH, READY};
 use super::scalars::Zero;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
-use crate::file::{Draft, DraftDependency, DraftRun};
+use crate::file::{UnboundDependency, UnboundProcess, UnboundRun};
 use crate::limits::BACKUPS_MAX;
 use crate::suggest;
 use crate::template::Text;
@@ -77,22 +77,22 @@ const REAL_TIME_SIGNALS: std::ops::RangeInclusive<i32> = 34..=64;
 const ROTATE_BYTES: u64 = 100 << 20;
 const ROTATE_BACKUPS: u32 = 5;
 
-const RUN_MEND: &str =
+const RUN_HINT: &str =
     "write a command for the shell, such as \"make test\", or a list, such as [\"make\", \"test\"]";
 
 impl Reader {
-    /// `elsewhere` knows where a field belongs that no process has.
+    /// `misplaced` knows where a field belongs that no process has.
     pub(super) fn process(
         &mut self,
         item: &Item<'_>,
-        elsewhere: impl Fn(&str) -> Option<String>,
-    ) -> Option<Draft> {
-        let fields = self.fields(item, "a process", PROCESS_FIELDS, elsewhere)?;
+        misplaced: impl Fn(&str) -> Option<String>,
+    ) -> Option<UnboundProcess> {
+        let fields = self.fields(item, "a process", PROCESS_FIELDS, misplaced)?;
         let mut spec = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
-        let mut name_place = item.place();
+        let mut name_location = item.location();
         match fields.get("name") {
             Some(item) => {
-                name_place = item.place();
+                name_location = item.location();
                 // A bad name is still the one that others mean.
                 let name = self.name(&item).unwrap_or_else(|| raw_text(&item));
                 spec.name = ProcessName(name);
@@ -100,19 +100,19 @@ impl Reader {
             None => self.missing(&fields, "name", "give the process a name"),
         }
         self.flags(&fields, &mut spec);
-        self.pauses(&fields, &mut spec);
-        self.surroundings(&fields, &mut spec);
+        self.retry_and_stop(&fields, &mut spec);
+        self.host_settings(&fields, &mut spec);
         let run = match fields.get("run") {
             Some(item) => self.run(&item),
             None => {
-                self.missing(&fields, "run", RUN_MEND);
+                self.missing(&fields, "run", RUN_HINT);
                 None
             }
         };
-        Some(Draft {
+        Some(UnboundProcess {
             spec,
-            name_place,
-            run: run.unwrap_or(DraftRun::Exec(Vec::new())),
+            name_location,
+            run: run.unwrap_or(UnboundRun::Exec(Vec::new())),
             after: fields
                 .get("after")
                 .map_or_else(Vec::new, |item| self.after(&item)),
@@ -141,7 +141,7 @@ impl Reader {
         spec.is_final = flag("final");
     }
 
-    fn pauses(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
+    fn retry_and_stop(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
         if let Some(value) = fields
             .get("max_failures")
             .and_then(|item| self.count(&item, 0))
@@ -167,7 +167,7 @@ impl Reader {
         }
     }
 
-    fn surroundings(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
+    fn host_settings(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
         spec.user = fields.get("user").and_then(|item| self.user(&item));
         spec.umask = fields.get("umask").and_then(|item| self.umask(&item));
         spec.nice = fields
@@ -180,43 +180,43 @@ impl Reader {
         spec.logger = fields.get("log").and_then(|item| self.log(&item));
     }
 
-    pub(super) fn run(&mut self, item: &Item<'_>) -> Option<DraftRun> {
+    pub(super) fn run(&mut self, item: &Item<'_>) -> Option<UnboundRun> {
         match &item.tree.value {
             Value::String(text) if text.trim().is_empty() => {
                 self.note(
                     item,
                     Kind::BadValue,
                     "the command is empty".to_owned(),
-                    RUN_MEND,
+                    RUN_HINT,
                 );
                 None
             }
-            Value::String(_) => self.template(item, RUN_MEND).map(DraftRun::Shell),
+            Value::String(_) => self.template(item, RUN_HINT).map(UnboundRun::Shell),
             Value::List(words) if words.is_empty() => {
                 self.note(
                     item,
                     Kind::BadValue,
                     "the command is empty".to_owned(),
-                    RUN_MEND,
+                    RUN_HINT,
                 );
                 None
             }
             Value::List(_) => {
                 let words: Vec<Text> = self
-                    .list(item, RUN_MEND)
+                    .list(item, RUN_HINT)
                     .iter()
                     .filter_map(|word| self.template(word, "each word of a command is a text"))
                     .collect();
-                Some(DraftRun::Exec(words))
+                Some(UnboundRun::Exec(words))
             }
             _ => {
-                self.wrong_type(item, "a command", RUN_MEND);
+                self.wrong_type(item, "a command", RUN_HINT);
                 None
             }
         }
     }
 
-    fn after(&mut self, item: &Item<'_>) -> Vec<DraftDependency> {
+    fn after(&mut self, item: &Item<'_>) -> Vec<UnboundDependency> {
         let hint = "write a list, such as [fetch, { process: db, condition: healthy }]";
         let mut after = Vec::new();
         let mut seen = BTreeSet::new();
@@ -234,7 +234,7 @@ impl Reader {
         after
     }
 
-    fn dependency(&mut self, item: &Item<'_>) -> Option<DraftDependency> {
+    fn dependency(&mut self, item: &Item<'_>) -> Option<UnboundDependency> {
         let hint = "write the name of a process, or { process: NAME, condition: exit }";
         let (name, condition) = match &item.tree.value {
             Value::Map(_) => {
@@ -253,10 +253,10 @@ impl Reader {
             _ => (item.clone(), Condition::Success),
         };
         let process = self.text(&name, hint)?.to_owned();
-        Some(DraftDependency {
+        Some(UnboundDependency {
             process,
             condition,
-            place: name.place(),
+            location: name.location(),
         })
     }
 
@@ -289,9 +289,9 @@ impl Reader {
     }
 
     fn umask(&mut self, item: &Item<'_>) -> Option<u32> {
-        const MEND: &str = "write it in octal and in quotes, such as \"022\"";
+        const HINT: &str = "write it in octal and in quotes, such as \"022\"";
         let Value::String(text) = &item.tree.value else {
-            self.wrong_type(item, "an octal text", MEND);
+            self.wrong_type(item, "an octal text", HINT);
             return None;
         };
         let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -301,12 +301,12 @@ impl Reader {
             Some(mask) if mask <= 0o777 => Some(mask),
             Some(_) => {
                 let message = format!("{} is more than 777", quote(text));
-                self.note(item, Kind::OutOfRange, message, MEND);
+                self.note(item, Kind::OutOfRange, message, HINT);
                 None
             }
             None => {
                 let message = format!("{} is no octal number", quote(text));
-                self.note(item, Kind::BadValue, message, MEND);
+                self.note(item, Kind::BadValue, message, HINT);
                 None
             }
         }

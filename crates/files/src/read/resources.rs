@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use baton_model::task::{Resources, Rlimit};
 
 use super::{Item, Reader};
-use crate::error::{Kind, Place, Position, quote};
+use crate::error::{Kind, Location, Position, quote};
 use crate::limits::{COUNT_MAX, CPU_MILLI_MAX, NAME_BYTES_MAX};
 use crate::suggest;
 use crate::tree::Value;
@@ -97,7 +97,7 @@ impl Reader {
         position: Option<Position>,
         named: &mut BTreeMap<String, u64>,
     ) {
-        let key = Place {
+        let key = Location {
             path: value.path.clone(),
             position,
         };

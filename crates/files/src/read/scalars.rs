@@ -25,8 +25,8 @@ impl Reader {
             self.wrong_type(item, "a text", hint);
             return None;
         };
-        template::refuse(item, &mut self.problems);
-        self.no_zero_byte(item, text);
+        template::reject_template(item, &mut self.problems);
+        self.reject_nul(item, text);
         if text.is_empty() {
             self.note(item, Kind::BadValue, "the text is empty".to_owned(), hint);
             return None;
@@ -44,7 +44,7 @@ impl Reader {
                 return None;
             }
         };
-        self.no_zero_byte(item, &text);
+        self.reject_nul(item, &text);
         Some(text)
     }
 
@@ -54,7 +54,7 @@ impl Reader {
         Some(Text::parse(&text, item, self.scope, &mut self.problems))
     }
 
-    fn no_zero_byte(&mut self, item: &Item<'_>, text: &str) {
+    fn reject_nul(&mut self, item: &Item<'_>, text: &str) {
         if text.contains('\0') {
             self.note(
                 item,
@@ -193,11 +193,11 @@ impl Reader {
     /// The name of a task, owner or process, which is also a file name and a part
     /// of an address.
     pub(super) fn name(&mut self, item: &Item<'_>) -> Option<String> {
-        const MEND: &str = "write a short text without spaces and slashes that begins with no dot";
-        let text = self.text(item, MEND)?;
+        const HINT: &str = "write a short text without spaces and slashes that begins with no dot";
+        let text = self.text(item, HINT)?;
         if let Some(why) = bad_name(text) {
             let message = format!("{} is no name: {why}", quote(text));
-            self.note(item, Kind::BadName, message, MEND);
+            self.note(item, Kind::BadName, message, HINT);
             return None;
         }
         Some(text.to_owned())

@@ -20,21 +20,21 @@ use crate::tree::Value;
 const SCALED: &[&str] = &["memory", "timeout"];
 const GROWTH_FIELDS: &[&str] = &["factor", "cap"];
 
-const SCALE_MEND: &str = "write factors, such as { memory: 1.5, timeout: 2 }";
-const MEMORY_MEND: &str =
+const SCALE_HINT: &str = "write factors, such as { memory: 1.5, timeout: 2 }";
+const MEMORY_HINT: &str =
     "write a factor such as 1.5, a list such as [2GiB, 8GiB], or { factor: 1.5, cap: 8GiB }";
-const TIMEOUT_MEND: &str =
+const TIMEOUT_HINT: &str =
     "write a factor such as 2, a list such as [1h, 4h], or { factor: 2, cap: 4h }";
-const FALLBACK_MEND: &str = "write a list of constraints, such as [{ pool: big }, { pool: huge }]";
+const FALLBACK_HINT: &str = "write a list of constraints, such as [{ pool: big }, { pool: huge }]";
 
 /// What the first attempt of a task may use.
-pub(super) struct First {
+pub(super) struct FirstAttempt {
     /// The most that it may have of it; 0 where it asks for none.
     memory: u64,
     timeout: Option<Millis>,
 }
 
-impl First {
+impl FirstAttempt {
     pub(super) fn of(resources: &Resources, timeout: Option<Millis>) -> Self {
         Self {
             memory: resources.memory_max.max(resources.memory_min),
@@ -44,33 +44,33 @@ impl First {
 }
 
 /// How one of the things that grow is read and told.
-struct Kin<T> {
+struct ScaledQuantity<T> {
     read: fn(&mut Reader, &Item<'_>) -> Option<T>,
     show: fn(T) -> String,
     hint: &'static str,
 }
 
 impl Reader {
-    pub(super) fn scale(&mut self, item: &Item<'_>, first: &First) -> Scaling {
+    pub(super) fn scale(&mut self, item: &Item<'_>, first: &FirstAttempt) -> Scaling {
         let mut scale = Scaling::default();
-        for (name, value, position) in self.entries(item, SCALE_MEND) {
+        for (name, value, position) in self.entries(item, SCALE_HINT) {
             match name {
                 "memory" => {
-                    let kin = Kin {
+                    let quantity = ScaledQuantity {
                         read: Self::whole_size,
                         show: bytes,
-                        hint: MEMORY_MEND,
+                        hint: MEMORY_HINT,
                     };
                     let first = (first.memory > 0).then_some(first.memory);
-                    scale.memory = self.growth(&value, &kin, first);
+                    scale.memory = self.growth(&value, &quantity, first);
                 }
                 "timeout" => {
-                    let kin = Kin {
+                    let quantity = ScaledQuantity {
                         read: |reader, item| reader.duration(item, Zero::Refused),
                         show: |span: Millis| span.to_string(),
-                        hint: TIMEOUT_MEND,
+                        hint: TIMEOUT_HINT,
                     };
-                    scale.timeout = self.growth(&value, &kin, first.timeout);
+                    scale.timeout = self.growth(&value, &quantity, first.timeout);
                 }
                 name => {
                     let names = SCALED.iter().copied();
@@ -89,8 +89,11 @@ impl Reader {
 
     /// Where a task may run after its first failure, its second, and so on.
     pub(super) fn fallback(&mut self, item: &Item<'_>) -> Vec<Vec<Constraint>> {
-        let places = self.steps(item, FALLBACK_MEND);
-        places.iter().map(|place| self.constraints(place)).collect()
+        let fallbacks = self.steps(item, FALLBACK_HINT);
+        fallbacks
+            .iter()
+            .map(|item| self.constraints(item))
+            .collect()
     }
 
     /// A factor, a list of what there is after running out once, twice, and so on, or a factor
@@ -98,7 +101,7 @@ impl Reader {
     fn growth<T: Copy + PartialOrd>(
         &mut self,
         item: &Item<'_>,
-        kin: &Kin<T>,
+        quantity: &ScaledQuantity<T>,
         first: Option<T>,
     ) -> Option<Growth<T>> {
         match &item.tree.value {
@@ -106,10 +109,10 @@ impl Reader {
                 let milli = self.factor(item, 1_000, FACTOR_MILLI_MAX)?;
                 Some(Growth::Factor { milli, cap: None })
             }
-            Value::List(_) => self.growing(item, kin, first).map(Growth::Steps),
-            Value::Map(_) => self.capped(item, kin, first),
+            Value::List(_) => self.growing(item, quantity, first).map(Growth::Steps),
+            Value::Map(_) => self.capped(item, quantity, first),
             Value::Null | Value::Bool(_) | Value::String(_) => {
-                self.wrong_type(item, "a factor, a list or a map", kin.hint);
+                self.wrong_type(item, "a factor, a list or a map", quantity.hint);
                 None
             }
         }
@@ -118,21 +121,21 @@ impl Reader {
     fn growing<T: Copy + PartialOrd>(
         &mut self,
         item: &Item<'_>,
-        kin: &Kin<T>,
+        quantity: &ScaledQuantity<T>,
         first: Option<T>,
     ) -> Option<Vec<T>> {
-        let items = self.steps(item, kin.hint);
+        let items = self.steps(item, quantity.hint);
         let mut steps = Vec::with_capacity(items.len());
         let mut before = first;
         for item in &items {
-            let step = (kin.read)(self, item)?;
+            let step = (quantity.read)(self, item)?;
             if let Some(before) = before.filter(|before| step < *before) {
                 let whose = if steps.is_empty() {
                     "what the task has at first"
                 } else {
                     "the one before it"
                 };
-                let (step, before) = ((kin.show)(step), (kin.show)(before));
+                let (step, before) = ((quantity.show)(step), (quantity.show)(before));
                 self.note(
                     item,
                     Kind::OutOfRange,
@@ -150,7 +153,7 @@ impl Reader {
     fn capped<T: Copy + PartialOrd>(
         &mut self,
         item: &Item<'_>,
-        kin: &Kin<T>,
+        quantity: &ScaledQuantity<T>,
         first: Option<T>,
     ) -> Option<Growth<T>> {
         let fields = self.fields(item, "a growth", GROWTH_FIELDS, |_| None)?;
@@ -161,9 +164,9 @@ impl Reader {
         let milli = self.factor(&factor, 1_000, FACTOR_MILLI_MAX);
         let cap = match fields.get("cap") {
             Some(item) => {
-                let cap = (kin.read)(self, &item)?;
+                let cap = (quantity.read)(self, &item)?;
                 if let Some(first) = first.filter(|first| cap < *first) {
-                    let (cap, first) = ((kin.show)(cap), (kin.show)(first));
+                    let (cap, first) = ((quantity.show)(cap), (quantity.show)(first));
                     self.note(
                         &item,
                         Kind::OutOfRange,

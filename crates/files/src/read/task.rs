@@ -9,11 +9,11 @@ use baton_model::time::Millis;
 
 use super::process::PROCESS_FIELDS;
 use super::scalars::Zero;
-use super::scale::First;
+use super::scale::FirstAttempt;
 use super::trigger::TRIGGER_FIELDS;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, Problem};
-use crate::file::{Body, Draft, TaskFile};
+use crate::file::{TaskBody, TaskFile, UnboundProcess};
 use crate::graph;
 use crate::instance::DEFAULT_OWNER;
 use crate::limits::PROCESSES_MAX;
@@ -62,13 +62,13 @@ pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
 
 /// Whether a task must say what it runs, or may be a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whole {
-    Yes,
-    No,
+pub(super) enum Completeness {
+    Complete,
+    Partial,
 }
 
 /// Where a field belongs that a task does not have.
-pub(super) fn beside_task(key: &str) -> Option<String> {
+pub(super) fn misplaced_task_field(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `task`?".to_owned())
     } else if key == "after" {
@@ -88,7 +88,7 @@ pub(super) fn beside_task(key: &str) -> Option<String> {
 }
 
 /// Where a field belongs that a process does not have.
-fn beside_process(key: &str) -> Option<String> {
+fn misplaced_process_field(key: &str) -> Option<String> {
     TASK_FIELDS
         .contains(&key)
         .then(|| format!("`{key}` belongs to the task: put it at the top of the file"))
@@ -97,17 +97,20 @@ fn beside_process(key: &str) -> Option<String> {
 impl Reader {
     fn task(&mut self, item: &Item<'_>, file: &str) -> Option<TaskFile> {
         self.is_task(item)?;
-        let fields = self.fields(item, "a task", TASK_FIELDS, beside_task)?;
+        let fields = self.fields(item, "a task", TASK_FIELDS, misplaced_task_field)?;
         let name = fields.get("task").map(|item| self.name(&item));
         if fields.has("run") && !fields.has("processes") && !fields.has("task") {
             self.missing(&fields, "task", "give the task a name: `task: NAME`");
         }
-        let mut body = self.body(&fields, name.clone().flatten(), Whole::Yes);
+        let mut body = self.body(&fields, name.clone().flatten(), Completeness::Complete);
         let params = fields.get("params").map(|item| self.params(&item));
         // As for Thermos, a task without a name is called like its first process.
         let name = match name {
             Some(name) => name,
-            None => body.drafts.first().map(|draft| draft.spec.name.0.clone()),
+            None => body
+                .processes
+                .first()
+                .map(|process| process.spec.name.0.clone()),
         };
         let owner = body.spec.owner.as_deref().unwrap_or(DEFAULT_OWNER);
         let trigger = fields.get("trigger");
@@ -116,21 +119,29 @@ impl Reader {
         policy.trigger = trigger.unwrap_or_default();
         let params = params.unwrap_or_default();
         if let Some(item) = fields.get("params") {
-            self.starts_alone(&item, &params, &policy.trigger);
+            self.check_unattended_params(&item, &params, &policy.trigger);
         }
         body.spec.name = name?;
         Some(TaskFile {
             file: file.to_owned(),
-            source: source::of(item.tree),
+            source: source::task_to_json(item.tree),
             params,
-            owner_place: fields.get("owner").unwrap_or_else(|| item.clone()).place(),
+            owner_location: fields
+                .get("owner")
+                .unwrap_or_else(|| item.clone())
+                .location(),
             policy,
             body,
         })
     }
 
     /// What a task does, without its name. `name` is that of the process of its `run`.
-    pub(super) fn body(&mut self, fields: &Fields<'_>, name: Option<String>, whole: Whole) -> Body {
+    pub(super) fn body(
+        &mut self,
+        fields: &Fields<'_>,
+        name: Option<String>,
+        completeness: Completeness,
+    ) -> TaskBody {
         let mut spec = TaskSpec {
             name: String::new(),
             owner: fields.get("owner").and_then(|item| self.name(&item)),
@@ -146,23 +157,23 @@ impl Reader {
             ports: BTreeMap::new(),
         };
         self.bounds(fields, &mut spec);
-        let mut drafts = self.processes(fields, name, whole);
+        let mut processes = self.processes(fields, name, completeness);
         // The processes of a part of a task may stand in another part.
         if let Some(order) = fields.get("order")
-            && (whole == Whole::Yes || !drafts.is_empty())
+            && (completeness == Completeness::Complete || !processes.is_empty())
         {
-            self.order(&order, &mut drafts);
+            self.order(&order, &mut processes);
         }
-        graph::check(&drafts, &mut self.problems);
+        graph::check(&processes, &mut self.problems);
         let resources = fields.get("resources");
-        Body {
+        TaskBody {
             spec,
-            drafts,
+            processes,
             env: match fields.get("env") {
                 Some(item) => self.env(&item),
                 None => BTreeMap::new(),
             },
-            says_cpu: resources.is_some_and(|item| item.tree.has("cpu")),
+            requests_cpu: resources.is_some_and(|item| item.tree.has("cpu")),
         }
     }
 
@@ -206,7 +217,12 @@ impl Reader {
         }
     }
 
-    fn processes(&mut self, fields: &Fields<'_>, task: Option<String>, whole: Whole) -> Vec<Draft> {
+    fn processes(
+        &mut self,
+        fields: &Fields<'_>,
+        task: Option<String>,
+        completeness: Completeness,
+    ) -> Vec<UnboundProcess> {
         match (fields.get("run"), fields.get("processes")) {
             (Some(_), Some(_)) => {
                 self.problems.push(fields.key_problem(
@@ -217,7 +233,7 @@ impl Reader {
                 ));
                 Vec::new()
             }
-            (None, None) if whole == Whole::No => Vec::new(),
+            (None, None) if completeness == Completeness::Partial => Vec::new(),
             (None, None) => {
                 self.problems.push(fields.item.problem(
                     Kind::NoProcesses,
@@ -232,9 +248,9 @@ impl Reader {
                 };
                 let mut spec = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
                 spec.name = ProcessName(task.unwrap_or_else(|| "run".to_owned()));
-                vec![Draft {
+                vec![UnboundProcess {
                     spec,
-                    name_place: fields.item.place(),
+                    name_location: fields.item.location(),
                     run,
                     after: Vec::new(),
                     ready: None,
@@ -247,7 +263,7 @@ impl Reader {
         }
     }
 
-    fn process_list(&mut self, item: &Item<'_>) -> Vec<Draft> {
+    fn process_list(&mut self, item: &Item<'_>) -> Vec<UnboundProcess> {
         let hint = "write a list, such as [{ name: build, run: make }]";
         let items = self.list(item, hint);
         if items.is_empty() && matches!(item.tree.value, Value::List(_)) {
@@ -269,12 +285,12 @@ impl Reader {
         }
         items
             .iter()
-            .filter_map(|item| self.process(item, beside_process))
+            .filter_map(|item| self.process(item, misplaced_process_field))
             .collect()
     }
 
     /// Chains of names: each waits for the success of the one before it.
-    fn order(&mut self, item: &Item<'_>, drafts: &mut [Draft]) {
+    fn order(&mut self, item: &Item<'_>, processes: &mut [UnboundProcess]) {
         let hint = "write a list of chains, such as [[a, b, c], [a, d]]";
         let mut chains = Vec::new();
         for chain in self.list(item, hint) {
@@ -287,7 +303,7 @@ impl Reader {
                 .iter()
                 .filter_map(|name| {
                     let text = self.text(name, "write the name of a process")?;
-                    Some((text.to_owned(), name.place()))
+                    Some((text.to_owned(), name.location()))
                 })
                 .collect();
             // With a name missing, its neighbours are not neighbours.
@@ -295,7 +311,7 @@ impl Reader {
                 chains.push(links);
             }
         }
-        graph::order(&chains, drafts, &mut self.problems);
+        graph::order(&chains, processes, &mut self.problems);
     }
 
     /// Everything but the trigger.
@@ -304,7 +320,7 @@ impl Reader {
         let timeout = fields
             .get("timeout")
             .and_then(|item| self.duration(&item, Zero::Refused));
-        let first = First::of(&spec.resources, timeout);
+        let first = FirstAttempt::of(&spec.resources, timeout);
         Policy {
             trigger: Trigger::default(),
             retry: fields

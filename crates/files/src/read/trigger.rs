@@ -35,11 +35,11 @@ pub(super) const TRIGGER_FIELDS: &[&str] = &[
 /// What says nothing without a schedule.
 const SCHEDULE_ONLY: &[&str] = &["timezone", "slack", "catch_up", "jitter", "gap", "fold"];
 
-const SECRET_MEND: &str = "no secret stands in a file: write `secret_sha256` with what \
+const SECRET_HINT: &str = "no secret stands in a file: write `secret_sha256` with what \
                            `printf %s \"$SECRET\" | sha256sum` prints";
-const HASH_MEND: &str = "write the 64 hexadecimal digits that `printf %s \"$SECRET\" | \
+const HASH_HINT: &str = "write the 64 hexadecimal digits that `printf %s \"$SECRET\" | \
                          sha256sum` prints, in quotes";
-const AFTER_MEND: &str = "write NAME for a task of the same owner, OWNER/NAME, or a list of them";
+const AFTER_HINT: &str = "write NAME for a task of the same owner, OWNER/NAME, or a list of them";
 
 impl Reader {
     /// `owner` and `name` are those of the task.
@@ -50,7 +50,7 @@ impl Reader {
         name: Option<&str>,
     ) -> Option<Trigger> {
         let fields = self.fields(item, "a trigger", TRIGGER_FIELDS, |key| {
-            (key == "secret").then(|| SECRET_MEND.to_owned())
+            (key == "secret").then(|| SECRET_HINT.to_owned())
         })?;
         let schedule = self.schedule(&fields);
         let get = |name| fields.get(name);
@@ -86,9 +86,8 @@ impl Reader {
         let usual = clock::Policy::default();
         let dst = self.dst(fields);
         let mut span = |name, default| {
-            let given = fields.get(name);
-            given
-                .and_then(|item| self.duration(&item, Zero::Allowed))
+            let item = fields.get(name);
+            item.and_then(|item| self.duration(&item, Zero::Allowed))
                 .unwrap_or(default)
         };
         let slack = span("slack", usual.slack);
@@ -168,8 +167,8 @@ impl Reader {
     }
 
     fn launch_rate(&mut self, item: &Item<'_>) -> Option<Rate> {
-        const MEND: &str = "write how many in how long, such as 1/s, 10/m or 5/30s";
-        let text = self.text(item, MEND)?;
+        const HINT: &str = "write how many in how long, such as 1/s, 10/m or 5/30s";
+        let text = self.text(item, HINT)?;
         let parsed = text.split_once('/').and_then(|(count, per)| {
             let count: u32 = count.trim().parse().ok()?;
             let per = per.trim();
@@ -186,7 +185,7 @@ impl Reader {
         });
         if parsed.is_none() {
             let message = format!("{} is no rate", quote(text));
-            self.note(item, Kind::BadValue, message, MEND);
+            self.note(item, Kind::BadValue, message, HINT);
         }
         parsed
     }
@@ -194,13 +193,13 @@ impl Reader {
     /// Its text is never repeated: it may be the secret itself, written in the wrong place.
     fn secret_hash(&mut self, item: &Item<'_>) -> Option<String> {
         let Value::String(text) = &item.tree.value else {
-            self.wrong_type(item, "a text", HASH_MEND);
+            self.wrong_type(item, "a text", HASH_HINT);
             return None;
         };
         let sum = hash(text);
         if sum.is_none() {
             let message = "this is no SHA-256".to_owned();
-            self.note(item, Kind::BadValue, message, HASH_MEND);
+            self.note(item, Kind::BadValue, message, HASH_HINT);
         }
         sum
     }
@@ -208,12 +207,12 @@ impl Reader {
     /// One task, or a list of at least one.
     fn after_tasks(&mut self, item: &Item<'_>, owner: &str, name: Option<&str>) -> Vec<TaskName> {
         let items = match item.tree.value {
-            Value::List(_) => self.list(item, AFTER_MEND),
+            Value::List(_) => self.list(item, AFTER_HINT),
             _ => vec![item.clone()],
         };
         if items.is_empty() {
             let message = "the list of tasks is empty".to_owned();
-            self.note(item, Kind::BadValue, message, AFTER_MEND);
+            self.note(item, Kind::BadValue, message, AFTER_HINT);
         }
         if items.len() > AFTER_MAX {
             let message = format!("these are {} tasks, of {AFTER_MAX} allowed", items.len());
@@ -241,11 +240,11 @@ impl Reader {
     }
 
     fn task_name(&mut self, item: &Item<'_>, owner: &str) -> Option<TaskName> {
-        let text = self.text(item, AFTER_MEND)?;
+        let text = self.text(item, AFTER_HINT)?;
         let (owner, name) = text.split_once('/').unwrap_or((owner, text));
         if let Some(why) = bad_name(owner).or_else(|| bad_name(name)) {
             let message = format!("{} names no task: {why}", quote(text));
-            self.note(item, Kind::BadName, message, AFTER_MEND);
+            self.note(item, Kind::BadName, message, AFTER_HINT);
             return None;
         }
         Some(TaskName {

@@ -11,8 +11,8 @@ use crate::limits::{URI_BYTES_MAX, URIS_MAX};
 use crate::tree::Value;
 
 const URI_FIELDS: &[&str] = &["from", "name", "sha256", "executable"];
-const FROM_MEND: &str = "write an address such as file:///srv/data.csv or http://host/data.csv";
-const NAME_MEND: &str = "write a plain file name: `name: data.csv`";
+const FROM_HINT: &str = "write an address such as file:///srv/data.csv or http://host/data.csv";
+const NAME_HINT: &str = "write a plain file name: `name: data.csv`";
 
 impl Reader {
     pub(super) fn uris(&mut self, item: &Item<'_>) -> Vec<Uri> {
@@ -58,18 +58,18 @@ impl Reader {
         let from = match fields.get("from") {
             Some(from) => self.address(&from),
             None => {
-                self.missing(&fields, "from", FROM_MEND);
+                self.missing(&fields, "from", FROM_HINT);
                 None
             }
         };
-        let given = fields.get("name").map(|name| self.file_name(&name));
+        let explicit = fields.get("name").map(|name| self.file_name(&name));
         let sha256 = fields.get("sha256").map(|sum| self.sha256(&sum));
         let executable = fields
             .get("executable")
             .and_then(|item| self.boolean(&item))
             .unwrap_or(false);
         let from = from?;
-        let name = match given {
+        let name = match explicit {
             Some(name) => name?,
             None => self.last_segment(item, &from)?,
         };
@@ -85,11 +85,11 @@ impl Reader {
     }
 
     fn address(&mut self, item: &Item<'_>) -> Option<String> {
-        let text = self.text(item, FROM_MEND)?;
+        let text = self.text(item, FROM_HINT)?;
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let scheme = scheme.to_ascii_lowercase();
         let (why, hint) = if text.len() > URI_BYTES_MAX {
-            (format!("is longer than {URI_BYTES_MAX} bytes"), FROM_MEND)
+            (format!("is longer than {URI_BYTES_MAX} bytes"), FROM_HINT)
         } else if !text.chars().all(|c| c.is_ascii_graphic()) {
             let hint = "write spaces and everything but plain letters and signs as %XX";
             ("holds something that no address holds".to_owned(), hint)
@@ -103,12 +103,12 @@ impl Reader {
                 "http" if !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']) => {
                     return Some(text.to_owned());
                 }
-                "http" => ("names no host".to_owned(), FROM_MEND),
+                "http" => ("names no host".to_owned(), FROM_HINT),
                 "https" => {
                     let hint = "use http:// or file://, with `sha256` to be sure of what arrives";
                     ("is https, which Baton cannot fetch yet".to_owned(), hint)
                 }
-                _ => ("is neither file:// nor http://".to_owned(), FROM_MEND),
+                _ => ("is neither file:// nor http://".to_owned(), FROM_HINT),
             }
         };
         self.note(item, Kind::BadValue, format!("{} {why}", quote(text)), hint);
@@ -134,23 +134,23 @@ impl Reader {
     }
 
     fn file_name(&mut self, item: &Item<'_>) -> Option<String> {
-        let text = self.text(item, NAME_MEND)?;
+        let text = self.text(item, NAME_HINT)?;
         if let Some(why) = bad_name(text) {
             let message = format!("{} is no plain file name: {why}", quote(text));
-            self.note(item, Kind::BadName, message, NAME_MEND);
+            self.note(item, Kind::BadName, message, NAME_HINT);
             return None;
         }
         Some(text.to_owned())
     }
 
     fn sha256(&mut self, item: &Item<'_>) -> Option<String> {
-        const MEND: &str = "write the 64 hexadecimal digits that `sha256sum` prints, in quotes";
+        const HINT: &str = "write the 64 hexadecimal digits that `sha256sum` prints, in quotes";
         // Digits alone are a number to YAML, and it may have eaten leading zeros.
-        let text = self.text(item, MEND)?;
+        let text = self.text(item, HINT)?;
         let sum = hash(text);
         if sum.is_none() {
             let message = format!("{} is no SHA-256", quote(text));
-            self.note(item, Kind::BadValue, message, MEND);
+            self.note(item, Kind::BadValue, message, HINT);
         }
         sum
     }

@@ -8,14 +8,14 @@ use baton_model::workflow::Plan;
 use super::layers::{self, Layer, Layers};
 use super::process::PROCESS_FIELDS;
 use super::scalars::Zero;
-use super::task::Whole;
+use super::task::Completeness;
 use super::{Fields, Item, Reader, bad_name};
 use crate::error::{Kind, Position, Problem, quote};
-use crate::limits::WORKFLOW_TAKEN_BYTES_MAX;
+use crate::limits::WORKFLOW_INHERITED_BYTES_MAX;
 use crate::source;
 use crate::template::Scope;
 use crate::tree::{Tree, Value};
-use crate::workflow::{DraftTask, Keys, Surroundings, WorkflowFile, resolve};
+use crate::workflow::{Context, ItemKeys, UnboundTask, WorkflowFile, resolve};
 
 const WORKFLOW_FIELDS: &[&str] = &[
     "workflow",
@@ -56,8 +56,8 @@ pub(super) const TASK_FIELDS: &[&str] = &[
 pub(super) const DEFAULTS_COUNT: usize = 14;
 pub(super) const TEMPLATE_COUNT: usize = TASK_FIELDS.len() - 1;
 
-const TASKS_MEND: &str = "write tasks by their names, such as { build: { run: make } }";
-const NAME_MEND: &str = "write a short name without spaces and slashes that begins with no dot";
+const TASKS_HINT: &str = "write tasks by their names, such as { build: { run: make } }";
+const NAME_HINT: &str = "write a short name without spaces and slashes that begins with no dot";
 
 /// True if a file is a workflow, right or wrong.
 pub(crate) fn is_workflow(root: &Tree) -> bool {
@@ -81,7 +81,7 @@ pub(crate) fn workflow(root: &Tree, file: &str) -> Result<WorkflowFile, Vec<Prob
 }
 
 /// Reads tasks that a workflow gets beside those that it has.
-pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<DraftTask>, Vec<Problem>> {
+pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<UnboundTask>, Vec<Problem>> {
     let mut reader = Reader {
         scope: Scope::Workflow,
         ..Reader::default()
@@ -93,15 +93,15 @@ pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<DraftTask>, Vec<Pro
         tree: root,
         path: String::new(),
     };
-    let drafts = reader.part(&item, before);
-    match drafts {
-        Some(drafts) if reader.problems.is_empty() => Ok(drafts),
+    let tasks = reader.part(&item, before);
+    match tasks {
+        Some(tasks) if reader.problems.is_empty() => Ok(tasks),
         _ => Err(reader.problems),
     }
 }
 
 /// Where a field belongs that a workflow does not have.
-fn beside_workflow(key: &str) -> Option<String> {
+fn misplaced_workflow_field(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `workflow`?".to_owned())
     } else if key == "trigger" {
@@ -123,7 +123,7 @@ fn beside_workflow(key: &str) -> Option<String> {
 }
 
 /// Where a field belongs that a task of a workflow does not have.
-pub(super) fn beside_workflow_task(key: &str) -> Option<String> {
+pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
     match key {
         "task" | "name" => Some("a task is named by its key: tasks: { NAME: … }".to_owned()),
         "owner" | "params" | "fail_fast" => Some(format!(
@@ -147,7 +147,12 @@ pub(super) fn beside_workflow_task(key: &str) -> Option<String> {
 impl Reader {
     fn workflow(&mut self, item: &Item<'_>, file: &str) -> Option<WorkflowFile> {
         self.expect_workflow(item)?;
-        let fields = self.fields(item, "a workflow", WORKFLOW_FIELDS, beside_workflow)?;
+        let fields = self.fields(
+            item,
+            "a workflow",
+            WORKFLOW_FIELDS,
+            misplaced_workflow_field,
+        )?;
         let name = match fields.get("workflow") {
             Some(item) => self.name(&item),
             None => {
@@ -168,12 +173,12 @@ impl Reader {
         let fail_fast = get("fail_fast").and_then(|item| self.boolean(&item));
         let timeout = get("timeout").and_then(|item| self.duration(&item, Zero::Refused));
         let mut layers = self.layers(&fields);
-        let drafts = self.tasks(&fields, &mut layers, 0);
-        let surroundings = Surroundings {
+        let tasks = self.tasks(&fields, &mut layers, 0);
+        let context = Context {
             before: &Plan::default(),
             params: &params.keys().map(String::as_str).collect(),
         };
-        let tasks = resolve(drafts, &surroundings, &mut self.problems);
+        let tasks = resolve(tasks, &context, &mut self.problems);
         Some(WorkflowFile {
             name: name?,
             owner,
@@ -186,24 +191,24 @@ impl Reader {
             file: file.to_owned(),
             // Nobody asks for that of a file with problems.
             source: match self.problems.is_empty() {
-                true => source::of_workflow(item.tree),
+                true => source::workflow_to_json(item.tree),
                 false => serde_json::Value::Null,
             },
         })
     }
 
-    fn part(&mut self, item: &Item<'_>, before: &Plan) -> Option<Vec<DraftTask>> {
+    fn part(&mut self, item: &Item<'_>, before: &Plan) -> Option<Vec<UnboundTask>> {
         let fields = self.fields(item, "a part of a workflow", &["tasks"], |key| {
             Some(format!(
                 "remove it: `{key}` was said with the workflow, and a part has only `tasks`"
             ))
         })?;
-        let drafts = self.tasks(&fields, &mut Layers::default(), before.tasks.len());
-        let surroundings = Surroundings {
+        let tasks = self.tasks(&fields, &mut Layers::default(), before.tasks.len());
+        let context = Context {
             before,
             params: &before.params.keys().map(String::as_str).collect(),
         };
-        Some(resolve(drafts, &surroundings, &mut self.problems))
+        Some(resolve(tasks, &context, &mut self.problems))
     }
 
     /// Says early what the file is, if it is something else.
@@ -237,15 +242,15 @@ impl Reader {
         fields: &Fields<'_>,
         layers: &mut Layers<'_>,
         before: usize,
-    ) -> Vec<DraftTask> {
+    ) -> Vec<UnboundTask> {
         let Some(item) = fields.get("tasks") else {
-            self.missing(fields, "tasks", TASKS_MEND);
+            self.missing(fields, "tasks", TASKS_HINT);
             return Vec::new();
         };
         let count = item.tree.entries().len();
         if count == 0 && matches!(item.tree.value, Value::Map(_)) {
             let message = "the workflow has no tasks".to_owned();
-            self.note(&item, Kind::MissingField, message, TASKS_MEND);
+            self.note(&item, Kind::MissingField, message, TASKS_HINT);
         }
         if before + count > PLAN_TASKS_MAX {
             let all = before + count;
@@ -254,21 +259,21 @@ impl Reader {
             self.note(&item, Kind::TooLarge, message, hint);
             return Vec::new();
         }
-        let mut drafts = Vec::with_capacity(count);
-        for (name, value, position) in self.entries(&item, TASKS_MEND) {
+        let mut tasks = Vec::with_capacity(count);
+        for (name, value, position) in self.entries(&item, TASKS_HINT) {
             self.key_name(name, &value, position);
-            if let Some(mut draft) = self.workflow_task(name, &value, layers) {
-                draft.place.position = position.or(draft.place.position);
-                drafts.push(draft);
+            if let Some(mut task) = self.workflow_task(name, &value, layers) {
+                task.location.position = position.or(task.location.position);
+                tasks.push(task);
             }
         }
-        drafts
+        tasks
     }
 
     pub(super) fn key_name(&mut self, name: &str, item: &Item<'_>, position: Option<Position>) {
         if let Some(why) = bad_name(name) {
             let message = format!("{} is no name: {why}", quote(name));
-            let mut problem = item.problem(Kind::BadName, message, NAME_MEND);
+            let mut problem = item.problem(Kind::BadName, message, NAME_HINT);
             problem.position = position;
             self.problems.push(problem);
         }
@@ -279,7 +284,7 @@ impl Reader {
         name: &str,
         item: &Item<'_>,
         layers: &mut Layers<'_>,
-    ) -> Option<DraftTask> {
+    ) -> Option<UnboundTask> {
         let template = item
             .tree
             .entries()
@@ -298,12 +303,12 @@ impl Reader {
         .into_iter()
         .flatten()
         .collect();
-        self.totals.taken_bytes += below.iter().map(|layer| layer.bytes).sum::<usize>();
-        if self.totals.taken_bytes > WORKFLOW_TAKEN_BYTES_MAX {
+        self.totals.inherited_bytes += below.iter().map(|layer| layer.bytes).sum::<usize>();
+        if self.totals.inherited_bytes > WORKFLOW_INHERITED_BYTES_MAX {
             self.note(
                 item,
                 Kind::TooLarge,
-                format!("up to this task, all have taken more than {WORKFLOW_TAKEN_BYTES_MAX} bytes from defaults and templates"),
+                format!("up to this task, all have taken more than {WORKFLOW_INHERITED_BYTES_MAX} bytes from defaults and templates"),
                 "use smaller ones, or make items of tasks that are alike, with for_each",
             );
             return None;
@@ -322,29 +327,38 @@ impl Reader {
         };
         let fields = self.fields(&item, "a task of a workflow", known, |key| match key {
             "template" => Some("remove it: a part of a workflow has no templates".to_owned()),
-            key => beside_workflow_task(key),
+            key => misplaced_workflow_task_field(key),
         })?;
         // What is missing may stand in a template that is wrong or unknown, which was told.
         let is_made =
             item.tree.has("template") && below.len() == usize::from(layers.defaults.is_some());
-        let whole = if is_made { Whole::No } else { Whole::Yes };
-        let mut draft = self.draft(&fields, name.to_owned(), whole);
+        let completeness = if is_made {
+            Completeness::Partial
+        } else {
+            Completeness::Complete
+        };
+        let mut task = self.unbound_task(&fields, name.to_owned(), completeness);
         if is_made {
-            draft.items.keys = Keys::Unknown;
+            task.items.keys = ItemKeys::Unknown;
         }
-        draft.pool = pool.and_then(|(_, pool)| pool);
-        Some(draft)
+        task.pool = pool.and_then(|(_, pool)| pool);
+        Some(task)
     }
 
     /// A task, or what one is made from.
-    pub(super) fn draft(&mut self, fields: &Fields<'_>, name: String, whole: Whole) -> DraftTask {
-        let mut body = self.body(fields, Some(name.clone()), whole);
+    pub(super) fn unbound_task(
+        &mut self,
+        fields: &Fields<'_>,
+        name: String,
+        completeness: Completeness,
+    ) -> UnboundTask {
+        let mut body = self.body(fields, Some(name.clone()), completeness);
         body.spec.name = name;
         let policy = self.policy(fields, &body.spec);
-        DraftTask {
+        UnboundTask {
             body,
             policy,
-            place: fields.item.place(),
+            location: fields.item.location(),
             at: 0,
             items: self.items(fields),
             after: match fields.get("after") {

@@ -10,11 +10,11 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Entry, Lines, Size, Tree, Value, duplicate_key, syntax, too_deep, too_large};
+use super::{Entry, Lines, SizeLimits, Tree, Value, duplicate_key, syntax, too_deep, too_large};
 use crate::error::{Kind, Position, Problem, clean};
 use crate::limits::DEPTH_MAX;
 
-pub(super) fn parse(text: &str, size: &Size) -> Result<Tree, Vec<Problem>> {
+pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Vec<Problem>> {
     let lines = Lines::new(text);
     // The whole first: an error in the middle of a level has its true place.
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| vec![explain(&error, 0, &lines)])?;
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
                 let items = items.iter().enumerate().map(|(at, item)| {
                     let known = self.problems.len();
                     let tree = self.tree(item.get(), depth + 1);
-                    self.inside(known, || format!("[{at}]"));
+                    self.prefix_paths(known, || format!("[{at}]"));
                     tree
                 });
                 Value::List(items.collect())
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
                 self.problems.push(duplicate_key(&key, position));
             }
             let value = self.tree(value.get(), depth + 1);
-            self.inside(known, || clean(&key));
+            self.prefix_paths(known, || clean(&key));
             entries.push(Entry {
                 key,
                 position,
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
 
     /// Says of the keys behind the first `known` problems in which field they stand. What is
     /// too deep has no name that anybody would read.
-    fn inside(&mut self, known: usize, field: impl Fn() -> String) {
+    fn prefix_paths(&mut self, known: usize, field: impl Fn() -> String) {
         let behind = self.problems.iter_mut().skip(known);
         for problem in behind.filter(|it| it.kind == Kind::DuplicateKey) {
             let dot = match problem.path.chars().next() {
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
 fn explain(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Problem {
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    let position = place(error, start, lines);
+    let position = error_position(error, start, lines);
     if message.contains("recursion limit") {
         return too_deep(position);
     }
@@ -193,7 +193,7 @@ fn explain(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Proble
     )
 }
 
-fn place(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Option<Position> {
+fn error_position(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Option<Position> {
     let line = u32::try_from(error.line()).ok().filter(|line| *line > 0)?;
     let first = lines.position(start);
     // `serde_json` counts bytes, and from the start of what it was given; we count

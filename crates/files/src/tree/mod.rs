@@ -57,7 +57,7 @@ impl Tree {
 
 /// How large a file of one kind may be.
 #[derive(Debug)]
-pub(crate) struct Size {
+pub(crate) struct SizeLimits {
     pub(crate) what: &'static str,
     pub(crate) file_bytes_max: usize,
     pub(crate) toml_bytes_max: usize,
@@ -86,7 +86,7 @@ impl Value {
 
 /// Reads the text. Duplicate keys, excessive depth and alias bombs are found here,
 /// because only here is it known how the text was written.
-pub(crate) fn parse(text: &str, format: Format, size: &Size) -> Result<Tree, Vec<Problem>> {
+pub(crate) fn parse(text: &str, format: Format, size: &SizeLimits) -> Result<Tree, Vec<Problem>> {
     let bytes_max = match format {
         Format::Toml => size.toml_bytes_max,
         Format::Yaml | Format::Json => size.file_bytes_max,
@@ -176,7 +176,7 @@ fn syntax(format: &str, message: &str, position: Option<Position>, hint: &str) -
 }
 
 /// `bound` is what it has more than.
-pub(crate) fn too_large(size: &Size, bound: &str, position: Option<Position>) -> Problem {
+pub(crate) fn too_large(size: &SizeLimits, bound: &str, position: Option<Position>) -> Problem {
     Problem {
         kind: Kind::TooLarge,
         position,

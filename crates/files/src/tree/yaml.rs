@@ -10,11 +10,11 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::NonFiniteFloatPolicy;
 use serde_saphyr::{Error, Location, Options, Spanned};
 
-use super::{Entry, Size, Tree, Value, duplicate_key, syntax, too_deep};
+use super::{Entry, SizeLimits, Tree, Value, duplicate_key, syntax, too_deep};
 use crate::error::{Kind, Position, Problem, clean};
 use crate::limits::DEPTH_MAX;
 
-pub(super) fn parse(text: &str, size: &Size) -> Result<Tree, Problem> {
+pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Problem> {
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options(size))
         .map_err(|error| explain(&error, size))?;
     Ok(tree(raw, text))
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str, size: &Size) -> Result<Tree, Problem> {
 /// What YAML has more of than values: begins and ends of lists and maps.
 const EVENTS_PER_VALUE: usize = 4;
 
-fn options(size: &Size) -> Options {
+fn options(size: &SizeLimits) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
@@ -188,28 +188,26 @@ fn position(location: Location) -> Option<Position> {
     (line > 0 && column > 0).then_some(Position { line, column })
 }
 
-fn explain(error: &Error, size: &Size) -> Problem {
+fn explain(error: &Error, size: &SizeLimits) -> Problem {
     let error = error.without_snippet();
-    let place = error.location().and_then(position);
+    let at = error.location().and_then(position);
     match innermost(error) {
-        Error::DuplicateMappingKey { key, .. } => {
-            duplicate_key(key.as_deref().unwrap_or("?"), place)
-        }
-        Error::Budget { breach, .. } => breached(breach, size, place),
+        Error::DuplicateMappingKey { key, .. } => duplicate_key(key.as_deref().unwrap_or("?"), at),
+        Error::Budget { breach, .. } => breached(breach, size, at),
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => unfolds(size, place),
+        | Error::AliasReplayStackDepthExceeded { .. } => expansion_too_large(size, at),
         Error::MultipleDocuments { .. } => syntax(
             "YAML",
             "there is another document after `---`",
-            place,
+            at,
             "put each task into a file of its own",
         ),
         other => {
             let message = other.to_string();
             // The place stands in front of our message already.
             let message = message.split(" at line ").next().unwrap_or_default();
-            syntax("YAML", message, place, syntax_hint(message))
+            syntax("YAML", message, at, syntax_hint(message))
         }
     }
 }
@@ -233,15 +231,15 @@ fn syntax_hint(message: &str) -> &'static str {
     }
 }
 
-fn breached(breach: &BudgetBreach, size: &Size, place: Option<Position>) -> Problem {
+fn breached(breach: &BudgetBreach, size: &SizeLimits, position: Option<Position>) -> Problem {
     match breach {
-        BudgetBreach::Depth { .. } => too_deep(place),
+        BudgetBreach::Depth { .. } => too_deep(position),
         BudgetBreach::Nodes { .. }
         | BudgetBreach::ScalarBytes { .. }
-        | BudgetBreach::Events { .. } => unfolds(size, place),
+        | BudgetBreach::Events { .. } => expansion_too_large(size, position),
         other => Problem {
             kind: Kind::TooLarge,
-            position: place,
+            position,
             path: String::new(),
             message: format!(
                 "the YAML is too large to be read: {}",
@@ -252,10 +250,10 @@ fn breached(breach: &BudgetBreach, size: &Size, place: Option<Position>) -> Prob
     }
 }
 
-fn unfolds(size: &Size, place: Option<Position>) -> Problem {
+fn expansion_too_large(size: &SizeLimits, position: Option<Position>) -> Problem {
     Problem {
         kind: Kind::TooLarge,
-        position: place,
+        position,
         path: String::new(),
         message: format!(
             "the file unfolds to more than {} values or {} bytes of text",

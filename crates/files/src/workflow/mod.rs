@@ -19,15 +19,15 @@ use baton_model::time::Millis;
 use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask, Pool, Upstream};
 
 use crate::bind::Binder;
-use crate::error::{Errors, Place, Problem};
-use crate::file::Body;
-use crate::given;
+use crate::binding;
+use crate::error::{Errors, Location, Problem};
+use crate::file::TaskBody;
 use crate::instance::{DEFAULT_OWNER, instance};
-use crate::limits::{PLAN_BYTES_MAX, PROBLEMS_MAX, WORKFLOW};
+use crate::limits::{PLAN_BYTES_MAX, PROBLEMS_MAX, WORKFLOW_LIMITS};
 use crate::param::Param;
 use crate::policy::Policy;
 use crate::read;
-use crate::template::{Later, Reference, Text, Values};
+use crate::template::{Reference, RuntimeReference, Text, Values};
 use crate::{Format, tree};
 
 pub(crate) use order::resolve;
@@ -47,82 +47,82 @@ pub struct WorkflowFile {
     pub(crate) timeout: Option<Millis>,
     pub(crate) pools: Vec<Pool>,
     /// Each behind those that it comes after.
-    pub(crate) tasks: Vec<DraftTask>,
+    pub(crate) tasks: Vec<UnboundTask>,
 }
 
 /// A task of a workflow with its templates still open.
 #[derive(Clone, Debug)]
-pub(crate) struct DraftTask {
-    pub(crate) body: Body,
+pub(crate) struct UnboundTask {
+    pub(crate) body: TaskBody,
     pub(crate) policy: Policy,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     /// Its place in the plan, found by [`resolve`].
     pub(crate) at: u32,
-    pub(crate) items: DraftItems,
-    pub(crate) after: Vec<DraftAfter>,
-    pub(crate) when: Option<DraftWhen>,
+    pub(crate) items: UnresolvedItems,
+    pub(crate) after: Vec<UnresolvedAfter>,
+    pub(crate) when: Option<UnresolvedWhen>,
     pub(crate) max_concurrent: Option<u32>,
     pub(crate) pool: Option<u32>,
 }
 
 /// What a task has one instance for each of.
 #[derive(Clone, Debug)]
-pub(crate) struct DraftItems {
+pub(crate) struct UnresolvedItems {
     /// The place of a task whose output they are is found by [`resolve`].
     pub(crate) items: Items,
     /// The task whose output they are.
     pub(crate) from: Option<String>,
-    pub(crate) keys: Keys,
-    pub(crate) place: Place,
+    pub(crate) keys: ItemKeys,
+    pub(crate) location: Location,
 }
 
 /// What `item.KEY` may name.
 #[derive(Clone, Debug)]
-pub(crate) enum Keys {
+pub(crate) enum ItemKeys {
     /// There is no item.
     NoItem,
     /// An item has no keys.
-    Whole,
-    Of(BTreeSet<String>),
+    Scalar,
+    Known(BTreeSet<String>),
     /// Nobody knows yet.
     Unknown,
 }
 
 /// That a task comes after another.
 #[derive(Clone, Debug)]
-pub(crate) struct DraftAfter {
+pub(crate) struct UnresolvedAfter {
     pub(crate) task: String,
     /// Its place in the plan, found by [`resolve`].
     pub(crate) at: u32,
     pub(crate) condition: Condition,
     pub(crate) edges: Edges,
-    pub(crate) place: Place,
-    pub(crate) edges_place: Place,
+    pub(crate) location: Location,
+    pub(crate) edges_location: Location,
 }
 
 /// A condition that can be read.
 #[derive(Clone, Debug)]
-pub(crate) struct DraftWhen {
+pub(crate) struct UnresolvedWhen {
     pub(crate) text: String,
-    pub(crate) references: Vec<Later>,
-    pub(crate) place: Place,
+    pub(crate) references: Vec<RuntimeReference>,
+    pub(crate) location: Location,
 }
 
 /// What tasks are read beside.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct Context<'a> {
     /// Tasks that are there already; their places come first.
     pub(crate) before: &'a Plan,
     pub(crate) params: &'a BTreeSet<&'a str>,
 }
 
-impl DraftItems {
+impl UnresolvedItems {
     /// True if there was something wrong with them, which was told.
     fn is_wrong(&self) -> bool {
-        matches!((&self.items, &self.keys), (Items::One, Keys::Unknown))
+        matches!((&self.items, &self.keys), (Items::One, ItemKeys::Unknown))
     }
 }
 
-impl DraftTask {
+impl UnboundTask {
     pub(crate) fn name(&self) -> &str {
         &self.body.spec.name
     }
@@ -156,7 +156,7 @@ impl WorkflowFile {
     /// The names of its tasks, in the order of its plan: each behind those that it comes
     /// after, and otherwise as the file has them.
     pub fn task_names(&self) -> impl Iterator<Item = &str> {
-        self.tasks.iter().map(DraftTask::name)
+        self.tasks.iter().map(UnboundTask::name)
     }
 
     /// The workflow as it was read, with its templates open. [`crate::workflow_from_json`]
@@ -176,15 +176,16 @@ impl WorkflowFile {
         let texts = self.tasks.iter().flat_map(|task| task.body.texts());
         let referred = texts.flat_map(Text::references);
         let referred = referred.filter_map(Reference::param).collect();
-        let given = given::parameters("workflow", &self.params, params, &referred, &mut problems);
+        let values_given =
+            binding::parameters("workflow", &self.params, params, &referred, &mut problems);
         let owner = self.owner().unwrap_or(DEFAULT_OWNER);
-        let tasks = plan_tasks(&self.tasks, (&self.name, owner), &given, problems)
+        let tasks = plan_tasks(&self.tasks, (&self.name, owner), &values_given, problems)
             .map_err(|problems| Errors::new(&self.file, problems))?;
-        let given = given.into_iter();
+        let values_given = values_given.into_iter();
         Ok(Plan {
             name: self.name.clone(),
             owner: owner.to_owned(),
-            params: given
+            params: values_given
                 .filter_map(|(name, value)| Some((name, value?)))
                 .collect(),
             max_concurrent: self.max_concurrent,
@@ -212,9 +213,16 @@ pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Err
     let params = params
         .map(|(name, value)| (name.clone(), Some(value.clone())))
         .collect();
-    let tasks = tree::parse(tasks, Format::Json, &WORKFLOW)
+    let tasks = tree::parse(tasks, Format::Json, &WORKFLOW_LIMITS)
         .and_then(|root| read::part(&root, before))
-        .and_then(|drafts| plan_tasks(&drafts, (&before.name, &before.owner), &params, Vec::new()))
+        .and_then(|unbound_tasks| {
+            plan_tasks(
+                &unbound_tasks,
+                (&before.name, &before.owner),
+                &params,
+                Vec::new(),
+            )
+        })
         .map_err(|problems| Errors::new(name, problems))?;
     Ok(Plan {
         name: before.name.clone(),
@@ -227,7 +235,7 @@ pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Err
 
 /// `problems` are those that were found before.
 fn plan_tasks(
-    drafts: &[DraftTask],
+    unbound_tasks: &[UnboundTask],
     (workflow, owner): (&str, &str),
     params: &BTreeMap<String, Option<String>>,
     problems: Vec<Problem>,
@@ -241,19 +249,19 @@ fn plan_tasks(
     };
     let mut binder = Binder::new(values, problems, PLAN_BYTES_MAX);
     let env = binder.param_env();
-    let mut tasks = Vec::with_capacity(drafts.len());
-    for draft in drafts {
-        binder.values.task_name = draft.name();
-        let mut task = binder.body(&draft.body, &env);
+    let mut tasks = Vec::with_capacity(unbound_tasks.len());
+    for unbound in unbound_tasks {
+        binder.values.task_name = unbound.name();
+        let mut task = binder.body(&unbound.body, &env);
         task.owner = Some(owner.to_owned());
         tasks.push(PlanTask {
-            name: draft.name().to_owned(),
-            spec: Arc::new(instance(task, &draft.policy, draft.body.says_cpu)),
-            items: draft.items.items.clone(),
-            after: draft.after.iter().map(DraftAfter::planned).collect(),
-            when: draft.when.as_ref().map(|when| when.text.clone()),
-            max_concurrent: draft.max_concurrent,
-            pool: draft.pool,
+            name: unbound.name().to_owned(),
+            spec: Arc::new(instance(task, &unbound.policy, unbound.body.requests_cpu)),
+            items: unbound.items.items.clone(),
+            after: unbound.after.iter().map(UnresolvedAfter::planned).collect(),
+            when: unbound.when.as_ref().map(|when| when.text.clone()),
+            max_concurrent: unbound.max_concurrent,
+            pool: unbound.pool,
         });
         // One parameter too few may be missed by every task.
         if binder.is_full() || binder.problems.len() > 2 * PROBLEMS_MAX {
@@ -266,7 +274,7 @@ fn plan_tasks(
     }
 }
 
-impl DraftAfter {
+impl UnresolvedAfter {
     fn planned(&self) -> Upstream {
         Upstream {
             task: self.at,

@@ -11,8 +11,8 @@ use baton_model::limits::PLAN_EDGES_MAX;
 use baton_model::workflow::{Edges, Items};
 
 use super::references::{self, References};
-use super::{DraftAfter, DraftItems, DraftTask, Surroundings};
-use crate::error::{Kind, Place, Problem, quote};
+use super::{Context, UnboundTask, UnresolvedAfter, UnresolvedItems};
+use crate::error::{Kind, Location, Problem, quote};
 use crate::graph;
 use crate::limits::SUGGESTED_TASKS_MAX;
 use crate::suggest;
@@ -23,60 +23,63 @@ pub(super) type Names = BTreeMap<String, u32>;
 /// Checks tasks as they stand in a file, and puts them into the order of a plan. What comes
 /// out is of use only if no problem was noted.
 pub(crate) fn resolve(
-    mut drafts: Vec<DraftTask>,
-    around: &Surroundings<'_>,
+    mut tasks: Vec<UnboundTask>,
+    context: &Context<'_>,
     problems: &mut Vec<Problem>,
-) -> Vec<DraftTask> {
-    let names = names(&drafts, around, problems);
-    let first = u32::try_from(around.before.tasks.len()).unwrap_or(u32::MAX);
-    for draft in &mut drafts {
-        imply(draft, problems);
-        draft
-            .after
-            .retain_mut(|after| match names.get(&after.task) {
-                Some(at) => {
-                    after.at = *at;
-                    true
-                }
-                None => {
-                    problems.push(unknown(problems.len(), &after.task, &after.place, &names));
-                    false
-                }
-            });
+) -> Vec<UnboundTask> {
+    let names = names(&tasks, context, problems);
+    let first = u32::try_from(context.before.tasks.len()).unwrap_or(u32::MAX);
+    for task in &mut tasks {
+        add_implied_dependency(task, problems);
+        task.after.retain_mut(|after| match names.get(&after.task) {
+            Some(at) => {
+                after.at = *at;
+                true
+            }
+            None => {
+                problems.push(unknown_task(
+                    problems.len(),
+                    &after.task,
+                    &after.location,
+                    &names,
+                ));
+                false
+            }
+        });
     }
-    check_edges(&drafts, around, problems);
+    check_edges(&tasks, context, problems);
     let found = problems.len();
-    circles(&drafts, first, problems);
+    report_cycles(&tasks, first, problems);
     if problems.len() > found {
-        references::check_own(&drafts, around, &names, problems);
-        return drafts;
+        references::check_own(&tasks, context, &names, problems);
+        return tasks;
     }
-    sort(&mut drafts, first);
-    let names = drafts.iter().zip(first..);
+    sort(&mut tasks, first);
+    let names = tasks.iter().zip(first..);
     let mut names: Names = names
-        .map(|(draft, at)| (draft.name().to_owned(), at))
+        .map(|(task, at)| (task.name().to_owned(), at))
         .collect();
-    for (task, at) in around.before.tasks.iter().zip(0..) {
+    for (task, at) in context.before.tasks.iter().zip(0..) {
         names.insert(task.name.clone(), at);
     }
-    references::check_own(&drafts, around, &names, problems);
-    let implied = References::new(&drafts, around).check_upstream(&names, problems);
+    references::check_own(&tasks, context, &names, problems);
+    let implied = References::new(&tasks, context).check_upstream(&names, problems);
     for (at, after) in implied {
-        drafts[at].after.push(after);
+        tasks[at].after.push(after);
     }
-    drafts
+    tasks
 }
 
-fn names(drafts: &[DraftTask], around: &Surroundings<'_>, problems: &mut Vec<Problem>) -> Names {
-    let before = around.before.tasks.iter().map(|task| &task.name);
+fn names(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<Problem>) -> Names {
+    let before = context.before.tasks.iter().map(|task| &task.name);
     let mut names: Names = before.cloned().zip(0..).collect();
     let first = u32::try_from(names.len()).unwrap_or(u32::MAX);
-    for (draft, at) in drafts.iter().zip(first..) {
-        let other = names.entry(draft.name().to_owned()).or_insert(at);
+    for (task, at) in tasks.iter().zip(first..) {
+        let other = names.entry(task.name().to_owned()).or_insert(at);
         if *other != at {
-            problems.push(draft.place.problem(
+            problems.push(task.location.problem(
                 Kind::DuplicateName,
-                format!("the workflow has a task {} already", quote(draft.name())),
+                format!("the workflow has a task {} already", quote(task.name())),
                 "give one of the two another name",
             ));
         }
@@ -84,7 +87,12 @@ fn names(drafts: &[DraftTask], around: &Surroundings<'_>, problems: &mut Vec<Pro
     names
 }
 
-pub(super) fn unknown(found: usize, name: &str, place: &Place, names: &Names) -> Problem {
+pub(super) fn unknown_task(
+    found: usize,
+    name: &str,
+    location: &Location,
+    names: &Names,
+) -> Problem {
     let hint = match names.len() <= SUGGESTED_TASKS_MAX {
         true => suggest::hint(
             found,
@@ -95,20 +103,20 @@ pub(super) fn unknown(found: usize, name: &str, place: &Place, names: &Names) ->
         false => "name a task of this workflow".to_owned(),
     };
     let message = format!("there is no task {}", quote(name));
-    place.problem(Kind::UnknownTask, message, hint)
+    location.problem(Kind::UnknownTask, message, hint)
 }
 
 /// A task whose items another puts out comes after all of it.
-fn imply(draft: &mut DraftTask, problems: &mut Vec<Problem>) {
-    let Some(from) = &draft.items.from else {
+fn add_implied_dependency(task: &mut UnboundTask, problems: &mut Vec<Problem>) {
+    let Some(from) = &task.items.from else {
         return;
     };
-    match draft.after.iter().find(|after| after.task == *from) {
-        None => draft
+    match task.after.iter().find(|after| after.task == *from) {
+        None => task
             .after
-            .push(DraftAfter::new(from, draft.items.place.clone())),
+            .push(UnresolvedAfter::new(from, task.items.location.clone())),
         Some(after) if after.edges == Edges::All => {}
-        Some(after) => problems.push(after.edges_place.problem(
+        Some(after) => problems.push(after.edges_location.problem(
             Kind::BadEdges,
             format!(
                 "the items come from {}, so all of it must be over before",
@@ -119,18 +127,18 @@ fn imply(draft: &mut DraftTask, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_edges(drafts: &[DraftTask], around: &Surroundings<'_>, problems: &mut Vec<Problem>) {
-    let before = &around.before.tasks;
+fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<Problem>) {
+    let before = &context.before.tasks;
     let other = |at: u32| {
         (at as usize)
             .checked_sub(before.len())
-            .map(|at| &drafts[at].items)
+            .map(|at| &tasks[at].items)
     };
     let count = |at: u32| match other(at) {
-        Some(draft) => items::count(&draft.items),
+        Some(task) => items::count(&task.items),
         None => items::count(&before[at as usize].items),
     };
-    let is_wrong = |at: u32| other(at).is_some_and(DraftItems::is_wrong);
+    let is_wrong = |at: u32| other(at).is_some_and(UnresolvedItems::is_wrong);
     let mut edges = before
         .iter()
         .flat_map(|task| &task.after)
@@ -139,12 +147,12 @@ fn check_edges(drafts: &[DraftTask], around: &Surroundings<'_>, problems: &mut V
             Edges::All | Edges::Same => 0,
         })
         .sum::<usize>();
-    for draft in drafts {
-        let own = items::count(&draft.items.items);
-        for after in &draft.after {
-            let is_source = draft.items.from.as_ref() == Some(&after.task);
-            if !is_source && !draft.items.is_wrong() && !is_wrong(after.at) {
-                problems.extend(misfit(draft, after, own, count(after.at)));
+    for task in tasks {
+        let own = items::count(&task.items.items);
+        for after in &task.after {
+            let is_source = task.items.from.as_ref() == Some(&after.task);
+            if !is_source && !task.items.is_wrong() && !is_wrong(after.at) {
+                problems.extend(edge_mismatch(task, after, own, count(after.at)));
             }
             let Edges::Lists(lists) = &after.edges else {
                 continue;
@@ -152,7 +160,7 @@ fn check_edges(drafts: &[DraftTask], around: &Surroundings<'_>, problems: &mut V
             let before = edges;
             edges = edges.saturating_add(lists.all().len());
             if before <= PLAN_EDGES_MAX && edges > PLAN_EDGES_MAX {
-                problems.push(after.edges_place.problem(
+                problems.push(after.edges_location.problem(
                     Kind::TooLarge,
                     format!("with these the workflow has more than {PLAN_EDGES_MAX} edges"),
                     "wait for whole tasks where that will do, or for the item of the same place with `each`",
@@ -163,22 +171,22 @@ fn check_edges(drafts: &[DraftTask], around: &Surroundings<'_>, problems: &mut V
 }
 
 /// Why edges do not fit the items on both sides, if they do not.
-fn misfit(
-    draft: &DraftTask,
-    after: &DraftAfter,
+fn edge_mismatch(
+    task: &UnboundTask,
+    after: &UnresolvedAfter,
     own: Option<u64>,
     theirs: Option<u64>,
 ) -> Option<Problem> {
     let other = quote(&after.task);
     let problem = |message: String, hint: &str| {
-        Some(after.edges_place.problem(Kind::BadEdges, message, hint))
+        Some(after.edges_location.problem(Kind::BadEdges, message, hint))
     };
     if after.edges == Edges::All {
         return None;
     }
     let (Some(own), Some(theirs)) = (own, theirs) else {
         let unknown = match own {
-            None => quote(draft.name()),
+            None => quote(task.name()),
             Some(_) => other,
         };
         return problem(
@@ -192,7 +200,7 @@ fn misfit(
         Edges::Same => problem(
             format!(
                 "{} has {own} items, and {other} has {theirs}",
-                quote(draft.name())
+                quote(task.name())
             ),
             "give both as many, list the edges with `items`, or remove `each`",
         ),
@@ -213,35 +221,35 @@ fn misfit(
     }
 }
 
-fn circles(drafts: &[DraftTask], first: u32, problems: &mut Vec<Problem>) {
-    let arrows: Vec<Vec<(usize, &Place)>> = drafts
+fn report_cycles(tasks: &[UnboundTask], first: u32, problems: &mut Vec<Problem>) {
+    let arrows: Vec<Vec<(usize, &Location)>> = tasks
         .iter()
-        .map(|draft| {
-            let own = draft.after.iter().filter(|after| after.at >= first);
-            own.map(|after| ((after.at - first) as usize, &after.place))
+        .map(|task| {
+            let own = task.after.iter().filter(|after| after.at >= first);
+            own.map(|after| ((after.at - first) as usize, &after.location))
                 .collect()
         })
         .collect();
-    graph::circles("tasks", &arrows, |at| drafts[at].name(), problems);
+    graph::report_cycles("tasks", &arrows, |at| tasks[at].name(), problems);
 }
 
 /// Puts each task behind those that it comes after, and otherwise leaves them in the order of
 /// the file. There is no circle.
-fn sort(drafts: &mut [DraftTask], first: u32) {
-    let own = |after: &DraftAfter| Some(after.at.checked_sub(first)? as usize);
-    let mut waits = vec![0_usize; drafts.len()];
-    let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); drafts.len()];
-    for (at, draft) in drafts.iter().enumerate() {
-        for upstream in draft.after.iter().filter_map(own) {
+fn sort(tasks: &mut [UnboundTask], first: u32) {
+    let own = |after: &UnresolvedAfter| Some(after.at.checked_sub(first)? as usize);
+    let mut waits = vec![0_usize; tasks.len()];
+    let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); tasks.len()];
+    for (at, task) in tasks.iter().enumerate() {
+        for upstream in task.after.iter().filter_map(own) {
             waits[at] += 1;
             waiters[upstream].push(at);
         }
     }
-    let ready = (0..drafts.len()).filter(|at| waits[*at] == 0);
+    let ready = (0..tasks.len()).filter(|at| waits[*at] == 0);
     let mut ready: BinaryHeap<Reverse<usize>> = ready.map(Reverse).collect();
     let mut next = first;
     while let Some(Reverse(at)) = ready.pop() {
-        drafts[at].at = next;
+        tasks[at].at = next;
         next += 1;
         for waiter in &waiters[at] {
             waits[*waiter] -= 1;
@@ -250,18 +258,18 @@ fn sort(drafts: &mut [DraftTask], first: u32) {
             }
         }
     }
-    let places: Vec<u32> = drafts.iter().map(|draft| draft.at).collect();
-    drafts.sort_by_cached_key(|draft| draft.at);
-    for draft in drafts {
-        for after in &mut draft.after {
+    let indexes: Vec<u32> = tasks.iter().map(|task| task.at).collect();
+    tasks.sort_by_cached_key(|task| task.at);
+    for task in tasks {
+        for after in &mut task.after {
             if let Some(at) = own(after) {
-                after.at = places[at];
+                after.at = indexes[at];
             }
         }
-        if let Items::Output { task, .. } = &mut draft.items.items {
-            let from = draft.items.from.as_ref();
-            let after = draft.after.iter().find(|after| Some(&after.task) == from);
-            *task = after.map_or(0, |after| after.at);
+        if let Items::Output { task: source, .. } = &mut task.items.items {
+            let from = task.items.from.as_ref();
+            let after = task.after.iter().find(|after| Some(&after.task) == from);
+            *source = after.map_or(0, |after| after.at);
         }
     }
 }

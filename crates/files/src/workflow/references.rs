@@ -4,48 +4,52 @@ use std::collections::BTreeSet;
 
 use baton_model::workflow::{Edges, Items, Plan};
 
-use super::order::{Names, unknown};
-use super::{DraftAfter, DraftTask, Keys, Surroundings};
-use crate::error::{Kind, Place, Problem, quote};
+use super::order::{Names, unknown_task};
+use super::{Context, ItemKeys, UnboundTask, UnresolvedAfter};
+use crate::error::{Kind, Location, Problem, quote};
 use crate::limits::UPSTREAM_STEPS_MAX;
 use crate::suggest;
-use crate::template::{Later, Reference};
+use crate::template::{Reference, RuntimeReference};
 
 /// Checks everything but the order: parameters, items, and that tasks exist.
 pub(super) fn check_own(
-    drafts: &[DraftTask],
-    around: &Surroundings<'_>,
+    tasks: &[UnboundTask],
+    context: &Context<'_>,
     names: &Names,
     problems: &mut Vec<Problem>,
 ) {
-    for draft in drafts {
-        for text in draft.body.texts() {
+    for consumer in tasks {
+        for text in consumer.body.texts() {
             for reference in text.references() {
                 let found = problems.len();
                 problems.extend(match reference {
-                    Reference::Param(name) => param(found, name, &text.place, around),
-                    Reference::Later(later) => later_of(found, draft, later, &text.place, names),
+                    Reference::Param(name) => param(found, name, &text.location, context),
+                    Reference::Runtime(reference) => {
+                        check_runtime_reference(found, consumer, reference, &text.location, names)
+                    }
                     _ => None,
                 });
             }
         }
-        let Some(when) = &draft.when else { continue };
-        for later in &when.references {
+        let Some(when) = &consumer.when else { continue };
+        for reference in &when.references {
             let found = problems.len();
-            problems.extend(match later {
-                Later::Param(name) => param(found, name, &when.place, around),
-                later => later_of(found, draft, later, &when.place, names),
+            problems.extend(match reference {
+                RuntimeReference::Param(name) => param(found, name, &when.location, context),
+                reference => {
+                    check_runtime_reference(found, consumer, reference, &when.location, names)
+                }
             });
         }
     }
 }
 
-fn param(found: usize, name: &str, place: &Place, around: &Surroundings<'_>) -> Option<Problem> {
-    if around.params.contains(name) {
+fn param(found: usize, name: &str, location: &Location, context: &Context<'_>) -> Option<Problem> {
+    if context.params.contains(name) {
         return None;
     }
-    let known = around.params.iter().copied();
-    Some(place.problem(
+    let known = context.params.iter().copied();
+    Some(location.problem(
         Kind::UnknownReference,
         format!(
             "`params.{}` is not a parameter of this workflow",
@@ -60,52 +64,56 @@ fn param(found: usize, name: &str, place: &Place, around: &Surroundings<'_>) -> 
     ))
 }
 
-fn later_of(
+fn check_runtime_reference(
     found: usize,
-    draft: &DraftTask,
-    later: &Later,
-    place: &Place,
+    consumer: &UnboundTask,
+    reference: &RuntimeReference,
+    location: &Location,
     names: &Names,
 ) -> Option<Problem> {
-    let problem =
-        |message: String, hint: String| Some(place.problem(Kind::UnknownReference, message, hint));
-    let shown = quote(&later.to_string());
-    match (later, &draft.items.keys) {
-        (Later::Output { task, .. }, _) => match names.contains_key(task) {
+    let problem = |message: String, hint: String| {
+        Some(location.problem(Kind::UnknownReference, message, hint))
+    };
+    let shown = quote(&reference.to_string());
+    match (reference, &consumer.items.keys) {
+        (RuntimeReference::Output { task, .. }, _) => match names.contains_key(task) {
             true => None,
-            false => Some(unknown(found, task, place, names)),
+            false => Some(unknown_task(found, task, location, names)),
         },
-        (Later::Item | Later::ItemKey(_), Keys::NoItem) => problem(
-            format!("{shown} is used, and {} has no items", quote(draft.name())),
+        (RuntimeReference::Item | RuntimeReference::ItemKey(_), ItemKeys::NoItem) => problem(
+            format!(
+                "{shown} is used, and {} has no items",
+                quote(consumer.name())
+            ),
             "write `for_each` or `matrix` into the task".to_owned(),
         ),
-        (Later::ItemKey(_), Keys::Whole) => problem(
+        (RuntimeReference::ItemKey(_), ItemKeys::Scalar) => problem(
             format!(
                 "{shown} is used, and not every item of {} is a map",
-                quote(draft.name())
+                quote(consumer.name())
             ),
             "write `{{ item }}`, or maps in `for_each`".to_owned(),
         ),
-        (Later::ItemKey(key), Keys::Of(keys)) if !keys.contains(key) => {
+        (RuntimeReference::ItemKey(key), ItemKeys::Known(keys)) if !keys.contains(key) => {
             let known = keys.iter().map(String::as_str);
             problem(
                 format!(
                     "not every item of {} has {}",
-                    quote(draft.name()),
+                    quote(consumer.name()),
                     quote(key)
                 ),
                 suggest::hint(found, key, known, "what they have is:"),
             )
         }
-        (Later::ItemKey(_), Keys::Of(_) | Keys::Unknown)
-        | (Later::Item, Keys::Whole | Keys::Of(_) | Keys::Unknown)
-        | (Later::Param(_), _) => None,
+        (RuntimeReference::ItemKey(_), ItemKeys::Known(_) | ItemKeys::Unknown)
+        | (RuntimeReference::Item, ItemKeys::Scalar | ItemKeys::Known(_) | ItemKeys::Unknown)
+        | (RuntimeReference::Param(_), _) => None,
     }
 }
 
 /// Looks for tasks whose outputs others refer to.
 pub(super) struct References<'a> {
-    drafts: &'a [DraftTask],
+    tasks: &'a [UnboundTask],
     before: &'a Plan,
     /// For each task the last one that was asked whether it comes after it.
     seen: Vec<usize>,
@@ -113,12 +121,12 @@ pub(super) struct References<'a> {
 }
 
 impl<'a> References<'a> {
-    /// `drafts` stand in the order of a plan, behind those of `around`.
-    pub(super) fn new(drafts: &'a [DraftTask], around: &Surroundings<'a>) -> Self {
+    /// `tasks` stand in the order of a plan, behind those of `context`.
+    pub(super) fn new(tasks: &'a [UnboundTask], context: &Context<'a>) -> Self {
         Self {
-            drafts,
-            before: around.before,
-            seen: vec![usize::MAX; around.before.tasks.len() + drafts.len()],
+            tasks,
+            before: context.before,
+            seen: vec![usize::MAX; context.before.tasks.len() + tasks.len()],
             steps: 0,
         }
     }
@@ -130,43 +138,43 @@ impl<'a> References<'a> {
         mut self,
         names: &Names,
         problems: &mut Vec<Problem>,
-    ) -> Vec<(usize, DraftAfter)> {
-        let drafts = self.drafts;
-        let mut implied: Vec<(usize, DraftAfter)> = Vec::new();
-        for (at, draft) in drafts.iter().enumerate() {
-            let mut wanted = wanted(draft, names);
+    ) -> Vec<(usize, UnresolvedAfter)> {
+        let tasks = self.tasks;
+        let mut implied: Vec<(usize, UnresolvedAfter)> = Vec::new();
+        for (at, consumer) in tasks.iter().enumerate() {
+            let mut wanted = output_references(consumer, names);
             // Most often it is one of those that it comes directly after.
             wanted.retain(|(wanted, task)| {
-                let near = draft.after.iter().find(|after| after.at == *task);
-                problems.extend(near.and_then(|after| self.partial(draft, after, wanted)));
+                let near = consumer.after.iter().find(|after| after.at == *task);
+                problems.extend(near.and_then(|after| self.partial_wait(consumer, after, wanted)));
                 near.is_none()
             });
             let Some(lowest) = wanted.iter().map(|(_, task)| *task).min() else {
                 continue;
             };
-            self.walk(at, lowest);
-            for ((name, key, place), task) in wanted {
+            self.mark_upstream(at, lowest);
+            for ((name, key, location), task) in wanted {
                 if self.steps > UPSTREAM_STEPS_MAX {
-                    problems.push(place.problem(
+                    problems.push(location.problem(
                         Kind::TooLarge,
                         "too many tasks lie between those that refer to outputs and those that put them out".to_owned(),
                         format!("name the task itself: `after: [{name}]`"),
                     ));
                     return implied;
                 }
-                if name == draft.name() {
-                    problems.push(place.problem(
+                if name == consumer.name() {
+                    problems.push(location.problem(
                         Kind::NotUpstream,
                         format!("{} refers to what it puts out itself", quote(name)),
                         "remove the reference",
                     ));
                 } else if self.seen.get(task as usize) != Some(&at) {
-                    problems.push(place.problem(
+                    problems.push(location.problem(
                         Kind::NotUpstream,
                         format!(
                             "{} may not be known yet: {} does not come after {}",
                             quote(&format!("tasks.{name}.outputs.{key}")),
-                            quote(draft.name()),
+                            quote(consumer.name()),
                             quote(name)
                         ),
                         format!("write `after: [{name}]` into the task, or remove the reference"),
@@ -177,12 +185,12 @@ impl<'a> References<'a> {
                     .take_while(|it| it.0 == at)
                     .any(|it| it.1.at == task)
                 {
-                    let edges = match self.follows(at, task) {
+                    let edges = match self.follows_item_by_item(at, task) {
                         true => Edges::Same,
                         false => Edges::All,
                     };
-                    let after = DraftAfter::new(name, place.clone());
-                    let after = DraftAfter {
+                    let after = UnresolvedAfter::new(name, location.clone());
+                    let after = UnresolvedAfter {
                         at: task,
                         edges,
                         ..after
@@ -195,20 +203,20 @@ impl<'a> References<'a> {
     }
 
     /// Why what a task puts out cannot be known to one that waits for some of its items.
-    fn partial(
+    fn partial_wait(
         &self,
-        draft: &DraftTask,
-        after: &DraftAfter,
-        (name, key, place): &Wanted<'_>,
+        consumer: &UnboundTask,
+        after: &UnresolvedAfter,
+        (name, key, location): &OutputReference<'_>,
     ) -> Option<Problem> {
         let listed = matches!(after.edges, Edges::Lists(_));
         (listed && *self.items(after.at) != Items::One).then(|| {
-            place.problem(
+            location.problem(
                 Kind::NotUpstream,
                 format!(
                     "{} is of all items, and {} waits for some of them",
                     quote(&format!("tasks.{name}.outputs.{key}")),
-                    quote(draft.name())
+                    quote(consumer.name())
                 ),
                 format!("wait for all of it (`after: [{name}]`), or for the item of the same place with `each`"),
             )
@@ -219,7 +227,7 @@ impl<'a> References<'a> {
         match self.before.tasks.get(at as usize) {
             Some(task) => &task.items,
             None => {
-                &self.drafts[at as usize - self.before.tasks.len()]
+                &self.tasks[at as usize - self.before.tasks.len()]
                     .items
                     .items
             }
@@ -227,7 +235,7 @@ impl<'a> References<'a> {
     }
 
     /// Whether the items of a draft follow those of a task one by one, by way of others.
-    fn follows(&mut self, at: usize, task: u32) -> bool {
+    fn follows_item_by_item(&mut self, at: usize, task: u32) -> bool {
         let first = self.before.tasks.len();
         let (mut open, mut seen) = (vec![first + at], BTreeSet::new());
         while let Some(from) = open.pop() {
@@ -237,7 +245,7 @@ impl<'a> References<'a> {
                     same.map(|it| it.task).collect()
                 }
                 None => {
-                    let same = self.drafts[from - first].after.iter();
+                    let same = self.tasks[from - first].after.iter();
                     let same = same.filter(|it| it.edges == Edges::Same);
                     same.map(|it| it.at).collect()
                 }
@@ -256,7 +264,7 @@ impl<'a> References<'a> {
     }
 
     /// Marks everything upstream of a task, down to the place `lowest`.
-    fn walk(&mut self, at: usize, lowest: u32) {
+    fn mark_upstream(&mut self, at: usize, lowest: u32) {
         let first = self.before.tasks.len();
         let mut open = vec![first + at];
         while let Some(task) = open.pop() {
@@ -264,7 +272,7 @@ impl<'a> References<'a> {
                 let upstream = match self.before.tasks.get(task) {
                     Some(task) => task.after.get(index).map(|after| after.task),
                     None => {
-                        let after = self.drafts[task - first].after.get(index);
+                        let after = self.tasks[task - first].after.get(index);
                         after.map(|after| after.at)
                     }
                 };
@@ -284,29 +292,32 @@ impl<'a> References<'a> {
 }
 
 /// The name of a task, what is wanted of it, and where that stands.
-type Wanted<'a> = (&'a str, &'a str, &'a Place);
+type OutputReference<'a> = (&'a str, &'a str, &'a Location);
 
 /// Whose outputs a task refers to, with their places in the plan.
-fn wanted<'a>(draft: &'a DraftTask, names: &Names) -> Vec<(Wanted<'a>, u32)> {
+fn output_references<'a>(
+    consumer: &'a UnboundTask,
+    names: &Names,
+) -> Vec<(OutputReference<'a>, u32)> {
     let mut wanted = Vec::new();
-    let mut add = |later: &'a Later, place: &'a Place| {
-        if let Later::Output { task, key } = later
+    let mut add = |reference: &'a RuntimeReference, location: &'a Location| {
+        if let RuntimeReference::Output { task, key } = reference
             && let Some(at) = names.get(task)
         {
-            wanted.push(((task.as_str(), key.as_str(), place), *at));
+            wanted.push(((task.as_str(), key.as_str(), location), *at));
         }
     };
-    for text in draft.body.texts() {
+    for text in consumer.body.texts() {
         for reference in text.references() {
-            if let Reference::Later(later) = reference {
-                add(later, &text.place);
+            if let Reference::Runtime(reference) = reference {
+                add(reference, &text.location);
             }
         }
     }
-    if let Some(when) = &draft.when {
+    if let Some(when) = &consumer.when {
         when.references
             .iter()
-            .for_each(|later| add(later, &when.place));
+            .for_each(|reference| add(reference, &when.location));
     }
     wanted
 }

@@ -9,9 +9,9 @@ use crate::error::{Kind, quote};
 use crate::limits::{CONSTRAINTS_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
 use crate::tree::Value;
 
-const RULE_MEND: &str = "write a value, a list of values, { not: VALUE }, true for any value, or \
+const RULE_HINT: &str = "write a value, a list of values, { not: VALUE }, true for any value, or \
                          false for a worker without the label";
-const VALUE_MEND: &str = "write a text; `true` and `false` as values stand in quotes";
+const VALUE_HINT: &str = "write a text; `true` and `false` as values stand in quotes";
 
 impl Reader {
     pub(super) fn priority(&mut self, item: &Item<'_>) -> Option<i32> {
@@ -58,13 +58,13 @@ impl Reader {
                 match fields.get("not") {
                     Some(not) => self.values(&not).map(Rule::NoneOf),
                     None => {
-                        self.missing(&fields, "not", RULE_MEND);
+                        self.missing(&fields, "not", RULE_HINT);
                         None
                     }
                 }
             }
             Value::Null => {
-                self.wrong_type(item, "what the label must be", RULE_MEND);
+                self.wrong_type(item, "what the label must be", RULE_HINT);
                 None
             }
             Value::String(_) | Value::Number(_) | Value::List(_) => {
@@ -78,11 +78,11 @@ impl Reader {
         if !matches!(item.tree.value, Value::List(_)) {
             return Some(BTreeSet::from([self.value(item)?]));
         }
-        let items = self.list(item, RULE_MEND);
+        let items = self.list(item, RULE_HINT);
         self.at_most(item, items.len(), "values");
         if items.is_empty() {
             let message = "the list of values is empty".to_owned();
-            self.note(item, Kind::BadValue, message, RULE_MEND);
+            self.note(item, Kind::BadValue, message, RULE_HINT);
         }
         let values: BTreeSet<String> = items.iter().filter_map(|item| self.value(item)).collect();
         (!values.is_empty()).then_some(values)
@@ -91,9 +91,9 @@ impl Reader {
     fn value(&mut self, item: &Item<'_>) -> Option<String> {
         match &item.tree.value {
             Value::Number(text) => Some(text.clone()),
-            Value::String(_) => self.text(item, VALUE_MEND).map(str::to_owned),
+            Value::String(_) => self.text(item, VALUE_HINT).map(str::to_owned),
             _ => {
-                self.wrong_type(item, "a text", VALUE_MEND);
+                self.wrong_type(item, "a text", VALUE_HINT);
                 None
             }
         }

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Kind, Place, Problem, clean, quote};
+use crate::error::{Kind, Location, Problem, clean, quote};
 use crate::file::{Binding, TaskFile};
-use crate::param::{Param, Unfit};
+use crate::param::{Param, ParamError};
 use crate::read::bad_name;
 use crate::suggest;
 use crate::template::{Reference, Text};
@@ -39,28 +39,31 @@ pub(crate) fn parameters(
     for (name, value) in binding {
         let Some(param) = declared.get(name) else {
             let known = declared.keys().map(String::as_str);
-            problems.push(given("params", name).problem(
+            problems.push(argument_location("params", name).problem(
                 Kind::UnknownParam,
                 format!("the {what} has no parameter {}", quote(name)),
                 suggest::hint(problems.len(), name, known, "its parameters are:"),
             ));
             continue;
         };
-        let value = param.kind.fit(value, "give").unwrap_or_else(|unfit| {
-            let Unfit {
-                kind,
-                message,
-                hint,
-            } = unfit;
-            problems.push(given("params", name).problem(kind, message, hint));
-            // It was given, badly: nobody need be told that it is missing.
-            value.clone()
-        });
+        let value = param
+            .kind
+            .canonicalize(value, "give")
+            .unwrap_or_else(|error| {
+                let ParamError {
+                    kind,
+                    message,
+                    hint,
+                } = error;
+                problems.push(argument_location("params", name).problem(kind, message, hint));
+                // It was given, badly: nobody need be told that it is missing.
+                value.clone()
+            });
         params.insert(name.clone(), Some(value));
     }
     for (name, value) in &params {
         if value.is_none() && !referred.contains(name.as_str()) {
-            problems.push(given("params", name).problem(
+            problems.push(argument_location("params", name).problem(
                 Kind::Unbound,
                 format!("the parameter {} has no value", quote(name)),
                 format!("give one with -p {name}=VALUE, or a default in `params`"),
@@ -71,8 +74,8 @@ pub(crate) fn parameters(
 }
 
 /// A place outside the file: what was given when the task was started.
-pub(crate) fn given(what: &str, name: &str) -> Place {
-    Place {
+pub(crate) fn argument_location(what: &str, name: &str) -> Location {
+    Location {
         path: format!("{what}.{}", clean(name)),
         position: None,
     }
@@ -82,7 +85,7 @@ pub(crate) fn check_ids(binding: &Binding, problems: &mut Vec<Problem>) {
     if let Some(id) = &binding.task_id
         && let Some(why) = bad_name(id)
     {
-        problems.push(given("task", "id").problem(
+        problems.push(argument_location("task", "id").problem(
             Kind::BadName,
             format!("{} is no id for a task: {why}", quote(id)),
             "give an id without spaces and slashes that begins with no dot",
@@ -90,7 +93,7 @@ pub(crate) fn check_ids(binding: &Binding, problems: &mut Vec<Problem>) {
     }
     for (name, port) in &binding.ports {
         if *port == 0 {
-            problems.push(given("ports", name).problem(
+            problems.push(argument_location("ports", name).problem(
                 Kind::OutOfRange,
                 "no port has the number 0".to_owned(),
                 "give a number from 1 to 65535",
