@@ -51,12 +51,11 @@ impl TaskFile {
         // when the first instance is made of it.
         source::from_json(&self.source, &TASK_LIMITS).map_err(fail)?;
         let is_closed = self.params.values().all(|param| param.default.is_some());
-        let spec = match is_closed {
-            true => Some(Arc::new(self.instance(&Binding::default())?)),
-            false => {
-                self.check_unbound().map_err(fail)?;
-                None
-            }
+        let spec = if is_closed {
+            Some(Arc::new(self.instance(&Binding::default())?))
+        } else {
+            self.check_unbound().map_err(fail)?;
+            None
         };
         let mut source = self.to_json();
         source.sort_all_objects();
@@ -124,9 +123,10 @@ impl TaskFile {
             let is_reference = matches!(problem.kind, Kind::Unbound | Kind::UnknownReference);
             is_reference || !unsure.contains(&*problem.path)
         });
-        match problems.is_empty() {
-            true => Ok(()),
-            false => Err(problems),
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(problems)
         }
     }
 }

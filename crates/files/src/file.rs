@@ -159,9 +159,10 @@ impl TaskFile {
         let mut binder = Binder::new(values, problems, BOUND_BYTES_MAX);
         let env = binder.param_env();
         let task = binder.body(&self.body, &env);
-        match binder.problems.is_empty() {
-            true => Ok(task),
-            false => Err(binder.problems),
+        if binder.problems.is_empty() {
+            Ok(task)
+        } else {
+            Err(binder.problems)
         }
     }
 }

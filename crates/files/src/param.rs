@@ -103,10 +103,13 @@ impl ParamKind {
                 truth @ ("true" | "false") => Ok(truth.to_owned()),
                 _ => Err((Kind::BadValue, "is neither true nor false".to_owned())),
             },
-            Self::OneOf { one_of } => match one_of.iter().any(|value| value == text) {
-                true => Ok(text.to_owned()),
-                false => Err((Kind::BadValue, "is none of its values".to_owned())),
-            },
+            Self::OneOf { one_of } => {
+                if one_of.iter().any(|value| value == text) {
+                    Ok(text.to_owned())
+                } else {
+                    Err((Kind::BadValue, "is none of its values".to_owned()))
+                }
+            }
         };
         canonical.map_err(|(kind, why)| ParamError {
             kind,

@@ -64,9 +64,10 @@ fn json<'a>(
             (NumberForm::Text, _) => Json::String(text.clone()),
             (NumberForm::AsWritten, number) => {
                 let read = number.to_string();
-                match read == *text {
-                    true => number,
-                    false => Json::String(text.clone()),
+                if read == *text {
+                    number
+                } else {
+                    Json::String(text.clone())
                 }
             }
             (NumberForm::Number, number) => number,
@@ -96,9 +97,10 @@ fn number_form(path: &[&str]) -> NumberForm {
             | ["processes", "env" | "run" | "cwd", ..]
             | ["processes", "ready" | "health", "command", ..]
     );
-    match takes && !is_bound {
-        true => NumberForm::Text,
-        false => NumberForm::Number,
+    if takes && !is_bound {
+        NumberForm::Text
+    } else {
+        NumberForm::Number
     }
 }
 

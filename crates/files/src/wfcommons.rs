@@ -140,9 +140,10 @@ fn file(name: &str, tasks: &[TraceTask<'_>], options: &Import) -> Result<Value, 
             let parents = task.parents.iter().map(|at| tasks[*at].name.as_str());
             json.insert("after".to_owned(), parents.collect());
         }
-        let resources = match options.resources {
-            true => resources(task)?,
-            false => Map::new(),
+        let resources = if options.resources {
+            resources(task)?
+        } else {
+            Map::new()
         };
         if !resources.is_empty() {
             json.insert("resources".to_owned(), resources.into());
@@ -352,9 +353,10 @@ fn field<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a Value, Str
 
 fn object<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a Value, String> {
     let value = field(json, name, parent)?;
-    match value.is_object() {
-        true => Ok(value),
-        false => Err(format!("{}: an object is expected", path_of(parent, name))),
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(format!("{}: an object is expected", path_of(parent, name)))
     }
 }
 

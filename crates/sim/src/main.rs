@@ -109,9 +109,10 @@ impl Args {
     }
 
     fn run_seed(&self, seed: u64, detail: Detail) -> Outcome {
-        match self.is_about_schedules() {
-            true => chronos::run_seed(seed, self.bugs(), detail).0,
-            false => run_seed(seed, self.shape(), self.bugs(), detail),
+        if self.is_about_schedules() {
+            chronos::run_seed(seed, self.bugs(), detail).0
+        } else {
+            run_seed(seed, self.shape(), self.bugs(), detail)
         }
     }
 

@@ -97,11 +97,12 @@ impl Reader {
         let lists = match &item.tree.value {
             Value::String(text) | Value::Number(text) => {
                 let lists = text.bytes().filter(|byte| *byte == b';').count() as u64;
-                match lists < RUN_ITEMS_MAX {
-                    true => EdgeLists::try_from(text.clone()),
-                    false => Err(format!(
+                if lists < RUN_ITEMS_MAX {
+                    EdgeLists::try_from(text.clone())
+                } else {
+                    Err(format!(
                         "there are more than {RUN_ITEMS_MAX} lists of edges"
-                    )),
+                    ))
                 }
             }
             Value::List(lists) => listed(lists),
@@ -134,11 +135,10 @@ impl Reader {
                 location: item.location(),
             }),
             Err(error) => {
-                let hint = match text.contains("{{") {
-                    true => {
-                        "names stand without braces here: params.day, item, tasks.list.outputs.count"
-                    }
-                    false => HINT,
+                let hint = if text.contains("{{") {
+                    "names stand without braces here: params.day, item, tasks.list.outputs.count"
+                } else {
+                    HINT
                 };
                 let message = format!("the condition cannot be read: {}", shorten(&error));
                 self.note(item, Kind::BadValue, message, hint);

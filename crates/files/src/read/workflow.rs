@@ -190,9 +190,10 @@ impl Reader {
             tasks,
             file: file.to_owned(),
             // Nobody asks for that of a file with problems.
-            source: match self.problems.is_empty() {
-                true => source::workflow_to_json(item.tree),
-                false => serde_json::Value::Null,
+            source: if self.problems.is_empty() {
+                source::workflow_to_json(item.tree)
+            } else {
+                serde_json::Value::Null
             },
         })
     }
@@ -313,17 +314,19 @@ impl Reader {
             );
             return None;
         }
-        let tree = match below.is_empty() {
-            true => Cow::Borrowed(item.tree),
-            false => Cow::Owned(layers::merged(item.tree, &below)),
+        let tree = if below.is_empty() {
+            Cow::Borrowed(item.tree)
+        } else {
+            Cow::Owned(layers::merged(item.tree, &below))
         };
         let item = Item {
             tree: &tree,
             path: item.path.clone(),
         };
-        let known = match layers.has_templates {
-            true => TASK_FIELDS,
-            false => &TASK_FIELDS[..TEMPLATE_COUNT],
+        let known = if layers.has_templates {
+            TASK_FIELDS
+        } else {
+            &TASK_FIELDS[..TEMPLATE_COUNT]
         };
         let fields = self.fields(&item, "a task of a workflow", known, |key| match key {
             "template" => Some("remove it: a part of a workflow has no templates".to_owned()),

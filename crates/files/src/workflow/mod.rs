@@ -268,9 +268,10 @@ fn plan_tasks(
             break;
         }
     }
-    match binder.problems.is_empty() {
-        true => Ok(tasks),
-        false => Err(binder.problems),
+    if binder.problems.is_empty() {
+        Ok(tasks)
+    } else {
+        Err(binder.problems)
     }
 }
 

@@ -93,14 +93,15 @@ pub(super) fn unknown_task(
     location: &Location,
     names: &Names,
 ) -> Problem {
-    let hint = match names.len() <= SUGGESTED_TASKS_MAX {
-        true => suggest::hint(
+    let hint = if names.len() <= SUGGESTED_TASKS_MAX {
+        suggest::hint(
             found,
             name,
             names.keys().map(String::as_str),
             "the tasks are:",
-        ),
-        false => "name a task of this workflow".to_owned(),
+        )
+    } else {
+        "name a task of this workflow".to_owned()
     };
     let message = format!("there is no task {}", quote(name));
     location.problem(Kind::UnknownTask, message, hint)

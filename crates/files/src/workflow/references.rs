@@ -76,10 +76,13 @@ fn check_runtime_reference(
     };
     let shown = quote(&reference.to_string());
     match (reference, &consumer.items.keys) {
-        (RuntimeReference::Output { task, .. }, _) => match names.contains_key(task) {
-            true => None,
-            false => Some(unknown_task(found, task, location, names)),
-        },
+        (RuntimeReference::Output { task, .. }, _) => {
+            if names.contains_key(task) {
+                None
+            } else {
+                Some(unknown_task(found, task, location, names))
+            }
+        }
         (RuntimeReference::Item | RuntimeReference::ItemKey(_), ItemKeys::NoItem) => problem(
             format!(
                 "{shown} is used, and {} has no items",
@@ -185,9 +188,10 @@ impl<'a> References<'a> {
                     .take_while(|it| it.0 == at)
                     .any(|it| it.1.at == task)
                 {
-                    let edges = match self.follows_item_by_item(at, task) {
-                        true => Edges::Same,
-                        false => Edges::All,
+                    let edges = if self.follows_item_by_item(at, task) {
+                        Edges::Same
+                    } else {
+                        Edges::All
                     };
                     let after = UnresolvedAfter::new(name, location.clone());
                     let after = UnresolvedAfter {

@@ -122,10 +122,13 @@ impl Account {
         let overdue = now.since(planned_by);
         let one = record.count == 1;
         match record.verdict {
-            TickVerdict::Launch => match one && overdue <= ON_TIME {
-                true => None,
-                false => Some("it was not on time"),
-            },
+            TickVerdict::Launch => {
+                if one && overdue <= ON_TIME {
+                    None
+                } else {
+                    Some("it was not on time")
+                }
+            }
             TickVerdict::Late { by } => {
                 let planned = Wall(now.0.saturating_sub(by.0));
                 if !one || by <= ON_TIME || by > self.slack {
@@ -136,10 +139,13 @@ impl Account {
                     self.unwanted(at, now)
                 }
             }
-            TickVerdict::Skip(SkipReason::Missed) => match age > self.slack {
-                true => None,
-                false => Some("its slack had not passed"),
-            },
+            TickVerdict::Skip(SkipReason::Missed) => {
+                if age > self.slack {
+                    None
+                } else {
+                    Some("its slack had not passed")
+                }
+            }
             TickVerdict::Skip(SkipReason::CatchUp) => {
                 let newer = self.schedule.after(record.last);
                 let newer = newer.is_some_and(|occurrence| occurrence.at <= now);

@@ -348,9 +348,10 @@ impl Books {
             }
             SkipReason::Missed | SkipReason::CatchUp => true,
         };
-        match is_true {
-            true => Ok(()),
-            false => broken("false-verdict", format!("{entry:?} of {task:?}")),
+        if is_true {
+            Ok(())
+        } else {
+            broken("false-verdict", format!("{entry:?} of {task:?}"))
         }
     }
 

@@ -131,9 +131,10 @@ impl Pace {
 
     /// How far somebody sets the wall clock.
     pub(super) fn jump(self, rng: &mut Rng) -> u64 {
-        match self.years && rng.chance(300) {
-            true => YEAR,
-            false => rng.below(200 * self.unit),
+        if self.years && rng.chance(300) {
+            YEAR
+        } else {
+            rng.below(200 * self.unit)
         }
     }
 
@@ -180,9 +181,10 @@ impl Pace {
             format!("once at 2026-{month:02}-{day:02} {hour:02}:{minute:02}")
         };
         Schedule {
-            text: match rng.chance(60) {
-                true => once(rng),
-                false => rng.pick(self.texts).to_owned(),
+            text: if rng.chance(60) {
+                once(rng)
+            } else {
+                rng.pick(self.texts).to_owned()
             },
             zone: rng.pick(ZONES).to_owned(),
             dst: Dst {

@@ -366,9 +366,10 @@ impl World {
     fn jump(&mut self) {
         let by = self.pace.jump(&mut self.rng);
         let before = self.wall;
-        self.wall = match self.rng.chance(500) {
-            true => before + by,
-            false => before.saturating_sub(by),
+        self.wall = if self.rng.chance(500) {
+            before + by
+        } else {
+            before.saturating_sub(by)
         };
         self.tell(|| format!("the clock was set; it showed {before}"));
         // Whoever notices first.

@@ -68,9 +68,10 @@ impl Flows {
             .map(|at| {
                 let name = format!("flow{at}");
                 let plan = plans::draw(&mut rng, name.clone(), mix.strict);
-                let parts = match rng.chance(350) {
-                    true => plans::parts(&mut rng, plan),
-                    false => vec![Arc::new(plan)],
+                let parts = if rng.chance(350) {
+                    plans::parts(&mut rng, plan)
+                } else {
+                    vec![Arc::new(plan)]
                 };
                 Flow {
                     name,
@@ -168,9 +169,10 @@ impl World {
             Some(UniversalState::Halted | UniversalState::Failed) => {
                 // Once the faults are over, what was stopped goes on to its end.
                 let stopped = over == Some(UniversalState::Halted);
-                let wanted = match self.calm {
-                    true => stopped,
-                    false => generation.0 < GENERATIONS_MAX,
+                let wanted = if self.calm {
+                    stopped
+                } else {
+                    generation.0 < GENERATIONS_MAX
                 };
                 if wanted && self.flows.rng.chance(self.flows.resuming) {
                     for _ in 0..self.flows.rng.pick(&[1, 1, 2, 3]) {

@@ -144,9 +144,10 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
 fn every_seeded_bug_is_found_by_its_checker() {
     let of_a_cluster = Bug::ALL.iter().filter(|bug| !chronos::BUGS.contains(bug));
     for bug in of_a_cluster {
-        let run = match checkers::runs::BUGS.contains(bug) {
-            true => run_with_workflows,
-            false => run,
+        let run = if checkers::runs::BUGS.contains(bug) {
+            run_with_workflows
+        } else {
+            run
         };
         let found = (0..BUG_SEEDS_MAX)
             .find_map(|seed| run(seed, Bugs::only(*bug)).violation.map(|it| (seed, it)));

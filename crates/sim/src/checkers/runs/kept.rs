@@ -114,9 +114,10 @@ fn standings(old: &Plan, new: &Plan) -> Vec<Standing> {
         let settled = upstream.all(|it| standings[it.task as usize] == Standing::Same);
         let standing = match before {
             Some(before) if settled && does_the_same(old, before, new, task) => {
-                match before.items == task.items {
-                    true => Standing::Same,
-                    false => Standing::Recounted,
+                if before.items == task.items {
+                    Standing::Same
+                } else {
+                    Standing::Recounted
                 }
             }
             _ => Standing::Other,

@@ -122,9 +122,10 @@ impl RunChecks {
                 let Some(part) = spec.part else {
                     return Ok(());
                 };
-                let checked = match first == last {
-                    true => self.may_begin(part),
-                    false => broken("done-again", format!("{part:?} has two instances")),
+                let checked = if first == last {
+                    self.may_begin(part)
+                } else {
+                    broken("done-again", format!("{part:?} has two instances"))
                 };
                 self.rows.began(*first, part);
                 checked
@@ -272,9 +273,10 @@ impl RunChecks {
             return broken("generation", what);
         }
         nothing_lives(run, row.instances.iter(), truth)?;
-        let fates = match row.open {
-            true => Vec::new(),
-            false => row.oracle().all(),
+        let fates = if row.open {
+            Vec::new()
+        } else {
+            row.oracle().all()
         };
         let good = fates.iter().all(|(_, fate)| fate.is_good());
         let settled = fates.iter().all(|(_, fate)| fate.is_settled());
@@ -289,16 +291,17 @@ impl RunChecks {
             }
             _ => false,
         };
-        match right && row.over.is_none() {
-            true => Ok(()),
-            false => broken(
+        if right && row.over.is_none() {
+            Ok(())
+        } else {
+            broken(
                 "run-end",
                 format!(
                     "{run} ends {}, halting {cause:?}: {fates:?} of {}",
                     state.word(),
                     row.told()
                 ),
-            ),
+            )
         }
     }
 
@@ -337,16 +340,17 @@ impl RunChecks {
             kept::done(&before.plan, &before.ends, plan, again)
         };
         let right: Vec<_> = self.asked.iter().filter(about).map(right).collect();
-        match right.contains(&stays) {
-            true => Ok(()),
-            false => broken(
+        if right.contains(&stays) {
+            Ok(())
+        } else {
+            broken(
                 "resume-unasked",
                 format!(
                     "{run} {generation} keeps {stays:?} of {:?}, where {right:?} would be right; it was {}, and is {plan:?}",
                     before.ends,
                     before.told()
                 ),
-            ),
+            )
         }
     }
 }
